@@ -1,0 +1,44 @@
+"""Settings from the environment."""
+
+import pytest
+
+from topics.config import Config
+from topics.errors import UsageError
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    assert Config.from_env({}) == Config()
+
+
+def test_an_unparsable_integer_means_the_default() -> None:
+    assert Config.from_env({"TOPICS_MAX_TOPICS": "many"}).max_topics == Config().max_topics
+    assert Config.from_env({"TOPICS_MAX_TOPICS": " 7 "}).max_topics == 7
+
+
+@pytest.mark.parametrize("port", ["", " 4000", "x", "-1", "65536"])
+def test_a_port_that_is_no_port_is_refused(port: str) -> None:
+    with pytest.raises(UsageError, match="port|PORT"):
+        Config.from_env({"TOPICS_PORT": port})
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("0.0.0.0:99", ("0.0.0.0", 99)),
+        ("[::1]:98", ("::1", 98)),
+        ("::1", ("::1", 4000)),
+        ("localhost", ("localhost", 4000)),
+    ],
+)
+def test_a_host_may_carry_the_port(host: str, expected: tuple[str, int]) -> None:
+    config = Config.from_env({"TOPICS_HOST": host})
+    assert (config.host, config.port) == expected
+
+
+def test_a_host_with_a_port_outranks_the_port_variable() -> None:
+    assert Config.from_env({"TOPICS_HOST": "127.0.0.1:1", "TOPICS_PORT": "2"}).port == 1
+
+
+def test_a_choice_that_does_not_exist_names_the_field_and_the_choices() -> None:
+    with pytest.raises(UsageError, match="io is 'magic'.*auto, uring, portable"):
+        Config.from_env({"TOPICS_IO": "magic"})

@@ -1,0 +1,61 @@
+"""The arrows between the rooms, checked: each package imports only what lies below it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent / "topics"
+COMMON = {"errors", "clock", "config", "metrics"}
+BELOW: dict[str, set[str]] = {
+    "uring": set(),
+    "loop": {"uring"},
+    "store": {"loop"},
+    "engine": {"store", "loop"},
+    "http": {"engine"},
+    "ws": {"engine"},
+    "server": {"http", "ws", "engine", "store", "loop", "uring"},
+    "cli": {"server", "http", "engine", "store", "loop", "uring"},
+}
+SANS_IO = ("http", "ws")
+FORBIDDEN_MODULES = {"socket", "select", "selectors", "asyncio", "time"}
+
+
+def imported_rooms(tree: ast.AST) -> Iterator[str]:
+    """ "store" for `topics.store.log`, for every import statement of a module."""
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module] if node.module != "topics" else [f"topics.{alias.name}" for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "topics" and len(parts) > 1:
+                yield parts[1]
+
+
+@pytest.mark.parametrize("package", sorted(BELOW))
+def test_each_package_imports_only_what_lies_below_it(package: str) -> None:
+    allowed = BELOW[package] | {package} | COMMON
+    for path in (ROOT / package).rglob("*.py"):
+        for room in imported_rooms(ast.parse(path.read_text())):
+            assert room in allowed | {"__version__"}, f"{path} imports topics.{room}"
+
+
+@pytest.mark.parametrize("module", sorted(COMMON))
+def test_the_common_modules_import_no_room(module: str) -> None:
+    path = ROOT / f"{module}.py"
+    if path.exists():
+        assert set(imported_rooms(ast.parse(path.read_text()))) <= COMMON
+
+
+@pytest.mark.parametrize("package", SANS_IO)
+def test_protocol_rooms_hold_no_socket_no_clock_and_no_async(package: str) -> None:
+    for path in (ROOT / package).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            assert not isinstance(node, ast.AsyncFunctionDef | ast.Await), f"{path} is async"
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+                assert not FORBIDDEN_MODULES & {name.split(".")[0] for name in names}, f"{path} imports {names}"

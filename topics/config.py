@@ -1,0 +1,180 @@
+"""Every setting of the server in one frozen value. Source of names and defaults: the wire contract, section 14.
+
+Raw values only; units are the last word of a name. `Config.from_env` reads `TOPICS_*` variables: integers are unsigned
+decimals with blanks trimmed, unparsable means default (the port alone is strict); booleans are on for `true` and `1`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+from topics.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One server's (or one opened log's) settings."""
+
+    # --- network
+    host: str = "127.0.0.1"
+    port: int = 4000
+    port_file: str = ""
+    allowed_hosts: tuple[str, ...] = ()
+    http_parser: str = "auto"
+    """auto, h11 or httptools."""
+    head_timeout_ms: int = 60_000
+    idle_timeout_ms: int = 75_000
+    write_stall_timeout_ms: int = 30_000
+    shutdown_grace_ms: int = 10_000
+    max_connections: int = 0
+    """0: derived from RLIMIT_NOFILE."""
+    max_head_bytes: int = 65_536
+    max_head_fields: int = 100
+    send_high_water_bytes: int = 1 << 20
+    send_low_water_bytes: int = 1 << 18
+    listen_backlog: int = 1024
+
+    # --- ring
+    io: str = "auto"
+    """auto, uring or portable."""
+    ring_entries: int = 512
+    ring_completions: int = 4096
+    receive_buffers: int = 512
+    receive_buffer_bytes: int = 16_384
+
+    # --- storage
+    data_dir: str = "./topics-data"
+    cold_dir: str = ""
+    wal_shards: int = 1
+    wal_file_bytes: int = 64 << 20
+    wal_spare_files: int = 1
+    commit: str = "auto"
+    """auto, link, direct or dsync."""
+    sync_every_ms: int = 1000
+    commit_window_us: int = 0
+    """How long a filling batch may wait while a commit is in flight; 0: adaptive, up to 1 ms."""
+    hot_tail_bytes: int = 64 << 20
+    checkpoint_wal_bytes: int = 256 << 20
+    """A checkpoint starts when this many bytes of log are not yet in segments."""
+    checkpoint_every_ms: int = 60_000
+    checkpoint_bytes_per_pass: int = 1 << 20
+    segment_max_events: int = 10_000
+    segment_max_bytes: int = 64 << 20
+    segment_max_age_ms: int = 3_600_000
+    pack_run_bytes: int = 65_536
+    """A topic with less than this to checkpoint shares a pack file."""
+    hot_retain_segments: int = 4
+    hot_retain_bytes: int = 0
+    disk_reserve_bytes: int = 16 << 20
+    disk_low_water_bytes: int = 64 << 20
+    max_backlog_bytes: int = 256 << 20
+
+    # --- limits
+    max_body_bytes: int = 64 << 20
+    max_topics: int = 100_000
+    max_routers: int = 10_000
+    max_watch_sessions: int = 10_000
+    max_sse_connections: int = 10_000
+    max_sse_connections_per_key: int = 1000
+    max_inflight_per_key: int = 1000
+    max_total_bytes: int = 0
+    max_batch_records: int = 10_000
+    max_record_bytes: int = 1 << 20
+    max_meta_bytes: int = 16_384
+    max_meta_keys: int = 64
+    max_tag_bytes: int = 256
+    max_node_bytes: int = 128
+    max_idempotency_key_bytes: int = 256
+    max_limit: int = 1000
+    default_limit: int = 256
+    max_wait_ms: int = 30_000
+    default_batch_bytes: int = 1 << 20
+    max_batch_bytes: int = 8 << 20
+    max_claim: int = 1000
+    max_watch_topics: int = 256
+
+    # --- checks that cost
+    verify: bool = False
+    """TOPICS_VERIFY=1: costly assertions about our own state, always on in tests."""
+
+    def __post_init__(self) -> None:
+        for name, choices in (
+            ("io", ("auto", "uring", "portable")),
+            ("commit", ("auto", "link", "direct", "dsync")),
+            ("http_parser", ("auto", "h11", "httptools")),
+        ):
+            if getattr(self, name) not in choices:
+                raise UsageError(f"{name} is {getattr(self, name)!r}: use one of {', '.join(choices)}")
+        if not 0 <= self.port <= 65_535:
+            raise UsageError(f"port is {self.port}: use 0 (a free one) to 65535")
+        if self.send_low_water_bytes > self.send_high_water_bytes:
+            raise UsageError("send_low_water_bytes is above send_high_water_bytes")
+        if self.wal_file_bytes < 64 * 1024:
+            raise UsageError("wal_file_bytes is below 65536")
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str] | None = None) -> Config:
+        """Settings from `TOPICS_*` variables; raises UsageError for a port or a choice that means nothing."""
+        env = os.environ if env is None else env
+        values: dict[str, object] = {}
+        for field in fields(cls):
+            raw = env.get(f"TOPICS_{field.name.upper()}")
+            if raw is None:
+                continue
+            default = field.default
+            if field.name == "port":
+                if not (raw.isascii() and raw.isdigit()):
+                    raise UsageError(f"TOPICS_PORT is {raw!r}: use a number from 0 to 65535")
+                values["port"] = int(raw)
+            elif isinstance(default, bool):
+                values[field.name] = raw.strip() in ("true", "1")
+            elif isinstance(default, int):
+                text = raw.strip()
+                if text.isascii() and text.isdigit():
+                    values[field.name] = int(text)
+            elif isinstance(default, tuple):
+                values[field.name] = tuple(part.strip() for part in raw.split(",") if part.strip())
+            elif raw.strip():
+                values[field.name] = raw.strip()
+        config = replace(cls(), **values)  # type: ignore[arg-type]
+        config = config._with_host_port()
+        return replace(
+            config,
+            wal_shards=config.wal_shards or cls().wal_shards,
+            segment_max_events=max(1, config.segment_max_events),
+        )
+
+    def _with_host_port(self) -> Config:
+        """`host:port` or `[v6]:port` in the host carries the port; a bare IPv6 address is a host."""
+        host, port = self.host, self.port
+        if host.startswith("["):
+            host, _, rest = host[1:].partition("]")
+            if rest.startswith(":") and rest[1:].isdigit():
+                port = int(rest[1:])
+        elif host.count(":") == 1:
+            host, _, text = host.partition(":")
+            if not text.isdigit():
+                raise UsageError(f"TOPICS_HOST is {self.host!r}: the part after the colon must be a port number")
+            port = int(text)
+        return replace(self, host=host, port=port)
+
+
+def tiny_config(data_dir: str) -> Config:
+    """A preset for tests: every bound small enough that a short run crosses it."""
+    return Config(
+        data_dir=data_dir,
+        port=0,
+        wal_file_bytes=256 * 1024,
+        hot_tail_bytes=256 * 1024,
+        checkpoint_wal_bytes=512 * 1024,
+        segment_max_events=100,
+        segment_max_bytes=64 * 1024,
+        pack_run_bytes=4096,
+        disk_reserve_bytes=64 * 1024,
+        disk_low_water_bytes=256 * 1024,
+        receive_buffers=64,
+        receive_buffer_bytes=4096,
+        verify=True,
+    )

@@ -1,0 +1,1 @@
+"""What a topic means: index, floors, tags, deletes, retention, idempotency."""

@@ -1,0 +1,74 @@
+"""Everything this package raises on purpose.
+
+    TopicsError
+    ├── UsageError            the caller broke the contract of a Python API; only changing the caller helps
+    ├── RequestError          a request cannot be done as asked; carries the wire contract's code and detail
+    └── StorageError          the disk failed, lied or is full
+        ├── CorruptError      bytes no crash of ours explains; names path and offset, or topic and seq
+        ├── LogReadOnlyError  an earlier write or sync failed: nothing is appended until the directory is reopened
+        ├── DiskFullError     no space; heals by itself
+        ├── FormatError       a file of another kind or of a version this build does not know
+        └── LockedError       another live process owns the data directory
+
+Below `loop/`, an errno stays an int; `OSError` is what file operations raise when a result is negative.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class TopicsError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+class UsageError(TopicsError):
+    """The caller of a Python API broke its contract."""
+
+
+class RequestError(TopicsError):
+    """A request that cannot be done as asked. Source: wire contract, section 3.2.
+
+    code: the contract's stable snake_case code; message: prose naming the field and the fix;
+    detail: the object the contract lists for that code, or None.
+    """
+
+    def __init__(self, code: str, message: str, detail: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.detail = detail
+
+
+class StorageError(TopicsError):
+    """The disk failed, lied or is full. On the wire: 500 `internal` with `detail`."""
+
+    detail: dict[str, Any] | None = None
+
+
+class CorruptError(StorageError):
+    """Bytes no crash of ours explains."""
+
+    def __init__(self, message: str, detail: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.detail = detail
+
+
+class LogReadOnlyError(StorageError):
+    """A write or sync failed earlier: after a failed sync nobody knows what the disk holds."""
+
+    detail = {"reason": "read_only"}  # noqa: RUF012 - a constant of the wire contract
+
+
+class DiskFullError(StorageError):
+    """No space left for an append; deletes go on from the reserve and appends resume by themselves."""
+
+    detail = {"reason": "disk_full"}  # noqa: RUF012 - a constant of the wire contract
+
+
+class FormatError(StorageError):
+    """A file of another kind, or of a format version this build does not know."""
+
+
+class LockedError(StorageError):
+    """Another live process owns the data directory."""

@@ -1,0 +1,1 @@
+"""Operations in flight, timers, tasks, listeners, connections and files over a Ring."""

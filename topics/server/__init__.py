@@ -1,0 +1,1 @@
+"""The composition root: sockets, protocols and engine put together."""

@@ -1,0 +1,1 @@
+"""Bytes on disk: frames, WAL and group commit, segments, snapshot, recovery."""

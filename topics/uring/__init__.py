@@ -1,0 +1,1 @@
+"""SQEs in, CQEs out: the io_uring binding. Knows no file format and no protocol."""
