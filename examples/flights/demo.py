@@ -1,0 +1,90 @@
+"""The whole story: load, kill -9 in the middle, resume, compare, delete a route, kill again, compare again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from examples.flights import steps
+from examples.flights.client import Client
+
+KILL_AFTER_RECORDS = 200_000
+
+
+class OwnServer:
+    """`topics serve` on a free port over one directory; may be killed and started again."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        port_file = self._directory / "port"
+        port_file.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "topics.cli", "serve", "--port", "0", "--port-file", str(port_file)]
+        process = subprocess.Popen([*command, "--data-dir", str(self._directory / "data")])
+        while not port_file.exists():
+            if process.poll() is not None:
+                raise SystemExit(f"the server ended with {process.returncode}")
+            time.sleep(0.01)
+        self.url = f"http://{port_file.read_text()}"
+        while True:
+            try:
+                Client(self.url).call("GET", "/readyz")
+                return process
+            except Exception:
+                time.sleep(0.01)
+
+    def kill(self) -> None:
+        """kill -9: no goodbye, nothing flushed."""
+        self.process.kill()
+        self.process.wait()
+
+    def start(self) -> None:
+        self.process = self._start()
+
+
+def kill_in_the_middle(server: OwnServer) -> None:
+    """Watches the topic of all flights and kills the server once enough of them are in."""
+    client = Client(server.url)
+    while True:
+        try:
+            if client.call("GET", f"/v0/topics/{steps.ALL}?touch=false")["head_seq"] * 2 >= KILL_AFTER_RECORDS:
+                break
+        except Exception:
+            pass
+        time.sleep(0.02)
+    server.kill()
+
+
+def demo(route: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="topics-flights-") as name:
+        server = OwnServer(Path(name))
+        try:
+            killer = threading.Thread(target=kill_in_the_middle, args=(server,))
+            killer.start()
+            try:
+                steps.load(Client(server.url))
+            except OSError as error:
+                print(f"the server was killed while loading ({type(error).__name__}); starting it again")
+            killer.join()
+            server.start()
+            started = time.perf_counter()
+            written, repeated = steps.load(Client(server.url))
+            seconds = time.perf_counter() - started
+            print(f"resumed in {seconds:.1f} s: {repeated:,} records were there already, {written:,} written now")
+            total = steps.compare(Client(server.url))
+            gone = steps.forget(Client(server.url), route)
+            print(f"deleted route {route}: {gone:,} records")
+            server.kill()
+            server.start()
+            left = steps.compare(Client(server.url), frozenset({route}))
+            assert gone == 2 * (total - left), "each flight lies in two topics"
+            print(f"after another kill -9: {left:,} flights, none of {route}, nothing else missing")
+        finally:
+            server.process.terminate()
+            server.process.wait(30)

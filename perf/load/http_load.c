@@ -1,0 +1,169 @@
+/*
+ * A closed-loop HTTP/1.1 load generator: N connections, one request in flight on each, one thread, epoll.
+ *
+ *   http_load HOST PORT CONNECTIONS SECONDS REQUEST_FILE [EXPECT_STATUS]
+ *
+ * REQUEST_FILE holds the exact bytes of one request (head and body). Every connection sends it, reads one
+ * Content-Length response, checks its status, and sends again. Prints one JSON object: requests, errors, seconds,
+ * rate, latency quantiles (ns), bytes read and the CPU seconds this client used, so that a reader can see whether
+ * the client was the bottleneck.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { HEAD_MAX = 4096, SAMPLES_MAX = 1 << 24 };
+
+struct conn {
+    int fd;
+    size_t head_len;        /* bytes of the response head gathered so far */
+    int64_t body_left;      /* -1: still in the head */
+    uint64_t sent_at;
+    char head[HEAD_MAX];
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+static char *request;
+static size_t request_len;
+static uint32_t *samples;
+static size_t sample_count;
+static uint64_t done_count, error_count, bytes_read;
+static const char *expected = "200";
+
+static void die(const char *what) { perror(what); exit(1); }
+
+static void send_request(struct conn *c)
+{
+    size_t at = 0;
+    c->head_len = 0;
+    c->body_left = -1;
+    c->sent_at = now_ns();
+    while (at < request_len) {
+        ssize_t n = send(c->fd, request + at, request_len - at, MSG_NOSIGNAL);
+        if (n > 0) { at += (size_t)n; continue; }
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+        die("send");
+    }
+}
+
+static void finish(struct conn *c)
+{
+    uint64_t took = now_ns() - c->sent_at;
+    if (sample_count < SAMPLES_MAX) samples[sample_count++] = took > UINT32_MAX ? UINT32_MAX : (uint32_t)took;
+    done_count++;
+    if (memcmp(c->head + 9, expected, 3) != 0) {
+        if (error_count++ == 0) fprintf(stderr, "first unexpected answer: %.*s\n", 300, c->head);
+    }
+    send_request(c);
+}
+
+/* Consumes bytes of a response; starts the next request when one is complete. */
+static void consume(struct conn *c, const char *data, size_t len)
+{
+    while (len > 0) {
+        if (c->body_left < 0) {
+            size_t room = HEAD_MAX - 1 - c->head_len, take = len < room ? len : room;
+            memcpy(c->head + c->head_len, data, take);
+            size_t before = c->head_len;
+            c->head_len += take;
+            c->head[c->head_len] = 0;
+            char *end = strstr(c->head, "\r\n\r\n");
+            if (!end) {
+                if (c->head_len == HEAD_MAX - 1) { fprintf(stderr, "response head too long\n"); exit(1); }
+                return;
+            }
+            size_t head_bytes = (size_t)(end - c->head) + 4;
+            size_t used = head_bytes - before;
+            char *length = strcasestr(c->head, "content-length:");
+            c->body_left = length && length < end ? atoll(length + 15) : 0;
+            data += used;
+            len -= used;
+            if (c->body_left == 0) { finish(c); return; }
+        } else {
+            size_t take = (int64_t)len < c->body_left ? len : (size_t)c->body_left;
+            c->body_left -= (int64_t)take;
+            data += take;
+            len -= take;
+            if (c->body_left == 0) { finish(c); return; }
+        }
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 6) { fprintf(stderr, "usage: http_load HOST PORT CONNECTIONS SECONDS REQUEST_FILE [STATUS]\n"); return 2; }
+    int connections = atoi(argv[3]);
+    double seconds = atof(argv[4]);
+    if (argc > 6) expected = argv[6];
+    FILE *file = fopen(argv[5], "rb");
+    if (!file) die(argv[5]);
+    fseek(file, 0, SEEK_END);
+    request_len = (size_t)ftell(file);
+    rewind(file);
+    request = malloc(request_len);
+    if (fread(request, 1, request_len, file) != request_len) die("read");
+    samples = malloc(sizeof *samples * SAMPLES_MAX);
+    struct conn *conns = calloc((size_t)connections, sizeof *conns);
+    int ep = epoll_create1(0);
+    struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[2])) };
+    inet_pton(AF_INET, argv[1], &addr.sin_addr);
+    for (int i = 0; i < connections; i++) {
+        int one = 1;
+        conns[i].fd = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(conns[i].fd, (struct sockaddr *)&addr, sizeof addr)) die("connect");
+        setsockopt(conns[i].fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        fcntl(conns[i].fd, F_SETFL, O_NONBLOCK);
+        struct epoll_event ev = { .events = EPOLLIN, .data.ptr = &conns[i] };
+        epoll_ctl(ep, EPOLL_CTL_ADD, conns[i].fd, &ev);
+    }
+    uint64_t start = now_ns(), end = start + (uint64_t)(seconds * 1e9);
+    for (int i = 0; i < connections; i++) send_request(&conns[i]);
+    static char buffer[1 << 20];
+    struct epoll_event events[256];
+    while (now_ns() < end) {
+        int n = epoll_wait(ep, events, 256, 100);
+        for (int i = 0; i < n; i++) {
+            struct conn *c = events[i].data.ptr;
+            ssize_t got = recv(c->fd, buffer, sizeof buffer, 0);
+            if (got > 0) { bytes_read += (uint64_t)got; consume(c, buffer, (size_t)got); }
+            else if (got == 0) { fprintf(stderr, "server closed a connection\n"); return 1; }
+            else if (errno != EAGAIN && errno != EINTR) die("recv");
+        }
+    }
+    double took = (double)(now_ns() - start) / 1e9;
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    double cpu = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+                 (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
+    qsort(samples, sample_count, sizeof *samples, by_value);
+#define Q(p) (sample_count ? samples[(size_t)((double)(sample_count - 1) * (p))] : 0)
+    printf("{\"requests\":%llu,\"errors\":%llu,\"seconds\":%.3f,\"rate\":%.1f,\"p50_ns\":%u,\"p90_ns\":%u,"
+           "\"p99_ns\":%u,\"p999_ns\":%u,\"bytes_read\":%llu,\"client_cpu\":%.3f}\n",
+           (unsigned long long)done_count, (unsigned long long)error_count, took, (double)done_count / took,
+           Q(0.5), Q(0.9), Q(0.99), Q(0.999), (unsigned long long)bytes_read, cpu);
+    return error_count != 0;
+}

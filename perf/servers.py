@@ -1,0 +1,169 @@
+"""Starts and stops what is measured: `topics serve`, redis-server, and the C load generator."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+BUILD = HERE / "results" / "bin"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def built(source: str) -> Path:
+    """Compiles a C file of perf/ once per change; returns the program."""
+    path = HERE / source
+    program = BUILD / path.stem
+    if not program.exists() or program.stat().st_mtime < path.stat().st_mtime:
+        BUILD.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["cc", "-O2", "-o", str(program), str(path)], check=True)
+    return program
+
+
+@dataclass
+class Server:
+    port: int
+    process: subprocess.Popen[bytes]
+
+    def cpu_seconds(self) -> float:
+        """User plus system time of the process so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rss_bytes(self) -> int:
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise RuntimeError("no VmRSS")
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"}, method=method
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+
+def _wait_until_ready(server: Server, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        if server.process.poll() is not None:
+            raise RuntimeError(f"the server ended with {server.process.returncode}")
+        try:
+            server.request("GET", "/readyz")
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise RuntimeError("the server did not become ready") from error
+            time.sleep(0.005)
+
+
+def start_topics(
+    directory: Path, *options: str, env: dict[str, str] | None = None, ready_seconds: float = 60
+) -> Server:
+    port = free_port()
+    command = [sys.executable, "-m", "topics.cli", "serve", "--data-dir", str(directory), "--port", str(port), *options]
+    with (directory.parent / f"{directory.name}.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **(env or {})})
+    server = Server(port, process)
+    _wait_until_ready(server, ready_seconds)
+    return server
+
+
+@contextlib.contextmanager
+def topics_server(directory: Path, *options: str, env: dict[str, str] | None = None) -> Iterator[Server]:
+    """`topics serve` on a fresh port and an empty directory; stopped by SIGTERM."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    server = start_topics(directory, *options, env=env)
+    try:
+        yield server
+    finally:
+        server.process.terminate()
+        try:
+            server.process.wait(20)
+        except subprocess.TimeoutExpired:
+            server.process.kill()
+            server.process.wait()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def redis_server(directory: Path, appendfsync: str) -> Iterator[Server]:
+    """Debian's redis-server with the append-only file on; `appendfsync` is always or everysec."""
+    program = shutil.which("redis-server")
+    if program is None:
+        raise SystemExit("redis-server is missing: apt-get install redis-server")
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    port = free_port()
+    settings = ("--appendonly", "yes", "--appendfsync", appendfsync, "--save", "", "--bind", "127.0.0.1")
+    process = subprocess.Popen(
+        [program, "--port", str(port), "--dir", str(directory), *settings],
+        stdout=subprocess.DEVNULL,
+    )
+    server = Server(port, process)
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as link:
+            link.sendall(b"PING\r\n")
+            if link.recv(64).startswith(b"+PONG"):
+                break
+        time.sleep(0.01)
+    try:
+        yield server
+    finally:
+        process.terminate()
+        process.wait()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def http_load(server: Server, connections: int, seconds: float, request: bytes) -> dict[str, float]:
+    """Runs the closed-loop C client; returns its figures plus the server's CPU seconds."""
+    file = BUILD.parent / "request.bin"
+    program = built("load/http_load.c")
+    file.write_bytes(request)
+    before = server.cpu_seconds()
+    done = subprocess.run(
+        [str(program), "127.0.0.1", str(server.port), str(connections), str(seconds), str(file)],
+        capture_output=True,
+        check=True,
+    )
+    figures: dict[str, float] = json.loads(done.stdout)
+    figures["server_cpu"] = server.cpu_seconds() - before
+    return figures
+
+
+def redis_load(server: Server, connections: int, pipeline: int, count: int, payload: str) -> dict[str, float]:
+    """redis-benchmark XADD; rate in commands a second, quantiles in ns."""
+    command = ["redis-benchmark", "-p", str(server.port), "-c", str(connections), "-P", str(pipeline), "-n", str(count)]
+    done = subprocess.run([*command, "--csv", "XADD", "s", "*", "data", payload], capture_output=True, check=True)
+    row = done.stdout.decode().strip().splitlines()[-1]
+    # the last columns: rps, avg, min, p50, p95, p99, max, all quoted; latencies in ms
+    values = [float(text.strip('"')) for text in row.rsplit(",", 7)[1:]]
+    return {"rate": values[0], "p50_ns": values[3] * 1e6, "p99_ns": values[5] * 1e6}
+
+
+def http_request(method: str, path: str, body: bytes) -> bytes:
+    """The exact bytes of one keep-alive request."""
+    head = (
+        f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    )
+    return head.encode() + b"\r\n\r\n" + body
