@@ -1,1 +1,67 @@
-/* engine/records */
+/* Strict JSON, in bulk: see records.c. Plain declarations, read by the C compiler and by cffi. */
+
+struct tp_span {
+    uint32_t off, len, kind; /* kind: TP_KIND_*, 0 = absent */
+};
+
+/* Where and why a text was refused. Worded in records.py and write_body.py. */
+struct tp_error {
+    uint32_t code;   /* TP_E_*, 0 = none */
+    uint32_t at;     /* byte offset */
+    uint32_t field;  /* TP_FIELD_* for the errors that name a field */
+    uint32_t record; /* index in `records`, 0xffffffff outside of one */
+    uint32_t kind;   /* what was found, for TP_E_TYPE */
+};
+
+/* Limits on client input, in bytes of compact or decoded text. */
+struct tp_limits {
+    uint32_t records, record_bytes, meta_bytes, meta_keys, tag_bytes, node_bytes;
+};
+
+/* One scanner of write bodies: settings and caller-given room, then the results of the last call. */
+struct tp_writer {
+    struct tp_limits limits;
+    void *rows;            /* room for limits.records rows (struct tp_row) */
+    uint64_t *keys;        /* room for the hashes of the keys of all objects open at once */
+    uint64_t key_room;
+    uint64_t secret[2];    /* random, so that nobody can prepare colliding keys */
+    /* results */
+    uint64_t size;         /* accounted bytes of all records */
+    uint32_t count;        /* records in the body, also those beyond the room */
+    uint32_t marks;        /* TP_MARK_* of all rows together */
+    uint32_t violation;    /* TP_V_* of the first record over a limit, 0 = none */
+    uint32_t violation_record;
+    struct tp_error error;
+    struct tp_span fields[6]; /* by TP_FIELD_RECORDS .. TP_FIELD_BACKPRESSURE */
+};
+
+/* Returns 0: plain (rows final, spans into body, no other field given); 1: ask the results; -1: error. */
+int tp_scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len);
+/* Copies what the rows point at into `out` (room for len bytes), compact and decoded; rewrites the rows' spans.
+ * Returns the bytes written. */
+uint64_t tp_clean_rows(struct tp_writer *w, const unsigned char *body, unsigned char *out);
+/* Checks the limits of all rows again, as tp_scan_write does, after rows were changed. */
+void tp_check_rows(struct tp_writer *w, const unsigned char *buffer);
+
+/* What a scan of one value found out. */
+struct tp_value {
+    struct tp_error error;
+    uint32_t kind;
+    uint32_t keys;       /* of the outermost object */
+    uint64_t white;      /* bytes of white space inside it */
+    uint64_t compact;    /* bytes of its compact form, shortest escapes */
+    uint32_t maybe_twice; /* some object may have a key twice */
+};
+
+/* One whole strict JSON text, blanks around it allowed; `open` containers count as already around it. 0 or -1. */
+int tp_scan_value(struct tp_value *out, const unsigned char *text, uint64_t len, uint32_t open,
+                  uint64_t *keys, uint64_t key_room, const uint64_t *secret);
+/* The members of one object (name, value, name, value ...) or array (value ...), validated. The spans of names and
+ * strings include the quotes. Returns how many spans there are, also beyond `room` (then call again), or -1. */
+int64_t tp_members(const unsigned char *text, uint64_t len, uint32_t kind, struct tp_span *spans, uint64_t room,
+                   struct tp_error *error);
+/* Copies valid JSON without white space outside strings; out has room for len bytes. Returns the bytes written. */
+uint64_t tp_compact(const unsigned char *text, uint64_t len, unsigned char *out);
+/* Copies valid compact JSON without the members whose key comes again later in the same object. `work`: room for
+ * 16 bytes a key of the text. Returns the bytes written. */
+uint64_t tp_keep_last(const unsigned char *text, uint64_t len, unsigned char *out, void *work, const uint64_t *secret);

@@ -1,0 +1,195 @@
+"""Typed readers of the known fields of a JSON object in a request.
+
+Source: wire contract, section 2.3, R-JSON-3 to R-JSON-8. The text is validated by `records.c` first; here a field's
+type is checked. Every error is a RequestError `invalid_request` that names the field and says what it must be.
+Unknown keys are ignored; a key given twice is refused when it is read, that is, when it is a known one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from topics.engine import records
+from topics.engine.records import JsonSpan, Kind
+from topics.errors import RequestError
+
+U32_MAX = 2**32 - 1
+U64_MAX = 2**64 - 1
+I32_MIN, I32_MAX = -(2**31), 2**31 - 1
+
+T = TypeVar("T")
+
+
+def read_object(text: bytes, what: str = "the body", prefix: str = "") -> Fields:
+    """The fields of `text`, which must be one strict JSON object.
+
+    what: names the value in messages ("the body", "config"); prefix: goes before a field's name there ("config.").
+    Raises: RequestError invalid_request, not JSON or not an object.
+    """
+    spans, twice = records.object_fields(text, what)
+    return Fields(spans, twice, prefix)
+
+
+def string_value(text: bytes) -> str:
+    """The decoded text of a valid JSON string, quotes and all."""
+    if b"\\" not in text:
+        return text[1:-1].decode()
+    decoded: str = msgspec.json.decode(text, type=str)
+    return decoded
+
+
+def refuse(name: str, must_be: str, span: JsonSpan) -> RequestError:
+    """The error for field `name` holding a value of the wrong type; `must_be` reads as in "must be a string"."""
+    return RequestError("invalid_request", f"{name} must be {must_be}, not {span.described()}")
+
+
+class Fields:
+    """The top level of one JSON object. A reader returns its default for an absent field; `null` is a wrong type
+    unless the reader says nullable."""
+
+    __slots__ = ("_prefix", "_spans", "_twice")
+
+    def __init__(self, spans: dict[str, JsonSpan], twice: Sequence[str] = (), prefix: str = "") -> None:
+        self._spans = spans
+        self._twice = twice
+        self._prefix = prefix
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._spans
+
+    def span(self, name: str) -> JsonSpan | None:
+        """The raw value, None when absent. Raises RequestError when the key was given twice."""
+        if name in self._twice:
+            raise RequestError("invalid_request", f"{self._prefix}{name} is given twice: send it once")
+        return self._spans.get(name)
+
+    def nullable_span(self, name: str) -> JsonSpan | None:
+        """Like `span`, with `null` meaning absent."""
+        span = self.span(name)
+        return None if span is None or span.kind == Kind.NULL else span
+
+    def require(self, name: str) -> JsonSpan:
+        """The raw value of a required field; raises RequestError when it is missing."""
+        span = self.span(name)
+        if span is None:
+            raise RequestError("invalid_request", f"{self._prefix}{name} is missing: it is required")
+        return span
+
+    # --- integers ---------------------------------------------------------------------------------------------------
+    def u64(self, name: str, default: int) -> int:
+        span = self.span(name)
+        return default if span is None else self._unsigned(name, span, U64_MAX)
+
+    def u32(self, name: str, default: int) -> int:
+        span = self.span(name)
+        return default if span is None else self._unsigned(name, span, U32_MAX)
+
+    def nullable_u64(self, name: str) -> int | None:
+        span = self.nullable_span(name)
+        return None if span is None else self._unsigned(name, span, U64_MAX)
+
+    def nullable_i32(self, name: str) -> int | None:
+        span = self.nullable_span(name)
+        if span is None:
+            return None
+        text = span.text
+        digits = text[1:] if text.startswith(b"-") else text
+        if span.kind == Kind.NUMBER and digits.isdigit() and len(digits) <= 10:
+            value = int(text)
+            if I32_MIN <= value <= I32_MAX:
+                return value
+        raise refuse(self._prefix + name, f"a whole number from {I32_MIN} to {I32_MAX} or null", span)
+
+    def _unsigned(self, name: str, span: JsonSpan, max_value: int) -> int:
+        text = span.text
+        if span.kind == Kind.NUMBER and text.isdigit() and len(text) <= 20:
+            value = int(text)
+            if value <= max_value:
+                return value
+        raise refuse(self._prefix + name, f"a whole number from 0 to {max_value}", span)
+
+    # --- booleans and strings ---------------------------------------------------------------------------------------
+    def boolean(self, name: str, default: bool) -> bool:
+        span = self.span(name)
+        return default if span is None else self._boolean(name, span, "true or false")
+
+    def nullable_boolean(self, name: str) -> bool | None:
+        span = self.nullable_span(name)
+        return None if span is None else self._boolean(name, span, "true, false or null")
+
+    def _boolean(self, name: str, span: JsonSpan, must_be: str) -> bool:
+        if span.kind == Kind.TRUE:
+            return True
+        if span.kind == Kind.FALSE:
+            return False
+        raise refuse(self._prefix + name, must_be, span)
+
+    def string(self, name: str) -> str:
+        """A required string."""
+        span = self.require(name)
+        if span.kind != Kind.STRING:
+            raise refuse(self._prefix + name, "a string", span)
+        return string_value(span.text)
+
+    def nullable_string(self, name: str) -> str | None:
+        span = self.nullable_span(name)
+        if span is None:
+            return None
+        if span.kind != Kind.STRING:
+            raise refuse(self._prefix + name, "a string or null", span)
+        return string_value(span.text)
+
+    def choice(self, name: str, choices: Sequence[str], default: str) -> str:
+        """One of a few strings, spelled exactly."""
+        span = self.span(name)
+        return default if span is None else self._choice(name, span, choices)
+
+    def nullable_choice(self, name: str, choices: Sequence[str]) -> str | None:
+        span = self.nullable_span(name)
+        return None if span is None else self._choice(name, span, choices)
+
+    def _choice(self, name: str, span: JsonSpan, choices: Sequence[str]) -> str:
+        if span.kind == Kind.STRING and (value := string_value(span.text)) in choices:
+            return value
+        raise refuse(self._prefix + name, " or ".join(f'"{choice}"' for choice in choices), span)
+
+    # --- containers -------------------------------------------------------------------------------------------------
+    def strings(self, name: str) -> tuple[str, ...]:
+        """A string (one of them), an array of strings, or null or absent (none)."""
+        span = self.nullable_span(name)
+        if span is None:
+            return ()
+        if span.kind == Kind.STRING:
+            return (string_value(span.text),)
+        if span.kind == Kind.ARRAY:
+            items = records.array_items(span.text)
+            for index, item in enumerate(items):
+                if item.kind != Kind.STRING:
+                    raise refuse(f"{self._prefix}{name}[{index}]", "a string", item)
+            return tuple(string_value(item.text) for item in items)
+        raise refuse(self._prefix + name, "a string, an array of strings or null", span)
+
+    def u64s(self, name: str) -> list[int]:
+        """A required array of whole numbers."""
+        span = self.require(name)
+        if span.kind != Kind.ARRAY:
+            raise refuse(self._prefix + name, "an array of whole numbers", span)
+        return [self._unsigned(f"{name}[{i}]", item, U64_MAX) for i, item in enumerate(records.array_items(span.text))]
+
+    def object(self, name: str) -> Fields | None:
+        """A nested object, or None when it is null or absent."""
+        span = self.nullable_span(name)
+        if span is None:
+            return None
+        if span.kind != Kind.OBJECT:
+            raise refuse(self._prefix + name, "an object or null", span)
+        return read_object(span.text, self._prefix + name, f"{self._prefix}{name}.")
+
+    def names(self) -> list[str]:
+        """Every key, in order, for objects whose keys are data (topic name -> cursor); one given twice is refused."""
+        for name in self._twice:
+            self.span(name)
+        return list(self._spans)

@@ -1,0 +1,67 @@
+"""The predicate of record deletion and of routers: which tags match.
+
+Source: wire contract, section 7.7 and R-DEL-8. On the wire `["tag","Eq",v]`, `["tag","Glob",p]` with p ending in `*`,
+or a bare string: ending in `*` it is a Glob, else an Eq. `*` elsewhere is a literal character.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from topics.engine import records
+from topics.engine.json_fields import refuse, string_value
+from topics.engine.names import shown
+from topics.engine.records import JsonSpan, Kind
+from topics.errors import RequestError
+
+_SHAPE = '["tag", "Eq", value], ["tag", "Glob", "prefix*"] or a string'
+
+
+class Predicate(NamedTuple):
+    """is_prefix False (Eq): the tag equals `value`; True (Glob): it starts with it (UTF-8, without the `*`)."""
+
+    is_prefix: bool
+    value: bytes
+
+    def matches(self, tag: bytes | None) -> bool:
+        """None is an untagged record, which never matches."""
+        if tag is None:
+            return False
+        return tag.startswith(self.value) if self.is_prefix else tag == self.value
+
+    def as_json(self) -> bytes:
+        """The three-element form, compact; `parse` of it gives an equal predicate."""
+        operator, text = ("Glob", self.value.decode() + "*") if self.is_prefix else ("Eq", self.value.decode())
+        return msgspec.json.encode(["tag", operator, text])
+
+
+def parse_predicate(span: JsonSpan, name: str = "match") -> Predicate:
+    """The predicate in field `name`. Raises RequestError invalid_request for any other shape."""
+    if span.kind == Kind.STRING:
+        return _bare(string_value(span.text))
+    if span.kind != Kind.ARRAY:
+        raise refuse(name, _SHAPE, span)
+    items = records.array_items(span.text)
+    for index, item in enumerate(items):
+        if item.kind != Kind.STRING:
+            raise refuse(f"{name}[{index}]", "a string", item)
+    if len(items) != 3:
+        raise RequestError("invalid_request", f"{name} has {len(items)} elements: use {_SHAPE}")
+    field, operator, value = (string_value(item.text) for item in items)
+    if field != "tag":
+        raise RequestError("invalid_request", f'{name}[0] must be "tag", not {shown(field)}')
+    if operator == "Eq":
+        return Predicate(False, value.encode())
+    if operator != "Glob":
+        raise RequestError("invalid_request", f'{name}[1] must be "Eq" or "Glob", not {shown(operator)}')
+    if not value.endswith("*"):
+        raise RequestError("invalid_request", f'{name}[2] is {shown(value)}: a Glob must end in "*"')
+    return _bare(value)
+
+
+def _bare(text: str) -> Predicate:
+    if text.endswith("*"):
+        return Predicate(True, text[:-1].encode())
+    return Predicate(False, text.encode())

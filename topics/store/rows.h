@@ -1,0 +1,21 @@
+/* One record of a request: filled by engine/records.c, consumed by store/codec.c. Mirrored by store/rows.py.
+ * Offsets count from the start of Rows.buffer. Not read by cffi: C files include it, Python sees packed bytes. */
+#ifndef TOPICS_STORE_ROWS_H
+#define TOPICS_STORE_ROWS_H
+
+#include <stdint.h>
+
+enum { TP_ROW_TAG = 1, TP_ROW_NODE = 2, TP_ROW_META = 4 };
+
+struct tp_row {
+    uint32_t data_off, data_len; /* JSON text without white space outside strings */
+    uint32_t meta_off, meta_len; /* likewise */
+    uint32_t tag_off, tag_len;   /* decoded UTF-8 */
+    uint32_t node_off, node_len; /* decoded UTF-8 */
+    uint32_t size;               /* accounted bytes: compact JSON of data + meta */
+    uint32_t flags;              /* TP_ROW_*: which of the optional parts are present */
+};
+
+_Static_assert(sizeof(struct tp_row) == 40, "store/rows.py and two C files agree on 40 bytes a row");
+
+#endif

@@ -1,0 +1,72 @@
+"""The records of one request, as columns of spans: what the engine hands to the store.
+
+Layout: `rows.h`, 40 bytes a row, the machine's (little-endian) order.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+
+ROW = struct.Struct("=10I")
+"""data_off, data_len, meta_off, meta_len, tag_off, tag_len, node_off, node_len, size, flags."""
+
+_COLUMNS = (
+    "data_off",
+    "data_len",
+    "meta_off",
+    "meta_len",
+    "tag_off",
+    "tag_len",
+    "node_off",
+    "node_len",
+    "size",
+    "flags",
+)
+ROW_DTYPE = np.dtype([(name, "<u4") for name in _COLUMNS])
+
+TAG, NODE, META = 1, 2, 4
+"""Flags: which optional parts a row has."""
+
+
+class Rows(NamedTuple):
+    """`count` records of one request.
+
+    buffer: what the spans point into; `data` and `meta` are JSON without white space outside strings, `tag` and `node`
+    decoded UTF-8. spans: `count` packed rows. size: the sum of the rows' accounted sizes (compact JSON of data + meta).
+    """
+
+    buffer: bytes
+    spans: bytes
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on rows
+    size: int
+
+    def columns(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+        """The spans as a read-only structured array of shape (count,); see ROW_DTYPE."""
+        return np.frombuffer(self.spans, dtype=ROW_DTYPE)
+
+
+class Record(NamedTuple):
+    """One record taken out of its rows; for tests and slow paths."""
+
+    data: bytes
+    tag: bytes | None
+    node: bytes | None
+    meta: bytes | None
+    size: int
+
+
+def record_at(rows: Rows, index: int) -> Record:
+    """Row `index` (0 <= index < count) with its bytes copied out of the buffer."""
+    assert 0 <= index < rows.count
+    data, data_len, meta, meta_len, tag, tag_len, node, node_len, size, flags = ROW.unpack_from(rows.spans, index * 40)
+    buffer = rows.buffer
+    return Record(
+        buffer[data : data + data_len],
+        buffer[tag : tag + tag_len] if flags & TAG else None,
+        buffer[node : node + node_len] if flags & NODE else None,
+        buffer[meta : meta + meta_len] if flags & META else None,
+        size,
+    )
