@@ -135,14 +135,18 @@ def redis_server(directory: Path, appendfsync: str) -> Iterator[Server]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def http_load(server: Server, connections: int, seconds: float, request: bytes) -> dict[str, float]:
-    """Runs the closed-loop C client; returns its figures plus the server's CPU seconds."""
-    file = BUILD.parent / "request.bin"
+def http_load(server: Server, connections: int, seconds: float, *requests: bytes) -> dict[str, float]:
+    """Runs the closed-loop C client; connection i sends request i modulo their number.
+
+    Returns its figures (rate in requests a second, quantiles in ns) plus the server's CPU seconds.
+    """
     program = built("load/http_load.c")
-    file.write_bytes(request)
+    files = [BUILD.parent / f"request-{number}.bin" for number in range(len(requests))]
+    for file, request in zip(files, requests, strict=True):
+        file.write_bytes(request)
     before = server.cpu_seconds()
     done = subprocess.run(
-        [str(program), "127.0.0.1", str(server.port), str(connections), str(seconds), str(file)],
+        [str(program), "127.0.0.1", str(server.port), str(connections), str(seconds), *map(str, files)],
         capture_output=True,
         check=True,
     )

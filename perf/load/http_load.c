@@ -1,10 +1,10 @@
 /*
  * A closed-loop HTTP/1.1 load generator: N connections, one request in flight on each, one thread, epoll.
  *
- *   http_load HOST PORT CONNECTIONS SECONDS REQUEST_FILE [EXPECT_STATUS]
+ *   http_load HOST PORT CONNECTIONS SECONDS REQUEST_FILE...
  *
- * REQUEST_FILE holds the exact bytes of one request (head and body). Every connection sends it, reads one
- * Content-Length response, checks its status, and sends again. Prints one JSON object: requests, errors, seconds,
+ * A REQUEST_FILE holds the exact bytes of one request (head and body); connection i uses file i modulo their
+ * number. Every connection sends its own, reads one Content-Length response, checks for status 200, and sends again. Prints one JSON object: requests, errors, seconds,
  * rate, latency quantiles (ns), bytes read and the CPU seconds this client used, so that a reader can see whether
  * the client was the bottleneck.
  */
@@ -26,8 +26,14 @@
 
 enum { HEAD_MAX = 4096, SAMPLES_MAX = 1 << 24 };
 
+struct request {
+    char *bytes;
+    size_t len;
+};
+
 struct conn {
     int fd;
+    const struct request *request;
     size_t head_len;        /* bytes of the response head gathered so far */
     int64_t body_left;      /* -1: still in the head */
     uint64_t sent_at;
@@ -41,12 +47,9 @@ static uint64_t now_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
-static char *request;
-static size_t request_len;
 static uint32_t *samples;
 static size_t sample_count;
 static uint64_t done_count, error_count, bytes_read;
-static const char *expected = "200";
 
 static void die(const char *what) { perror(what); exit(1); }
 
@@ -56,8 +59,8 @@ static void send_request(struct conn *c)
     c->head_len = 0;
     c->body_left = -1;
     c->sent_at = now_ns();
-    while (at < request_len) {
-        ssize_t n = send(c->fd, request + at, request_len - at, MSG_NOSIGNAL);
+    while (at < c->request->len) {
+        ssize_t n = send(c->fd, c->request->bytes + at, c->request->len - at, MSG_NOSIGNAL);
         if (n > 0) { at += (size_t)n; continue; }
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
         die("send");
@@ -69,7 +72,7 @@ static void finish(struct conn *c)
     uint64_t took = now_ns() - c->sent_at;
     if (sample_count < SAMPLES_MAX) samples[sample_count++] = took > UINT32_MAX ? UINT32_MAX : (uint32_t)took;
     done_count++;
-    if (memcmp(c->head + 9, expected, 3) != 0) {
+    if (memcmp(c->head + 9, "200", 3) != 0) {
         if (error_count++ == 0) fprintf(stderr, "first unexpected answer: %.*s\n", 300, c->head);
     }
     send_request(c);
@@ -115,17 +118,21 @@ static int by_value(const void *a, const void *b)
 
 int main(int argc, char **argv)
 {
-    if (argc < 6) { fprintf(stderr, "usage: http_load HOST PORT CONNECTIONS SECONDS REQUEST_FILE [STATUS]\n"); return 2; }
+    if (argc < 6) { fprintf(stderr, "usage: http_load HOST PORT CONNECTIONS SECONDS REQUEST_FILE...\n"); return 2; }
     int connections = atoi(argv[3]);
     double seconds = atof(argv[4]);
-    if (argc > 6) expected = argv[6];
-    FILE *file = fopen(argv[5], "rb");
-    if (!file) die(argv[5]);
-    fseek(file, 0, SEEK_END);
-    request_len = (size_t)ftell(file);
-    rewind(file);
-    request = malloc(request_len);
-    if (fread(request, 1, request_len, file) != request_len) die("read");
+    int request_count = argc - 5;
+    struct request *requests = calloc((size_t)request_count, sizeof *requests);
+    for (int i = 0; i < request_count; i++) {
+        FILE *file = fopen(argv[5 + i], "rb");
+        if (!file) die(argv[5 + i]);
+        fseek(file, 0, SEEK_END);
+        requests[i].len = (size_t)ftell(file);
+        rewind(file);
+        requests[i].bytes = malloc(requests[i].len);
+        if (fread(requests[i].bytes, 1, requests[i].len, file) != requests[i].len) die("read");
+        fclose(file);
+    }
     samples = malloc(sizeof *samples * SAMPLES_MAX);
     struct conn *conns = calloc((size_t)connections, sizeof *conns);
     int ep = epoll_create1(0);
@@ -133,6 +140,7 @@ int main(int argc, char **argv)
     inet_pton(AF_INET, argv[1], &addr.sin_addr);
     for (int i = 0; i < connections; i++) {
         int one = 1;
+        conns[i].request = &requests[i % request_count];
         conns[i].fd = socket(AF_INET, SOCK_STREAM, 0);
         if (connect(conns[i].fd, (struct sockaddr *)&addr, sizeof addr)) die("connect");
         setsockopt(conns[i].fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
