@@ -44,7 +44,9 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
-    rounds, seconds, records = (1, 0.3, 5000) if options.smoke else (options.rounds, options.seconds, options.records)
+    rounds, seconds, records = options.rounds, options.seconds, options.records
+    if options.smoke:
+        rounds, seconds, records = 1, 0.3, 5000
     print(f"commit {commit_id()}, {rounds} rounds of {seconds} s, {records} records of {len(PAYLOAD)} bytes")
     print("| read | records/s | MB/s | p50 us a request | server cpu | client cpu |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(dir=".") as name:
