@@ -46,6 +46,7 @@ def make_ffi(extension: Extension) -> FFI:
         include_dirs=[str(source.parent)],
         libraries=list(extension.libraries),
         extra_compile_args=["-O3", "-std=gnu11", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Wno-unused-parameter"],
+        py_limited_api=False,
         depends=[str(path) for path in (source.with_suffix(".c"), source.with_suffix(".h"))],
     )
     return ffi
