@@ -1,1 +1,95 @@
-/* store/codec */
+/* Frames and batches in bulk. Layouts: format.py. Every function is total: any bytes give a result, never a crash. */
+
+/* Why a scan stopped. */
+enum {
+    TP_STOP_END = 0,     /* nothing more: zeros, or the end of the bytes given (frames) */
+    TP_STOP_MORE = 1,    /* what lies here goes on past the bytes given */
+    TP_STOP_FOREIGN = 2, /* not a batch of this epoch: an earlier use of the file */
+    TP_STOP_TORN = 3,    /* a batch (or frame) of ours whose checksum is wrong */
+    TP_STOP_ORDER = 4,   /* a whole batch of this epoch that does not follow the one before: number or chain */
+    TP_STOP_BAD = 5,     /* checksum right, contents impossible: version or lengths */
+    TP_STOP_ROOM = 6     /* no room in the output */
+};
+
+/* One frame found by a scan. Texts follow the 52-byte header in the order ext, node, tag, data, meta. 64 bytes. */
+struct tp_frame {
+    uint8_t type, flags, deleted, payload_kind;
+    uint32_t length; /* whole frame, its length field included */
+    uint64_t topic_id, seq, ts_ms;
+    uint64_t offset; /* of the frame's first byte, plus the `base` given */
+    uint32_t size, data_len, meta_len;
+    uint16_t ext_len, node_len, tag_len, reserved;
+    uint32_t batch; /* number of its batch, counted from the first of this scan */
+};
+
+/* In and out of tp_scan_log: what the next batch must be, and how far the scan came. */
+struct tp_log_scan {
+    uint64_t epoch, batch_no, chain; /* expected of the next batch */
+    uint64_t position;               /* of the next batch, in the bytes given */
+    uint64_t frames, batches;        /* applied by this call */
+    uint64_t synced_upto;            /* highest seen */
+    uint64_t written_ms;             /* of the last batch applied */
+    uint32_t reason;                 /* TP_STOP_* */
+    uint32_t needed;                 /* TP_STOP_MORE: bytes from `position` on that show one more batch */
+};
+
+/* In and out of tp_scan_frames. */
+struct tp_frame_scan {
+    uint64_t position; /* of the next frame */
+    uint64_t frames;
+    uint64_t sum;      /* running checksum of the frames' checksums; start with 0 */
+    uint32_t reason;
+    uint32_t reserved;
+};
+
+/* In and out of tp_project. */
+struct tp_projection {
+    uint64_t topic_id;
+    uint32_t include_tags, include_meta, include_data;
+    uint32_t limit;     /* records, over all calls */
+    uint64_t budget;    /* accounted bytes, over all calls; the first record always passes */
+    uint32_t count;     /* delivered so far */
+    uint32_t examined;  /* rows of this call that are done: delivered or skipped */
+    uint64_t size;      /* accounted bytes delivered so far */
+    uint64_t written;   /* bytes in the output so far */
+    uint64_t needed;    /* TP_STOP_ROOM: bytes the next record may take */
+    uint32_t reason;    /* TP_STOP_END: all rows done or a limit met; TP_STOP_ROOM; TP_STOP_TORN: row `examined` */
+    uint32_t full;      /* 1: limit or budget met */
+};
+
+/* Frames `count` rows (struct tp_row) into dest. Row i gets seq first_seq + i, its own node or else the default
+ * (has_node), and lengths[i]. The extension goes on the first frame. flags: TP_FSYNC (16) or 0.
+ * Returns bytes written; -n when n bytes of room are needed; 0 when a span lies outside the buffer. */
+int64_t tp_frame_rows(char *dest, uint64_t room, const char *buffer, uint64_t buffer_bytes, const char *rows,
+                      uint32_t count, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms, uint32_t flags,
+                      const char *node, uint32_t node_len, uint32_t has_node, const char *ext, uint32_t ext_len,
+                      uint32_t *lengths);
+
+/* One control frame; returns like tp_frame_rows. */
+int64_t tp_frame_control(char *dest, uint64_t room, uint32_t type, uint32_t flags, uint64_t topic_id, uint64_t seq,
+                         uint64_t ts_ms, const char *payload, uint32_t payload_len);
+
+/* Fills the 64-byte header in front of a body: batch[0:64] before batch[64:64 + body_bytes]. Returns its checksum. */
+uint64_t tp_seal_batch(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t synced_upto, uint64_t chain,
+                       uint32_t body_bytes, uint32_t frame_count, uint64_t written_ms);
+
+/* Verifies batches from state->position on and emits their frames, batch by batch (whole or not at all). */
+void tp_scan_log(const char *bytes, uint64_t size, uint64_t base, struct tp_log_scan *state, struct tp_frame *out,
+                 uint64_t capacity);
+
+/* Position of the first whole, valid batch of `epoch` at or after `start` (multiples of 8), or -1; fills *state's
+ * batch_no and synced_upto with that batch's. For telling a torn tail from a torn middle. */
+int64_t tp_find_batch(const char *bytes, uint64_t size, uint64_t start, uint64_t epoch, struct tp_log_scan *state);
+
+/* Verifies frames lying back to back from state->position on. */
+void tp_scan_frames(const char *bytes, uint64_t size, uint64_t base, struct tp_frame_scan *state,
+                    struct tp_frame *out, uint64_t capacity);
+
+/* Renders rows as JSON array elements joined by ','. Row i: bytes[offsets[i] - base, + lengths[i]), seq seqs[i].
+ * Skips rows whose node is in `nodes` (packed: u16 length, bytes). Verifies every frame it delivers or skips. */
+void tp_project(char *out, uint64_t room, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
+                const uint32_t *lengths, const uint64_t *seqs, uint32_t count, const char *nodes,
+                uint32_t nodes_bytes, struct tp_projection *state);
+
+/* XXH3-64. */
+uint64_t tp_checksum(const char *bytes, uint64_t size, uint64_t seed);

@@ -52,10 +52,10 @@ class Record(NamedTuple):
     """One record taken out of its rows; for tests and slow paths."""
 
     data: bytes
-    tag: bytes | None
-    node: bytes | None
-    meta: bytes | None
-    size: int
+    tag: bytes | None = None
+    node: bytes | None = None
+    meta: bytes | None = None
+    size: int = 0
 
 
 def record_at(rows: Rows, index: int) -> Record:
@@ -70,3 +70,24 @@ def record_at(rows: Rows, index: int) -> Record:
         buffer[meta : meta + meta_len] if flags & META else None,
         size,
     )
+
+
+def pack_rows(records: list[Record]) -> Rows:
+    """Rows built one by one, for tests and tools; sizes are the lengths of `data` and `meta`, taken as compact."""
+    buffer = bytearray()
+    spans = bytearray()
+    total = 0
+    for record in records:
+        offsets: list[int] = []
+        for text in (record.data, record.meta, record.tag, record.node):
+            offsets += (len(buffer), len(text or b""))
+            buffer += text or b""
+        size = len(record.data) + len(record.meta or b"")
+        flags = (
+            (TAG if record.tag is not None else 0)
+            | (NODE if record.node is not None else 0)
+            | (META if record.meta is not None else 0)
+        )
+        spans += ROW.pack(*offsets, size, flags)
+        total += size
+    return Rows(bytes(buffer), bytes(spans), len(records), total)

@@ -1,0 +1,357 @@
+"""codec.c against a plain Python model: the same bytes out, and any bytes in give a result."""
+# ruff: noqa: PLR0917 - hypothesis passes by position
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topics.errors import CorruptError
+from topics.store import codec
+from topics.store.codec import Stop
+from topics.store.format import BatchHeader, Frame, FrameType, align_up
+from topics.store.projection import Projection
+from topics.store.rows import Record, Rows, pack_rows
+
+EPOCH = 0xFEEDFACECAFEBEEF
+names = st.binary(max_size=12)
+records = st.builds(
+    Record,
+    data=st.binary(min_size=1, max_size=40),
+    meta=st.none() | st.binary(max_size=12),
+    tag=st.none() | names,
+    node=st.none() | names,
+)
+frames = st.builds(
+    Frame,
+    type=st.sampled_from([1, 2, 5, 9, 200]),
+    topic_id=st.integers(0, 2**64 - 1),
+    seq=st.integers(0, 2**64 - 1),
+    ts_ms=st.integers(0, 2**64 - 1),
+    data=st.binary(max_size=40),
+    meta=st.none() | st.binary(max_size=12),
+    tag=st.none() | names,
+    node=st.none() | names,
+    ext=st.binary(max_size=12),
+    size=st.integers(0, 2**32 - 1),
+    fsync=st.booleans(),
+    deleted=st.booleans(),
+)
+
+
+def log_of(bodies: list[list[Frame]], *, first_batch_no: int = 1, chain: int = 7) -> bytes:
+    """Batches as a log file would hold them."""
+    log = bytearray()
+    for number, body_frames in enumerate(bodies, first_batch_no):
+        body = b"".join(frame.pack() for frame in body_frames)
+        header = BatchHeader(EPOCH, number, number - 1, chain, len(body), len(body_frames), 5).pack(body)
+        chain = int.from_bytes(header[-8:], "little")
+        log += header + body
+        log += bytes(align_up(len(log), 8) - len(log))
+    return bytes(log)
+
+
+def row_of(frame: Frame, offset: int) -> tuple[int, ...]:
+    return (
+        frame.type,
+        frame.seq,
+        frame.topic_id,
+        frame.ts_ms,
+        frame.size,
+        offset,
+        len(frame.pack()),
+        0xD5 if frame.deleted else 0,
+        len(frame.data),
+        len(frame.meta or b""),
+        len(frame.ext),
+        len(frame.node or b""),
+        len(frame.tag or b""),
+    )
+
+
+COLUMNS = [
+    "type", "seq", "topic_id", "ts_ms", "size", "offset", "length", "deleted",
+    "data_len", "meta_len", "ext_len", "node_len", "tag_len",
+]  # fmt: skip
+
+
+def rows_of(found: codec.Frames) -> list[tuple[int, ...]]:
+    return [tuple(int(row[name]) for name in COLUMNS) for row in found]
+
+
+@given(st.lists(records, max_size=5), st.none() | names, st.binary(max_size=20), st.booleans(), st.integers(0, 2**63))
+def test_framed_rows_equal_the_model(
+    written: list[Record], node: bytes | None, ext: bytes, fsync: bool, first_seq: int
+) -> None:
+    rows = pack_rows(written)
+    framed, lengths = codec.frame_rows(
+        rows, topic_id=5, first_seq=first_seq, ts_ms=6, fsync=fsync, node=node, extension=ext
+    )
+    expected = [
+        Frame(
+            FrameType.RECORD,
+            5,
+            first_seq + i,
+            6,
+            record.data,
+            record.meta,
+            record.tag,
+            node if record.node is None else record.node,
+            ext if i == 0 else b"",
+            len(record.data) + len(record.meta or b""),
+            fsync,
+        ).pack()
+        for i, record in enumerate(written)
+    ]
+    assert framed == b"".join(expected)
+    assert lengths.tolist() == [len(frame) for frame in expected]
+
+
+@given(st.binary(max_size=60), st.binary(max_size=120))
+def test_any_spans_give_frames_or_a_refusal(buffer: bytes, spans: bytes) -> None:
+    count = len(spans) // 40
+    lengths = np.zeros(max(1, count), np.uint32)
+    dest = bytearray(1 << 16)
+    written = codec.lib.tp_frame_rows(
+        codec.ffi.from_buffer(dest), len(dest), buffer, len(buffer), spans, count,
+        1, 1, 1, 0, b"", 0, 0, b"", 0, codec.ffi.from_buffer("uint32_t[]", lengths),
+    )  # fmt: skip
+    assert written == int(lengths[:count].sum())
+
+
+@given(st.lists(st.lists(frames, max_size=4), max_size=5), st.integers(0, 2**40))
+def test_a_scanned_log_equals_the_model(bodies: list[list[Frame]], base: int) -> None:
+    log = log_of(bodies)
+    scan = codec.scan_log(log + bytes(64), epoch=EPOCH, batch_no=1, chain=7, base=base)
+    expected, at = [], 0
+    for body in bodies:
+        at = align_up(at, 8) + 64
+        for frame in body:
+            expected.append(row_of(frame, base + at))
+            at += len(frame.pack())
+    assert rows_of(scan.frames) == expected
+    assert (scan.batches, scan.reason) == (len(bodies), Stop.END)
+    assert scan.batch_no == 1 + len(bodies)
+    assert align_up(scan.position, 8) == len(log)
+    assert scan.synced_upto == max(0, len(bodies) - 1)
+    assert scan.frames["batch"].tolist() == [number for number, body in enumerate(bodies) for _ in body]
+
+
+SAMPLE = [[Frame(1, 2, seq, 4, b'{"x":%d}' % seq, size=7) for seq in range(first, first + 3)] for first in (1, 4, 7)]
+
+
+def test_a_flipped_bit_stops_the_scan_before_its_batch() -> None:
+    log = log_of(SAMPLE)
+    third = len(log) // 3
+    for at in range(0, len(log)):
+        damaged = bytearray(log + bytes(64))
+        damaged[at] ^= 0x10
+        scan = codec.scan_log(damaged, epoch=EPOCH, batch_no=1, chain=7)
+        batch = at // third
+        if scan.batches == 3:  # the padding after a batch is covered by no checksum, and means nothing
+            assert damaged[: len(log)] != log
+            continue
+        assert scan.batches == batch
+        assert len(scan.frames) == 3 * batch
+        assert scan.reason in (Stop.TORN, Stop.FOREIGN, Stop.MORE)
+
+
+def test_a_cut_log_asks_for_more_bytes_and_goes_on_where_it_stopped() -> None:
+    log = log_of(SAMPLE)
+    for cut in range(0, len(log)):
+        scan = codec.scan_log(log[:cut], epoch=EPOCH, batch_no=1, chain=7)
+        assert scan.reason == Stop.MORE
+        start = align_up(scan.position, 8)
+        assert start + scan.needed > cut
+        rest = codec.scan_log(log[start:], epoch=EPOCH, batch_no=scan.batch_no, chain=scan.chain, base=start)
+        assert scan.batches + rest.batches == 3
+        assert (scan.frames["seq"].tolist() + rest.frames["seq"].tolist()) == list(range(1, 10))
+
+
+def test_a_scan_tells_why_it_stopped() -> None:
+    log = log_of(SAMPLE)
+    zeros = bytes(64)
+    assert codec.scan_log(log + zeros, epoch=EPOCH + 1, batch_no=1, chain=7).reason == Stop.FOREIGN
+    assert codec.scan_log(log + zeros, epoch=EPOCH, batch_no=2, chain=7).reason == Stop.ORDER
+    assert codec.scan_log(log + zeros, epoch=EPOCH, batch_no=1, chain=8).reason == Stop.ORDER
+    assert codec.scan_log(log + zeros, epoch=EPOCH, batch_no=1, chain=7).reason == Stop.END
+    assert codec.scan_log(log + b"x" * 64, epoch=EPOCH, batch_no=1, chain=7).reason == Stop.FOREIGN
+    body = b"\x00" * 80
+    bad, _ = codec.seal_batch(body, epoch=EPOCH, batch_no=1, synced_upto=0, chain=7, frame_count=1, written_ms=1)
+    assert codec.scan_log(bad, epoch=EPOCH, batch_no=1, chain=7).reason == Stop.BAD
+
+
+def test_a_sound_batch_behind_a_torn_one_is_found() -> None:
+    log = bytearray(log_of(SAMPLE) + bytes(100))
+    second = align_up(len(log_of(SAMPLE[:1])), 8)
+    log[second + 100] ^= 1
+    scan = codec.scan_log(log, epoch=EPOCH, batch_no=1, chain=7)
+    assert scan.reason == Stop.TORN
+    found = codec.find_batch(log, epoch=EPOCH, start=scan.position)
+    assert found is not None
+    assert (found.batch_no, found.synced_upto) == (3, 2)
+    assert codec.find_batch(log, epoch=EPOCH + 1, start=0) is None
+    assert codec.find_batch(log, epoch=EPOCH, start=found.position + 8) is None
+
+
+@given(st.binary(max_size=300), st.integers(0, 320), st.booleans())
+def test_any_bytes_can_be_scanned(junk: bytes, start: int, framed: bool) -> None:
+    data = log_of(SAMPLE)[:100] + junk if framed else junk
+    codec.scan_log(data, epoch=EPOCH, batch_no=1, chain=7, start=start)
+    codec.find_batch(data, epoch=EPOCH, start=start)
+    codec.scan_frames(data, start=start)
+
+
+@given(st.lists(frames, max_size=6), st.integers(0, 2**40), st.binary(max_size=8))
+def test_scanned_frames_equal_the_model(written: list[Frame], base: int, tail: bytes) -> None:
+    data = b"".join(frame.pack() for frame in written)
+    scan = codec.scan_frames(data, base=base)
+    offsets = np.cumsum([0] + [len(frame.pack()) for frame in written])
+    assert rows_of(scan.frames) == [row_of(f, base + int(o)) for f, o in zip(written, offsets, strict=False)]
+    assert (scan.position, scan.reason) == (len(data), Stop.END)
+    total = 0
+    for frame in written:
+        total = codec.checksum(frame.pack()[-9:-1], total)
+    assert scan.sum == total
+    cut = codec.scan_frames(data + tail, base=base)
+    assert len(cut.frames) == len(written)
+
+
+def test_a_segment_with_a_flipped_bit_stops_at_that_frame_and_a_deleted_byte_does_not_matter() -> None:
+    packed = [frame.pack() for frame in SAMPLE[0]]
+    data = b"".join(packed)
+    for at in range(len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= 0x20
+        scan = codec.scan_frames(damaged)
+        if (at + 1) % len(packed[0]) == 0:
+            assert scan.frames["deleted"].any()
+            assert scan.sum == codec.scan_frames(data).sum
+        else:
+            assert len(scan.frames) == at // len(packed[0])
+            assert scan.reason in (Stop.TORN, Stop.MORE, Stop.BAD)
+
+
+# --- projection
+
+texts = st.text(st.characters(codec="utf-8"), max_size=8)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | texts,
+    lambda v: st.lists(v, max_size=3),
+    max_leaves=4,
+)
+
+
+def compact(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+json_records = st.builds(
+    Record,
+    data=values.map(compact),
+    meta=st.none() | st.dictionaries(texts, values, max_size=2).map(compact),
+    tag=st.none() | texts.map(str.encode),
+    node=st.none() | st.sampled_from([b"a", b"b", b"", b'\x01"\\\n\x7f']),
+)
+
+
+def model(
+    written: list[Record], nodes: tuple[bytes, ...], limit: int, budget: int, tags: bool, meta: bool, data: bool
+) -> tuple[list[dict[str, object]], int]:
+    """The elements delivered and the rows examined."""
+    out: list[dict[str, object]] = []
+    size = 0
+    for index, record in enumerate(written):
+        if len(out) >= limit:
+            return out, index
+        if record.node is not None and record.node in nodes:
+            continue
+        cost = len(record.data) + len(record.meta or b"")
+        if out and size + cost > budget:
+            return out, index
+        element: dict[str, object] = {"$seq": 100 + index, "$ts": 1_700_000_000_000}
+        if record.node is not None:
+            element["$node"] = record.node.decode()
+        if tags and record.tag is not None:
+            element["$tag"] = record.tag.decode()
+        if data:
+            element["data"] = json.loads(record.data)
+        if meta and record.meta is not None:
+            element["meta"] = json.loads(record.meta)
+        out.append(element)
+        size += cost
+    return out, len(written)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(json_records, max_size=6),
+    st.lists(st.sampled_from([b"a", b"b", b"", b"zz"]), max_size=2).map(tuple),
+    st.integers(1, 7),
+    st.integers(1, 100),
+    st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    st.integers(0, 6),
+)
+def test_a_projection_equals_the_model(
+    written: list[Record],
+    nodes: tuple[bytes, ...],
+    limit: int,
+    budget: int,
+    include: tuple[bool, bool, bool],
+    split: int,
+) -> None:
+    tags, meta, data = include
+    framed, lengths = codec.frame_rows(pack_rows(written), topic_id=9, first_seq=100, ts_ms=1_700_000_000_000)
+    base = 4096
+    offsets = (base + np.cumsum(lengths) - lengths).astype(np.uint32)
+    seqs = np.arange(100, 100 + len(written), dtype=np.uint64)
+    projection = Projection(
+        9, limit=limit, budget=budget, nodes=nodes, include_tags=tags, include_meta=meta, include_data=data
+    )
+    examined = projection.add(framed, base, offsets[:split], lengths[:split], seqs[:split])
+    if examined == len(seqs[:split]):
+        examined += projection.add(framed, base, offsets[split:], lengths[split:], seqs[split:])
+    expected, expected_examined = model(written, nodes, limit, budget, tags, meta, data)
+    assert json.loads(b"[" + projection.records() + b"]") == expected
+    assert (projection.count, examined) == (len(expected), expected_examined)
+
+
+def test_the_text_is_compact_and_in_a_fixed_order() -> None:
+    rows = pack_rows([Record(b'{"a":1}', b'a"b', b"n", b'{"k":2}'), Record(b"null")])
+    framed, lengths = codec.frame_rows(rows, topic_id=1, first_seq=2**64 - 2, ts_ms=0)
+    offsets = np.array([0, lengths[0]], np.uint32)
+    projection = Projection(1, limit=10, budget=1000, include_tags=True)
+    projection.add(framed, 0, offsets, lengths, np.array([2**64 - 2, 2**64 - 1], np.uint64))
+    assert projection.records() == (
+        b'{"$seq":18446744073709551614,"$ts":0,"$node":"n","$tag":"a\\"b","data":{"a":1},"meta":{"k":2}},'
+        b'{"$seq":18446744073709551615,"$ts":0,"data":null}'
+    )
+
+
+def test_a_bad_row_is_named_and_nothing_of_it_is_delivered() -> None:
+    framed, lengths = codec.frame_rows(pack_rows([Record(b"1"), Record(b"2")]), topic_id=1, first_seq=5, ts_ms=0)
+    offsets = np.array([0, lengths[0]], np.uint32)
+    seqs = np.array([5, 6], np.uint64)
+    damaged = bytearray(framed)
+    damaged[int(lengths[0]) + 52] ^= 1
+    wrong_place = [
+        (damaged, offsets, lengths, seqs, 1),
+        (framed, offsets, lengths, seqs, 2),
+        (framed, offsets, lengths, seqs + np.uint64(1), 1),
+        (framed, offsets + np.uint32(1), lengths, seqs, 1),
+        (framed, offsets + np.uint32(1 << 31), lengths, seqs, 1),
+        (framed, offsets, lengths + np.uint32(1), seqs, 1),
+        (framed[:-1], offsets, lengths, seqs, 1),
+    ]
+    for data, at, size, seq, topic_id in wrong_place:
+        projection = Projection(topic_id, limit=10, budget=1000)
+        with pytest.raises(CorruptError, match="record [567] of topic id"):
+            projection.add(data, 0, at, size, seq)
+        assert projection.records().count(b"$seq") == projection.count
+
+
+def test_rows_of_no_records_frame_to_nothing() -> None:
+    framed, lengths = codec.frame_rows(Rows(b"", b"", 0, 0), topic_id=1, first_seq=1, ts_ms=1)
+    assert (framed, lengths.tolist()) == (b"", [])

@@ -1,0 +1,333 @@
+"""The one home of the byte layouts of the log. Little-endian throughout; `codec.c` does the same in bulk.
+
+A WAL file `wal/shard-NN/wal-<file_no:016x>.log` is preallocated, zeroed and recycled by rename:
+
+    block 0    the file header (64 bytes, the rest zeros), written by the first commit into the file. A file whose
+               header is not readable or bears another file_no than its name is prepared, but not used yet
+    4096 ...   batches, each at a multiple of 8. Every write is made of whole 4096-byte blocks: the last, partly
+               filled one is zero-padded and written again, old bytes unchanged, with the next batch
+    behind     the last batch: zeros up to a block boundary, then zeros or what an earlier use left (another epoch)
+
+A batch is a 64-byte header and a body of frames, and is applied whole or not at all. `chain` is the checksum of the
+batch before it; a file's first batch chains to the file header's checksum. `synced_upto` is the highest batch number
+known to be on stable storage when the batch was written. Batch numbers go on over files, from 1.
+A frame is position-independent, so a checkpoint copies it byte for byte. Its `deleted` byte is outside its checksum.
+
+Checks come in the order magic, version, checksum, each with its own message.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+import xxhash
+
+from topics.errors import CorruptError, FormatError
+
+BLOCK_BYTES = 4096
+"""Unit of every write to a WAL file: the usual physical block, and the page."""
+BATCH_ALIGN = 8
+
+# --- WAL file header -------------------------------------------------------------------------------------------------
+
+WAL_MAGIC = b"TPWL"
+WAL_VERSION = 1
+WAL_FIRST_BATCH_OFFSET = BLOCK_BYTES
+_WAL_HEADER = struct.Struct("<4sHHQQQ16sQ")
+"""magic, version, shard, file_no, epoch, first_batch_no, boot_id, created_ms; then u64 XXH3-64 of these 56 bytes."""
+WAL_HEADER_BYTES = _WAL_HEADER.size + 8
+
+
+class WalHeader(NamedTuple):
+    """Block 0 of a WAL file."""
+
+    shard: int
+    file_no: int
+    epoch: int
+    """New with every use of the file, unpredictable: what an earlier use left can never parse."""
+    first_batch_no: int
+    boot_id: bytes
+    """16 bytes, see `boot_hash`: another boot means that the page cache was lost."""
+    created_ms: int
+
+    @property
+    def checksum(self) -> int:
+        """What the first batch of the file chains to."""
+        return int.from_bytes(self.pack()[-8:], "little")
+
+    def pack(self) -> bytes:
+        """WAL_HEADER_BYTES bytes."""
+        head = _WAL_HEADER.pack(WAL_MAGIC, WAL_VERSION, *self)
+        return head + _u64(xxhash.xxh3_64_intdigest(head))
+
+    @classmethod
+    def unpack(cls, block: bytes | memoryview, path: str) -> WalHeader:
+        """Raises FormatError (another kind of file, unknown version) or CorruptError; `path` only words them."""
+        if len(block) < WAL_HEADER_BYTES:
+            raise FormatError(f"{path}: too short for a log file header")
+        magic, version, *rest = _WAL_HEADER.unpack_from(block)
+        if magic != WAL_MAGIC:
+            raise FormatError(f"{path}: not a log file (magic {magic!r})")
+        if version != WAL_VERSION:
+            raise FormatError(f"{path}: log file version {version}; this build knows {WAL_VERSION}")
+        if bytes(block[56:64]) != _u64(xxhash.xxh3_64_intdigest(block[:56])):
+            raise CorruptError(f"{path}: checksum of the file header is wrong", {"path": path, "offset": 0})
+        return cls(*rest)
+
+
+def boot_hash(boot_id: str) -> bytes:
+    """The 16 bytes of a boot id in headers."""
+    return xxhash.xxh3_128_digest(boot_id.encode())
+
+
+def wal_file_name(file_no: int) -> str:
+    return f"wal-{file_no:016x}.log"
+
+
+def wal_file_no(name: str) -> int | None:
+    """The number in a WAL file's name; None for any other name."""
+    if len(name) != 24 or not name.startswith("wal-") or not name.endswith(".log"):
+        return None
+    digits = name[4:20]
+    return int(digits, 16) if all(c in "0123456789abcdef" for c in digits) else None
+
+
+def shard_directory(shard: int) -> str:
+    """Below the data directory."""
+    return f"wal/shard-{shard:02d}"
+
+
+# --- batches ---------------------------------------------------------------------------------------------------------
+
+BATCH_MAGIC = b"TPBT"
+BATCH_VERSION = 1
+_BATCH_HEADER = struct.Struct("<4sHHQQQQIIQQ")
+"""magic, version, flags, epoch, batch_no, synced_upto, chain, body_bytes, frame_count, written_ms, checksum."""
+BATCH_HEADER_BYTES = _BATCH_HEADER.size
+BATCH_BODY_BYTES_MAX = (1 << 31) - 1
+
+
+class BatchHeader(NamedTuple):
+    """The 64 bytes before a body. `checksum` is XXH3-64 of the other 56, seeded with the XXH3-64 of the body."""
+
+    epoch: int
+    batch_no: int
+    synced_upto: int
+    chain: int
+    body_bytes: int
+    frame_count: int
+    written_ms: int
+    checksum: int = 0
+
+    def pack(self, body: bytes) -> bytes:
+        """The header in front of `body`, checksum computed."""
+        head = _BATCH_HEADER.pack(BATCH_MAGIC, BATCH_VERSION, 0, *self[:-1], 0)[:-8]
+        return head + _u64(xxhash.xxh3_64_intdigest(head, seed=xxhash.xxh3_64_intdigest(body)))
+
+    @classmethod
+    def unpack(cls, data: bytes | memoryview, where: str) -> BatchHeader:
+        """Raises FormatError; the checksum needs the body and is compared by `is_sound`."""
+        magic, version, _flags, *rest = _BATCH_HEADER.unpack_from(data)
+        if magic != BATCH_MAGIC:
+            raise FormatError(f"{where}: not a batch (magic {magic!r})")
+        if version != BATCH_VERSION:
+            raise FormatError(f"{where}: batch version {version}; this build knows {BATCH_VERSION}")
+        return cls(*rest)
+
+    def is_sound(self, body: bytes) -> bool:
+        return self.pack(body)[-8:] == _u64(self.checksum)
+
+
+def align_up(offset: int, to: int) -> int:
+    """The next multiple of `to`, a power of two."""
+    return (offset + to - 1) & -to
+
+
+# --- frames ----------------------------------------------------------------------------------------------------------
+
+
+class FrameType(IntEnum):
+    """What a frame says. A control frame's payload is compact JSON in `data`."""
+
+    RECORD = 1
+    TOPIC_CREATE = 2
+    TOPIC_CONFIG = 3
+    TOPIC_DELETE = 4
+    DELETE_RECORDS = 5
+    FLOORS = 6
+    HEAD_RESERVATION = 7
+    GAP = 8
+    CHECKPOINT = 9
+
+
+ORDERED_TYPES = frozenset({FrameType.TOPIC_CREATE, FrameType.TOPIC_CONFIG, FrameType.TOPIC_DELETE})
+"""Their `seq` is the global order number, by which recovery applies them whatever shard they lie in."""
+
+FLAG_TAG = 1
+FLAG_NODE = 2
+FLAG_META = 4
+FLAG_EXT = 8
+FLAG_FSYNC = 16
+"""The record was written in class `fsync`."""
+
+FRAME_VERSION = 1
+PAYLOAD_JSON = 0
+_FRAME_HEADER = struct.Struct("<IBBQQQHHIBBHHII")
+"""frame_bytes (all after this field), type, flags, topic_id, seq, ts_ms, node_len, tag_len, data_len, version,
+payload_kind, ext_len, 0, meta_len, size; then ext, node, tag, data, meta, u64 XXH3-64 of [4, here), u8 deleted."""
+FRAME_HEADER_BYTES = _FRAME_HEADER.size
+FRAME_TRAILER_BYTES = 9
+FRAME_MIN_BYTES = FRAME_HEADER_BYTES + FRAME_TRAILER_BYTES
+DELETED_LIVE = 0
+DELETED = 0xD5
+
+
+class Frame(NamedTuple):
+    """One frame, decoded: the slow, readable way, for tools, tests and single frames."""
+
+    type: int
+    topic_id: int
+    seq: int
+    ts_ms: int
+    data: bytes
+    meta: bytes | None = None
+    tag: bytes | None = None
+    node: bytes | None = None
+    ext: bytes = b""
+    size: int = 0
+    fsync: bool = False
+    deleted: bool = False
+
+    def pack(self) -> bytes:
+        flags = (
+            (FLAG_TAG if self.tag is not None else 0)
+            | (FLAG_NODE if self.node is not None else 0)
+            | (FLAG_META if self.meta is not None else 0)
+            | (FLAG_EXT if self.ext else 0)
+            | (FLAG_FSYNC if self.fsync else 0)
+        )
+        node, tag, meta = self.node or b"", self.tag or b"", self.meta or b""
+        texts = self.ext + node + tag + self.data + meta
+        head = _FRAME_HEADER.pack(
+            FRAME_MIN_BYTES + len(texts) - 4,
+            self.type,
+            flags,
+            self.topic_id,
+            self.seq,
+            self.ts_ms,
+            len(node),
+            len(tag),
+            len(self.data),
+            FRAME_VERSION,
+            PAYLOAD_JSON,
+            len(self.ext),
+            0,
+            len(meta),
+            self.size,
+        )
+        checksum = xxhash.xxh3_64_intdigest(head[4:] + texts)
+        return head + texts + _u64(checksum) + bytes([DELETED if self.deleted else DELETED_LIVE])
+
+    @classmethod
+    def unpack(cls, data: bytes | memoryview, where: str) -> Frame:
+        """The frame that fills `data` exactly. Raises FormatError (version) or CorruptError; `where` words them."""
+        raw = bytes(data)
+        if len(raw) < FRAME_MIN_BYTES:
+            raise CorruptError(f"{where}: {len(raw)} bytes are too few for a frame")
+        (
+            frame_bytes,
+            kind,
+            flags,
+            topic_id,
+            seq,
+            ts_ms,
+            node_len,
+            tag_len,
+            data_len,
+            version,
+            _kind,
+            ext_len,
+            _zero,
+            meta_len,
+            size,
+        ) = _FRAME_HEADER.unpack_from(raw)
+        if version != FRAME_VERSION:
+            raise FormatError(f"{where}: frame version {version}; this build knows {FRAME_VERSION}")
+        texts = ext_len + node_len + tag_len + data_len + meta_len
+        if frame_bytes + 4 != len(raw) or texts + FRAME_MIN_BYTES != len(raw):
+            raise CorruptError(f"{where}: the lengths in the frame disagree")
+        if raw[-9:-1] != _u64(xxhash.xxh3_64_intdigest(raw[4:-9])):
+            raise CorruptError(f"{where}: checksum of the frame is wrong (topic {topic_id}, seq {seq})")
+        parts: list[bytes] = []
+        at = FRAME_HEADER_BYTES
+        for length in (ext_len, node_len, tag_len, data_len, meta_len):
+            parts.append(raw[at : at + length])
+            at += length
+        ext, node, tag, payload, meta = parts
+        return cls(
+            kind,
+            topic_id,
+            seq,
+            ts_ms,
+            payload,
+            meta if flags & FLAG_META else None,
+            tag if flags & FLAG_TAG else None,
+            node if flags & FLAG_NODE else None,
+            ext,
+            size,
+            bool(flags & FLAG_FSYNC),
+            raw[-1] == DELETED,
+        )
+
+
+# --- extension area: TLVs (u8 kind, u16 length, bytes) ---------------------------------------------------------------
+
+EXT_IDEMPOTENCY = 1
+_TLV = struct.Struct("<BH")
+_IDEMPOTENCY = struct.Struct("<IQ")
+
+
+class Idempotency(NamedTuple):
+    """On the first frame of a write that carried a key: the write's records are seq, seq + 1, ... seq + records - 1."""
+
+    records: int
+    started_ms: int
+    key: bytes
+
+
+def pack_idempotency(entry: Idempotency) -> bytes:
+    """The extension area with this one entry."""
+    body = _IDEMPOTENCY.pack(entry.records, entry.started_ms) + entry.key
+    return _TLV.pack(EXT_IDEMPOTENCY, len(body)) + body
+
+
+def iterate_extension(ext: bytes) -> Iterator[tuple[int, bytes]]:
+    """(kind, bytes) of each entry. Raises CorruptError when an entry goes past the end."""
+    at = 0
+    while at < len(ext):
+        if at + _TLV.size > len(ext):
+            raise CorruptError("an extension entry is cut off")
+        kind, length = _TLV.unpack_from(ext, at)
+        at += _TLV.size
+        if at + length > len(ext):
+            raise CorruptError("an extension entry goes past its frame")
+        yield kind, ext[at : at + length]
+        at += length
+
+
+def unpack_idempotency(ext: bytes) -> Idempotency | None:
+    """The idempotency entry of an extension area, if there is one; unknown kinds are passed over."""
+    for kind, body in iterate_extension(ext):
+        if kind == EXT_IDEMPOTENCY:
+            if len(body) < _IDEMPOTENCY.size:
+                raise CorruptError("an idempotency entry is cut off")
+            records, started_ms = _IDEMPOTENCY.unpack_from(body)
+            return Idempotency(records, started_ms, body[_IDEMPOTENCY.size :])
+    return None
+
+
+def _u64(value: int) -> bytes:
+    return value.to_bytes(8, "little")

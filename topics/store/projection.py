@@ -1,0 +1,109 @@
+"""Frames to JSON: the records of one answer, rendered in one C call per contiguous range of frames."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from topics.errors import CorruptError
+from topics.store.codec import Stop, ffi, lib
+
+
+class Projection:
+    """Collects `{"$seq":..,"$ts":..,"$node"?,"$tag"?,"data":..,"meta"?}` joined by ',' until a limit or budget is met.
+
+    limit: records. budget: accounted bytes; the record that would pass it is left out, the first one never is.
+    nodes: records whose node equals one of these are skipped; they count for neither bound.
+    """
+
+    def __init__(
+        self,
+        topic_id: int,
+        *,
+        limit: int,
+        budget: int,
+        nodes: tuple[bytes, ...] = (),
+        include_tags: bool = False,
+        include_meta: bool = True,
+        include_data: bool = True,
+    ) -> None:
+        self._state = ffi.new("struct tp_projection *")
+        self._state.topic_id = topic_id
+        self._state.limit = limit
+        self._state.budget = budget
+        self._state.include_tags = include_tags
+        self._state.include_meta = include_meta
+        self._state.include_data = include_data
+        # A name longer than a frame can hold equals none; the prefix could not hold its length.
+        self._nodes = b"".join(len(node).to_bytes(2, "little") + node for node in nodes if len(node) < 1 << 16)
+        self._out = bytearray()
+
+    @property
+    def count(self) -> int:
+        """Records delivered so far."""
+        return int(self._state.count)
+
+    @property
+    def size(self) -> int:
+        """Accounted bytes delivered so far."""
+        return int(self._state.size)
+
+    @property
+    def full(self) -> bool:
+        """The limit or the budget was met: what the last `add` did not examine stays for the next answer."""
+        return bool(self._state.full)
+
+    def add(
+        self,
+        data: Buffer,
+        base: int,
+        offsets: NDArray[np.uint32],
+        lengths: NDArray[np.uint32],
+        seqs: NDArray[np.uint64],
+    ) -> int:
+        """Rows of one range: row i is the frame at data[offsets[i] - base], lengths[i] bytes, seq seqs[i].
+
+        Returns how many rows were examined (delivered or skipped), all unless `full`.
+        Raises CorruptError for a frame whose checksum, seq, topic or length is wrong.
+        """
+        state = self._state
+        view = memoryview(data).cast("B")
+        done = 0
+        while True:
+            room = int(state.written) + int(lengths[done:].sum()) + 64 * (len(seqs) - done) + int(state.needed)
+            if len(self._out) < room:
+                self._out.extend(bytes(room - len(self._out)))
+            out = ffi.from_buffer(self._out)
+            lib.tp_project(
+                out,
+                len(self._out),
+                ffi.from_buffer(view),
+                len(view),
+                base,
+                _column("uint32_t[]", offsets[done:], np.uint32),
+                _column("uint32_t[]", lengths[done:], np.uint32),
+                _column("uint64_t[]", seqs[done:], np.uint64),
+                len(seqs) - done,
+                self._nodes,
+                len(self._nodes),
+                state,
+            )
+            ffi.release(out)
+            done += int(state.examined)
+            if state.reason == Stop.TORN:
+                topic_id, seq = int(state.topic_id), int(seqs[done])
+                raise CorruptError(
+                    f"record {seq} of topic id {topic_id} does not match its checksum or its place",
+                    {"topic_id": topic_id, "seq": seq},
+                )
+            if state.reason != Stop.ROOM:
+                return done
+
+    def records(self) -> bytes:
+        """The JSON array elements so far."""
+        return bytes(memoryview(self._out)[: self._state.written])
+
+
+def _column(kind: str, values: NDArray[np.generic], dtype: type[np.generic]) -> object:
+    return ffi.from_buffer(kind, np.ascontiguousarray(values, dtype))
