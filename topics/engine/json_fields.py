@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-import msgspec
-
 from topics.engine import records
-from topics.engine.records import JsonSpan, Kind
+from topics.engine.records import JsonSpan, Kind, string_value
 from topics.errors import RequestError
 
 U32_MAX = 2**32 - 1
@@ -31,14 +29,6 @@ def read_object(text: bytes, what: str = "the body", prefix: str = "") -> Fields
     """
     spans, twice = records.object_fields(text, what)
     return Fields(spans, twice, prefix)
-
-
-def string_value(text: bytes) -> str:
-    """The decoded text of a valid JSON string, quotes and all."""
-    if b"\\" not in text:
-        return text[1:-1].decode()
-    decoded: str = msgspec.json.decode(text, type=str)
-    return decoded
 
 
 def refuse(name: str, must_be: str, span: JsonSpan) -> RequestError:

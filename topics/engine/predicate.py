@@ -11,9 +11,9 @@ from typing import NamedTuple
 import msgspec
 
 from topics.engine import records
-from topics.engine.json_fields import refuse, string_value
+from topics.engine.json_fields import refuse
 from topics.engine.names import shown
-from topics.engine.records import JsonSpan, Kind
+from topics.engine.records import JsonSpan, Kind, string_value
 from topics.errors import RequestError
 
 _SHAPE = '["tag", "Eq", value], ["tag", "Glob", "prefix*"] or a string'

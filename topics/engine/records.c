@@ -1,1 +1,1059 @@
+/* Strict JSON in one pass: validation, accounted size, the spans of what a request's body holds.
+ *
+ * Strict: RFC 8259, valid UTF-8, no lone surrogates, numbers below a double's overflow, at most DEPTH_MAX nested
+ * containers. Nothing is allocated and nothing recurses: room comes from the caller, nesting is a small array.
+ * Input needs no terminator and is never read beyond its end.
+ *
+ * Equal keys of an object inside a payload are noticed by a keyed 64-bit hash of each key (all keys of the objects that
+ * are open lie on one stack); the rare text that has some is rewritten by tp_keep_last, which compares the keys.
+ */
+#include <stdint.h>
+#include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include "records.h"
+#include "../store/rows.h"
+
+enum { DEPTH_MAX = 127, NO_RECORD = 0xffffffff, ESCAPED_KEY_BYTES = 256, PAIRWISE_KEYS = 24 };
+enum { KIND_NULL = 1, KIND_FALSE, KIND_TRUE, KIND_NUMBER, KIND_STRING, KIND_ARRAY, KIND_OBJECT };
+enum {
+    E_END = 1, E_SYNTAX, E_UTF8, E_CONTROL, E_ESCAPE, E_SURROGATE, E_NUMBER, E_RANGE, E_DEPTH, E_LITERAL, E_TRAILING,
+    E_BOM, E_LONG, E_ROOM, E_TYPE, E_MISSING, E_TWICE
+};
+enum {
+    FIELD_RECORDS, FIELD_NODE, FIELD_KEY, FIELD_CREATE, FIELD_CONFIG, FIELD_BACKPRESSURE, /* of the body */
+    FIELD_DATA, FIELD_TAG, FIELD_RECORD_NODE, FIELD_META,                                 /* of a record */
+    FIELD_BODY, FIELD_RECORD, FIELD_UNKNOWN                                               /* the thing itself; others */
+};
+enum { MARK_WHITE = 8, MARK_TAG_ESCAPED = 16, MARK_NODE_ESCAPED = 32, MARK_TWICE = 64 }; /* in tp_row.flags, for a while */
+enum { V_COUNT = 1, V_TAG, V_NODE, V_META_BYTES, V_META_KEYS, V_SIZE };
+
+struct scan {
+    const uint8_t *start, *end;
+    uint64_t white, saved;  /* blanks outside strings; bytes that shorter escapes would save */
+    uint64_t *keys;         /* stack of key hashes; NULL: keys are not compared */
+    uint64_t key_room, key_count;
+    const uint64_t *secret;
+    uint32_t outer_keys;    /* keys of the outermost object of the last value */
+    uint32_t escaped;       /* the last string had an escape */
+    uint32_t twice;         /* some object may have a key twice */
+    struct tp_error error;
+};
+
+static const uint8_t *fail(struct scan *s, uint32_t code, const uint8_t *at)
+{
+    s->error.code = code;
+    s->error.at = (uint32_t)(at - s->start);
+    return NULL;
+}
+
+/* ---- characters ------------------------------------------------------------------------------------------------- */
+
+static inline int is_blank(uint8_t c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+static inline int is_digit(uint8_t c) { return (uint8_t)(c - '0') < 10; }
+
+static inline const uint8_t *skip_blanks(struct scan *s, const uint8_t *p)
+{
+    if (p < s->end && *p > ' ') return p;
+    const uint8_t *from = p;
+    while (p < s->end && is_blank(*p)) p++;
+    s->white += (uint64_t)(p - from);
+    return p;
+}
+
+/* A run of characters beyond ASCII; p at the first of them. */
+static const uint8_t *skip_utf8(struct scan *s, const uint8_t *p)
+{
+    do {
+        uint8_t c = *p;
+        long left = s->end - p;
+        if (c < 0xC2 || c > 0xF4) return fail(s, E_UTF8, p);
+        if (left < 2 || (p[1] & 0xC0) != 0x80) return fail(s, E_UTF8, p);
+        if (c < 0xE0) {
+            p += 2;
+            continue;
+        }
+        if (left < 3 || (p[2] & 0xC0) != 0x80) return fail(s, E_UTF8, p);
+        if (c < 0xF0) {
+            if ((c == 0xE0 && p[1] < 0xA0) || (c == 0xED && p[1] > 0x9F)) return fail(s, E_UTF8, p);
+            p += 3;
+            continue;
+        }
+        if (left < 4 || (p[3] & 0xC0) != 0x80) return fail(s, E_UTF8, p);
+        if ((c == 0xF0 && p[1] < 0x90) || (c == 0xF4 && p[1] > 0x8F)) return fail(s, E_UTF8, p);
+        p += 4;
+    } while (p < s->end && *p >= 0x80);
+    return p;
+}
+
+/* Four hex digits, or -1. */
+static int hex4(const uint8_t *p)
+{
+    int value = 0;
+    for (int i = 0; i < 4; i++) {
+        uint8_t c = p[i];
+        int digit = is_digit(c) ? c - '0' : (uint8_t)((c | 32) - 'a') < 6 ? (c | 32) - 'a' + 10 : -1;
+        if (digit < 0) return -1;
+        value = value << 4 | digit;
+    }
+    return value;
+}
+
+/* One escape; p at the backslash. Notes what the shortest spelling of the character would save. */
+static const uint8_t *skip_escape(struct scan *s, const uint8_t *p)
+{
+    s->escaped = 1;
+    if (s->end - p < 2) return fail(s, E_END, s->end);
+    switch (p[1]) {
+    case '/':
+        s->saved++;
+        return p + 2;
+    case '"': case '\\': case 'b': case 'f': case 'n': case 'r': case 't':
+        return p + 2;
+    case 'u':
+        break;
+    default:
+        return fail(s, E_ESCAPE, p);
+    }
+    int code = s->end - p < 6 ? -1 : hex4(p + 2);
+    if (code < 0) return fail(s, s->end - p < 6 ? E_END : E_ESCAPE, p);
+    if (code >= 0xD800 && code < 0xE000) {
+        int low = s->end - p < 12 || p[6] != '\\' || p[7] != 'u' ? -1 : hex4(p + 8);
+        if (code >= 0xDC00 || low < 0xDC00 || low > 0xDFFF) return fail(s, E_SURROGATE, p);
+        s->saved += 8;
+        return p + 12;
+    }
+    if (code == '"' || code == '\\' || (code >= 8 && code <= 13 && code != 11)) s->saved += 4;
+    else if (code >= 0x800) s->saved += 3;
+    else if (code >= 0x80) s->saved += 4;
+    else if (code >= 0x20) s->saved += 5;
+    return p + 6;
+}
+
+/* The closing quote; p just after the opening one. */
+static const uint8_t *string_end(struct scan *s, const uint8_t *p)
+{
+    const uint8_t *end = s->end;
+    s->escaped = 0;
+    for (;;) {
+#ifdef __SSE2__
+        const __m128i space = _mm_set1_epi8(0x20), quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
+        while (end - p >= 16) {
+            __m128i chunk = _mm_loadu_si128((const __m128i *)p);
+            /* signed: bytes from 0x80 on are below 0x20 too */
+            __m128i special = _mm_or_si128(_mm_cmplt_epi8(chunk, space),
+                                           _mm_or_si128(_mm_cmpeq_epi8(chunk, quote), _mm_cmpeq_epi8(chunk, backslash)));
+            unsigned mask = (unsigned)_mm_movemask_epi8(special);
+            if (mask) {
+                p += __builtin_ctz(mask);
+                goto special_byte;
+            }
+            p += 16;
+        }
+#endif
+        while (p < end && *p >= 0x20 && *p < 0x80 && *p != '"' && *p != '\\') p++;
+        if (p == end) return fail(s, E_END, p);
+#ifdef __SSE2__
+    special_byte:
+#endif
+        if (*p == '"') return p;
+        if (*p == '\\') p = skip_escape(s, p);
+        else if (*p >= 0x80) p = skip_utf8(s, p);
+        else return fail(s, E_CONTROL, p);
+        if (!p) return NULL;
+    }
+}
+
+/* The character at *p of a valid string's inside, escapes read; moves *p behind it. */
+static uint32_t next_character(const uint8_t **p)
+{
+    const uint8_t *q = *p;
+    uint8_t c = *q;
+    if (c < 0x80 && c != '\\') return *p = q + 1, c;
+    if (c >= 0x80) {
+        int more = c < 0xE0 ? 1 : c < 0xF0 ? 2 : 3;
+        uint32_t code = c & (0x3F >> more);
+        for (int i = 1; i <= more; i++) code = code << 6 | (q[i] & 0x3F);
+        return *p = q + 1 + more, code;
+    }
+    *p = q + 2;
+    switch (q[1]) {
+    case 'b': return '\b';
+    case 'f': return '\f';
+    case 'n': return '\n';
+    case 'r': return '\r';
+    case 't': return '\t';
+    case 'u': break;
+    default: return q[1];
+    }
+    uint32_t code = (uint32_t)hex4(q + 2);
+    *p = q + 6;
+    if (code >= 0xD800 && code < 0xDC00) {
+        code = 0x10000 + ((code - 0xD800) << 10) + ((uint32_t)hex4(q + 8) - 0xDC00);
+        *p = q + 12;
+    }
+    return code;
+}
+
+/* The inside of a valid string as UTF-8; out NULL: only counted. Returns the bytes. */
+static uint64_t decode(const uint8_t *p, const uint8_t *end, uint8_t *out)
+{
+    uint64_t n = 0;
+    while (p < end) {
+        uint32_t c = next_character(&p);
+        uint8_t utf8[4];
+        int size = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+        utf8[0] = (uint8_t)(size == 1 ? c : (0xF00u >> size & 0xFF) | c >> 6 * (size - 1));
+        for (int i = 1; i < size; i++) utf8[i] = 0x80 | (c >> 6 * (size - 1 - i) & 0x3F);
+        if (out) memcpy(out + n, utf8, (size_t)size);
+        n += (uint64_t)size;
+    }
+    return n;
+}
+
+/* ---- numbers ---------------------------------------------------------------------------------------------------- */
+
+/* 2^1024 - 2^970: the least number that a double rounds to infinity. 309 digits. */
+static const char OVERFLOW_DIGITS[] =
+    "179769313486231580793728971405303415079934132710037826936173778980444968292764750946649017977587207096330286416692"
+    "887910946555547851940402630657488671505820681908902000708383676273854845817711531764475730270069855571366959622842"
+    "914819860834936475292719074168444365510704342711559699508093042880";
+
+/* Is 0.d1d2d3... * 10^point, with the digits between p and end (a point among them is passed over), an overflow? */
+static int overflows(const uint8_t *p, const uint8_t *end, int64_t point)
+{
+    int compared = 0;
+    for (; p < end && (is_digit(*p) || *p == '.'); p++) {
+        if (*p == '.') continue;
+        if (!compared && *p == '0') {
+            point--;
+            continue;
+        }
+        if (!compared && point != 309) return point > 309;
+        if (*p != OVERFLOW_DIGITS[compared]) return *p > OVERFLOW_DIGITS[compared];
+        if (++compared == 309) return 1;
+    }
+    while (compared && compared < 309)
+        if (OVERFLOW_DIGITS[compared++] != '0') return 0;
+    return compared == 309;
+}
+
+static const uint8_t *skip_number(struct scan *s, const uint8_t *p)
+{
+    const uint8_t *end = s->end, *from = p;
+    if (*p == '-') p++;
+    if (p == end) return fail(s, E_END, p);
+    const uint8_t *digits = p;
+    if (*p == '0') {
+        p++;
+        if (p < end && is_digit(*p)) return fail(s, E_NUMBER, from);
+    } else if (is_digit(*p)) {
+        do p++; while (p < end && is_digit(*p));
+    } else {
+        return fail(s, *p == 'I' ? E_LITERAL : E_NUMBER, from);
+    }
+    int64_t point = p - digits, exponent = 0;
+    if (p < end && *p == '.') {
+        p++;
+        if (p == end) return fail(s, E_END, p);
+        if (!is_digit(*p)) return fail(s, E_NUMBER, from);
+        do p++; while (p < end && is_digit(*p));
+    }
+    const uint8_t *digits_end = p;
+    if (p < end && (*p | 32) == 'e') {
+        int minus = 0;
+        p++;
+        if (p < end && (*p == '+' || *p == '-')) minus = *p++ == '-';
+        if (p == end) return fail(s, E_END, p);
+        if (!is_digit(*p)) return fail(s, E_NUMBER, from);
+        do {
+            if (exponent < (int64_t)1 << 40) exponent = exponent * 10 + (*p - '0');
+            p++;
+        } while (p < end && is_digit(*p));
+        if (minus) exponent = -exponent;
+    }
+    if (point + exponent > 308 && overflows(digits, digits_end, point + exponent)) return fail(s, E_RANGE, from);
+    return p;
+}
+
+/* ---- keys ------------------------------------------------------------------------------------------------------- */
+
+static inline uint64_t load8(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
+static inline uint64_t load4(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
+static inline uint64_t mix(uint64_t a, uint64_t b)
+{
+    unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* Keyed: without the secret nobody can make two keys collide on purpose. */
+static inline uint64_t hash_bytes(const uint8_t *p, uint64_t n, const uint64_t *secret)
+{
+    uint64_t a, b, seed = secret[0] ^ n;
+    const uint8_t *last = p + n;
+    for (; last - p > 16; p += 16) seed = mix(load8(p) ^ secret[1], load8(p + 8) ^ seed);
+    n = (uint64_t)(last - p);
+    if (n >= 8) a = load8(p), b = load8(last - 8);
+    else if (n >= 4) a = load4(p), b = load4(last - 4);
+    else if (n) a = (uint64_t)p[0] << 16 | (uint64_t)p[n >> 1] << 8 | p[n - 1], b = 0;
+    else a = b = 0;
+    return mix(secret[1] ^ 0x9E3779B97F4A7C15u, mix(a ^ secret[1], b ^ seed));
+}
+
+/* The hash of the key between the quotes, decoded when it has escapes; room: for its decoded bytes, NULL = little. */
+static int hash_key(const uint8_t *p, const uint8_t *end, int escaped, const uint64_t *secret, uint8_t *room, uint64_t *hash)
+{
+    uint8_t little[ESCAPED_KEY_BYTES];
+    if (!escaped) {
+        *hash = hash_bytes(p, (uint64_t)(end - p), secret);
+        return 1;
+    }
+    if (!room) {
+        if (decode(p, end, NULL) > sizeof little) return 0;
+        room = little;
+    }
+    *hash = hash_bytes(room, decode(p, end, room), secret);
+    return 1;
+}
+
+/* An in-place quicksort; the ranges still to sort lie on a stack of 64 because the smaller part goes first. */
+#define DEFINE_SORT(name, type, LESS)                                                                                  \
+    static void name(type *a, uint64_t n)                                                                              \
+    {                                                                                                                  \
+        struct { uint64_t from, to; } todo[64];                                                                        \
+        int depth = 0;                                                                                                 \
+        uint64_t from = 0, to = n; /* [from, to) */                                                                    \
+        for (;;) {                                                                                                     \
+            while (to - from > 16) {                                                                                   \
+                type pivot = a[from + (to - from) / 2], swap;                                                          \
+                uint64_t i = from, j = to - 1;                                                                         \
+                for (;; i++, j--) {                                                                                    \
+                    while (LESS(a[i], pivot)) i++;                                                                     \
+                    while (LESS(pivot, a[j])) j--;                                                                     \
+                    if (i >= j) break;                                                                                 \
+                    swap = a[i], a[i] = a[j], a[j] = swap;                                                             \
+                }                                                                                                      \
+                /* a[from..j] <= pivot <= a[j+1..to); both parts are shorter than the whole */                         \
+                uint64_t middle = j + 1;                                                                               \
+                if (middle - from < to - middle) {                                                                     \
+                    todo[depth].from = middle, todo[depth++].to = to, to = middle;                                     \
+                } else {                                                                                               \
+                    todo[depth].from = from, todo[depth++].to = middle, from = middle;                                 \
+                }                                                                                                      \
+            }                                                                                                          \
+            for (uint64_t i = from + 1; i < to; i++) {                                                                 \
+                type moving = a[i];                                                                                    \
+                uint64_t j = i;                                                                                        \
+                for (; j > from && LESS(moving, a[j - 1]); j--) a[j] = a[j - 1];                                       \
+                a[j] = moving;                                                                                         \
+            }                                                                                                          \
+            if (!depth) return;                                                                                        \
+            from = todo[--depth].from, to = todo[depth].to;                                                            \
+        }                                                                                                              \
+    }
+
+#define LESS_NUMBER(a, b) ((a) < (b))
+DEFINE_SORT(sort_hashes, uint64_t, LESS_NUMBER)
+
+static int has_equal(uint64_t *hashes, uint64_t n)
+{
+    if (n <= PAIRWISE_KEYS) {
+        for (uint64_t i = 1; i < n; i++)
+            for (uint64_t j = 0; j < i; j++)
+                if (hashes[i] == hashes[j]) return 1;
+        return 0;
+    }
+    sort_hashes(hashes, n);
+    for (uint64_t i = 1; i < n; i++)
+        if (hashes[i] == hashes[i - 1]) return 1;
+    return 0;
+}
+
+/* ---- values ----------------------------------------------------------------------------------------------------- */
+
+static inline uint32_t kind_at(uint8_t c)
+{
+    switch (c) {
+    case '"': return KIND_STRING;
+    case '{': return KIND_OBJECT;
+    case '[': return KIND_ARRAY;
+    case 't': return KIND_TRUE;
+    case 'f': return KIND_FALSE;
+    case 'n': return KIND_NULL;
+    default: return KIND_NUMBER;
+    }
+}
+
+static inline const uint8_t *skip_literal(struct scan *s, const uint8_t *p)
+{
+    const char *word = *p == 't' ? "true" : *p == 'f' ? "false" : "null";
+    size_t size = *p == 'f' ? 5 : 4;
+    size_t left = (size_t)(s->end - p);
+    if (memcmp(p, word, left < size ? left : size)) return fail(s, E_LITERAL, p);
+    return left < size ? fail(s, E_END, s->end) : p + size;
+}
+
+/* The end of the value at p; `open` containers are already around it. p may be the end. */
+static const uint8_t *skip_value(struct scan *s, const uint8_t *p, unsigned open)
+{
+    const uint8_t *end = s->end;
+    uint8_t is_object[DEPTH_MAX + 1];
+    uint64_t base[DEPTH_MAX + 1]; /* where a container's keys start on the stack */
+    unsigned depth = 0;
+    s->outer_keys = 0;
+value:
+    if (p == end) return fail(s, E_END, p);
+    switch (*p) {
+    case '"':
+        p = string_end(s, p + 1);
+        if (!p) return NULL;
+        p++;
+        break;
+    case '{':
+    case '[':
+        if (open + depth >= DEPTH_MAX) return fail(s, E_DEPTH, p);
+        depth++;
+        is_object[depth] = *p == '{';
+        base[depth] = s->key_count;
+        p = skip_blanks(s, p + 1);
+        if (p < end && *p == (is_object[depth] ? '}' : ']')) {
+            p++;
+            depth--;
+            break;
+        }
+        if (is_object[depth]) goto key;
+        goto value;
+    case '-': case '0': case '1': case '2': case '3': case '4': case '5': case '6': case '7': case '8': case '9':
+        p = skip_number(s, p);
+        if (!p) return NULL;
+        break;
+    case 't': case 'f': case 'n':
+        p = skip_literal(s, p);
+        if (!p) return NULL;
+        break;
+    case 'N': case 'I': case 'T': case 'F':
+        return fail(s, E_LITERAL, p);
+    default:
+        return fail(s, E_SYNTAX, p);
+    }
+after:
+    if (!depth) return p;
+    p = skip_blanks(s, p);
+    if (p == end) return fail(s, E_END, p);
+    if (*p == ',') {
+        p = skip_blanks(s, p + 1);
+        if (is_object[depth]) goto key;
+        goto value;
+    }
+    if (*p != (is_object[depth] ? '}' : ']')) return fail(s, E_SYNTAX, p);
+    if (is_object[depth] && s->keys) {
+        if (!s->twice && has_equal(s->keys + base[depth], s->key_count - base[depth])) s->twice = 1;
+        s->key_count = base[depth];
+    }
+    p++;
+    depth--;
+    goto after;
+key:
+    if (p == end) return fail(s, E_END, p);
+    if (*p != '"') return fail(s, E_SYNTAX, p);
+    const uint8_t *close = string_end(s, p + 1);
+    if (!close) return NULL;
+    s->outer_keys += depth == 1;
+    if (s->keys) {
+        if (s->key_count == s->key_room) return fail(s, E_ROOM, p);
+        if (hash_key(p + 1, close, (int)s->escaped, s->secret, NULL, s->keys + s->key_count)) s->key_count++;
+        else s->twice = 1;
+    }
+    p = skip_blanks(s, close + 1);
+    if (p == end) return fail(s, E_END, p);
+    if (*p != ':') return fail(s, E_SYNTAX, p);
+    p = skip_blanks(s, p + 1);
+    goto value;
+}
+
+static struct scan start_scan(const uint8_t *text, uint64_t len)
+{
+    struct scan s;
+    memset(&s, 0, sizeof s);
+    s.start = text;
+    s.end = text + len;
+    s.error.record = NO_RECORD;
+    s.error.field = FIELD_UNKNOWN;
+    return s;
+}
+
+/* The first character of the text, or NULL for one that cannot be JSON. */
+static const uint8_t *first_character(struct scan *s)
+{
+    const uint8_t *p = s->start;
+    if ((uint64_t)(s->end - p) > 0xffffffffu) return fail(s, E_LONG, p);
+    if (s->end - p >= 3 && !memcmp(p, "\xEF\xBB\xBF", 3)) return fail(s, E_BOM, p);
+    p = skip_blanks(s, p);
+    return p == s->end ? fail(s, E_END, p) : p;
+}
+
+/* 0 when nothing but blanks follows p. */
+static int trailing(struct scan *s, const uint8_t *p)
+{
+    p = skip_blanks(s, p);
+    if (p == s->end) return 0;
+    fail(s, E_TRAILING, p);
+    return -1;
+}
+
+int tp_scan_value(struct tp_value *out, const unsigned char *text, uint64_t len, uint32_t open,
+                  uint64_t *keys, uint64_t key_room, const uint64_t *secret)
+{
+    struct scan s = start_scan(text, len);
+    memset(out, 0, sizeof *out);
+    s.keys = keys, s.key_room = key_room, s.secret = secret;
+    const uint8_t *p = first_character(&s), *from = p;
+    uint64_t before = s.white;
+    if (p) p = skip_value(&s, p, open);
+    if (p) {
+        out->kind = kind_at(*from);
+        out->keys = s.outer_keys;
+        out->white = s.white - before;
+        out->compact = (uint64_t)(p - from) - out->white - s.saved;
+        out->maybe_twice = s.twice;
+        trailing(&s, p);
+    }
+    out->error = s.error;
+    return s.error.code ? -1 : 0;
+}
+
+int64_t tp_members(const unsigned char *text, uint64_t len, uint32_t kind, struct tp_span *spans, uint64_t room,
+                   struct tp_error *error)
+{
+    struct scan s = start_scan(text, len);
+    int64_t n = 0;
+    const uint8_t *p = first_character(&s);
+    if (!p) goto refused;
+    uint8_t close = kind == KIND_OBJECT ? '}' : ']';
+    if (kind_at(*p) != kind) {
+        const uint8_t *from = p;
+        p = skip_value(&s, p, 0);
+        if (p && !trailing(&s, p)) {
+            fail(&s, E_TYPE, from);
+            s.error.kind = kind_at(*from);
+            s.error.field = FIELD_BODY;
+        }
+        goto refused;
+    }
+    p = skip_blanks(&s, p + 1);
+    if (p < s.end && *p == close) {
+        p++;
+    } else {
+        for (;;) {
+            const uint8_t *from = p;
+            if (kind == KIND_OBJECT) {
+                if (p == s.end || *p != '"') {
+                    fail(&s, p == s.end ? E_END : E_SYNTAX, p);
+                    goto refused;
+                }
+                p = string_end(&s, p + 1);
+                if (!p) goto refused;
+                p++;
+                if ((uint64_t)n < room) spans[n] = (struct tp_span){(uint32_t)(from - text), (uint32_t)(p - from), KIND_STRING};
+                n++;
+                p = skip_blanks(&s, p);
+                if (p == s.end || *p != ':') {
+                    fail(&s, p == s.end ? E_END : E_SYNTAX, p);
+                    goto refused;
+                }
+                p = from = skip_blanks(&s, p + 1);
+            }
+            p = skip_value(&s, p, 1);
+            if (!p) goto refused;
+            if ((uint64_t)n < room)
+                spans[n] = (struct tp_span){(uint32_t)(from - text), (uint32_t)(p - from), kind_at(*from)};
+            n++;
+            p = skip_blanks(&s, p);
+            if (p < s.end && *p == ',') {
+                p = skip_blanks(&s, p + 1);
+                continue;
+            }
+            if (p < s.end && *p == close) {
+                p++;
+                break;
+            }
+            fail(&s, p == s.end ? E_END : E_SYNTAX, p);
+            goto refused;
+        }
+    }
+    if (!trailing(&s, p)) return n;
+refused:
+    *error = s.error;
+    return -1;
+}
+
+/* ---- the body of a write ---------------------------------------------------------------------------------------- */
+
+struct known {
+    const char *name;
+    uint8_t size, field;
+};
+static const struct known BODY_FIELDS[] = {
+    {"records", 7, FIELD_RECORDS}, {"node", 4, FIELD_NODE}, {"idempotency_key", 15, FIELD_KEY},
+    {"create", 6, FIELD_CREATE}, {"config", 6, FIELD_CONFIG}, {"disable_backpressure", 20, FIELD_BACKPRESSURE}, {NULL, 0, 0},
+};
+static const struct known RECORD_FIELDS[] = {
+    {"data", 4, FIELD_DATA}, {"tag", 3, FIELD_TAG}, {"node", 4, FIELD_RECORD_NODE}, {"meta", 4, FIELD_META}, {NULL, 0, 0},
+};
+
+static uint32_t field_named(const struct known *known, const uint8_t *p, const uint8_t *end, int escaped)
+{
+    uint8_t decoded[ESCAPED_KEY_BYTES];
+    if (escaped) {
+        if (end - p > 6 * 32) return FIELD_UNKNOWN; /* six bytes an escape at most: no known name is that long */
+        end = decoded + decode(p, end, decoded);
+        p = decoded;
+    }
+    for (; known->name; known++)
+        if (end - p == known->size && *p == (uint8_t)known->name[0] && !memcmp(p, known->name, known->size))
+            return known->field;
+    return FIELD_UNKNOWN;
+}
+
+/* Reads `"key" :` at p and says which field it is; NULL on error. Refuses a known one that was there before. */
+static inline const uint8_t *read_key(struct scan *s, const uint8_t *p, const struct known *known, uint32_t *field, uint32_t *seen)
+{
+    if (p == s->end) return fail(s, E_END, p);
+    if (*p != '"') return fail(s, E_SYNTAX, p);
+    const uint8_t *close = string_end(s, p + 1);
+    if (!close) return NULL;
+    *field = field_named(known, p + 1, close, (int)s->escaped);
+    if (*field != FIELD_UNKNOWN) {
+        if (*seen >> *field & 1) {
+            s->error.field = *field;
+            return fail(s, E_TWICE, p);
+        }
+        *seen |= 1u << *field;
+    }
+    p = skip_blanks(s, close + 1);
+    if (p == s->end) return fail(s, E_END, p);
+    if (*p != ':') return fail(s, E_SYNTAX, p);
+    p = skip_blanks(s, p + 1);
+    return p == s->end ? fail(s, E_END, p) : p;
+}
+
+static const uint8_t *wrong_type(struct scan *s, const uint8_t *p, uint32_t field)
+{
+    const uint8_t *after = skip_value(s, p, 3); /* what is no JSON at all is refused as that */
+    if (!after) return NULL;
+    s->error.field = field;
+    s->error.kind = kind_at(*p);
+    return fail(s, E_TYPE, p);
+}
+
+
+static uint32_t over_limit(const struct tp_limits *limits, const struct tp_row *row, uint64_t meta_bytes, uint32_t meta_keys)
+{
+    if (row->tag_len > limits->tag_bytes) return V_TAG;
+    if (row->node_len > limits->node_bytes) return V_NODE;
+    if (meta_bytes > limits->meta_bytes) return V_META_BYTES;
+    if (meta_keys > limits->meta_keys) return V_META_KEYS;
+    return row->size > limits->record_bytes ? V_SIZE : 0;
+}
+
+static inline void note_violation(struct tp_writer *w, uint32_t violation, uint32_t record)
+{
+    if (violation && !w->violation) {
+        w->violation = violation;
+        w->violation_record = record;
+    }
+}
+
+/* data or meta at p, keys compared. Fills off and len, returns the end; *compact gets the accounted size. */
+static inline const uint8_t *read_payload(struct scan *s, const uint8_t *p, const struct tp_writer *w, struct tp_row *row,
+                                          uint32_t *off, uint32_t *len, uint64_t *compact)
+{
+    uint64_t white = s->white, saved = s->saved;
+    const uint8_t *from = p;
+    s->keys = w->keys;
+    s->key_count = 0;
+    s->twice = 0;
+    p = skip_value(s, p, 3);
+    s->keys = NULL;
+    if (!p) return NULL;
+    *off = (uint32_t)(from - s->start);
+    *len = (uint32_t)(p - from);
+    *compact = *len - (s->white - white) - (s->saved - saved);
+    if (s->white != white) row->flags |= MARK_WHITE;
+    if (s->twice) row->flags |= MARK_TWICE;
+    return p;
+}
+
+/* tag or node at p: a string or null. */
+static inline const uint8_t *read_label(struct scan *s, const uint8_t *p, struct tp_row *row, uint32_t field)
+{
+    if (*p == 'n') return skip_literal(s, p);
+    if (*p != '"') return wrong_type(s, p, field);
+    const uint8_t *close = string_end(s, p + 1);
+    if (!close) return NULL;
+    uint32_t off = (uint32_t)(p + 1 - s->start), len = (uint32_t)(close - p - 1);
+    int is_tag = field == FIELD_TAG;
+    if (s->escaped) {
+        row->flags |= is_tag ? MARK_TAG_ESCAPED : MARK_NODE_ESCAPED;
+        /* the limits speak of decoded bytes; the span keeps the spelling until tp_clean_rows */
+    }
+    if (is_tag) row->tag_off = off, row->tag_len = len, row->flags |= TP_ROW_TAG;
+    else row->node_off = off, row->node_len = len, row->flags |= TP_ROW_NODE;
+    return close + 1;
+}
+
+/* One element of `records`, p at its first character. */
+static const uint8_t *read_record(struct scan *s, const uint8_t *p, struct tp_writer *w, struct tp_row *row, uint32_t index)
+{
+    uint32_t seen = 0, field, meta_keys = 0;
+    uint64_t data_bytes = 0, meta_bytes = 0;
+    memset(row, 0, sizeof *row);
+    s->error.record = index;
+    if (p == s->end) return fail(s, E_END, p);
+    if (*p != '{') return wrong_type(s, p, FIELD_RECORD);
+    p = skip_blanks(s, p + 1);
+    if (p < s->end && *p == '}') goto closed;
+    for (;;) {
+        p = read_key(s, p, RECORD_FIELDS, &field, &seen);
+        if (!p) return NULL;
+        switch (field) {
+        case FIELD_DATA:
+            p = read_payload(s, p, w, row, &row->data_off, &row->data_len, &data_bytes);
+            break;
+        case FIELD_META:
+            if (*p == 'n') {
+                p = skip_literal(s, p);
+                break;
+            }
+            row->flags |= TP_ROW_META;
+            p = read_payload(s, p, w, row, &row->meta_off, &row->meta_len, &meta_bytes);
+            meta_keys = s->outer_keys;
+            break;
+        case FIELD_TAG:
+        case FIELD_RECORD_NODE:
+            p = read_label(s, p, row, field);
+            break;
+        default:
+            p = skip_value(s, p, 3);
+        }
+        if (!p) return NULL;
+        p = skip_blanks(s, p);
+        if (p == s->end) return fail(s, E_END, p);
+        if (*p == '}') break;
+        if (*p != ',') return fail(s, E_SYNTAX, p);
+        p = skip_blanks(s, p + 1);
+    }
+closed:
+    if (!(seen >> FIELD_DATA & 1)) {
+        s->error.field = FIELD_DATA;
+        return fail(s, E_MISSING, p);
+    }
+    row->size = (uint32_t)(data_bytes + meta_bytes);
+    w->size += row->size;
+    w->marks |= row->flags;
+    struct tp_row limited = *row;
+    if (row->flags & MARK_TAG_ESCAPED)
+        limited.tag_len = (uint32_t)decode(s->start + row->tag_off, s->start + row->tag_off + row->tag_len, NULL);
+    if (row->flags & MARK_NODE_ESCAPED)
+        limited.node_len = (uint32_t)decode(s->start + row->node_off, s->start + row->node_off + row->node_len, NULL);
+    note_violation(w, over_limit(&w->limits, &limited, meta_bytes, meta_keys), index);
+    s->error.record = NO_RECORD;
+    return p + 1;
+}
+
+static const uint8_t *read_records(struct scan *s, const uint8_t *p, struct tp_writer *w)
+{
+    struct tp_row *rows = w->rows, spare;
+    if (*p != '[') return wrong_type(s, p, FIELD_RECORDS);
+    p = skip_blanks(s, p + 1);
+    if (p < s->end && *p == ']') return p + 1;
+    for (;;) {
+        p = read_record(s, p, w, w->count < w->limits.records ? rows + w->count : &spare, w->count);
+        if (!p) return NULL;
+        w->count++;
+        p = skip_blanks(s, p);
+        if (p == s->end) return fail(s, E_END, p);
+        if (*p == ']') break;
+        if (*p != ',') return fail(s, E_SYNTAX, p);
+        p = skip_blanks(s, p + 1);
+    }
+    return p + 1;
+}
+
+static int may_be(uint32_t field, uint32_t kind)
+{
+    switch (field) {
+    case FIELD_NODE:
+    case FIELD_KEY: return kind == KIND_STRING || kind == KIND_NULL;
+    case FIELD_CREATE: return kind == KIND_TRUE || kind == KIND_FALSE || kind == KIND_NULL;
+    case FIELD_CONFIG: return kind == KIND_OBJECT || kind == KIND_NULL;
+    default: return kind == KIND_TRUE || kind == KIND_FALSE;
+    }
+}
+
+static const uint8_t *read_body(struct scan *s, const uint8_t *p, struct tp_writer *w, uint32_t *seen)
+{
+    uint32_t field;
+    if (*p != '{') return wrong_type(s, p, FIELD_BODY);
+    p = skip_blanks(s, p + 1);
+    if (p < s->end && *p == '}') return p + 1;
+    for (;;) {
+        p = read_key(s, p, BODY_FIELDS, &field, seen);
+        if (!p) return NULL;
+        if (field == FIELD_RECORDS) {
+            p = read_records(s, p, w);
+        } else {
+            uint32_t kind = kind_at(*p);
+            const uint8_t *from = p;
+            if (field != FIELD_UNKNOWN && !may_be(field, kind)) return wrong_type(s, p, field);
+            p = skip_value(s, p, 1);
+            if (p && field != FIELD_UNKNOWN)
+                w->fields[field] = (struct tp_span){(uint32_t)(from - s->start), (uint32_t)(p - from), kind};
+        }
+        if (!p) return NULL;
+        p = skip_blanks(s, p);
+        if (p == s->end) return fail(s, E_END, p);
+        if (*p == '}') return p + 1;
+        if (*p != ',') return fail(s, E_SYNTAX, p);
+        p = skip_blanks(s, p + 1);
+    }
+}
+
+int tp_scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len)
+{
+    struct scan s = start_scan(body, len);
+    uint32_t seen = 0;
+    w->size = 0;
+    w->count = w->marks = w->violation = w->violation_record = 0;
+    s.key_room = w->key_room;
+    s.secret = w->secret;
+    const uint8_t *p = first_character(&s);
+    if (p) p = read_body(&s, p, w, &seen);
+    if (p && !trailing(&s, p) && !(seen >> FIELD_RECORDS & 1)) {
+        s.error.field = FIELD_RECORDS;
+        fail(&s, E_MISSING, p);
+    }
+    if (s.error.code) {
+        w->error = s.error;
+        return -1;
+    }
+    for (int field = FIELD_NODE; field <= FIELD_BACKPRESSURE; field++)
+        if (!(seen >> field & 1)) w->fields[field].kind = 0;
+    int plain = seen == 1u << FIELD_RECORDS && !w->violation && w->marks < MARK_WHITE && w->count &&
+                w->count <= w->limits.records;
+    return plain ? 0 : 1;
+}
+
+int tp_scan_texts(struct tp_writer *w, const unsigned char *text, const uint64_t *ends, uint32_t count)
+{
+    struct tp_row *rows = w->rows;
+    uint64_t from = 0, compact;
+    w->size = 0;
+    w->count = count;
+    w->marks = w->violation = w->violation_record = 0;
+    memset(w->fields, 0, sizeof w->fields);
+    if (!count || count > w->limits.records) return 1;
+    if (ends[count - 1] > 0xffffffffu) {
+        w->error = (struct tp_error){.code = E_LONG, .record = 0, .field = FIELD_UNKNOWN};
+        return -1;
+    }
+    for (uint32_t i = 0; i < count; from = ends[i], i++) {
+        struct scan s = start_scan(text, ends[i]);
+        struct tp_row *row = rows + i;
+        memset(row, 0, sizeof *row);
+        s.error.record = i;
+        s.start = text + from; /* offsets of errors count from the start of this text */
+        s.key_room = w->key_room;
+        s.secret = w->secret;
+        const uint8_t *p = first_character(&s);
+        if (p) p = read_payload(&s, p, w, row, &row->data_off, &row->data_len, &compact);
+        if (!p || trailing(&s, p)) {
+            w->error = s.error;
+            return -1;
+        }
+        row->data_off += (uint32_t)from;
+        row->size = (uint32_t)compact;
+        w->size += compact;
+        w->marks |= row->flags;
+        note_violation(w, over_limit(&w->limits, row, 0, 0), i);
+    }
+    return !w->violation && w->marks < MARK_WHITE ? 0 : 1;
+}
+
+uint64_t tp_compact(const unsigned char *p, uint64_t len, unsigned char *out)
+{
+    const uint8_t *end = p + len, *from = p;
+    uint8_t *to = out;
+    while (p < end) {
+        if (*p == '"') {
+            do p += *p == '\\' ? 2 : 1; while (*p != '"');
+            p++;
+        } else if (is_blank(*p)) {
+            memcpy(to, from, (size_t)(p - from));
+            to += p - from;
+            while (p < end && is_blank(*p)) p++;
+            from = p;
+        } else {
+            p++;
+        }
+    }
+    memcpy(to, from, (size_t)(p - from));
+    return (uint64_t)(to + (p - from) - out);
+}
+
+static uint32_t move_payload(const uint8_t *body, uint32_t *off, uint32_t len, int white, uint8_t *out, uint64_t at)
+{
+    const uint8_t *from = body + *off;
+    *off = (uint32_t)at;
+    if (white) return (uint32_t)tp_compact(from, len, out + at);
+    memcpy(out + at, from, len);
+    return len;
+}
+
+static uint32_t move_label(const uint8_t *body, uint32_t *off, uint32_t len, int escaped, uint8_t *out, uint64_t at)
+{
+    const uint8_t *from = body + *off;
+    *off = (uint32_t)at;
+    if (escaped) return (uint32_t)decode(from, from + len, out + at);
+    memcpy(out + at, from, len);
+    return len;
+}
+
+static uint64_t row_count(const struct tp_writer *w)
+{
+    return w->count < w->limits.records ? w->count : w->limits.records;
+}
+
+uint64_t tp_clean_rows(struct tp_writer *w, const unsigned char *body, unsigned char *out)
+{
+    struct tp_row *row = w->rows, *last = row + row_count(w);
+    uint64_t n = 0;
+    for (; row < last; row++) {
+        uint32_t flags = row->flags;
+        n += row->data_len = move_payload(body, &row->data_off, row->data_len, flags & MARK_WHITE, out, n);
+        if (flags & TP_ROW_META)
+            n += row->meta_len = move_payload(body, &row->meta_off, row->meta_len, flags & MARK_WHITE, out, n);
+        if (flags & TP_ROW_TAG)
+            n += row->tag_len = move_label(body, &row->tag_off, row->tag_len, flags & MARK_TAG_ESCAPED, out, n);
+        if (flags & TP_ROW_NODE)
+            n += row->node_len = move_label(body, &row->node_off, row->node_len, flags & MARK_NODE_ESCAPED, out, n);
+        row->flags &= ~(uint32_t)(MARK_WHITE | MARK_TAG_ESCAPED | MARK_NODE_ESCAPED);
+    }
+    return n;
+}
+
+void tp_check_rows(struct tp_writer *w, const unsigned char *buffer)
+{
+    struct tp_row *rows = w->rows;
+    uint32_t count = (uint32_t)row_count(w);
+    w->violation = 0;
+    w->size = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct tp_row *row = rows + i;
+        struct tp_value meta = {0};
+        if (row->flags & TP_ROW_META)
+            tp_scan_value(&meta, buffer + row->meta_off, row->meta_len, 0, NULL, 0, NULL);
+        w->size += row->size;
+        note_violation(w, over_limit(&w->limits, row, meta.compact, meta.keys), i);
+    }
+}
+
+/* ---- the last of equal keys --------------------------------------------------------------------------------------- */
+
+struct member {
+    uint64_t hash;
+    uint32_t off, next; /* of its key and of the next member's key, in the text */
+};
+struct range {
+    uint32_t from, to;
+};
+#define LESS_MEMBER(a, b) ((a).hash < (b).hash || ((a).hash == (b).hash && (a).off < (b).off))
+DEFINE_SORT(sort_members, struct member, LESS_MEMBER)
+#define LESS_RANGE(a, b) ((a).from < (b).from || ((a).from == (b).from && (a).to > (b).to))
+DEFINE_SORT(sort_ranges, struct range, LESS_RANGE)
+
+/* The closing quote of a valid string; p after the opening one. */
+static const uint8_t *valid_string_end(const uint8_t *p, int *escaped)
+{
+    for (*escaped = 0; *p != '"'; p++)
+        if (*p == '\\') *escaped = 1, p++;
+    return p;
+}
+
+static int same_key(const uint8_t *a, const uint8_t *b)
+{
+    for (a++, b++; *a != '"' && *b != '"';)
+        if (next_character(&a) != next_character(&b)) return 0;
+    return *a == *b;
+}
+
+uint64_t tp_keep_last(const unsigned char *text, uint64_t len, unsigned char *out, void *work, uint64_t keys,
+                      const uint64_t *secret)
+{
+    struct member *members = work;                       /* of the objects that are open, from the left */
+    struct range *dead = (struct range *)(members + keys); /* members that are dropped */
+    uint64_t base[DEPTH_MAX + 1], count = 0, n = 0;
+    uint8_t is_object[DEPTH_MAX + 1];
+    unsigned depth = 0;
+    const uint8_t *p = text, *end = text + len;
+    int escaped;
+    is_object[0] = 0;
+    while (p < end) {
+        int key = 0;
+        switch (*p) {
+        case '"':
+            p = valid_string_end(p + 1, &escaped);
+            break;
+        case '{':
+        case '[':
+            depth++;
+            is_object[depth] = *p == '{';
+            base[depth] = count;
+            key = *p == '{' && p[1] != '}';
+            break;
+        case ',':
+            key = is_object[depth];
+            break;
+        case '}': {
+            uint64_t first = base[depth], own = count - first;
+            count = first;
+            sort_members(members + first, own);
+            for (uint64_t i = 1; i < own; i++) {
+                struct member earlier = members[first + i - 1], later = members[first + i];
+                if (earlier.hash == later.hash && same_key(text + earlier.off, text + later.off))
+                    dead[n++] = (struct range){earlier.off, earlier.next};
+            }
+            depth--;
+            break;
+        }
+        case ']':
+            depth--;
+            break;
+        default:
+            break;
+        }
+        p++;
+        if (key) {
+            uint32_t off = (uint32_t)(p - text);
+            const uint8_t *close = valid_string_end(p + 1, &escaped);
+            if (count > base[depth]) members[count - 1].next = off;
+            members[count].off = off;
+            members[count].next = off;
+            hash_key(p + 1, close, escaped, secret, out, &members[count].hash);
+            count++;
+            p = close + 1;
+        }
+    }
+    sort_ranges(dead, n);
+    uint64_t to = 0, from = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        if (dead[i].from < from) continue; /* inside a dead one */
+        memcpy(out + to, text + from, dead[i].from - from);
+        to += dead[i].from - from;
+        from = dead[i].to;
+    }
+    memcpy(out + to, text + from, len - from);
+    return to + (len - from);
+}

@@ -37,6 +37,8 @@ struct tp_writer {
 
 /* Returns 0: plain (rows final, spans into body, no other field given); 1: ask the results; -1: error. */
 int tp_scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len);
+/* Rows of `data` alone from `count` JSON texts that lie one after another, text i ending at ends[i]. As tp_scan_write. */
+int tp_scan_texts(struct tp_writer *w, const unsigned char *text, const uint64_t *ends, uint32_t count);
 /* Copies what the rows point at into `out` (room for len bytes), compact and decoded; rewrites the rows' spans.
  * Returns the bytes written. */
 uint64_t tp_clean_rows(struct tp_writer *w, const unsigned char *body, unsigned char *out);
@@ -63,5 +65,6 @@ int64_t tp_members(const unsigned char *text, uint64_t len, uint32_t kind, struc
 /* Copies valid JSON without white space outside strings; out has room for len bytes. Returns the bytes written. */
 uint64_t tp_compact(const unsigned char *text, uint64_t len, unsigned char *out);
 /* Copies valid compact JSON without the members whose key comes again later in the same object. `work`: room for
- * 16 bytes a key of the text. Returns the bytes written. */
-uint64_t tp_keep_last(const unsigned char *text, uint64_t len, unsigned char *out, void *work, const uint64_t *secret);
+ * 24 bytes a key of the text, of which there are at most `keys`. Returns the bytes written. */
+uint64_t tp_keep_last(const unsigned char *text, uint64_t len, unsigned char *out, void *work, uint64_t keys,
+                      const uint64_t *secret);

@@ -7,9 +7,12 @@ can hold, at most 127 nested containers. Every error is a JsonError naming what 
 from __future__ import annotations
 
 import os
-from typing import Final, NamedTuple
+import struct
+from typing import Any, Final, NamedTuple
 
-from topics.engine._records import ffi
+import msgspec
+
+from topics.engine._records import ffi, lib
 from topics.errors import RequestError
 
 
@@ -69,7 +72,13 @@ class Checked(NamedTuple):
 
 def check(text: bytes, what: str = "the body", open_containers: int = 0) -> Checked:
     """Validates one whole JSON text; `open_containers` count as already around it (depth)."""
-    raise NotImplementedError
+    out = ffi.new("struct tp_value *")
+    room = _KEY_ROOM
+    while lib.tp_scan_value(out, text, len(text), open_containers, ffi.new("uint64_t[]", room), room, SECRET) < 0:
+        if out.error.code != E_ROOM:
+            raise json_error(out.error, text, what)
+        room = key_room(text)
+    return Checked(out.kind, out.keys, out.white, out.compact, bool(out.maybe_twice))
 
 
 def object_fields(text: bytes, what: str = "the body") -> tuple[dict[str, JsonSpan], list[str]]:
@@ -77,17 +86,48 @@ def object_fields(text: bytes, what: str = "the body") -> tuple[dict[str, JsonSp
 
     The whole text is validated. Raises JsonError: not strict JSON, or not an object.
     """
-    raise NotImplementedError
+    found: dict[str, JsonSpan] = {}
+    twice: list[str] = []
+    spans = _members(text, Kind.OBJECT, what)
+    for at in range(0, len(spans), 6):
+        off, size, _, value, value_size, kind = spans[at : at + 6]
+        name = string_value(text[off : off + size])
+        if name in found and name not in twice:
+            twice.append(name)
+        found[name] = JsonSpan(kind, text[value : value + value_size])
+    return found, twice
 
 
 def array_items(text: bytes, what: str = "the array") -> list[JsonSpan]:
     """The elements of an array, validated. Raises JsonError: not strict JSON, or not an array."""
-    raise NotImplementedError
+    spans = _members(text, Kind.ARRAY, what)
+    return [
+        JsonSpan(kind, text[off : off + size])
+        for off, size, kind in zip(spans[::3], spans[1::3], spans[2::3], strict=True)
+    ]
 
 
-def compact(text: bytes, what: str = "the value") -> bytes:
-    """The same JSON without white space outside strings; numbers and strings keep their spelling."""
-    raise NotImplementedError
+def _members(text: bytes, kind: int, what: str) -> tuple[int, ...]:
+    """off, size, kind of each span, flat."""
+    error = ffi.new("struct tp_error *")
+    room = _SPAN_ROOM
+    while True:
+        spans = ffi.new("struct tp_span[]", room)
+        count = lib.tp_members(text, len(text), kind, spans, room, error)
+        if count < 0:
+            if error.code == E_TYPE:
+                raise JsonError(f"{what} must be {KIND_NAMES[kind]}, not {KIND_NAMES[error.kind]}", error.at)
+            raise json_error(error, text, what)
+        if count <= room:
+            return struct.unpack_from(f"={3 * count}I", ffi.buffer(spans))
+        room = count
+
+
+def string_value(text: bytes) -> str:
+    """The decoded text of a valid JSON string, quotes and all."""
+    if b"\\" not in text:
+        return text[1:-1].decode()
+    return msgspec.json.decode(text, type=str)
 
 
 def compact_size(text: bytes, what: str = "the value") -> int:
@@ -95,6 +135,68 @@ def compact_size(text: bytes, what: str = "the value") -> int:
     return check(text, what).compact_bytes
 
 
-def normalized(text: bytes, what: str = "the value") -> tuple[bytes, Checked]:
+def compact(text: bytes, what: str = "the value") -> bytes:
+    """The same JSON without white space outside strings; numbers and strings keep their spelling."""
+    check(text, what)
+    return compacted(text)
+
+
+def compacted(text: bytes) -> bytes:
+    """`compact` of a text that is known to be valid."""
+    out = ffi.new("unsigned char[]", len(text))
+    return bytes(ffi.buffer(out, lib.tp_compact(text, len(text), out)))
+
+
+def keep_last(text: bytes) -> bytes:
+    """Valid compact JSON without the members whose key comes again later in the same object."""
+    keys = key_room(text)
+    work = ffi.new("uint64_t[]", 3 * keys)
+    out = ffi.new("unsigned char[]", len(text))
+    return bytes(ffi.buffer(out, lib.tp_keep_last(text, len(text), out, work, keys, SECRET)))
+
+
+def normalized(text: bytes, what: str = "the value", open_containers: int = 0) -> tuple[bytes, Checked]:
     """`text` as it is stored: compact, each object with the last of its equal keys; and what is known about that."""
-    raise NotImplementedError
+    checked = check(text, what, open_containers)
+    if len(text) != checked.compact_bytes:
+        text = compacted(text)
+    if checked.maybe_twice:
+        text = keep_last(text)
+        checked = check(text, what, open_containers)
+    return text, checked
+
+
+def key_room(text: bytes) -> int:
+    """At least the number of keys in a JSON text: each has its colon."""
+    return text.count(b":") + 1
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+E_LITERAL, E_ROOM, E_TYPE, E_MISSING, E_TWICE = 10, 14, 15, 16, 17
+_CAUSES = {
+    1: "it ends before it is complete",
+    2: "{found} is unexpected here",
+    3: "it is not valid UTF-8",
+    4: "a control character inside a string must be escaped, as in \\n or \\u0000",
+    5: 'unknown escape: after a backslash comes one of " \\ / b f n r t or u with four hex digits',
+    6: "half of a surrogate pair stands alone: escape both halves, or send the character as UTF-8",
+    7: "this is no JSON number",
+    8: "a number is too large for a double: send it as a string",
+    9: f"more than {DEPTH_MAX} arrays and objects are nested",
+    10: "literals are spelled true, false and null; NaN and Infinity are not JSON",
+    11: "there is text after the end of the JSON value",
+    12: "it starts with a byte order mark: leave it out",
+    13: "it is longer than 4 GiB",
+}
+
+
+def json_error(error: Any, text: bytes, what: str, where: str = "") -> JsonError:
+    """The exception for a struct tp_error about the JSON itself.
+
+    what: names the whole text; where: the part it lies in ("records[3]"), or "".
+    """
+    found = repr(chr(text[error.at])) if error.at < len(text) else "the end"
+    cause = _CAUSES[error.code].format(found=found)
+    inside = f" in {where}" if where else ""
+    return JsonError(f"{what} is not valid JSON: {cause} (byte {error.at}{inside})", error.at)

@@ -1,14 +1,18 @@
-"""Rows from Python values or JSON texts: what the embedded API appends.
+"""Rows from Python values: what the embedded API appends (JSON texts go through `WriteScanner.scan_texts`).
 
 The same limits and the same strictness as on the wire, so that whatever is stored can be read over HTTP too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from topics.config import Config
+import msgspec
+
+from topics.engine.write_body import WriteScanner
+from topics.errors import RequestError
 from topics.store.rows import Rows
 
 
@@ -21,11 +25,63 @@ class NewRecord(NamedTuple):
     meta: Any = None
 
 
-def rows_from_values(records: Iterable[NewRecord], config: Config) -> Rows:
-    """Encodes each record. Raises: RequestError, over a limit, or a value JSON cannot hold (NaN, infinity ...)."""
-    raise NotImplementedError
+def rows_from_values(records: Sequence[NewRecord], scanner: WriteScanner) -> Rows:
+    """Encodes all records in one go and scans the result like the body of a write.
+
+    Raises: RequestError, over a limit, or a value JSON cannot hold (NaN, infinity, an integer beyond 64 bits ...).
+    """
+    try:
+        body = msgspec.json.encode({"records": [_fields(record) for record in records]})
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise RequestError("invalid_request", f"{_first_unencodable(records)} cannot be JSON: {error}") from None
+    if b"null" in body:
+        _refuse_non_finite(records)  # msgspec writes NaN and the infinities as null
+    scanned = scanner.scan(body)
+    if scanned.violation:
+        raise scanned.violation
+    if scanned.rows.count != len(records):
+        raise RequestError("invalid_request", "a msgspec.Raw among the records does not hold exactly one JSON value")
+    return scanned.rows
 
 
-def rows_from_json(texts: Iterable[bytes], config: Config) -> Rows:
-    """One record without tag, node and meta per JSON text. Raises: RequestError naming the record and the fix."""
-    raise NotImplementedError
+def _fields(record: NewRecord) -> dict[str, Any]:
+    fields = {"data": record.data}
+    if record.tag is not None:
+        fields["tag"] = record.tag
+    if record.node is not None:
+        fields["node"] = record.node
+    if record.meta is not None:
+        fields["meta"] = record.meta
+    return fields
+
+
+def _first_unencodable(records: Sequence[NewRecord]) -> str:
+    for index, record in enumerate(records):
+        try:
+            msgspec.json.encode(_fields(record))
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            return f"records[{index}]"
+    return "records"
+
+
+def _refuse_non_finite(records: Sequence[NewRecord]) -> None:
+    for index, record in enumerate(records):
+        for name in ("data", "meta"):
+            value = getattr(record, name)
+            if value is not None and b"null" in msgspec.json.encode(value) and not _is_finite(value):
+                message = f"records[{index}].{name} holds NaN or infinity, which JSON has not: use null or a string"
+                raise RequestError("invalid_request", message)
+
+
+def _is_finite(value: Any) -> bool:
+    todo = [msgspec.to_builtins(value)]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, float):
+            if not math.isfinite(item):
+                return False
+        elif isinstance(item, dict):
+            todo.extend(item.values())
+        elif isinstance(item, list | tuple):
+            todo.extend(item)
+    return True

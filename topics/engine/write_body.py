@@ -1,24 +1,63 @@
 """The body of a write: `{"records": [...], ...}` scanned whole in one C call into rows.
 
 Source: wire contract, sections 5.2, 5.3 and 7.5. The rows point into the body itself (no copy) unless payloads hold
-white space or a tag or node holds escapes; then into a cleaned copy.
+white space or a tag or node holds escapes (then into a cleaned copy) or an object repeats a key.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from topics.config import Config
+from topics.engine._records import ffi, lib
+from topics.engine.records import (
+    E_MISSING,
+    E_ROOM,
+    E_TWICE,
+    E_TYPE,
+    KIND_NAMES,
+    SECRET,
+    JsonError,
+    Kind,
+    json_error,
+    key_room,
+    normalized,
+    string_value,
+)
 from topics.engine.topic_config import TopicConfig
 from topics.errors import RequestError
-from topics.store.rows import Rows
+from topics.store.rows import META, ROW, Rows
+
+_HEAD = struct.Struct("=QI")
+_FIELDS = struct.Struct("=18I")
+_KEY_ROOM = 4096
+_CLEAN_ROOM = 65_536
+_MARK_CLEAN = 8 | 16 | 32
+_MARK_TWICE = 64
+_NO_RECORD = 0xFFFFFFFF
+_DEPTH_OF_PAYLOADS = 3
+"""A payload lies in a record, in `records`, in the body."""
+
+_BODY, _RECORD = 10, 11
+_FIELD_NAMES = (
+    *("records", "node", "idempotency_key", "create", "config", "disable_backpressure"),
+    *("data", "tag", "node", "meta"),
+)
+_MUST_BE = (
+    *("an array", "a string or null", "a string or null", "true, false or null", "an object or null", "true or false"),
+    *("any JSON", "a string or null", "a string or null", "any JSON", "an object", "an object"),
+)
 
 
 class WriteBody(NamedTuple):
     """One write request's body, of the right shape (check 1 of 7.5 passed).
 
     violation: the first limit the body breaks (checks 3 and 4: record count, key, tag, node, meta, record size), to be
-    raised by the caller after check 2 (may this client create the topic with `config`?); None when it breaks none, and
+    raised by the caller after check 2 (may this client create the topic with `config`?). None when it breaks none, and
     only then are `rows` complete.
     """
 
@@ -34,11 +73,159 @@ class WriteBody(NamedTuple):
 
 
 class WriteScanner:
-    """Scans write bodies, one at a time, with the limits of one server's settings; reuses its room between calls."""
+    """Scans write bodies with the limits of one server's settings; not for two threads at once.
+
+    Its room (40 bytes for each record of the largest batch, and key hashes) is made once and used by every call.
+    """
 
     def __init__(self, config: Config) -> None:
         self._limits = config
+        self._writer = writer = ffi.new("struct tp_writer *")
+        writer.limits = (
+            config.max_batch_records,
+            config.max_record_bytes,
+            config.max_meta_bytes,
+            config.max_meta_keys,
+            config.max_tag_bytes,
+            config.max_node_bytes,
+        )
+        writer.secret = tuple(SECRET)
+        self._rows = ffi.new("unsigned char[]", ROW.size * max(1, config.max_batch_records))
+        writer.rows = self._rows
+        self._clean = ffi.new("unsigned char[]", _CLEAN_ROOM)
+        self._spans: Any = ffi.buffer(self._rows)
+        self._head: Any = ffi.buffer(ffi.addressof(writer[0], "size"), _HEAD.size)
+        self._fields: Any = ffi.buffer(ffi.addressof(writer[0], "fields"), _FIELDS.size)
+        self._set_key_room(_KEY_ROOM)
 
     def scan(self, body: bytes) -> WriteBody:
         """Raises: RequestError invalid_request (JsonError has the offset), naming the field, e.g. "records[3].tag"."""
-        raise NotImplementedError
+        status = lib.tp_scan_write(self._writer, body, len(body))
+        if status != 0:
+            if status < 0:
+                self._grow_or_refuse(body)
+                return self.scan(body)
+            return self._unusual(body)
+        size, count = _HEAD.unpack(self._head)
+        return WriteBody(Rows(body, self._spans[: count * 40], count, size), None, None, None, None, False, None)
+
+    def scan_texts(self, texts: Sequence[bytes]) -> Rows:
+        """One row of `data` alone per JSON text. Raises: RequestError, not JSON, or over a limit."""
+        buffer = b"".join(texts)
+        ends = np.cumsum(np.fromiter(map(len, texts), np.uint64, len(texts)), dtype=np.uint64)
+        status = lib.tp_scan_texts(self._writer, buffer, ffi.from_buffer("uint64_t[]", ends), len(texts))
+        if status == 0:
+            size, count = _HEAD.unpack(self._head)
+            return Rows(buffer, self._spans[: count * 40], count, size)
+        if status < 0:
+            error = self._writer.error
+            if error.code == E_ROOM:
+                self._set_key_room(key_room(buffer))
+                return self.scan_texts(texts)
+            raise json_error(error, texts[error.record], f"records[{error.record}].data")
+        scanned = self._unusual(buffer)
+        if scanned.violation:
+            raise scanned.violation
+        return scanned.rows
+
+    # --- what is not plain ------------------------------------------------------------------------------------------
+    def _unusual(self, body: bytes) -> WriteBody:
+        """A valid body with other fields, rows to clean, or over a limit."""
+        writer = self._writer
+        buffer = body
+        if writer.marks & _MARK_CLEAN:
+            out = self._clean if len(body) <= _CLEAN_ROOM else ffi.new("unsigned char[]", len(body))
+            buffer = ffi.buffer(out)[: lib.tp_clean_rows(writer, body, out)]
+        if writer.marks & _MARK_TWICE:
+            buffer = self._keep_last(buffer)
+        fields = _FIELDS.unpack(self._fields)
+        node, key = self._string(body, fields[3:6]), self._string(body, fields[6:9])
+        config_off, config_len, config_kind = fields[12:15]
+        config = None
+        if config_kind == Kind.OBJECT:
+            config = TopicConfig.parse(body[config_off : config_off + config_len], "config", "config.")
+        size, count = _HEAD.unpack(self._head)
+        rows = Rows(buffer, self._spans[: min(count, self._limits.max_batch_records) * 40], count, size)
+        create = {Kind.TRUE: True, Kind.FALSE: False}.get(fields[11])
+        return WriteBody(rows, node, key, create, config, fields[17] == Kind.TRUE, self._violation(count, node, key))
+
+    def _string(self, body: bytes, span: tuple[int, ...]) -> bytes | None:
+        off, size, kind = span
+        return string_value(body[off : off + size]).encode() if kind == Kind.STRING else None
+
+    def _keep_last(self, buffer: bytes) -> bytes:
+        """Rewrites the payloads that may have a key twice; new texts go behind the buffer. Checks the limits again."""
+        pieces, end = [buffer], len(buffer)
+        for at in range(0, min(self._writer.count, self._limits.max_batch_records) * 40, 40):
+            row = list(ROW.unpack_from(self._spans, at))
+            if not row[9] & _MARK_TWICE:
+                continue
+            row[8], row[9] = 0, row[9] & ~_MARK_TWICE
+            for part in (0, 2) if row[9] & META else (0,):
+                text, checked = normalized(buffer[row[part] : row[part] + row[part + 1]])
+                row[part : part + 2] = end, len(text)
+                row[8] += checked.compact_bytes
+                pieces.append(text)
+                end += len(text)
+            ROW.pack_into(self._spans, at, *row)
+        buffer = b"".join(pieces)
+        lib.tp_check_rows(self._writer, buffer)
+        return buffer
+
+    def _violation(self, count: int, node: bytes | None, key: bytes | None) -> RequestError | None:
+        """Checks 3 and 4 of section 7.5, the first that fails."""
+        limits, writer = self._limits, self._writer
+        if count == 0:
+            return _invalid(f"records is empty: send 1 to {limits.max_batch_records} records")
+        if count > limits.max_batch_records:
+            message = f"records has {count} elements: send at most {limits.max_batch_records} in one write"
+            return RequestError("batch_too_large", message)
+        if key is not None and len(key) > limits.max_idempotency_key_bytes:
+            return _invalid(f"idempotency_key has {len(key)} bytes: use at most {limits.max_idempotency_key_bytes}")
+        if node is not None and len(node) > limits.max_node_bytes:
+            return _invalid(f"node has {len(node)} bytes: use at most {limits.max_node_bytes}")
+        if writer.violation == 0:
+            return None
+        record = f"records[{writer.violation_record}]"
+        if writer.violation == 6:
+            message = (
+                f"{record} is larger than {limits.max_record_bytes} bytes of compact JSON (data and meta): split it"
+            )
+            return RequestError("record_too_large", message)
+        return _invalid(
+            (
+                f"{record}.tag is longer than {limits.max_tag_bytes} bytes: shorten it",
+                f"{record}.node is longer than {limits.max_node_bytes} bytes: shorten it",
+                f"{record}.meta is larger than {limits.max_meta_bytes} bytes of compact JSON: use data for more",
+                f"{record}.meta has more than {limits.max_meta_keys} keys: use data for more",
+            )[writer.violation - 2]
+        )
+
+    # --- errors -----------------------------------------------------------------------------------------------------
+    def _set_key_room(self, room: int) -> None:
+        self._keys = ffi.new("uint64_t[]", room)
+        self._writer.keys = self._keys
+        self._writer.key_room = room
+
+    def _grow_or_refuse(self, body: bytes) -> None:
+        """Makes room for an object of very many keys, or raises the error of the last scan."""
+        error = self._writer.error
+        if error.code == E_ROOM:
+            self._set_key_room(key_room(body))
+            return
+        where = "" if error.record == _NO_RECORD else f"records[{error.record}]"
+        if error.code not in (E_TYPE, E_MISSING, E_TWICE):
+            raise json_error(error, body, "the body", where)
+        name = ("the body" if error.field == _BODY else where) if error.field >= _BODY else _FIELD_NAMES[error.field]
+        if where and error.field < _BODY:
+            name = f"{where}.{name}"
+        if error.code == E_MISSING:
+            fix = '"records": [...]' if error.field == 0 else '"data" (null is allowed)'
+            raise JsonError(f"{name} is missing: it is required, send {fix}", error.at)
+        if error.code == E_TWICE:
+            raise JsonError(f"{name} is given twice: send it once", error.at)
+        raise JsonError(f"{name} must be {_MUST_BE[error.field]}, not {KIND_NAMES[error.kind]}", error.at)
+
+
+def _invalid(message: str) -> RequestError:
+    return RequestError("invalid_request", message)
