@@ -1,0 +1,143 @@
+"""What the store asks of the engine when it recovers and when it checkpoints: the Catalog Protocol.
+
+The store knows frames, files and where they lie; the engine knows what a topic is. `engine/catalog.py` implements this
+Protocol; tests/store/fake_catalog.py is the small one that store tests use.
+
+Everything is called on the loop's thread, one call at a time, and none of it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+NO_TAG = 0xFFFF_FFFF
+"""In `RowColumns.tags`: the record has no tag."""
+
+
+class RowColumns(NamedTuple):
+    """Live records of one topic lying in one file, oldest first. All columns have shape (n,), n >= 0.
+
+    The arrays belong to the receiver: nobody changes them afterwards.
+    """
+
+    file_id: int
+    """Into the FileTable."""
+    seqs: NDArray[np.uint64]
+    """Strictly increasing; gaps are holes (deleted, evicted or burned seqs)."""
+    offsets: NDArray[np.uint32]
+    """Bytes from the start of the file to the frame."""
+    lengths: NDArray[np.uint32]
+    """Whole frame, bytes."""
+    sizes: NDArray[np.uint32]
+    """Accounted bytes."""
+    ts: NDArray[np.uint64]
+    """Milliseconds."""
+    flags: NDArray[np.uint8]
+    """The frame's own flags (format.FLAG_*)."""
+    tags: NDArray[np.uint32]
+    """Index into `tag_table`, or NO_TAG."""
+    tag_table: Sequence[bytes]
+    """The different tags of these rows, each once; empty when no row has one."""
+
+
+class Deletions(NamedTuple):
+    """Records of one topic in one segment or pack that were deleted one by one (a match, an ack). Shape (n,)."""
+
+    topic_id: int
+    file_id: int
+    seqs: NDArray[np.uint64]
+    offsets: NDArray[np.uint32]
+    lengths: NDArray[np.uint32]
+
+
+class Catalog(Protocol):
+    """Recovery and checkpoint, from the engine's side.
+
+    Recovery calls, in this order:
+
+        restore(snapshot or None)
+        adopt(...)                          only in a directory rebuilt by `topics fsck --rebuild`
+        add_rows(...)                       rows of segments and packs, each topic's in seq order
+        per chunk of log: apply_control for ordered controls, add_rows, add_idempotency, apply_control for the others
+        recovered(power_lost)
+
+    Ordered controls (create, config, delete of a topic) come in the order of their numbers over all shards. The other
+    controls of a topic come in their own order, but may come after rows that were written later: so each of them
+    carries its bound (a delete the highest seq it may touch, a floor its value), and no retention is applied before
+    `recovered`. The log is replayed from a point before the snapshot was taken: every call must be idempotent. Calls
+    that name a topic the catalog does not have (it was deleted) do nothing.
+    """
+
+    # --- recovery --------------------------------------------------------------------------------------------------
+    def restore(self, snapshot: bytes | None) -> None:
+        """Takes back what `snapshot()` gave; None: there is none. Called first, on an empty catalog."""
+
+    def adopt(self, topic_id: int, description: bytes) -> None:
+        """A topic known only by its segments: `describe` of the time they were written. The latest call of a topic
+        wins for name and config; head and floors are maxima."""
+
+    def add_rows(self, topic_id: int, rows: RowColumns) -> None:
+        """More live records, all above what the topic has so far. A first seq above head + 1 is a silent hole.
+
+        Rows at or below the topic's floors are not live (their floor was logged, their bytes are still there).
+        """
+
+    def apply_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
+        """A control frame (`format.FrameType`, not RECORD nor CHECKPOINT) of the log.
+
+        For ordered kinds `seq` is the order number. One that is already part of the snapshot comes again: a create
+        of an id that is there, or of a name that a topic with a higher number holds, a config with a number not above
+        the topic's, a delete of an id that is gone: each does nothing.
+        """
+
+    def add_idempotency(self, topic_id: int, key: bytes, first_seq: int, count: int, started_ms: int) -> None:
+        """A write of the log carried this key: its records are seqs first_seq .. first_seq + count - 1."""
+
+    def recovered(self, *, power_lost: bool) -> None:
+        """Everything was handed over. power_lost: the machine went down, so seqs between a topic's head and its
+        reservation may have been given out: they become a crash gap and the head moves past them. The store makes
+        that durable (it takes a snapshot) before anything is served."""
+
+    # --- checkpoint: copy rows -> sync -> flip deletions -> snapshot -> mark -> recycle log files -------------------
+    def topics_in_log(self) -> list[int]:
+        """Ids of topics that have live rows in log files; a few too many do no harm."""
+
+    def rows_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> list[RowColumns]:
+        """The topic's live, published rows lying in these files, one RowColumns a file, in seq order.
+
+        Empty when the topic is gone. file_ids: sorted.
+        """
+
+    def moved(
+        self, topic_id: int, seqs: NDArray[np.uint64], file_id: int, offsets: NDArray[np.uint32]
+    ) -> NDArray[np.uint64]:
+        """These records now also lie in `file_id` at `offsets`, same bytes, synced: read them there from now on.
+
+        seqs increasing. Returns those that were deleted one by one since `rows_in_files`, so that the store flags them
+        in the copy (what a floor covers need not be among them); all or none for a topic that is gone.
+        """
+
+    def exists(self, topic_id: int) -> bool:
+        """False: its segments and pack runs may be dropped."""
+
+    def lowest_live_seq(self, topic_id: int) -> int:
+        """E: the smallest live seq, head + 1 when there is none. What lies wholly below may be dropped."""
+
+    def describe(self, topic_id: int) -> bytes:
+        """A JSON object for segment headers and footers: `name`, `id`, `config`, `head`, and the floors; what `adopt`
+        takes back. Only for a topic that exists."""
+
+    def snapshot(self) -> bytes:
+        """A JSON value: everything about topics that neither rows in files nor the log from the cut on say: names,
+        ids, configs, heads, floors, gaps, reservations, idempotency keys inside their window, the next topic id and
+        order number. Taken at one instant; only what is committed."""
+
+    def take_deletions(self) -> list[Deletions]:
+        """Records in segments and packs deleted one by one since the last call, for the flag in their files.
+
+        What a floor covers (evicted, expired, prefix-deleted) need not come; those of deleted topics neither.
+        """
