@@ -34,6 +34,8 @@ class Ring(Protocol):
     name: str
     """"uring", "portable" or "sim"."""
     receive_buffer_bytes: int
+    wake_fd: int
+    """What `wake` writes to, for signal.set_wakeup_fd: only so does a signal never slip in before a wait. -1: none."""
 
     # --- sockets ---------------------------------------------------------------------------------------------------
     def listen(self, host: str, port: int, backlog: int) -> tuple[int, tuple[str, int]]:

@@ -1,1 +1,5 @@
 """SQEs in, CQEs out: the io_uring binding. Knows no file format and no protocol."""
+
+from topics.uring.ring import RingError, UringRing
+
+__all__ = ["RingError", "UringRing"]

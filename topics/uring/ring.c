@@ -1,1 +1,438 @@
+/* Prepare, submit, copy out. Nothing here decides anything: see ring.py. Declarations and contracts: ring.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
 #include "ring.h"
+
+#define BUFFER_GROUP 1
+#define LONGEST_WAIT_S 3600
+#define ROOM_ATTEMPTS 100000
+
+struct tp_ring {
+    struct io_uring uring;
+    int refused;                      /* -errno every function answers: closed, or forked */
+    int wake_fd;
+    int wake_armed, closing;
+    unsigned own_in_flight;           /* our own: the wake-up, the cancel of everything */
+    uint8_t wake_bytes[256];
+    unsigned in_flight;
+    struct io_uring_cqe *stash;       /* CQEs taken out of a full CQ so that submitting could go on: reaped first */
+    size_t stash_start, stash_end, stash_room;
+    struct io_uring_buf_ring *buffers;
+    size_t buffers_bytes;
+    uint8_t *base;
+    uint8_t *lent;                    /* 1: this receive buffer is the caller's until it is recycled */
+    unsigned buffer_count, buffer_size, lent_count;
+};
+
+int tp_open(tp_ring **out, unsigned entries, unsigned completions, unsigned setup, unsigned workers, int wake_fd)
+{
+    struct io_uring_params params;
+    tp_ring *r = calloc(1, sizeof *r);
+    int result;
+
+    *out = NULL;
+    if (!r) return -ENOMEM;
+    memset(&params, 0, sizeof params);
+    params.flags = IORING_SETUP_CQSIZE;
+    params.cq_entries = completions;
+    if (setup & TP_SUBMIT_ALL) params.flags |= IORING_SETUP_SUBMIT_ALL;
+    if (setup & TP_SINGLE_ISSUER) params.flags |= IORING_SETUP_SINGLE_ISSUER;
+    if (setup & TP_DEFER_TASKRUN) params.flags |= IORING_SETUP_DEFER_TASKRUN;
+    if (setup & TP_COOP_TASKRUN) params.flags |= IORING_SETUP_COOP_TASKRUN;
+    result = io_uring_queue_init_params(entries, &r->uring, &params);
+    if (result < 0) {
+        free(r);
+        return result;
+    }
+    result = io_uring_ring_dontfork(&r->uring);
+    if (result == 0 && workers) {
+        unsigned limits[2] = {workers, workers};    /* bounded (files), unbounded (the rest) */
+        result = io_uring_register_iowq_max_workers(&r->uring, limits);
+        if (result == -EINVAL) result = 0;          /* older than 5.15: the kernel's own cap stays */
+    }
+    if (result < 0) {
+        io_uring_queue_exit(&r->uring);
+        free(r);
+        return result;
+    }
+    r->wake_fd = wake_fd;
+    *out = r;
+    return 0;
+}
+
+void tp_free(tp_ring *r)
+{
+    if (r->refused != -ECHILD) {
+        io_uring_queue_exit(&r->uring);
+        if (r->buffers) munmap(r->buffers, r->buffers_bytes);
+    }
+    free(r->lent);
+    free(r->stash);
+    free(r);
+}
+
+void tp_refuse(tp_ring *r, int error) { r->refused = error; }
+static tp_ring closed_ring = {.refused = -EBADF};
+tp_ring *tp_closed(void) { return &closed_ring; }
+unsigned tp_features(tp_ring *r) { return r->uring.features; }
+unsigned tp_in_flight(tp_ring *r) { return r->in_flight + (r->closing ? r->own_in_flight : 0); }
+unsigned tp_lent(tp_ring *r) { return r->lent_count; }
+
+int tp_opcodes(tp_ring *r, uint8_t *supported, unsigned count)
+{
+    struct io_uring_probe *probe = io_uring_get_probe_ring(&r->uring);
+    if (!probe) return -ENOMEM;
+    for (unsigned i = 0; i < count; i++) supported[i] = i < 256 && io_uring_opcode_supported(probe, (int)i);
+    io_uring_free_probe(probe);
+    return 0;
+}
+
+/* --- receive buffers ------------------------------------------------------------------------------------------- */
+
+int tp_provide(tp_ring *r, uint8_t *base, unsigned count, unsigned size)
+{
+    struct io_uring_buf_reg reg;
+    int result;
+
+    if (r->refused) return r->refused;
+    if (r->buffers || count == 0 || count > 32768 || (count & (count - 1))) return -EINVAL;
+    r->lent = calloc(count, 1);
+    if (!r->lent) return -ENOMEM;
+    r->buffers_bytes = count * sizeof(struct io_uring_buf);
+    r->buffers = mmap(NULL, r->buffers_bytes, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | MAP_PRIVATE, -1, 0);
+    if (r->buffers == MAP_FAILED) {
+        r->buffers = NULL;
+        return -ENOMEM;
+    }
+    madvise(r->buffers, r->buffers_bytes, MADV_DONTFORK);
+    memset(&reg, 0, sizeof reg);
+    reg.ring_addr = (uint64_t)(uintptr_t)r->buffers;
+    reg.ring_entries = count;
+    reg.bgid = BUFFER_GROUP;
+    result = io_uring_register_buf_ring(&r->uring, &reg, 0);
+    if (result < 0) {
+        munmap(r->buffers, r->buffers_bytes);
+        r->buffers = NULL;
+        return result;
+    }
+    r->base = base;
+    r->buffer_count = count;
+    r->buffer_size = size;
+    io_uring_buf_ring_init(r->buffers);
+    for (unsigned i = 0; i < count; i++)
+        io_uring_buf_ring_add(r->buffers, base + (size_t)i * size, size, (unsigned short)i, (int)count - 1, (int)i);
+    io_uring_buf_ring_advance(r->buffers, (int)count);
+    return 0;
+}
+
+int tp_recycle(tp_ring *r, const uint32_t *flags, unsigned count)
+{
+    int added = 0;
+
+    if (r->refused) return r->refused;
+    for (unsigned i = 0; i < count; i++) {
+        unsigned id = flags[i] >> IORING_CQE_BUFFER_SHIFT;
+        if (!(flags[i] & IORING_CQE_F_BUFFER)) continue;
+        if (id >= r->buffer_count || r->lent[id] != 1) {
+            while (i--)     /* named twice, or never lent: undo the marks, give nothing back */
+                if (flags[i] & IORING_CQE_F_BUFFER) r->lent[flags[i] >> IORING_CQE_BUFFER_SHIFT] = 1;
+            return -EINVAL;
+        }
+        r->lent[id] = 0;
+        io_uring_buf_ring_add(r->buffers, r->base + (size_t)id * r->buffer_size, r->buffer_size, (unsigned short)id,
+                              (int)r->buffer_count - 1, added++);
+    }
+    io_uring_buf_ring_advance(r->buffers, added);
+    r->lent_count -= (unsigned)added;
+    return 0;
+}
+
+/* --- room in the submission queue --------------------------------------------------------------------------------- */
+
+static int keep(tp_ring *r, const struct io_uring_cqe *cqe)
+{
+    if (r->stash_end == r->stash_room) {
+        size_t room = r->stash_room ? 2 * r->stash_room : 1024;
+        struct io_uring_cqe *grown = realloc(r->stash, room * sizeof *grown);
+        if (!grown) return -ENOMEM;
+        r->stash = grown;
+        r->stash_room = room;
+    }
+    r->stash[r->stash_end++] = *cqe;
+    return 0;
+}
+
+/* Moves every CQE out of the queue, so that the kernel may post more and take submissions again. */
+static int stash_completions(tp_ring *r)
+{
+    struct io_uring_cqe *cqe;
+    unsigned head, count = 0;
+    int result = 0;
+
+    io_uring_for_each_cqe(&r->uring, head, cqe) {
+        result = keep(r, cqe);
+        if (result < 0) break;
+        count++;
+    }
+    io_uring_cq_advance(&r->uring, count);
+    return result;
+}
+
+/* Submits until `count` SQEs are free. EBUSY and EAGAIN mean: reap first. */
+static int make_room(tp_ring *r, unsigned count)
+{
+    for (int attempt = 0; attempt < ROOM_ATTEMPTS; attempt++) {
+        int result = io_uring_submit(&r->uring);
+        if (io_uring_sq_space_left(&r->uring) >= count) return 0;
+        if (result == -EBUSY || result == -EAGAIN) {
+            result = stash_completions(r);
+            if (result < 0) return result;
+            result = io_uring_get_events(&r->uring);
+        }
+        if (result < 0 && result != -EINTR && result != -EBUSY && result != -EAGAIN) return result;
+    }
+    return -EBUSY;
+}
+
+/* The next SQE, ours to fill; NULL and *error set when the ring is refused or the kernel takes nothing more. */
+static inline struct io_uring_sqe *next_sqe(tp_ring *r, uint64_t user_data, int *error)
+{
+    struct io_uring_sqe *sqe;
+
+    if (r->refused) {
+        *error = r->refused;
+        return NULL;
+    }
+    if (!user_data) {
+        *error = -EINVAL;
+        return NULL;
+    }
+    sqe = io_uring_get_sqe(&r->uring);
+    if (__builtin_expect(!sqe, 0)) {
+        *error = make_room(r, 1);
+        if (*error < 0) return NULL;
+        sqe = io_uring_get_sqe(&r->uring);
+    }
+    r->in_flight++;
+    return sqe;
+}
+
+/* --- one function an operation ------------------------------------------------------------------------------------ */
+
+#define PREPARE(call)                                                 \
+    int error = 0;                                                    \
+    struct io_uring_sqe *sqe = next_sqe(r, user_data, &error);        \
+    if (!sqe) return error;                                           \
+    call;                                                             \
+    io_uring_sqe_set_data64(sqe, user_data);                          \
+    return 0
+
+int tp_accept(tp_ring *r, uint64_t user_data, int fd)
+{
+    PREPARE(io_uring_prep_multishot_accept(sqe, fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
+
+int tp_connect(tp_ring *r, uint64_t user_data, int fd, const void *address, unsigned length)
+{
+    PREPARE(io_uring_prep_connect(sqe, fd, address, length));
+}
+
+int tp_recv(tp_ring *r, uint64_t user_data, int fd)
+{
+    PREPARE(io_uring_prep_recv_multishot(sqe, fd, NULL, 0, 0); sqe->flags |= IOSQE_BUFFER_SELECT;
+            sqe->buf_group = BUFFER_GROUP);
+}
+
+int tp_send(tp_ring *r, uint64_t user_data, int fd, const void *data, size_t length)
+{
+    PREPARE(io_uring_prep_send(sqe, fd, data, length, MSG_NOSIGNAL));
+}
+
+int tp_sends(tp_ring *r, unsigned count, const uint64_t *user_data, const int *fds, const uint32_t *lengths,
+             const uint8_t *data)
+{
+    for (unsigned i = 0; i < count; i++) {
+        int result = tp_send(r, user_data[i], fds[i], data, lengths[i]);
+        if (result < 0) return result;
+        data += lengths[i];
+    }
+    return 0;
+}
+
+int tp_shutdown(tp_ring *r, uint64_t user_data, int fd) { PREPARE(io_uring_prep_shutdown(sqe, fd, SHUT_RDWR)); }
+
+int tp_openat(tp_ring *r, uint64_t user_data, const char *path, int flags, unsigned mode)
+{
+    PREPARE(io_uring_prep_openat(sqe, AT_FDCWD, path, flags | O_CLOEXEC | O_NOFOLLOW, mode));
+}
+
+int tp_close(tp_ring *r, uint64_t user_data, int fd) { PREPARE(io_uring_prep_close(sqe, fd)); }
+
+int tp_read(tp_ring *r, uint64_t user_data, int fd, void *buffer, size_t length, uint64_t offset)
+{
+    PREPARE(io_uring_prep_read(sqe, fd, buffer, (unsigned)length, offset));
+}
+
+int tp_write(tp_ring *r, uint64_t user_data, int fd, const void *buffer, size_t length, uint64_t offset, int dsync)
+{
+    PREPARE(io_uring_prep_write(sqe, fd, buffer, (unsigned)length, offset); sqe->rw_flags = dsync ? RWF_DSYNC : 0);
+}
+
+/* A chain is cut by a submit between its two SQEs, and the sync then runs after a failed write: so both are
+   reserved first. The link is soft: a hard one would let the sync succeed after a short write. */
+int tp_commit(tp_ring *r, uint64_t write_data, uint64_t sync_data, int fd, const void *buffer, size_t length,
+              uint64_t offset)
+{
+    struct io_uring_sqe *write, *sync;
+    int result;
+
+    if (r->refused) return r->refused;
+    if (!write_data || !sync_data) return -EINVAL;
+    if (io_uring_sq_space_left(&r->uring) < 2) {
+        result = make_room(r, 2);
+        if (result < 0) return result;
+    }
+    write = io_uring_get_sqe(&r->uring);
+    io_uring_prep_write(write, fd, buffer, (unsigned)length, offset);
+    write->flags |= IOSQE_IO_LINK;
+    io_uring_sqe_set_data64(write, write_data);
+    sync = io_uring_get_sqe(&r->uring);
+    io_uring_prep_fsync(sync, fd, IORING_FSYNC_DATASYNC);
+    io_uring_sqe_set_data64(sync, sync_data);
+    r->in_flight += 2;
+    return 0;
+}
+
+int tp_fsync(tp_ring *r, uint64_t user_data, int fd, int data_only)
+{
+    PREPARE(io_uring_prep_fsync(sqe, fd, data_only ? IORING_FSYNC_DATASYNC : 0));
+}
+
+int tp_rename(tp_ring *r, uint64_t user_data, const char *from, const char *to)
+{
+    PREPARE(io_uring_prep_renameat(sqe, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+
+int tp_unlink(tp_ring *r, uint64_t user_data, const char *path)
+{
+    PREPARE(io_uring_prep_unlinkat(sqe, AT_FDCWD, path, 0));
+}
+
+int tp_cancel(tp_ring *r, uint64_t user_data, uint64_t target)
+{
+    if (!target) return -EINVAL;      /* 0 is our own wake-up */
+    PREPARE(io_uring_prep_cancel64(sqe, target, 0));
+}
+
+int tp_cancel_all(tp_ring *r)
+{
+    struct io_uring_sqe *sqe;
+    int result;
+
+    if (r->refused) return r->refused;
+    if (!io_uring_sq_space_left(&r->uring) && (result = make_room(r, 1)) < 0) return result;
+    sqe = io_uring_get_sqe(&r->uring);
+    io_uring_prep_cancel64(sqe, 0, IORING_ASYNC_CANCEL_ANY | IORING_ASYNC_CANCEL_ALL);
+    io_uring_sqe_set_data64(sqe, 0);
+    r->own_in_flight++;
+    r->closing = 1;                   /* the wake-up is cancelled too, and stays so */
+    return 0;
+}
+
+int tp_nop(tp_ring *r, uint64_t user_data) { PREPARE(io_uring_prep_nop(sqe)); }
+
+/* --- submit, wait, reap --------------------------------------------------------------------------------------------- */
+
+static int arm_wake(tp_ring *r)
+{
+    struct io_uring_sqe *sqe;
+    int result;
+
+    if (!io_uring_sq_space_left(&r->uring) && (result = make_room(r, 1)) < 0) return result;
+    sqe = io_uring_get_sqe(&r->uring);
+    io_uring_prep_recv(sqe, r->wake_fd, r->wake_bytes, sizeof r->wake_bytes, 0);
+    io_uring_sqe_set_data64(sqe, 0);
+    r->own_in_flight++;
+    r->wake_armed = 1;
+    return 0;
+}
+
+int tp_submit_and_wait(tp_ring *r, int64_t timeout_ns)
+{
+    int result;
+
+    if (r->refused) return r->refused;
+    if (!r->wake_armed && !r->closing && (result = arm_wake(r)) < 0) return result;
+    if (timeout_ns == 0 || r->stash_start < r->stash_end || io_uring_cq_ready(&r->uring)) {
+        result = io_uring_submit_and_get_events(&r->uring);
+    } else {
+        /* Always with a time: without one, liburing goes back to sleep when a signal cut a wait that had submitted. */
+        struct __kernel_timespec time = {.tv_sec = LONGEST_WAIT_S};
+        struct io_uring_cqe *cqe;
+        if (timeout_ns > 0) {
+            time.tv_sec = timeout_ns / 1000000000;
+            time.tv_nsec = timeout_ns % 1000000000;
+        }
+        result = io_uring_submit_and_wait_timeout(&r->uring, &cqe, 1, &time, NULL);
+    }
+    if (result == -EBUSY || result == -EAGAIN) return stash_completions(r);
+    if (result == -ETIME || result == -EINTR) return 0;
+    return result < 0 ? result : 0;
+}
+
+static inline int copy_out(tp_ring *r, const struct io_uring_cqe *cqe, uint64_t *user_data, int *res, uint32_t *flags)
+{
+    if (!cqe->user_data) {            /* our own: the wake-up (or the end of it), armed again by the next wait */
+        r->own_in_flight--;
+        r->wake_armed = 0;
+        return 0;
+    }
+    if (!(cqe->flags & IORING_CQE_F_MORE)) r->in_flight--;
+    if (cqe->flags & IORING_CQE_F_BUFFER) {
+        unsigned id = cqe->flags >> IORING_CQE_BUFFER_SHIFT;
+        if (id < r->buffer_count) {
+            r->lent[id] = 1;
+            r->lent_count++;
+        }
+    }
+    *user_data = cqe->user_data;
+    *res = cqe->res;
+    *flags = cqe->flags;
+    return 1;
+}
+
+int tp_reap(tp_ring *r, uint64_t *user_data, int *res, uint32_t *flags, unsigned room)
+{
+    unsigned n = 0;
+
+    if (r->refused) return r->refused;
+    while (n < room && r->stash_start < r->stash_end) {
+        const struct io_uring_cqe *cqe = &r->stash[r->stash_start++];
+        n += (unsigned)copy_out(r, cqe, user_data + n, res + n, flags + n);
+    }
+    if (r->stash_start == r->stash_end) r->stash_start = r->stash_end = 0;
+    while (n < room) {
+        struct io_uring_cqe *cqe;
+        unsigned head, seen = 0;
+        io_uring_for_each_cqe(&r->uring, head, cqe) {
+            if (n == room) break;
+            n += (unsigned)copy_out(r, cqe, user_data + n, res + n, flags + n);
+            seen++;
+        }
+        io_uring_cq_advance(&r->uring, seen);
+        if (!io_uring_cq_has_overflow(&r->uring)) break;
+        int result = io_uring_get_events(&r->uring);      /* moves what the kernel kept aside into the queue */
+        if (result < 0 && result != -EINTR && result != -EBUSY && result != -EAGAIN) return result;
+    }
+    return (int)n;
+}

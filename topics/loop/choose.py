@@ -1,0 +1,49 @@
+"""Which ring this process runs on: `--io auto|uring|portable`, and the reason in one sentence."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from topics.config import Config
+from topics.errors import UsageError
+from topics.loop.ring import Ring
+from topics.uring.probe import probe
+from topics.uring.ring import UringRing
+
+
+def open_ring(config: Config, *, shared: bool) -> tuple[Ring, str]:
+    """The ring of one loop and why it is this one (for the log, health and `topics doctor`).
+
+    shared: any thread may drive it, one at a time (embedded logs).
+    `uring` never degrades: raises UsageError with the cause and the remedy. `auto` falls back to the portable ring.
+    """
+    if config.io == "portable":
+        return open_portable(config), "asked for"
+    support = probe()
+    if support.ok:
+        try:
+            ring = UringRing(
+                config.ring_entries,
+                config.ring_completions,
+                config.receive_buffers,
+                config.receive_buffer_bytes,
+                shared=shared,
+            )
+        except OSError as error:
+            problem = str(error)
+        else:
+            reason = "asked for" if config.io == "uring" else "the kernel supports all it needs"
+            if ring.setup.completions < config.ring_completions:
+                reason += f"; halved to {ring.setup.completions} completions, for lack of RLIMIT_MEMLOCK"
+            return ring, reason
+    else:
+        problem = f"{support.reason}. {support.remedy}"
+    if config.io == "uring":
+        raise UsageError(f"--io uring: {problem}")
+    return open_portable(config), problem
+
+
+def open_portable(config: Config) -> Ring:
+    """Epoll and one I/O thread; imported only where it is needed."""
+    ring: Ring = import_module("topics.loop.portable").PortableRing(config.receive_buffers, config.receive_buffer_bytes)
+    return ring

@@ -1,0 +1,116 @@
+"""The blocking calls of start-up and checkpoint, the same for every ring on a real kernel."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import socket
+import stat
+from pathlib import Path
+
+SMALLEST_DIRECT_BYTES = 4096
+"""The physical block of today's disks: a torn write leaves whole blocks of this size."""
+LARGEST_DIRECT_BYTES = 65_536
+
+
+class BlockingCalls:
+    """Mixin of the rings that run on a real kernel. Everything raises OSError with its errno and filename."""
+
+    def listen(self, host: str, port: int, backlog: int) -> tuple[int, tuple[str, int]]:
+        """Binds and listens; accepted descriptors inherit TCP_NODELAY from the listening one."""
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+        except socket.gaierror as error:
+            raise OSError(
+                errno.EADDRNOTAVAIL, f"cannot resolve the address to listen on: {error.strerror}", host
+            ) from error
+        with socket.socket(family, kind, protocol) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                listener.bind(address)
+                listener.listen(backlog)
+            except OSError as error:
+                raise OSError(error.errno, os.strerror(error.errno or 0), f"{host}:{port}") from error
+            bound = listener.getsockname()
+            return listener.detach(), (bound[0], bound[1])
+
+    def peer_of(self, fd: int) -> tuple[str, int]:
+        """Address of the other side. Raises OSError for a descriptor that is closed, no socket or not connected."""
+        name = _borrowed(fd).getpeername()
+        return (name[0], name[1]) if isinstance(name, tuple) else ("local", 0)
+
+    def make_directory(self, path: str) -> bool:
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            if not stat.S_ISDIR(os.stat(path).st_mode):
+                raise
+            return False
+        return True
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def file_size(self, path: str) -> int:
+        return os.stat(path, follow_symlinks=False).st_size
+
+    def lock(self, path: str) -> int:
+        """An flock, held by the descriptor: it ends with the process, however that ends."""
+        fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def allocate(self, fd: int, size: int) -> None:
+        os.posix_fallocate(fd, 0, size)
+
+    def free_bytes(self, path: str) -> int:
+        space = os.statvfs(path)
+        return space.f_bavail * space.f_frsize
+
+    def direct_block_bytes(self, path: str) -> int:
+        """Found by trying: an unnamed file in the directory, written with O_DIRECT at each alignment in turn."""
+        try:
+            fd = os.open(path, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC | os.O_DIRECT, 0o600)
+        except OSError:
+            return 0
+        try:
+            size = SMALLEST_DIRECT_BYTES
+            with mmap.mmap(-1, LARGEST_DIRECT_BYTES) as block:
+                while size <= LARGEST_DIRECT_BYTES:
+                    with contextlib.suppress(OSError), memoryview(block) as view, view[:size] as part:
+                        if os.pwrite(fd, part, size) == size:
+                            return size
+                    size *= 2
+            return 0
+        finally:
+            os.close(fd)
+
+    def boot_id(self) -> str:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+    def random_bytes(self, count: int) -> bytes:
+        return os.urandom(count)
+
+
+class _borrowed:
+    """A socket object over a descriptor that stays its owner's."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def getpeername(self) -> object:
+        borrowed = socket.socket(fileno=self.fd)
+        try:
+            return borrowed.getpeername()
+        finally:
+            borrowed.detach()

@@ -1,0 +1,316 @@
+"""UringRing: the Ring Protocol (topics/loop/ring.py) on io_uring, through the few bulk calls of ring.c.
+
+What the kernel really does, and what this does about it: docs/io_uring.md.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import socket
+import sys
+import weakref
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any
+
+from typing_extensions import Buffer
+
+from topics.uring._ring import ffi, lib
+from topics.uring.blocking import BlockingCalls
+from topics.uring.setup import open_ring_memory
+
+JOIN_BYTES = 2048
+"""Sends up to this size are copied together and pinned once; a larger one is pinned by itself."""
+WORKERS = 8
+"""Cap of the kernel's worker threads for this ring, for files and for the rest each."""
+CLOSE_PATIENCE_NS = 2_000_000_000
+"""How long `close` waits for operations the kernel will not cancel (a sync under way)."""
+
+_open_rings: weakref.WeakSet[UringRing] = weakref.WeakSet()
+_closed_ring = lib.tp_closed()
+_abandoned: list[object] = []
+"""Memory the kernel may still write to: rings closed before all their operations had ended."""
+
+
+class UringRing(BlockingCalls):
+    """One io_uring and its provided receive buffers.
+
+    entries, completions: sizes of the two queues; halved when the kernel has no locked memory for them, see `setup`.
+    receive_buffers: a power of two; receive_buffer_bytes: the size of each.
+    shared: any thread may drive it, one at a time; else the thread that opened it, alone.
+    Raises OSError with the cause and its remedy when the kernel gives no ring.
+    """
+
+    name = "uring"
+
+    def __init__(
+        self,
+        entries: int = 512,
+        completions: int = 4096,
+        receive_buffers: int = 512,
+        receive_buffer_bytes: int = 16_384,
+        *,
+        shared: bool = False,
+    ) -> None:
+        self.receive_buffer_bytes = receive_buffer_bytes
+        self._wake_end, self._woken_end = socket.socketpair()
+        self._wake_end.setblocking(False)
+        self.wake_fd = self._wake_end.fileno()
+        try:
+            self.setup = open_ring_memory(entries, completions, self._woken_end.fileno(), WORKERS, shared=shared)
+            self._ring = self.setup.ring
+            self._provide(receive_buffers)
+        except BaseException:
+            if hasattr(self, "_ring"):
+                lib.tp_free(self._ring)
+            self._wake_end.close()
+            self._woken_end.close()
+            raise
+        self._room = max(64, self.setup.completions)
+        self._user_data = ffi.new("uint64_t[]", self._room)
+        self._res = ffi.new("int[]", self._room)
+        self._flags = ffi.new("uint32_t[]", self._room)
+        self._pins: dict[int, object] = {}
+        self._connecting: dict[int, int] = {}
+        self._closed = False
+        _open_rings.add(self)
+
+    def _provide(self, count: int) -> None:
+        self._memory = mmap.mmap(-1, count * self.receive_buffer_bytes)
+        self._view = memoryview(self._memory)
+        base = ffi.from_buffer("uint8_t[]", self._memory)
+        if (result := lib.tp_provide(self._ring, base, count, self.receive_buffer_bytes)) < 0:
+            raise OSError(-result, f"io_uring gives no ring of {count} receive buffers: {os.strerror(-result)}")
+
+    # --- sockets ---------------------------------------------------------------------------------------------------
+    def queue_accept(self, user_data: int, fd: int) -> None:
+        self._check(lib.tp_accept(self._ring, user_data, fd))
+
+    def queue_connect(self, user_data: int, host: str, port: int) -> None:
+        """The name is resolved while the caller waits; use numeric addresses on a loop."""
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol) as client:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            packed = _pack_address(family, address)
+            self._pin(user_data, packed)
+            self._check(lib.tp_connect(self._ring, user_data, client.fileno(), packed, len(packed)))
+            self._connecting[user_data] = client.detach()
+
+    def queue_recv(self, user_data: int, fd: int) -> None:
+        self._check(lib.tp_recv(self._ring, user_data, fd))
+
+    def received(self, flags: int, res: int) -> memoryview:
+        start = (flags >> 16) * self.receive_buffer_bytes
+        return self._view[start : start + res]
+
+    def recycle(self, flags: Sequence[int]) -> None:
+        self._check(lib.tp_recycle(self._ring, flags, len(flags)))
+
+    def queue_sends(self, sends: Sequence[tuple[int, int, Buffer]]) -> None:
+        if not sends:
+            return
+        user_data, fds, parts = zip(*sends, strict=True)
+        lengths = list(map(len, parts))
+        if max(lengths) > JOIN_BYTES:
+            for each, fd, part in sends:
+                data = ffi.from_buffer("uint8_t[]", part)
+                self._pin(each, data)
+                self._check(lib.tp_send(self._ring, each, fd, data, len(data)))
+            return
+        joined = b"".join(parts)
+        assert len(joined) == sum(lengths), "a send's buffer is not made of bytes"
+        data = ffi.from_buffer("uint8_t[]", joined)
+        pins = self._pins
+        expected = len(pins) + len(lengths)
+        pins.update(zip(user_data, repeat(data)))
+        assert len(pins) == expected, "a user_data was in flight twice"
+        self._check(lib.tp_sends(self._ring, len(lengths), user_data, fds, lengths, data))
+
+    def queue_shutdown(self, user_data: int, fd: int) -> None:
+        self._check(lib.tp_shutdown(self._ring, user_data, fd))
+
+    # --- files -----------------------------------------------------------------------------------------------------
+    def queue_open(self, user_data: int, path: str, flags: int, mode: int) -> None:
+        name = self._pin_path(user_data, path)
+        self._check(lib.tp_openat(self._ring, user_data, name, flags, mode))
+
+    def queue_close(self, user_data: int, fd: int) -> None:
+        self._check(lib.tp_close(self._ring, user_data, fd))
+
+    def queue_read(self, user_data: int, fd: int, buffer: Buffer, offset: int) -> None:
+        data = ffi.from_buffer("uint8_t[]", buffer, require_writable=True)
+        self._pin(user_data, data)
+        self._check(lib.tp_read(self._ring, user_data, fd, data, len(data), offset))
+
+    def queue_write(self, user_data: int, fd: int, buffer: Buffer, offset: int, *, dsync: bool = False) -> None:
+        data = ffi.from_buffer("uint8_t[]", buffer)
+        self._pin(user_data, data)
+        self._check(lib.tp_write(self._ring, user_data, fd, data, len(data), offset, dsync))
+
+    def queue_commit(self, write_data: int, sync_data: int, fd: int, buffer: Buffer, offset: int) -> None:
+        data = ffi.from_buffer("uint8_t[]", buffer)
+        self._pin(write_data, data)
+        self._check(lib.tp_commit(self._ring, write_data, sync_data, fd, data, len(data), offset))
+
+    def queue_fsync(self, user_data: int, fd: int, *, data_only: bool) -> None:
+        self._check(lib.tp_fsync(self._ring, user_data, fd, data_only))
+
+    def queue_rename(self, user_data: int, old: str, new: str) -> None:
+        names = (os.fsencode(old) + b"\0", os.fsencode(new) + b"\0")
+        pinned = tuple(ffi.from_buffer("char[]", name) for name in names)
+        self._pin(user_data, pinned)
+        self._check(lib.tp_rename(self._ring, user_data, *pinned))
+
+    def queue_unlink(self, user_data: int, path: str) -> None:
+        self._check(lib.tp_unlink(self._ring, user_data, self._pin_path(user_data, path)))
+
+    # --- control ---------------------------------------------------------------------------------------------------
+    def queue_cancel(self, user_data: int, target: int) -> None:
+        self._check(lib.tp_cancel(self._ring, user_data, target))
+
+    def submit_and_wait(self, timeout_ns: int | None) -> None:
+        result = lib.tp_submit_and_wait(self._ring, -1 if timeout_ns is None else max(0, timeout_ns))
+        if result < 0:
+            self._fail(result)
+
+    def reap(self) -> tuple[list[int], list[int], list[int]]:
+        count = lib.tp_reap(self._ring, self._user_data, self._res, self._flags, self._room)
+        if count <= 0:
+            if count < 0:
+                self._fail(count)
+            return [], [], []
+        user_data = ffi.unpack(self._user_data, count)
+        res = ffi.unpack(self._res, count)
+        flags = ffi.unpack(self._flags, count)
+        if self._connecting:
+            self._finish_connects(user_data, res)
+        if pins := self._pins:
+            for each in user_data:
+                pins.pop(each, None)
+        if count == self._room:
+            for column, more in zip((user_data, res, flags), self.reap(), strict=True):
+                column += more
+        return user_data, res, flags
+
+    def wake(self) -> None:
+        try:
+            self._wake_end.send(b"\0")
+        except OSError:  # full: a wake-up is pending; closed: nobody waits
+            return
+
+    def close(self) -> None:
+        """Cancels what is in flight and waits for it to end, so that the kernel writes to no memory of ours."""
+        if self._closed:
+            return
+        self._closed = True
+        _open_rings.discard(self)
+        ended = self._end_operations()
+        lib.tp_refuse(self._ring, -errno.EBADF)
+        if ended:
+            lib.tp_free(self._ring)
+            self._pins.clear()
+        else:
+            _abandoned.append((self._ring, self._memory, self._pins))
+        self._ring = _closed_ring
+        for fd in self._connecting.values():
+            os.close(fd)
+        self._connecting.clear()
+        self._wake_end.close()
+        self._woken_end.close()
+
+    # --- our own -----------------------------------------------------------------------------------------------------
+    def in_flight(self) -> int:
+        """Operations whose final completion has not been reaped."""
+        return lib.tp_in_flight(self._ring)
+
+    def buffers_lent(self) -> int:
+        """Receive buffers reaped and not yet recycled."""
+        return lib.tp_lent(self._ring)
+
+    def _end_operations(self) -> bool:
+        if lib.tp_cancel_all(self._ring) < 0:
+            return False
+        steps = 100
+        for _ in range(steps):
+            if lib.tp_submit_and_wait(self._ring, CLOSE_PATIENCE_NS // steps) < 0:
+                return False
+            if lib.tp_reap(self._ring, self._user_data, self._res, self._flags, self._room) < 0:
+                return False
+            if not lib.tp_in_flight(self._ring):
+                return True
+        return False
+
+    def _finish_connects(self, user_data: list[int], res: list[int]) -> None:
+        for row, each in enumerate(user_data):
+            fd = self._connecting.pop(each, -1)
+            if fd < 0:
+                continue
+            if res[row] < 0:
+                os.close(fd)
+            else:
+                res[row] = fd
+
+    def _pin(self, user_data: int, memory: object) -> None:
+        """Keeps memory until `user_data` has completed: freed earlier, it would be written over by the kernel."""
+        assert user_data not in self._pins, "a user_data was in flight twice"
+        self._pins[user_data] = memory
+
+    def _pin_path(self, user_data: int, path: str) -> Any:
+        name = ffi.from_buffer("char[]", os.fsencode(path) + b"\0")
+        self._pin(user_data, name)
+        return name
+
+    def _check(self, result: int) -> None:
+        if result < 0:
+            self._fail(result)
+
+    def _fail(self, result: int) -> None:
+        """Raises what a negative result of ring.c means; ends the process when completions were lost."""
+        if result == -errno.EBADR:
+            sys.stderr.write(
+                "topics: the kernel lost io_uring completions for lack of memory; this process cannot go on\n"
+            )
+            sys.stderr.flush()
+            os.abort()
+        raise RingError(result)
+
+    def _refuse_in_child(self) -> None:
+        lib.tp_refuse(self._ring, -errno.ECHILD)
+
+
+class RingError(RuntimeError):
+    """The ring was used in a way it refuses, or the kernel refuses the ring; `errno` says which."""
+
+    TEXTS = {  # noqa: RUF012 - a constant
+        errno.ECHILD: "this ring belongs to the parent process: open another one after a fork",
+        errno.EBADF: "this ring is closed",
+        errno.EEXIST: "this ring belongs to the thread that opened it: open it shared, or drive it from there",
+        errno.EINVAL: "a user_data of 0, or a receive buffer recycled that is not lent",
+        errno.EBUSY: "the kernel takes no submissions although everything was reaped",
+    }
+
+    def __init__(self, result: int) -> None:
+        self.errno = -result
+        super().__init__(self.TEXTS.get(-result, f"io_uring: {os.strerror(-result)}"))
+
+
+def _pack_address(family: int, address: tuple[Any, ...]) -> Any:
+    """A sockaddr_in or sockaddr_in6."""
+    packed = family.to_bytes(2, sys.byteorder) + address[1].to_bytes(2, "big")
+    if family == socket.AF_INET6:
+        packed += (
+            address[2].to_bytes(4, "big") + socket.inet_pton(family, address[0]) + address[3].to_bytes(4, sys.byteorder)
+        )
+    else:
+        packed += socket.inet_pton(family, address[0]) + bytes(8)
+    return ffi.from_buffer("uint8_t[]", packed)
+
+
+def _refuse_all_in_child() -> None:
+    for ring in list(_open_rings):
+        ring._refuse_in_child()
+
+
+os.register_at_fork(after_in_child=_refuse_all_in_child)

@@ -1,0 +1,111 @@
+"""Opening the queues: the wanted setup flags and sizes first, then flag by flag and half by half what the kernel gives.
+
+Kernels are asked, never recognised by their version.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from topics.uring._ring import ffi, lib
+
+SMALLEST_ENTRIES = 64
+SMALLEST_COMPLETIONS = 256
+DISABLED_SYSCTL = "/proc/sys/kernel/io_uring_disabled"
+
+OWN_SETUPS = (
+    lib.TP_SUBMIT_ALL | lib.TP_SINGLE_ISSUER | lib.TP_DEFER_TASKRUN,
+    lib.TP_SUBMIT_ALL | lib.TP_SINGLE_ISSUER | lib.TP_COOP_TASKRUN,
+    lib.TP_SUBMIT_ALL | lib.TP_COOP_TASKRUN,
+    lib.TP_SUBMIT_ALL,
+)
+"""Flags tried in turn by a ring of one thread. All hold SUBMIT_ALL: one bad SQE must not hold back those behind it."""
+SHARED_SETUPS = (lib.TP_SUBMIT_ALL,)
+"""Without COOP_TASKRUN too: the thread that submitted may be away from the kernel when its completion is due."""
+FLAG_NAMES = {
+    lib.TP_SUBMIT_ALL: "SUBMIT_ALL",
+    lib.TP_SINGLE_ISSUER: "SINGLE_ISSUER",
+    lib.TP_DEFER_TASKRUN: "DEFER_TASKRUN",
+    lib.TP_COOP_TASKRUN: "COOP_TASKRUN",
+}
+
+
+class RingSetup(NamedTuple):
+    """An open ring (cffi `tp_ring *`) and what it was given."""
+
+    ring: Any
+    entries: int
+    completions: int
+    flags: tuple[str, ...]
+
+
+def open_ring_memory(entries: int, completions: int, wake_fd: int, workers: int, *, shared: bool) -> RingSetup:
+    """Raises OSError with the errno of the last attempt and a message that names cause and remedy."""
+    setups = SHARED_SETUPS if shared else OWN_SETUPS
+    out = ffi.new("tp_ring **")
+    asked = (entries, completions)
+    while True:
+        result = 0
+        for setup in setups:
+            result = lib.tp_open(out, entries, completions, setup, workers, wake_fd)
+            if result == 0:
+                names = tuple(name for bit, name in FLAG_NAMES.items() if setup & bit)
+                return RingSetup(out[0], entries, completions, names)
+            if result != -errno.EINVAL:
+                break
+        if result == -errno.ENOMEM and (entries > SMALLEST_ENTRIES or completions > SMALLEST_COMPLETIONS):
+            entries = max(SMALLEST_ENTRIES, entries // 2)
+            completions = max(SMALLEST_COMPLETIONS, completions // 2)
+            continue
+        reason, remedy = explain_refusal(-result, asked, (entries, completions))
+        raise OSError(-result, f"io_uring is not available: {reason}. {remedy}")
+
+
+def explain_refusal(error: int, asked: tuple[int, int] = (0, 0), tried: tuple[int, int] = (0, 0)) -> tuple[str, str]:
+    """Why io_uring_setup failed with this errno, and what to do, each a clause without its full stop."""
+    if error == errno.EPERM:
+        level = disabled_level()
+        if level:
+            who = "every process" if level == 2 else "processes without CAP_SYS_ADMIN or the group of io_uring_group"
+            return (
+                f"the sysctl kernel.io_uring_disabled is {level}, which refuses it to {who}",
+                "Run: sysctl -w kernel.io_uring_disabled=0 (and put it into /etc/sysctl.d), or use --io portable",
+            )
+        return (
+            "a seccomp profile refuses io_uring_setup, as the default profiles of Docker and containerd do",
+            "Run the container with a profile that allows io_uring_setup, io_uring_enter and io_uring_register"
+            " (docker run --security-opt seccomp=PROFILE.json), or use --io portable",
+        )
+    if error == errno.ENOSYS:
+        return (
+            "this kernel was built without io_uring, is older than 5.1, or a seccomp profile hides it",
+            "Use Linux 6.0 or newer, allow io_uring_setup in the profile, or use --io portable",
+        )
+    if error == errno.EINVAL:
+        return ("this kernel is too old for the setup flags needed", "Use Linux 6.0 or newer, or --io portable")
+    if error == errno.ENOMEM:
+        return (
+            f"RLIMIT_MEMLOCK is {memlock_text()} and too small for a ring of {tried[0]} SQEs and {tried[1]} CQEs"
+            f" ({asked[0]} and {asked[1]} were asked for; all rings of a user count together)",
+            "Raise it: ulimit -l 65536, LimitMEMLOCK=64M in the systemd unit, or docker run --ulimit memlock=67108864",
+        )
+    if error in (errno.EMFILE, errno.ENFILE):
+        return ("no file descriptor is free", "Raise RLIMIT_NOFILE: ulimit -n 65536, or LimitNOFILE=65536")
+    return (f"io_uring_setup failed: {os.strerror(error)}", "Use --io portable")
+
+
+def disabled_level() -> int:
+    """The sysctl kernel.io_uring_disabled: 0 allowed, 1 for the privileged only, 2 off; 0 where it is missing."""
+    try:
+        return int(Path(DISABLED_SYSCTL).read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def memlock_text() -> str:
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    return "unlimited" if limit == resource.RLIM_INFINITY else f"{limit // 1024} KiB"
