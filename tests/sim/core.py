@@ -1,0 +1,142 @@
+"""What the simulated ring's file and socket halves share: operations in flight, descriptors, completions, chance."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.sim.disk import SimDirectory, SimDisk
+from tests.sim.events import Events
+from tests.sim.faults import Faults
+from tests.sim.file import SimFile
+from tests.sim.network import Endpoint, SimListener
+from topics.loop.ring import F_MORE, Completions
+
+LATENCY_NS = {"sync": 100_000, "write": 30_000, "read": 20_000, "open": 20_000, "rename": 20_000, "unlink": 20_000}
+SHORT_LATENCY_NS = 5_000
+
+
+@dataclass(slots=True, eq=False)
+class Handle:
+    """An open file description. As in the kernel it lives until its descriptor and the last operation are gone."""
+
+    node: SimFile | SimDirectory | Endpoint | SimListener
+    path: str = ""
+    flags: int = 0
+    uses: int = 1
+
+
+def _too_late() -> bool:
+    return False
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """One operation between queueing and its final completion."""
+
+    user_data: int
+    kind: str
+    handle: Handle | None = None
+    cancel: Callable[[], bool] = _too_late
+    """Ends it with -ECANCELED if that is still possible."""
+    if_interrupted: Callable[[], object] | None = None
+    """The effect it may have had when the process or the machine stops in the middle of it."""
+
+
+@dataclass(slots=True, eq=False)
+class Core:
+    """The state of one simulated process's ring."""
+
+    events: Events
+    disk: SimDisk
+    faults: Faults
+    rng: random.Random
+    shuffle: bool
+    fd_limit: int
+    in_flight: dict[int, Operation] = field(default_factory=dict)
+    queued: list[Callable[[], None]] = field(default_factory=list)
+    fds: dict[int, Handle] = field(default_factory=dict)
+    completions: Completions = field(default_factory=lambda: ([], [], []))
+    dead: bool = False
+
+    def queue(self, user_data: int, kind: str, start: Callable[[Operation], None]) -> None:
+        """Registers an operation; `start` is called when it is submitted."""
+        assert not self.dead, "the ring is closed"
+        assert user_data != 0, "0 is nobody's user_data"
+        assert user_data not in self.in_flight, f"user_data {user_data:#x} is in flight already"
+        operation = self.in_flight[user_data] = Operation(user_data, kind)
+        self.queued.append(lambda: start(operation))
+
+    def submit(self) -> None:
+        starts, self.queued = self.queued, []
+        for start in starts:
+            start()
+
+    def later(self, kind: str, action: Callable[[], None]) -> None:
+        """Runs `action` once an operation of this kind has taken its time; never after the end of the ring."""
+        delay = LATENCY_NS.get(kind, SHORT_LATENCY_NS)
+        if self.shuffle:
+            delay = int(delay * self.rng.choice((0.1, 0.3, 1, 1, 3, 20)))
+        self.events.after(delay, lambda: None if self.dead else action())
+
+    def hold(self, operation: Operation, fd: int) -> Handle | None:
+        """The handle of a descriptor, kept until the operation completes; None after completing it with -EBADF."""
+        handle = self.fds.get(fd)
+        if handle is None:
+            self.complete(operation, -errno.EBADF)
+            return None
+        handle.uses += 1
+        operation.handle = handle
+        return handle
+
+    def complete(self, operation: Operation, res: int, flags: int = 0) -> None:
+        """Adds a completion; without F_MORE it is the last one of the operation."""
+        if not flags & F_MORE:
+            del self.in_flight[operation.user_data]
+            if operation.handle is not None:
+                self.release(operation.handle)
+        for column, value in zip(self.completions, (operation.user_data, res, flags), strict=True):
+            column.append(value)
+
+    def cancelled(self, operation: Operation) -> bool:
+        """Ends a waiting operation at once; the usual `Operation.cancel`."""
+        self.complete(operation, -errno.ECANCELED)
+        return True
+
+    # --- descriptors -----------------------------------------------------------------------------------------------
+    def new_fd(self, handle: Handle) -> int:
+        """The lowest free number, as the kernel has it (so that a stale number hits somebody else); or -EMFILE."""
+        fd = next((fd for fd in range(3, self.fd_limit) if fd not in self.fds), -errno.EMFILE)
+        if fd >= 0:
+            self.fds[fd] = handle
+        return fd
+
+    def release(self, handle: Handle) -> None:
+        """One use less; the last one closes."""
+        handle.uses -= 1
+        if handle.uses:
+            return
+        node = handle.node
+        if isinstance(node, SimFile):
+            node.opens -= 1
+            if node.locked_by is handle:
+                node.locked_by = None
+            self.disk.forget(node)
+        elif not isinstance(node, SimDirectory):
+            node.close()
+
+    def close_fd(self, fd: int) -> int:
+        handle = self.fds.pop(fd, None)
+        if handle is None:
+            return -errno.EBADF
+        self.release(handle)
+        return 0
+
+    def handle_of(self, fd: int) -> Handle:
+        """For the blocking calls. Raises OSError(EBADF)."""
+        if fd not in self.fds:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return self.fds[fd]

@@ -1,0 +1,70 @@
+"""Which operation goes wrong, and how. The ring asks once for every operation, when it takes effect.
+
+Kinds: open close read write sync rename unlink (files), accept connect recv send shutdown (sockets), more (a receive
+that loses its F_MORE), make_directory list_directory file_size lock allocate (blocking calls).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+FOREVER = 1 << 62
+
+
+@dataclass(slots=True)
+class Rule:
+    """Strikes the `nth` matching operation from now on and the `times - 1` after it."""
+
+    kind: str
+    error: int
+    """errno; 0: a short transfer of `keep` bytes."""
+    keep: int
+    skip: int
+    left: int
+    path_part: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What happens instead: fail with `error`, or (0) transfer only `keep` bytes."""
+
+    error: int
+    keep: int = 0
+
+
+class Faults:
+    """The plan of faults of a run, and the count of operations seen per kind (what a sweep goes over)."""
+
+    def __init__(self) -> None:
+        self.seen: Counter[str] = Counter()
+        self.struck: Counter[str] = Counter()
+        self._rules: list[Rule] = []
+
+    def fail(self, kind: str, error: int, *, nth: int = 1, times: int = 1, path_part: str = "") -> None:
+        """The `nth` operation of this kind from now on fails with `error` (an errno), and `times` in all.
+
+        A failing sync loses what it should have made durable: reads still show it, the disk never gets it.
+        """
+        self._rules.append(Rule(kind, error, 0, nth - 1, times, path_part))
+
+    def shorten(self, kind: str, keep: int, *, nth: int = 1, times: int = 1, path_part: str = "") -> None:
+        """The `nth` read, write or send from now on transfers only `keep` bytes."""
+        self._rules.append(Rule(kind, 0, keep, nth - 1, times, path_part))
+
+    def clear(self) -> None:
+        self._rules.clear()
+
+    def take(self, kind: str, path: str = "") -> Fault | None:
+        """Counts an operation; returns its fault if one is planned for it."""
+        self.seen[kind] += 1
+        for rule in self._rules:
+            if rule.kind != kind or rule.path_part not in path or rule.left == 0:
+                continue
+            if rule.skip > 0:
+                rule.skip -= 1
+                continue
+            rule.left -= 1
+            self.struck[kind] += 1
+            return Fault(rule.error, rule.keep)
+        return None

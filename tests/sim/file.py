@@ -1,0 +1,159 @@
+"""One file of the simulated disk: what reads see, what is on stable storage, and what lies between."""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+SECTOR_BYTES = 512
+BLOCK_BYTES = 4096
+
+
+class Pending(NamedTuple):
+    """A change not yet durable: bytes at `offset`, or (`data` None) a new size `offset`; `cut`: a smaller one."""
+
+    order: int
+    offset: int
+    data: bytes | None
+    cut: bool = False
+
+
+class SimFile:
+    """`live` is what buffered reads see; `durable` what survives a power cut for certain; `pending` lies between.
+
+    Buffered and direct writes both wait in `pending`: a direct write has left the page cache but not the device's.
+    `lost` are ranges whose sync failed: clean in the page cache, never to be written again.
+    """
+
+    def __init__(self) -> None:
+        self.live = bytearray()
+        self.durable = bytearray()
+        self.pending: list[Pending] = []
+        self.lost: list[tuple[int, int]] = []
+        self.links = 0
+        self.opens = 0
+        self.locked_by: object = None
+        self._order = 0
+
+    @property
+    def space_bytes(self) -> int:
+        """Space taken, in whole blocks."""
+        return -(-len(self.live) // BLOCK_BYTES) * BLOCK_BYTES
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Takes the bytes into the caches."""
+        if not data:
+            return
+        end = offset + len(data)
+        if end > len(self.live):
+            self.live.extend(bytes(end - len(self.live)))
+        self.live[offset:end] = data
+        self._add(offset, data)
+        if self.lost:
+            self.lost = [piece for lost in self.lost for piece in _without(lost, offset, end)]
+
+    def resize(self, size: int, *, shrink: bool) -> None:
+        """Grows with zeros (fallocate), or cuts to `size` (O_TRUNC)."""
+        if size > len(self.live):
+            self.live.extend(bytes(size - len(self.live)))
+            self._add(size, None)
+        elif shrink and size < len(self.live):
+            del self.live[size:]
+            self._add(size, None, cut=True)
+
+    def read(self, offset: int, size: int, *, direct: bool) -> bytes:
+        """Buffered reads see the page cache; direct ones the device, which never got what a failed sync lost."""
+        data = self.live[offset : offset + size]
+        if direct:
+            for start, end in self.lost:
+                first, last = max(start, offset), min(end, offset + len(data))
+                if first < last:
+                    stored = bytes(self.durable[first:last]).ljust(last - first, b"\0")
+                    data[first - offset : last - offset] = stored
+        return bytes(data)
+
+    @property
+    def order(self) -> int:
+        """Number of the latest change; a sync covers what came before it started."""
+        return self._order
+
+    def sync(self, upto: int) -> None:
+        """Makes all changes up to number `upto` durable."""
+        for change in self.pending:
+            if change.order <= upto:
+                _apply(self.durable, change.offset, change.data, cut=change.cut)
+        self.pending = [change for change in self.pending if change.order > upto]
+
+    def lose(self, upto: int) -> None:
+        """A sync failed: its pages are marked clean although the disk never got them."""
+        for change in self.pending:
+            if change.order <= upto and change.data is not None:
+                self.lost.append((change.offset, change.offset + len(change.data)))
+        self.pending = [change for change in self.pending if change.order > upto or change.data is None]
+
+    def sync_range(self, offset: int, size: int) -> None:
+        """RWF_DSYNC: makes the sectors of one range durable, nothing else of the file."""
+        self.sync(max((change.order for change in self.pending if change.cut), default=0))  # a cut goes before it
+        start = offset // SECTOR_BYTES * SECTOR_BYTES
+        end = min(len(self.live), -(-(offset + size) // SECTOR_BYTES) * SECTOR_BYTES)
+        _apply(self.durable, start, bytes(self.live[start:end]))
+        rest: list[Pending] = []
+        for change in self.pending:
+            if change.data is None:
+                rest.append(change)
+                continue
+            for first, last in _without((change.offset, change.offset + len(change.data)), start, end):
+                piece = change.data[first - change.offset : last - change.offset]
+                rest.append(Pending(change.order, first, piece))
+        self.pending = rest
+
+    def crash_image(self, rng: random.Random) -> bytes:
+        """What a power cut may leave: each sector as durable or as any unsynced write of it left it.
+
+        The size is the durable one or the one after any of the unsynced changes of it.
+        """
+        image = bytearray(self.durable)
+        # Per sector the changes come in their order; a coin for each decides which prefix the disk got.
+        stopped: set[int] = set()
+        size = len(self.durable)
+        for change in self.pending:
+            if change.data is None:
+                if rng.random() < 0.5:
+                    _apply(image, change.offset, None, cut=change.cut)
+                    size = len(image) if change.cut else max(size, change.offset)
+                continue
+            end = change.offset + len(change.data)
+            for sector in range(change.offset // SECTOR_BYTES, -(-end // SECTOR_BYTES)):
+                if sector in stopped or rng.random() < 0.5:
+                    stopped.add(sector)
+                    continue
+                start = max(change.offset, sector * SECTOR_BYTES)
+                stop = min(end, (sector + 1) * SECTOR_BYTES)
+                _apply(image, start, change.data[start - change.offset : stop - change.offset])
+                size = max(size, stop)
+            if end > size and rng.random() < 0.5:
+                size = end
+        if len(image) < size:
+            image.extend(bytes(size - len(image)))
+        return bytes(image[:size])
+
+    def _add(self, offset: int, data: bytes | None, *, cut: bool = False) -> None:
+        self._order += 1
+        self.pending.append(Pending(self._order, offset, data, cut))
+
+
+def _apply(image: bytearray, offset: int, data: bytes | None, *, cut: bool = False) -> None:
+    if offset > len(image):
+        image.extend(bytes(offset - len(image)))
+    elif cut:
+        del image[offset:]
+    if data is not None:
+        image[offset : offset + len(data)] = data
+
+
+def _without(piece: tuple[int, int], start: int, end: int) -> list[tuple[int, int]]:
+    """What is left of [piece) without [start, end)."""
+    first, last = piece
+    if last <= start or first >= end:
+        return [piece]
+    return [p for p in ((first, start), (end, last)) if p[0] < p[1]]

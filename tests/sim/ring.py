@@ -1,0 +1,219 @@
+"""SimRing: the Ring Protocol over a world of its own. Same seed, same run.
+
+Every operation takes virtual time; waiting moves the clock to the next event. With `shuffle` the times are drawn by
+the seed, so completions come in any order the kernel could choose; `faults` and the disk's options do the rest.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable, Sequence
+
+from typing_extensions import Buffer
+
+from tests.sim.core import Core, Operation
+from tests.sim.disk import SimDisk
+from tests.sim.events import Events, SimStalledError
+from tests.sim.faults import Faults
+from tests.sim.file import SimFile
+from tests.sim.files import SimFiles
+from tests.sim.network import Endpoint, SimNetwork
+from tests.sim.sockets import SimSockets
+from topics.clock import ManualClock
+from topics.loop.ring import Completions, Send
+
+PASS_NS = 1_000
+"""Virtual time one pass of a loop costs, so that polling without end still meets the next event."""
+
+
+class SimRing:
+    """One simulated process's ring. `disk` outlives it: see `kill` and `power_cut`.
+
+    Args: clock and network are made when not given; shuffle, completion order by the seed (off: by fixed times);
+    split, whether received bytes come in pieces.
+    """
+
+    name = "sim"
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        clock: ManualClock | None = None,
+        disk: SimDisk | None = None,
+        network: SimNetwork | None = None,
+        faults: Faults | None = None,
+        shuffle: bool = False,
+        split: bool = False,
+        receive_buffers: int = 64,
+        receive_buffer_bytes: int = 4096,
+        fd_limit: int = 1024,
+    ) -> None:
+        self.seed = seed
+        self.rng = random.Random(f"{seed}:ring")
+        self.events = network.events if network is not None else Events(clock or ManualClock())
+        self.clock = self.events.clock
+        self.disk = disk if disk is not None else SimDisk()
+        self.network = network or SimNetwork(self.events, random.Random(f"{seed}:network"), split=split, jitter=shuffle)
+        self.faults = faults if faults is not None else Faults()
+        self.receive_buffer_bytes = receive_buffer_bytes
+        self._random_bytes = random.Random(f"{seed}:bytes")
+        self._core = Core(self.events, self.disk, self.faults, self.rng, shuffle, fd_limit)
+        self._files = SimFiles(self._core)
+        self._sockets = SimSockets(self._core, self.network, buffers=receive_buffers, buffer_bytes=receive_buffer_bytes)
+        self._woken = False
+        self.listen = self._sockets.listen
+        self.peer_of = self._sockets.peer_of
+        self.queue_accept = self._sockets.accept
+        self.queue_connect = self._sockets.connect
+        self.queue_recv = self._sockets.recv
+        self.queue_shutdown = self._sockets.shutdown
+        self.received = self._sockets.received
+        self.recycle = self._sockets.recycle
+        self.queue_close = self._files.close
+        self.queue_read = self._files.read
+        self.queue_commit = self._files.commit
+        self.queue_rename = self._files.rename
+        self.queue_unlink = self._files.unlink
+
+    def queue_sends(self, sends: Sequence[Send]) -> None:
+        for user_data, fd, data in sends:
+            self._sockets.send(user_data, fd, data)
+
+    def queue_open(self, user_data: int, path: str, flags: int, mode: int) -> None:
+        self._files.open(user_data, path, flags)
+
+    def queue_write(self, user_data: int, fd: int, buffer: Buffer, offset: int, *, dsync: bool = False) -> None:
+        self._files.write(user_data, fd, buffer, offset, dsync=dsync)
+
+    def queue_fsync(self, user_data: int, fd: int, *, data_only: bool) -> None:
+        self._files.fsync(user_data, fd)
+
+    # --- control ---------------------------------------------------------------------------------------------------
+    def queue_cancel(self, user_data: int, target: int) -> None:
+        def end(operation: Operation) -> None:
+            found = self._core.in_flight.get(target)
+            res = -errno.ENOENT if found is None else 0 if found.cancel() else -errno.EALREADY
+            self._core.complete(operation, res)
+
+        self._core.queue(user_data, "cancel", lambda operation: self._core.later("cancel", lambda: end(operation)))
+
+    def submit_and_wait(self, timeout_ns: int | None) -> None:
+        assert not self._core.dead, "the ring is closed"
+        self._core.submit()
+        now = self.clock.monotonic_ns()
+        self.events.advance_to(now + PASS_NS)
+        deadline = None if timeout_ns is None else now + timeout_ns
+        while not self._core.completions[0] and not self._woken:
+            due = self.events.next_due_ns()
+            if deadline is not None and (due is None or due > deadline):
+                self.events.advance_to(deadline)
+                break
+            if due is None:
+                raise SimStalledError(f"seed {self.seed}: nothing will ever happen; waiting are {self.waiting()}")
+            self.events.advance_to(due)
+        self._woken = False
+
+    def reap(self) -> Completions:
+        completions = self._core.completions
+        self._core.completions = ([], [], [])
+        return completions
+
+    def wake(self) -> None:
+        self._woken = True
+
+    def close(self) -> None:
+        self._stop(reset=False)
+
+    # --- blocking calls --------------------------------------------------------------------------------------------
+    def make_directory(self, path: str) -> bool:
+        self._files.fail_blocking("make_directory", path)
+        return self.disk.make_directory(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        self._files.fail_blocking("list_directory", path)
+        return self.disk.list_directory(path)
+
+    def file_size(self, path: str) -> int:
+        self._files.fail_blocking("file_size", path)
+        node = self.disk.find(path)
+        return len(node.live) if isinstance(node, SimFile) else 0
+
+    def lock(self, path: str) -> int:
+        self._files.fail_blocking("lock", path)
+        return self._files.lock(path)
+
+    def allocate(self, fd: int, size: int) -> None:
+        self._files.fail_blocking("allocate", self._core.handle_of(fd).path)
+        self._files.allocate(fd, size)
+
+    def free_bytes(self, path: str) -> int:
+        self.disk.find(path)
+        return self.disk.free_bytes()
+
+    def direct_block_bytes(self, path: str) -> int:
+        return self.disk.direct_block_bytes
+
+    def boot_id(self) -> str:
+        return self.disk.boot_id
+
+    def random_bytes(self, count: int) -> bytes:
+        return self._random_bytes.randbytes(count)
+
+    # --- what only a simulator can do ------------------------------------------------------------------------------
+    def waiting(self) -> list[str]:
+        """Kinds and user_data of the operations in flight, for messages."""
+        return [f"{operation.kind} {operation.user_data:#x}" for operation in self._core.in_flight.values()]
+
+    @property
+    def open_fds(self) -> list[int]:
+        return sorted(self._core.fds)
+
+    def kill(self) -> SimDisk:
+        """SIGKILL: the process is gone, the page cache is not. Returns the disk for the next ring."""
+        self._stop(reset=False)
+        return self.disk
+
+    def power_cut(self) -> SimDisk:
+        """The machine is gone. Returns what the platter holds, by the seed, as a new disk of a new boot."""
+        self._stop(reset=True)
+        return self.disk.after_power_cut(self.rng)
+
+    def put_file(self, path: str, data: bytes) -> None:
+        """Lays down a file, durable with its name and its directories; for arranging tests."""
+        parts = path.strip("/").split("/")
+        for depth in range(1, len(parts)):
+            self.disk.make_directory("/".join(parts[:depth]))
+        file = self.disk.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+        assert isinstance(file, SimFile)
+        self.disk.write(file, 0, data)
+        file.sync(file.order)
+        self.disk.sync_everything()
+
+    def file_bytes(self, path: str) -> bytes:
+        """The file as a buffered read sees it now. Raises FileNotFoundError."""
+        file = self.disk.find(path)
+        assert isinstance(file, SimFile), f"{path} is a directory"
+        return bytes(file.live)
+
+    def _stop(self, *, reset: bool) -> None:
+        core = self._core
+        if core.dead:
+            return
+        core.dead = True
+        effects: list[Callable[[], object]] = [o.if_interrupted for o in core.in_flight.values() if o.if_interrupted]
+        for effect in effects:
+            if self.rng.random() < 0.5:
+                effect()
+        handles = [*core.fds.values(), *(o.handle for o in core.in_flight.values() if o.handle is not None)]
+        core.in_flight.clear()
+        core.queued.clear()
+        self.reap()
+        for handle in {id(handle): handle for handle in handles}.values():
+            handle.uses = 1
+            if reset and isinstance(handle.node, Endpoint):
+                handle.node.reset()
+            core.release(handle)
+        core.fds.clear()

@@ -1,0 +1,213 @@
+"""SimRing by itself: what only a simulator promises. What it shares with the kernel is in the conformance suite."""
+
+import errno
+import os
+
+import pytest
+
+from tests.sim import SimDisk, SimRing, SimStalledError
+from topics.loop.ring import F_BUFFER, F_MORE
+
+
+def finish(ring: SimRing, *user_data: int) -> dict[int, int]:
+    """Waits for these operations' completions; their results."""
+    results: dict[int, int] = {}
+    while not set(user_data) <= set(results):
+        ring.submit_and_wait(None)
+        results |= {data: res for data, res, _ in zip(*ring.reap(), strict=True)}
+    return results
+
+
+def opened(ring: SimRing, path: str, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+    ring.queue_open(1, path, flags, 0o600)
+    fd = finish(ring, 1)[1]
+    assert fd >= 0, os.strerror(-fd)
+    return fd
+
+
+def test_a_commit_is_durable_once_both_results_are_in() -> None:
+    ring = SimRing()
+    ring.put_file("wal", bytes(1024))
+    fd = opened(ring, "wal")
+    ring.queue_commit(1, 2, fd, b"x" * 512, 0)
+    assert finish(ring, 1, 2) == {1: 512, 2: 0}
+    after = SimRing(disk=ring.power_cut())
+    assert after.file_bytes("wal") == b"x" * 512 + bytes(512)
+
+
+@pytest.mark.parametrize("keep", [0, 100])
+def test_a_short_or_failed_write_cancels_its_sync(keep: int) -> None:
+    ring = SimRing()
+    fd = opened(ring, "wal")
+    if keep:
+        ring.faults.shorten("write", keep)
+    else:
+        ring.faults.fail("write", errno.EIO)
+    ring.queue_commit(1, 2, fd, b"x" * 512, 0)
+    assert finish(ring, 1, 2) == {1: keep or -errno.EIO, 2: -errno.ECANCELED}
+
+
+def test_unsynced_bytes_survive_a_kill_and_a_power_cut_only_by_chance() -> None:
+    images = set()
+    for seed in range(20):
+        ring = SimRing(seed)
+        ring.put_file("wal", b"old." * 256)
+        fd = opened(ring, "wal")
+        ring.queue_write(1, fd, b"new." * 256, 0)
+        finish(ring, 1)
+        assert SimRing(disk=ring.kill()).file_bytes("wal") == b"new." * 256
+        images.add(ring.disk.after_power_cut(ring.rng).find("wal").live[::512].decode())
+    assert images == {"oo", "on", "no", "nn"}
+
+
+def test_a_new_name_needs_an_fsync_of_its_directory() -> None:
+    survived = {True: set(), False: set()}
+    for directory_synced in (True, False):
+        for seed in range(20):
+            ring = SimRing(seed)
+            fd = opened(ring, "new")
+            ring.queue_fsync(1, fd, data_only=False)
+            finish(ring, 1)
+            if directory_synced:
+                ring.queue_fsync(1, opened(ring, ".", os.O_RDONLY | os.O_DIRECTORY), data_only=False)
+                finish(ring, 1)
+            survived[directory_synced].add(SimRing(disk=ring.power_cut()).list_directory(".") == ["new"])
+    assert survived == {True: {True}, False: {True, False}}
+
+
+def test_a_failed_sync_loses_its_pages_although_reads_show_them() -> None:
+    ring = SimRing()
+    ring.put_file("wal", b"o" * 4096)
+    fd = opened(ring, "wal")
+    ring.queue_write(1, fd, b"n" * 4096, 0)
+    finish(ring, 1)
+    ring.faults.fail("sync", errno.EIO)
+    ring.queue_fsync(1, fd, data_only=True)
+    ring.queue_fsync(2, fd, data_only=True)
+    assert finish(ring, 1, 2) == {1: -errno.EIO, 2: 0}, "the second sync succeeds: the pages are clean"
+    assert ring.file_bytes("wal") == b"n" * 4096
+    assert ring.disk.find("wal").read(0, 4096, direct=True) == b"o" * 4096
+    assert SimRing(disk=ring.power_cut()).file_bytes("wal") == b"o" * 4096
+
+
+def test_a_dsync_write_makes_its_own_range_durable_alone() -> None:
+    firsts = set()
+    for seed in range(10):
+        ring = SimRing(seed)
+        ring.put_file("wal", b"o" * 1024)
+        fd = opened(ring, "wal")
+        ring.queue_write(1, fd, b"n" * 1024, 0)
+        finish(ring, 1)
+        ring.queue_write(1, fd, b"d" * 512, 512, dsync=True)
+        assert finish(ring, 1) == {1: 512}
+        image = SimRing(disk=ring.power_cut()).file_bytes("wal")
+        assert image[512:] == b"d" * 512
+        firsts.add(image[:512])
+    assert firsts == {b"o" * 512, b"n" * 512}
+
+
+def test_a_full_disk_writes_what_fits_and_heals_when_a_file_goes() -> None:
+    ring = SimRing(disk=SimDisk(capacity_bytes=8192))
+    ring.put_file("other", bytes(4096))
+    fd = opened(ring, "wal")
+    ring.queue_write(1, fd, bytes(8192), 0)
+    assert finish(ring, 1) == {1: 4096}
+    ring.queue_write(1, fd, bytes(4096), 4096)
+    assert finish(ring, 1) == {1: -errno.ENOSPC}
+    ring.queue_unlink(1, "other")
+    finish(ring, 1)
+    assert ring.free_bytes(".") == 4096
+    ring.queue_write(1, fd, bytes(4096), 4096)
+    assert finish(ring, 1) == {1: 4096}
+
+
+def test_a_misaligned_direct_write_is_refused() -> None:
+    ring = SimRing()
+    fd = opened(ring, "wal", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+    ring.queue_write(1, fd, b"x" * 100, 0)
+    assert finish(ring, 1) == {1: -errno.EINVAL}
+
+
+def test_the_boot_id_changes_with_the_power_alone() -> None:
+    ring = SimRing()
+    assert SimRing(disk=ring.kill()).boot_id() == ring.boot_id()
+    assert SimRing(disk=ring.disk.after_power_cut(ring.rng)).boot_id() != ring.boot_id()
+
+
+def test_a_lock_dies_with_its_process() -> None:
+    ring = SimRing()
+    ring.lock("lock")
+    with pytest.raises(BlockingIOError):
+        SimRing(disk=ring.disk).lock("lock")
+    assert SimRing(disk=ring.kill()).lock("lock") >= 0
+
+
+def test_a_client_is_accepted_answered_and_closed() -> None:
+    ring = SimRing(receive_buffer_bytes=8)
+    listener, (_, port) = ring.listen("127.0.0.1", 0, 16)
+    ring.queue_accept(1, listener)
+    client = ring.network.client(port)
+    client.send(b"hello, world")
+    fd = finish(ring, 1)[1]
+    assert ring.peer_of(fd) == client.address
+    ring.queue_recv(2, fd)
+    got = b""
+    while len(got) < 12:
+        ring.submit_and_wait(None)
+        for data, res, flags in zip(*ring.reap(), strict=True):
+            assert (data, flags & (F_BUFFER | F_MORE)) == (2, F_BUFFER | F_MORE)
+            got += bytes(ring.received(flags, res))
+            ring.recycle([flags])
+    assert got == b"hello, world"
+    ring.queue_sends([(3, fd, b"bye")])
+    assert finish(ring, 3) == {3: 3}
+    client.close()
+    assert finish(ring, 2) == {2: 0}
+    ring.queue_close(4, fd)
+    assert finish(ring, 4) == {4: 0}
+    ring.events.run_until_idle()
+    assert ring.open_fds == [listener]
+
+
+def test_waiting_for_what_cannot_happen_is_an_error_and_not_a_hang() -> None:
+    with pytest.raises(SimStalledError, match="seed 7"):
+        SimRing(7).submit_and_wait(None)
+
+
+def test_a_slow_reader_keeps_a_send_waiting() -> None:
+    ring = SimRing()
+    listener, (_, port) = ring.listen("127.0.0.1", 0, 16)
+    ring.queue_accept(1, listener)
+    client = ring.network.client(port)
+    fd = finish(ring, 1)[1]
+    data = bytes(ring.network.socket_buffer_bytes)
+    ring.queue_sends([(2, fd, data)])
+    assert finish(ring, 2) == {2: len(data)}
+    ring.queue_sends([(2, fd, data)])
+    ring.submit_and_wait(1_000_000_000)
+    assert ring.reap() == ([], [], [])
+    assert client.receive(100) == bytes(100)
+    assert finish(ring, 2) == {2: 100}
+
+
+def test_time_is_virtual_and_a_timeout_moves_it() -> None:
+    ring = SimRing()
+    before = ring.clock.monotonic_ns()
+    ring.submit_and_wait(3_600_000_000_000)
+    assert ring.clock.monotonic_ns() == before + 3_600_000_000_000
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    def run(seed: int) -> list[int]:
+        ring = SimRing(seed, shuffle=True)
+        fd = opened(ring, "file")
+        for number in range(20):
+            ring.queue_write(100 + number, fd, b"x", number)
+        order: list[int] = []
+        while len(order) < 20:
+            ring.submit_and_wait(None)
+            order += ring.reap()[0]
+        return order
+
+    assert run(1) == run(1)
+    assert run(1) != run(2)
