@@ -21,6 +21,9 @@ class Config:
     host: str = "127.0.0.1"
     port: int = 4000
     port_file: str = ""
+    api_keys: str = ""
+    """Not understood yet: a server given any refuses to start."""
+    allow_insecure_no_auth: bool = False
     allowed_hosts: tuple[str, ...] = ()
     http_parser: str = "auto"
     """auto, h11 or httptools."""
