@@ -1,0 +1,89 @@
+"""The other side of a ring on a real kernel, for ring_conformance.py: plain sockets and resource limits."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from topics.loop.ring import Ring
+
+
+class KernelClient:
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.socket = socket.create_connection(address)
+        self.socket.setblocking(False)
+        self.address = self.socket.getsockname()
+        self.ended = False
+
+    def send(self, data: bytes) -> int:
+        try:
+            return self.socket.send(data)
+        except BlockingIOError:
+            return 0
+
+    def receive(self) -> bytes:
+        data = bytearray()
+        try:
+            while part := self.socket.recv(1 << 20):
+                data += part
+        except BlockingIOError:
+            return bytes(data)
+        except ConnectionError:
+            pass
+        self.ended = True
+        return bytes(data)
+
+    def shutdown_send(self) -> None:
+        self.socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def reset(self) -> None:
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+
+class KernelWorld:
+    def __init__(self, ring: Ring, directory: str) -> None:
+        self.ring = ring
+        self.directory = directory
+        self.clients: list[KernelClient] = []
+
+    def client(self, address: tuple[str, int]) -> KernelClient:
+        client = KernelClient(address)
+        self.clients.append(client)
+        return client
+
+    @contextmanager
+    def file_limit(self, size: int) -> Iterator[None]:
+        with limited(resource.RLIMIT_FSIZE, size):
+            yield
+
+    @contextmanager
+    def no_descriptors(self) -> Iterator[None]:
+        lowest = os.dup(0)
+        os.close(lowest)
+        with limited(resource.RLIMIT_NOFILE, lowest):
+            yield
+
+    def close(self) -> None:
+        self.ring.close()
+        for client in self.clients:
+            with suppress(OSError):
+                client.close()
+
+
+@contextmanager
+def limited(which: int, value: int) -> Iterator[None]:
+    """A lower soft limit of this process. Python ignores SIGXFSZ, so that a write beyond RLIMIT_FSIZE is an error."""
+    soft, hard = resource.getrlimit(which)
+    resource.setrlimit(which, (value, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(which, (soft, hard))
