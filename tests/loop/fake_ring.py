@@ -1,0 +1,182 @@
+"""A scripted ring: it records what was queued, and the test decides what completes.
+
+Names listed in `answers` complete by themselves at the next submit, with the result the function gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from topics.clock import ManualClock
+from topics.loop import Loop
+from topics.loop.ring import F_BUFFER, F_MORE, Completions, Send
+
+
+class Call:
+    """One queued operation."""
+
+    def __init__(self, name: str, user_data: int, arguments: tuple[Any, ...]) -> None:
+        self.name, self.user_data, self.arguments = name, user_data, arguments
+
+    def __repr__(self) -> str:
+        return f"{self.name}{self.arguments}"
+
+
+class FakeRing:
+    name = "fake"
+    receive_buffer_bytes = 4096
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.queued: list[Call] = []
+        self.answers: dict[str, Callable[..., int]] = {
+            "close": lambda fd: 0,
+            "shutdown": lambda fd: 0,
+            "open": lambda path, flags, mode: 90,
+        }
+        self.completions: list[tuple[int, int, int]] = []
+        self.buffers: dict[int, bytes] = {}
+        self.recycled: list[int] = []
+        self.waits: list[int | None] = []
+        self.woken = 0
+        self.closed = False
+        self.bogus: set[int] = set()
+        self._buffer = 0
+
+    def queue(self, name: str, user_data: int, *arguments: Any) -> None:
+        assert user_data > 0
+        self.queued.append(Call(name, user_data, arguments))
+
+    # --- what tests call ---------------------------------------------------------------------------------------------
+    def take(self, name: str) -> list[Call]:
+        """The queued operations of this name, removed."""
+        taken = [call for call in self.queued if call.name == name]
+        self.queued = [call for call in self.queued if call.name != name]
+        return taken
+
+    def one(self, name: str) -> Call:
+        (call,) = self.take(name)
+        return call
+
+    def complete(self, call: Call, res: int, flags: int = 0) -> None:
+        self.completions.append((call.user_data, res, flags))
+
+    def receive(self, call: Call, data: bytes, *, more: bool = True) -> None:
+        self._buffer += 1
+        self.buffers[self._buffer] = data
+        self.complete(call, len(data), self._buffer << 16 | F_BUFFER | (F_MORE if more else 0))
+
+    # --- the Protocol ------------------------------------------------------------------------------------------------
+    def listen(self, host: str, port: int, backlog: int) -> tuple[int, tuple[str, int]]:
+        return 3, (host, port or 4000)
+
+    def queue_accept(self, user_data: int, fd: int) -> None:
+        self.queue("accept", user_data, fd)
+
+    def queue_connect(self, user_data: int, host: str, port: int) -> None:
+        self.queue("connect", user_data, host, port)
+
+    def queue_recv(self, user_data: int, fd: int) -> None:
+        self.queue("recv", user_data, fd)
+
+    def received(self, flags: int, res: int) -> memoryview:
+        data = self.buffers[flags >> 16]
+        assert len(data) == res
+        return memoryview(data)
+
+    def recycle(self, flags: Sequence[int]) -> None:
+        self.recycled.extend(flag >> 16 for flag in flags)
+
+    def queue_sends(self, sends: Sequence[Send]) -> None:
+        for user_data, fd, data in sends:
+            self.queue("send", user_data, fd, bytes(data))
+
+    def queue_shutdown(self, user_data: int, fd: int) -> None:
+        self.queue("shutdown", user_data, fd)
+
+    def peer_of(self, fd: int) -> tuple[str, int]:
+        if fd in self.bogus:
+            raise OSError(107, "not connected")
+        return "10.0.0.1", 1000 + fd
+
+    def queue_open(self, user_data: int, path: str, flags: int, mode: int) -> None:
+        self.queue("open", user_data, path, flags, mode)
+
+    def queue_close(self, user_data: int, fd: int) -> None:
+        self.queue("close", user_data, fd)
+
+    def queue_read(self, user_data: int, fd: int, buffer: Any, offset: int) -> None:
+        self.queue("read", user_data, fd, buffer, offset)
+
+    def queue_write(self, user_data: int, fd: int, buffer: Any, offset: int, *, dsync: bool = False) -> None:
+        self.queue("write", user_data, fd, buffer, offset, dsync)
+
+    def queue_commit(self, write_data: int, sync_data: int, fd: int, buffer: Any, offset: int) -> None:
+        self.queue("commit_write", write_data, fd, buffer, offset)
+        self.queue("commit_sync", sync_data, fd)
+
+    def queue_fsync(self, user_data: int, fd: int, *, data_only: bool) -> None:
+        self.queue("fsync", user_data, fd, data_only)
+
+    def queue_rename(self, user_data: int, old: str, new: str) -> None:
+        self.queue("rename", user_data, old, new)
+
+    def queue_unlink(self, user_data: int, path: str) -> None:
+        self.queue("unlink", user_data, path)
+
+    def queue_cancel(self, user_data: int, target: int) -> None:
+        self.queue("cancel", user_data, target)
+
+    def submit_and_wait(self, timeout_ns: int | None) -> None:
+        self.waits.append(timeout_ns)
+        for call in list(self.queued):
+            if call.name in self.answers:
+                self.queued.remove(call)
+                self.complete(call, self.answers[call.name](*call.arguments))
+        if not self.completions and not self.woken and timeout_ns:
+            self.clock.advance_ns(timeout_ns)
+        self.woken = 0
+
+    def reap(self) -> Completions:
+        completions, self.completions = self.completions, []
+        return [c[0] for c in completions], [c[1] for c in completions], [c[2] for c in completions]
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def close(self) -> None:
+        self.closed = True
+
+    def make_directory(self, path: str) -> bool:
+        return True
+
+    def list_directory(self, path: str) -> list[str]:
+        return []
+
+    def file_size(self, path: str) -> int:
+        return 0
+
+    def lock(self, path: str) -> int:
+        return 80
+
+    def allocate(self, fd: int, size: int) -> None:
+        self.queue("allocate", 1, fd, size)
+
+    def free_bytes(self, path: str) -> int:
+        return 1 << 30
+
+    def direct_block_bytes(self, path: str) -> int:
+        return 4096
+
+    def boot_id(self) -> str:
+        return "boot"
+
+    def random_bytes(self, count: int) -> bytes:
+        return bytes(count)
+
+
+def fake_loop() -> tuple[Loop, FakeRing]:
+    clock = ManualClock()
+    ring = FakeRing(clock)
+    return Loop(ring, clock), ring

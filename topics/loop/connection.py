@@ -1,0 +1,272 @@
+"""One TCP connection as a byte stream: staged writes, one send in flight, a close that waits for its operations.
+
+The phases, and who moves them:
+
+    OPEN      --close()-->            FLUSHING   what is staged still goes out, what arrives is dropped
+    OPEN, FLUSHING --abort(), error, all flushed--> CLOSING   shutdown, cancels; waits for its own completions
+    CLOSING   --last completion-->    CLOSED     descriptor closed, `handler.lost` called, once
+
+The descriptor is closed only after the last completion of its operations, because its number may be given to a new
+connection at once, and because close(2) ends no pending operation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from topics.loop.operations import CONTROL, RECV, SEND, ignore
+
+if TYPE_CHECKING:
+    from topics.loop.streams import Streams
+    from topics.loop.traffic import Traffic
+
+OPEN: Final = 0
+FLUSHING: Final = 1
+CLOSING: Final = 2
+CLOSED: Final = 3
+
+Row = tuple["Connection", memoryview]
+
+
+class Connection:
+    """A stream of bytes each way. Made by a listener or `Loop.connect`; its handler hears of what happens to it."""
+
+    __slots__ = (
+        "_dirty",
+        "_end",
+        "_error",
+        "_flying",
+        "_held",
+        "_high_water",
+        "_pending",
+        "_staged",
+        "_streams",
+        "_traffic",
+        "fd",
+        "id",
+        "inbox",
+        "outbound_bytes",
+        "over_high_water",
+        "paused",
+        "peer",
+        "phase",
+        "recv_data",
+        "send_data",
+        "state",
+    )
+
+    def __init__(self, traffic: Traffic, streams: Streams, number: int, fd: int, peer: tuple[str, int]) -> None:
+        self.id = number
+        self.fd = fd
+        self.peer = peer
+        self.state: Any = None
+        """The handler's own."""
+        self.outbound_bytes = 0
+        """Bytes written and not yet taken by the kernel."""
+        self.over_high_water = False
+        """True from crossing the high water mark until `handler.drained`."""
+        self.phase = OPEN
+        self.paused = False
+        self.inbox: list[Row] = streams.inbox
+        """Where the dispatch puts what arrives: the handler's batch, or the lists for held or dropped rows."""
+        self.recv_data = 0
+        """user_data of the receive in flight; 0 without one."""
+        self.send_data = traffic.operations.number(SEND)
+        self._traffic = traffic
+        self._streams = streams
+        self._dirty = traffic.dirty
+        self._high_water = streams.limits.send_high_water_bytes
+        self._staged: list[bytes | memoryview] = []
+        self._flying: bytes | memoryview | None = None
+        self._held: list[bytes] | None = None
+        self._end = False
+        self._error = 0
+        self._pending = 0
+
+    def __repr__(self) -> str:
+        phase = ("open", "flushing", "closing", "closed")[self.phase]
+        return f"<Connection {self.id} {self.peer[0]}:{self.peer[1]} {phase}>"
+
+    # --- what a handler calls ----------------------------------------------------------------------------------------
+    def write(self, data: bytes) -> None:
+        """Stages bytes; all of a pass go out in one send. Dropped without a word once the connection is closing."""
+        if self.phase or not data:
+            return
+        staged = self._staged
+        if not staged and self._flying is None:
+            self._dirty.append(self)
+        staged.append(data)
+        outbound = self.outbound_bytes + len(data)
+        self.outbound_bytes = outbound
+        if outbound > self._high_water:
+            self.over_high_water = True
+
+    def pause_reading(self) -> None:
+        """No `receive` for this connection until `resume_reading`; rows of the batch being handled are not taken back.
+
+        What the kernel delivers meanwhile is held, and the first of it ends the receive, so that the peer feels it.
+        """
+        if self.phase == OPEN and not self.paused:
+            self.paused = True
+            self.inbox = self._traffic.held
+
+    def resume_reading(self) -> None:
+        """Undoes `pause_reading`; held bytes come first, in the next pass."""
+        if self.phase != OPEN or not self.paused:
+            return
+        self.paused = False
+        if self._held:
+            self._traffic.resumed.append(self)
+            return
+        self.inbox = self._streams.inbox
+        self.arm()
+
+    def close(self) -> None:
+        """Closes after everything staged was sent; nothing is received any more."""
+        if self.phase != OPEN:
+            return
+        self.phase = FLUSHING
+        self._traffic.closed_some = True
+        self.paused = False
+        self._held = None
+        self.inbox = self._traffic.dropped
+        if not self._staged and self._flying is None:
+            self._shut(0)
+        else:
+            self.arm()
+
+    def abort(self) -> None:
+        """Closes at once; what is staged is lost."""
+        if self.phase < CLOSING:
+            self._shut(0)
+
+    # --- completions -------------------------------------------------------------------------------------------------
+    def arm(self) -> None:
+        """Queues the receive unless one is in flight or nothing is wanted."""
+        if self.recv_data or self.paused or self._end or self.phase >= CLOSING:
+            return
+        traffic = self._traffic
+        self.recv_data = user_data = traffic.operations.number(RECV)
+        traffic.operations.receiving[user_data] = self
+        traffic.ring.queue_recv(user_data, self.fd)
+
+    def stop_receive(self) -> None:
+        """Asks the receive in flight to end; its final completion re-arms it unless reading is paused."""
+        if self.recv_data:
+            self._traffic.ring.queue_cancel(self._traffic.operations.expect(CONTROL, ignore), self.recv_data)
+
+    def take_send(self) -> bytes | memoryview | None:
+        """The bytes of the next send, now in flight; None when there is nothing to do."""
+        staged = self._staged
+        if not staged or self._flying is not None or self.phase >= CLOSING:
+            return None
+        data = staged[0] if len(staged) == 1 else b"".join(staged)
+        staged.clear()
+        self._flying = data
+        return data
+
+    def on_sent(self, res: int) -> None:
+        """Takes a send's result. The rest of a short one goes before anything newer."""
+        flying = self._flying
+        assert flying is not None, "a send's completion without a send"
+        self._flying = None
+        if self.phase >= CLOSING:
+            self._finish()
+            return
+        if res <= 0:
+            self._shut(-res)
+            return
+        self.outbound_bytes -= res
+        if res < len(flying):
+            self._staged.insert(0, memoryview(flying)[res:])
+        if self._staged:
+            self._dirty.append(self)
+        elif self.phase == FLUSHING:
+            self._shut(0)
+            return
+        if self.over_high_water and self.outbound_bytes <= self._streams.limits.send_low_water_bytes:
+            self.over_high_water = False
+            if self.phase == OPEN:
+                self._traffic.drained.append(self)
+
+    def on_receive_ended(self) -> None:
+        """The final completion of the receive came."""
+        self.recv_data = 0
+        if self.phase >= CLOSING:
+            self._finish()
+
+    def hold(self, view: memoryview) -> None:
+        """Keeps a copy of what arrived while paused, and ends the receive with the first of it."""
+        if self.phase != OPEN:
+            return
+        if self._held is None:
+            self._held = []
+            self.stop_receive()
+        self._held.append(bytes(view))
+
+    def take_held(self) -> bytes:
+        """What was held, after a resume; arrivals go to the batch again."""
+        held, self._held = self._held, None
+        if self.paused or self.phase != OPEN:
+            self._held = held
+            return b""
+        self.inbox = self._streams.inbox
+        return b"".join(held or ())
+
+    def on_end(self, error: int) -> None:
+        """End of stream (0) or a receive's errno, after the rows before it were delivered."""
+        if self.phase >= CLOSING:
+            return
+        if error:
+            self._shut(error)
+            return
+        self._end = True
+        if self.phase == OPEN and not self._held:
+            self._streams.handler.end_of_stream(self)
+
+    def on_held_delivered(self) -> None:
+        """After a resume: what came behind the held bytes, or reading again."""
+        if self._end and self.phase == OPEN:
+            self._streams.handler.end_of_stream(self)
+        else:
+            self.arm()
+
+    def drained(self) -> None:
+        if self.phase == OPEN:
+            self._streams.handler.drained(self)
+
+    # --- closing -----------------------------------------------------------------------------------------------------
+    def _shut(self, error: int) -> None:
+        """shutdown, then cancel by user_data, then wait: `_finish` closes when the last completion has come."""
+        traffic = self._traffic
+        self.phase = CLOSING
+        self._error = error
+        traffic.closed_some = True
+        self.paused = False
+        self._held = None
+        self.inbox = traffic.dropped
+        self._staged.clear()
+        expect = traffic.operations.expect
+        self._pending = 1
+        traffic.ring.queue_shutdown(expect(CONTROL, self._on_control), self.fd)
+        for target in (self.recv_data, self.send_data if self._flying is not None else 0):
+            if target:
+                self._pending += 1
+                traffic.ring.queue_cancel(expect(CONTROL, self._on_control), target)
+
+    def _on_control(self, _res: int) -> None:
+        self._pending -= 1
+        self._finish()
+
+    def _finish(self) -> None:
+        """Closes the descriptor and tells the handler, if every operation has completed."""
+        if self._pending or self.recv_data or self._flying is not None:
+            return
+        assert self.phase == CLOSING, "finished twice"
+        self.phase = CLOSED
+        self.outbound_bytes = 0
+        traffic = self._traffic
+        del traffic.operations.sending[self.send_data]
+        del self._streams.connections[self.id]
+        traffic.ring.queue_close(traffic.operations.expect(CONTROL, ignore), self.fd)
+        self._streams.on_lost(self, self._error)

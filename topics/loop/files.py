@@ -1,0 +1,186 @@
+"""Files over the ring: awaitables for what takes many steps, `_nowait` callbacks for the log's hot path.
+
+Awaitables raise OSError with errno and path; callbacks get the raw result. Buffers belong to the kernel until the
+completion, so a task cancelled in one of these waits sees the completion first (see `tasks.py`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from typing import Any
+
+from typing_extensions import Buffer
+
+from topics.loop.operations import FILE, Operations
+from topics.loop.ring import Ring
+from topics.loop.tasks import Future
+
+_ZEROS = bytes(1 << 20)
+"""What `allocate_zeroed` writes at a time: its budget for a pass."""
+
+
+class _Commit:
+    """Collects the two results of a commit chain; they may come in either order."""
+
+    __slots__ = ("_done", "_pending", "_sync_res", "_write_res")
+
+    def __init__(self, done: Callable[[int, int], None]) -> None:
+        self._done = done
+        self._pending = 2
+        self._write_res = 0
+        self._sync_res = 0
+
+    def on_write(self, res: int) -> None:
+        self._write_res = res
+        self._on_result()
+
+    def on_sync(self, res: int) -> None:
+        self._sync_res = res
+        self._on_result()
+
+    def _on_result(self) -> None:
+        self._pending -= 1
+        if self._pending == 0:
+            self._done(self._write_res, self._sync_res)
+
+
+class Files:
+    """File operations of one loop. All paths are str."""
+
+    def __init__(self, ring: Ring, operations: Operations) -> None:
+        self._ring = ring
+        self._operations = operations
+        self._paths: dict[int, str] = {}
+        """Path of each descriptor opened here, for errors' sake."""
+
+    # --- callbacks: results are counts or -errno, never exceptions -------------------------------------------------
+    def write_nowait(
+        self, fd: int, buffer: Buffer, offset: int, done: Callable[[int], None], *, dsync: bool = False
+    ) -> None:
+        """Writes; `dsync`: the completion means on stable storage. The count may be short."""
+        self._ring.queue_write(self._operations.expect(FILE, done), fd, buffer, offset, dsync=dsync)
+
+    def commit_nowait(self, fd: int, buffer: Buffer, offset: int, done: Callable[[int, int], None]) -> None:
+        """The commit chain; `done(write_res, sync_res)` once, after both completions came.
+
+        Durable only when write_res is the full length and sync_res is 0.
+        """
+        commit = _Commit(done)
+        expect = self._operations.expect
+        self._ring.queue_commit(expect(FILE, commit.on_write), expect(FILE, commit.on_sync), fd, buffer, offset)
+
+    def fdatasync_nowait(self, fd: int, done: Callable[[int], None]) -> None:
+        self._ring.queue_fsync(self._operations.expect(FILE, done), fd, data_only=True)
+
+    def read_nowait(self, fd: int, buffer: Buffer, offset: int, done: Callable[[int], None]) -> None:
+        """Reads into a writable buffer; the count is short at the end of the file."""
+        self._ring.queue_read(self._operations.expect(FILE, done), fd, buffer, offset)
+
+    # --- awaitables ------------------------------------------------------------------------------------------------
+    async def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+        """A descriptor, close-on-exec, not through a symbolic link."""
+        fd = await self._submit(path, self._ring.queue_open, path, flags, mode)
+        self._paths[fd] = path
+        return fd
+
+    async def close(self, fd: int) -> None:
+        await self._submit(self._paths.pop(fd, None), self._ring.queue_close, fd)
+
+    async def read_into(self, fd: int, buffer: Buffer, offset: int) -> int:
+        """Reads until the buffer is full or the file ends; the count read."""
+        view = memoryview(buffer).cast("B")
+        count = 0
+        while count < len(view):
+            res = await self._submit(self._paths.get(fd), self._ring.queue_read, fd, view[count:], offset + count)
+            if res == 0:
+                break
+            count += res
+        return count
+
+    async def read(self, fd: int, size: int, offset: int) -> bytes:
+        """Up to `size` bytes; fewer at the end of the file."""
+        buffer = bytearray(size)
+        count = await self.read_into(fd, buffer, offset)
+        return bytes(memoryview(buffer)[:count])
+
+    async def write_all(self, fd: int, buffer: Buffer, offset: int) -> None:
+        """Writes the whole buffer; a short write is finished by further ones."""
+        view = memoryview(buffer).cast("B")
+        count = 0
+        while count < len(view):
+            res = await self._submit(self._paths.get(fd), self._ring.queue_write, fd, view[count:], offset + count)
+            if res == 0:
+                raise OSError(errno.EIO, f"a write of {len(view) - count} bytes wrote none", self._paths.get(fd))
+            count += res
+
+    async def fdatasync(self, fd: int) -> None:
+        await self._sync(fd, data_only=True)
+
+    async def fsync(self, fd: int) -> None:
+        await self._sync(fd, data_only=False)
+
+    async def rename(self, old: str, new: str) -> None:
+        """Renames; durable after `sync_directory` of the directory."""
+        await self._submit(old, self._ring.queue_rename, old, new)
+
+    async def unlink(self, path: str) -> None:
+        await self._submit(path, self._ring.queue_unlink, path)
+
+    async def sync_directory(self, path: str) -> None:
+        """Makes the creations, renames and removals in a directory durable."""
+        fd = await self.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            await self.fsync(fd)
+        finally:
+            await self.close(fd)
+
+    async def allocate_zeroed(self, fd: int, size: int) -> None:
+        """Reserves [0, size), writes zeros over it once and syncs: later commits into it change no metadata."""
+        self.allocate(fd, size)
+        for offset in range(0, size, len(_ZEROS)):
+            rest = size - offset
+            await self.write_all(fd, _ZEROS if rest >= len(_ZEROS) else _ZEROS[:rest], offset)
+        await self.fsync(fd)
+
+    # --- blocking: start-up and checkpoint -------------------------------------------------------------------------
+    def make_directory(self, path: str) -> bool:
+        """False when it was there."""
+        return self._ring.make_directory(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        return self._ring.list_directory(path)
+
+    def file_size(self, path: str) -> int:
+        return self._ring.file_size(path)
+
+    def lock(self, path: str) -> int:
+        """Raises BlockingIOError when another process holds it."""
+        return self._ring.lock(path)
+
+    def allocate(self, fd: int, size: int) -> None:
+        self._ring.allocate(fd, size)
+
+    def free_bytes(self, path: str) -> int:
+        return self._ring.free_bytes(path)
+
+    def direct_block_bytes(self, path: str) -> int:
+        return self._ring.direct_block_bytes(path)
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+    async def _submit(self, path: str | None, queue: Callable[..., None], *arguments: Any) -> int:
+        """Queues one operation and awaits its result; raises OSError for a negative one."""
+        future: Future[int] = Future(interruptible=False)
+        queue(self._operations.expect(FILE, future.set_result), *arguments)
+        res = await future
+        if res < 0:
+            raise OSError(-res, os.strerror(-res), path)
+        return res
+
+    async def _sync(self, fd: int, *, data_only: bool) -> None:
+        future: Future[int] = Future(interruptible=False)
+        self._ring.queue_fsync(self._operations.expect(FILE, future.set_result), fd, data_only=data_only)
+        res = await future
+        if res < 0:
+            raise OSError(-res, os.strerror(-res), self._paths.get(fd))

@@ -1,0 +1,211 @@
+"""Accepting connections, also when descriptors run out.
+
+At EMFILE the kernel ends the multishot accept, and a new one fails at once even with nobody waiting, because the
+descriptor is reserved first. So the listener keeps a spare descriptor (/dev/null): it waits 10 to 100 ms, closes the
+spare, accepts, refuses whom it gets, opens the spare again and goes on. Peers get an answer instead of silence, nothing
+spins and nothing ends; the listener's own cap, well below the limit, makes all this an exception.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from topics.loop.connection import Connection
+from topics.loop.operations import ACCEPT, CONTROL, FILE, ignore
+from topics.loop.streams import Streams
+from topics.loop.traffic import Traffic
+
+if TYPE_CHECKING:
+    from topics.loop.loop import Loop
+    from topics.loop.timers import Timer
+
+log = logging.getLogger(__name__)
+
+_BACK_OFF_NS_MIN = 10_000_000
+_BACK_OFF_NS_MAX = 100_000_000
+_LOG_EVERY_NS = 1_000_000_000
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
+_F_MORE = 2
+
+
+class Listener:
+    """A listening socket. Made by `Loop.listen`."""
+
+    __slots__ = (
+        "_accept_data",
+        "_back_off_ns",
+        "_fd",
+        "_logged_ns",
+        "_loop",
+        "_shedding",
+        "_spare_fd",
+        "_stopping",
+        "_streams",
+        "_timer",
+        "_traffic",
+        "address",
+    )
+
+    def __init__(self, loop: Loop, traffic: Traffic, streams: Streams, fd: int, address: tuple[str, int]) -> None:
+        self.address = address
+        """Host and port bound; the port the kernel chose when 0 was asked for."""
+        self._loop = loop
+        self._traffic = traffic
+        self._streams = streams
+        self._fd = fd
+        self._accept_data = 0
+        self._spare_fd = -1
+        self._shedding = False
+        self._stopping = False
+        self._back_off_ns = _BACK_OFF_NS_MIN
+        self._logged_ns = -_LOG_EVERY_NS
+        self._timer: Timer | None = None
+        self._open_spare()
+        self._arm()
+
+    def __repr__(self) -> str:
+        return f"<Listener {self.address[0]}:{self.address[1]} {len(self._streams.connections)} connections>"
+
+    @property
+    def connections(self) -> list[Connection]:
+        return list(self._streams.connections.values())
+
+    @property
+    def accepting(self) -> bool:
+        return self._accept_data != 0
+
+    def stop_accepting(self) -> None:
+        """No new connections; the port is free once the last completion came. Open connections go on. Idempotent."""
+        if self._stopping:
+            return
+        self._stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        traffic = self._traffic
+        if self._accept_data:
+            traffic.ring.queue_cancel(traffic.operations.expect(CONTROL, ignore), self._accept_data)
+        else:
+            self._close_descriptors()
+
+    def close(self) -> None:
+        """Stops accepting and aborts every connection."""
+        self.stop_accepting()
+        for conn in self.connections:
+            conn.abort()
+
+    # --- completions -------------------------------------------------------------------------------------------------
+    def on_accept(self, res: int, flags: int) -> None:
+        """A new descriptor or -errno. Without F_MORE the accept has ended, whatever the result."""
+        if not flags & _F_MORE:
+            del self._traffic.operations.accepting[self._accept_data]
+            self._accept_data = 0
+        if res >= 0:
+            self._on_descriptor(res)
+        if self._stopping:
+            if not self._accept_data:
+                self._close_descriptors()
+        elif self._accept_data:
+            return
+        elif res >= 0 or -res in (errno.ECANCELED, errno.ECONNABORTED, errno.EINTR, errno.EAGAIN):
+            self._arm()
+        else:
+            self._on_accept_error(-res)
+
+    def _on_descriptor(self, fd: int) -> None:
+        traffic = self._traffic
+        try:
+            peer = traffic.ring.peer_of(fd)
+        except OSError:
+            traffic.stats.bogus_accepts += 1
+            self._close_fd(fd)
+            return
+        cap = self._streams.limits.max_connections
+        if self._stopping or self._shedding or (cap and len(self._streams.connections) >= cap):
+            self._refuse(fd)
+            return
+        traffic.stats.accepts += 1
+        self._back_off_ns = _BACK_OFF_NS_MIN
+        traffic.open(self._streams, fd, peer)
+
+    def _refuse(self, fd: int) -> None:
+        """Answers with the refusal, if there is one, and closes."""
+        traffic = self._traffic
+        traffic.stats.refused += 1
+        refusal = self._streams.limits.refusal
+        if refusal:
+            send = (traffic.operations.expect(CONTROL, lambda _res: self._on_refused(fd)), fd, refusal)
+            traffic.ring.queue_sends([send])
+        else:
+            self._on_refused(fd)
+
+    def _on_refused(self, fd: int) -> None:
+        self._close_fd(fd)
+        if self._shedding:
+            self._shedding = False
+            self._open_spare()
+
+    # --- out of descriptors ------------------------------------------------------------------------------------------
+    def _on_accept_error(self, error: int) -> None:
+        """Backs off; the next accept begins with the spare descriptor given up when that was the trouble."""
+        traffic = self._traffic
+        if error in _OUT_OF_DESCRIPTORS:
+            traffic.stats.emfile += 1
+        else:
+            traffic.stats.accept_errors += 1
+        now_ns = self._loop.clock.monotonic_ns()
+        if now_ns - self._logged_ns >= _LOG_EVERY_NS:
+            self._logged_ns = now_ns
+            log.warning(
+                "accept on %s:%d failed: %s; %d connections open, trying again in %d ms",
+                *self.address,
+                os.strerror(error),
+                len(self._streams.connections),
+                self._back_off_ns // 1_000_000,
+            )
+        shed = error in _OUT_OF_DESCRIPTORS
+        self._timer = self._loop.call_later(self._back_off_ns, self._shed if shed else self._arm)
+        self._back_off_ns = min(self._back_off_ns * 2, _BACK_OFF_NS_MAX)
+
+    def _shed(self) -> None:
+        """Closes the spare, so that one connection can be accepted and told to go away."""
+        spare, self._spare_fd = self._spare_fd, -1
+        if spare < 0:
+            self._arm()
+            return
+        self._shedding = True
+        traffic = self._traffic
+        traffic.ring.queue_close(traffic.operations.expect(CONTROL, lambda _res: self._arm()), spare)
+
+    def _open_spare(self) -> None:
+        traffic = self._traffic
+        traffic.ring.queue_open(traffic.operations.expect(FILE, self._on_spare), os.devnull, os.O_RDONLY, 0)
+
+    def _on_spare(self, res: int) -> None:
+        if res < 0:
+            return
+        if self._stopping or self._spare_fd >= 0:
+            self._close_fd(res)
+        else:
+            self._spare_fd = res
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+    def _arm(self) -> None:
+        if self._stopping:
+            self._close_descriptors()
+            return
+        operations = self._traffic.operations
+        self._accept_data = operations.number(ACCEPT)
+        operations.accepting[self._accept_data] = self
+        self._traffic.ring.queue_accept(self._accept_data, self._fd)
+
+    def _close_descriptors(self) -> None:
+        for fd in (self._fd, self._spare_fd):
+            if fd >= 0:
+                self._close_fd(fd)
+        self._fd = self._spare_fd = -1
+
+    def _close_fd(self, fd: int) -> None:
+        self._traffic.ring.queue_close(self._traffic.operations.expect(CONTROL, ignore), fd)

@@ -1,0 +1,263 @@
+"""The loop: one thread, one ring, one pass after another.
+
+A pass: submit and wait -> reap -> completions dispatched -> each handler's receives as one batch -> timers -> ready
+tasks -> hooks in their order (the sends' one call among them). What a pass stages leaves with the next submit, so a
+hundred connections cost a few system calls.
+"""
+
+from __future__ import annotations
+
+import bisect
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from topics.clock import Clock
+from topics.loop.connection import Connection
+from topics.loop.files import Files
+from topics.loop.listener import Listener
+from topics.loop.operations import CONTROL, Operations
+from topics.loop.ring import Ring
+from topics.loop.stats import LoopStats
+from topics.loop.streams import StreamHandler, StreamLimits
+from topics.loop.tasks import Cancelled, Future, Task
+from topics.loop.timers import Timer, Timers
+from topics.loop.traffic import Traffic
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SEND_ORDER = 30
+"""Where among the hooks at the end of a pass the connections' sends are queued."""
+_CLOSE_PASSES_MAX = 1000
+_CLOSE_WAIT_NS = 1_000_000
+_DEFAULT_LIMITS = StreamLimits()
+
+
+class Loop:
+    """Drives a ring. One thread at a time; only `call_soon_threadsafe` may be called by others.
+
+    on_error(error, where): an exception nobody waits for. By default it is logged, and one that a task did not raise (a
+    completion, a handler, a hook: the loop's own state may be broken) is raised again at the end of the pass.
+    """
+
+    def __init__(self, ring: Ring, clock: Clock) -> None:
+        self.ring = ring
+        self.clock = clock
+        self.on_error: Callable[[BaseException, str], None] = self._log_and_remember
+        self._operations = Operations()
+        self._stats = LoopStats()
+        self._traffic = Traffic(ring, self._operations, self._stats, self._report)
+        self.files = Files(ring, self._operations)
+        self._timers = Timers()
+        self._ready: deque[Callable[[], None]] = deque()
+        self._from_threads: deque[Callable[[], None]] = deque()
+        self._tasks: set[Task[Any]] = set()
+        self._hooks: list[tuple[int, Callable[[], None]]] = [(SEND_ORDER, self._traffic.flush_sends)]
+        self._failure: BaseException | None = None
+        self._stopped = False
+        self._closed = False
+
+    # --- running -----------------------------------------------------------------------------------------------------
+    def run(self) -> None:
+        """Passes until `stop`."""
+        self._stopped = False
+        while not self._stopped:
+            self.run_pass(None)
+
+    def run_until(self, done: Callable[[], bool]) -> None:
+        """Passes until `done()`, which is asked before each of them."""
+        while not done():
+            self.run_pass(None)
+
+    def run_task(self, coro: Coroutine[Any, Any, T], name: str = "") -> T:
+        """Runs a coroutine to its end and returns its result (start-up, tests, examples)."""
+        task = self.spawn(coro, name)
+        task.when_done(lambda: None)  # observed: its exception is raised here, not reported
+        self.run_until(lambda: task.done)
+        return task.result()
+
+    def stop(self) -> None:
+        """Ends `run` after the pass."""
+        self._stopped = True
+
+    def run_pass(self, timeout_ns: int | None) -> None:
+        """One pass. Waits at most `timeout_ns` (None: any time), less when a timer is due or work is ready."""
+        ring = self.ring
+        now = self.clock.monotonic_ns
+        stats = self._stats
+        started_ns = now()
+        ring.submit_and_wait(self._wait_ns(timeout_ns, started_ns))
+        waited_ns = now()
+        self._dispatch()
+        self._traffic.deliver()
+        received_ns = now()
+        if self._from_threads:
+            self._ready.extend(self._take_from_threads())
+        for fn in self._timers.due(received_ns):
+            self._call(fn, "timer")
+        ready = self._ready
+        for _ in range(len(ready)):  # only what is ready now: I/O never starves
+            self._call(ready.popleft(), "callback")
+        ran_ns = now()
+        for _, hook in self._hooks:
+            self._call(hook, "pass end")
+        stats.passes += 1
+        stats.wait.add(waited_ns - started_ns)
+        stats.receive.add(received_ns - waited_ns)
+        stats.tasks.add(ran_ns - received_ns)
+        stats.pass_end.add(now() - ran_ns)
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def stats(self) -> LoopStats:
+        return self._stats
+
+    # --- scheduling --------------------------------------------------------------------------------------------------
+    def call_soon(self, fn: Callable[[], None]) -> None:
+        """Calls `fn` with the ready tasks of this pass, or of the next when those have begun."""
+        self._ready.append(fn)
+
+    def call_soon_threadsafe(self, fn: Callable[[], None]) -> None:
+        """`call_soon` for other threads and for signal handlers; ends the wait in progress."""
+        self._from_threads.append(fn)
+        self.ring.wake()
+
+    def call_later(self, delay_ns: int, fn: Callable[[], None]) -> Timer:
+        return self._timers.add(self.clock.monotonic_ns() + max(0, delay_ns), fn)
+
+    def spawn(self, coro: Coroutine[Any, Any, T], name: str = "") -> Task[T]:
+        """Starts a coroutine with the ready tasks of the next step; await it, cancel it or leave it alone."""
+        task = Task(self, coro, name)
+        self._tasks.add(task)
+        return task
+
+    async def sleep(self, ns: int) -> None:
+        future: Future[None] = Future()
+        timer = self.call_later(ns, lambda: future.set_result(None))
+        try:
+            await future
+        finally:
+            timer.cancel()
+
+    def on_pass_end(self, fn: Callable[[], None], order: int) -> None:
+        """Calls `fn` at the end of every pass, ascending order; the connections' sends are at 30."""
+        bisect.insort(self._hooks, (order, fn), key=lambda hook: hook[0])
+
+    # --- sockets -----------------------------------------------------------------------------------------------------
+    def listen(
+        self, host: str, port: int, handler: StreamHandler, backlog: int = 1024, limits: StreamLimits = _DEFAULT_LIMITS
+    ) -> Listener:
+        """Binds, listens and accepts. Raises OSError when the address cannot be had."""
+        fd, address = self.ring.listen(host, port, backlog)
+        return Listener(self, self._traffic, self._traffic.group(handler, limits), fd, address)
+
+    def connect(
+        self, host: str, port: int, handler: StreamHandler, limits: StreamLimits = _DEFAULT_LIMITS
+    ) -> Future[Connection]:
+        """Opens a connection: `handler.connected` is called, then the future resolves; OSError when it fails."""
+        future: Future[Connection] = Future()
+        streams = self._traffic.group_of(handler, limits)
+
+        def on_connected(res: int) -> None:
+            if res < 0:
+                future.set_error(OSError(-res, os.strerror(-res), f"{host}:{port}"))
+            else:
+                future.set_result(self._traffic.open(streams, res, (host, port)))
+
+        self.ring.queue_connect(self._operations.expect(CONTROL, on_connected), host, port)
+        return future
+
+    # --- ending ------------------------------------------------------------------------------------------------------
+    def close(self) -> None:
+        """Cancels tasks, aborts connections, waits a bounded time for what is in flight; closes the ring."""
+        if self._closed:
+            return
+        self._closed = True
+        for task in list(self._tasks):
+            task.cancel()
+        for listener in set(self._operations.accepting.values()):
+            listener.stop_accepting()
+        for conn in self._traffic.connections():
+            conn.abort()
+        try:
+            for _ in range(_CLOSE_PASSES_MAX):
+                if not (self._operations.in_flight or self._tasks or self._ready):
+                    break
+                self.run_pass(_CLOSE_WAIT_NS)
+        finally:
+            self.ring.close()
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+    def _wait_ns(self, timeout_ns: int | None, now_ns: int) -> int | None:
+        """How long the next wait may be."""
+        if self._ready or self._from_threads or self._traffic.busy or self._stopped:
+            return 0
+        due_ns = self._timers.next_due_ns()
+        if due_ns is None:
+            return timeout_ns
+        until_due_ns = max(0, due_ns - now_ns)
+        return until_due_ns if timeout_ns is None else min(timeout_ns, until_due_ns)
+
+    def _dispatch(self) -> None:
+        """Hands every completion to its owner. The receives, the hottest kind, are collected for `deliver`."""
+        columns = self.ring.reap()
+        self._stats.completions += len(columns[0])
+        rows = zip(*columns, strict=True)
+        operations = self._operations
+        receiving = operations.receiving
+        sending = operations.sending
+        callbacks = operations.callbacks
+        received = self.ring.received
+        used = self._traffic.used
+        while True:
+            try:
+                for user_data, res, flags in rows:
+                    if flags & 3 == 3:  # F_BUFFER and F_MORE: data, and the receive goes on
+                        conn = receiving[user_data]
+                        conn.inbox.append((conn, received(flags, res)))
+                        used.append(flags)
+                    elif user_data in sending:
+                        sending[user_data].on_sent(res)
+                    elif user_data in callbacks:
+                        callbacks.pop(user_data)(res)
+                    elif user_data in receiving:
+                        self._traffic.on_receive_without_more(user_data, res, flags)
+                    else:
+                        operations.accepting[user_data].on_accept(res, flags)
+                return
+            except Exception as error:
+                self._report(error, "completion")
+
+    def _call(self, fn: Callable[[], None], where: str) -> None:
+        try:
+            fn()
+        except Exception as error:
+            self._report(error, where)
+
+    def _take_from_threads(self) -> list[Callable[[], None]]:
+        """What other threads left; they may append meanwhile."""
+        taken = []
+        while self._from_threads:
+            taken.append(self._from_threads.popleft())
+        return taken
+
+    def on_task_end(self, task: Task[Any], *, observed: bool) -> None:
+        """A task's exception nobody awaits is reported; a cancel is no error."""
+        self._tasks.discard(task)
+        error = task.error
+        if error is not None and not observed and not isinstance(error, Cancelled):
+            self._report(error, f"task {task.name}")
+
+    def _report(self, error: BaseException, where: str) -> None:
+        self._stats.callback_errors += 1
+        self.on_error(error, where)
+
+    def _log_and_remember(self, error: BaseException, where: str) -> None:
+        log.error("unhandled exception in %s", where, exc_info=error)
+        if not where.startswith("task ") and self._failure is None:
+            self._failure = error

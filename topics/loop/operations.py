@@ -1,0 +1,58 @@
+"""The operations in flight: whose a completion is.
+
+A `user_data` is a number used once (`serial << 4 | kind`), so a late completion can never be taken for that of a newer
+operation, and no table slot needs a generation beside it. The hot kinds have dictionaries of their own, so that their
+completions find a connection without a closure; everything else is a callback that takes the raw result.
+
+The buffers of an operation belong to the ring until its final completion (see `ring.py`); nobody here frees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from topics.loop.connection import Connection
+    from topics.loop.listener import Listener
+
+KIND_BITS = 4
+FILE, RECV, SEND, ACCEPT, CONTROL = 1, 2, 3, 4, 5
+
+Done = Callable[[int], None]
+"""Takes the raw result of an operation: a count, a descriptor or -errno."""
+
+
+class Operations:
+    """Maps of user_data to the owner of the completion; an entry leaves with the operation's final completion."""
+
+    __slots__ = ("_serial", "accepting", "callbacks", "receiving", "sending")
+
+    def __init__(self) -> None:
+        self._serial = 0
+        self.callbacks: dict[int, Done] = {}
+        self.receiving: dict[int, Connection] = {}
+        self.sending: dict[int, Connection] = {}
+        """Registered for a connection's whole life: it has one send in flight at most."""
+        self.accepting: dict[int, Listener] = {}
+
+    def number(self, kind: int) -> int:
+        """A user_data nobody had before, never 0."""
+        self._serial += 1
+        return self._serial << KIND_BITS | kind
+
+    def expect(self, kind: int, done: Done) -> int:
+        """A user_data whose one completion goes to `done`."""
+        self._serial += 1
+        user_data = self._serial << KIND_BITS | kind
+        self.callbacks[user_data] = done
+        return user_data
+
+    @property
+    def in_flight(self) -> int:
+        """Operations whose final completion is still to come; sends are counted by their connections."""
+        return len(self.callbacks) + len(self.receiving) + len(self.accepting)
+
+
+def ignore(_res: int) -> None:
+    """The `done` of an operation whose result changes nothing (a cancel, a close)."""

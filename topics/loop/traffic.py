@@ -1,0 +1,207 @@
+"""The connections' part of a pass: what arrived is delivered as batches, what was staged goes out in one call.
+
+Everything here is a list that a pass fills and empties. The dispatch (loop.py) only appends; the handlers are called
+from `deliver`, so that none of them runs inside another.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+from topics.loop.connection import OPEN, Connection, Row
+from topics.loop.operations import Operations
+from topics.loop.ring import Ring, Send
+from topics.loop.stats import LoopStats
+from topics.loop.streams import StreamHandler, StreamLimits, Streams
+
+SHARE_ROWS = 8
+"""Provided buffers one connection may fill in a pass in which others found none."""
+
+_TRY_AGAIN = frozenset((errno.ECANCELED, errno.EINTR, errno.EAGAIN))
+"""A receive that ended with one of these says nothing about the connection."""
+
+OnError = Callable[[BaseException, str], None]
+
+
+class Traffic:
+    """State all connections of a loop share."""
+
+    def __init__(self, ring: Ring, operations: Operations, stats: LoopStats, on_error: OnError) -> None:
+        self.ring = ring
+        self.operations = operations
+        self.stats = stats
+        self._on_error = on_error
+        self._serial = 0
+        self._groups: list[Streams] = []
+        self.dirty: list[Connection] = []
+        """Have bytes staged and no send in flight."""
+        self.used: list[int] = []
+        """Flags of the completions whose buffers go back after delivery."""
+        self.held: list[Row] = []
+        """Arrived for paused connections."""
+        self.dropped: list[Row] = []
+        """Arrived for closing connections."""
+        self.resumed: list[Connection] = []
+        """Have held bytes to deliver first."""
+        self.ended: list[tuple[Connection, int]] = []
+        """End of stream (0) or errno, to be told after the rows of the pass."""
+        self.rearm: list[Connection] = []
+        """Their receive ended for another reason: it is queued again once buffers are back."""
+        self.benched: list[Connection] = []
+        """Took more than their share while others starved: re-armed after those."""
+        self.drained: list[Connection] = []
+        self.closed_some = False
+        """A connection left OPEN in this pass: rows of such are filtered out."""
+        self.starved = False
+
+    @property
+    def busy(self) -> bool:
+        """Something is to be done in the next pass whatever completes."""
+        return bool(self.dirty or self.resumed or self.benched or self.rearm)
+
+    # --- making ------------------------------------------------------------------------------------------------------
+    def group(self, handler: StreamHandler, limits: StreamLimits) -> Streams:
+        streams = Streams(handler, limits)
+        self._groups.append(streams)
+        return streams
+
+    def group_of(self, handler: StreamHandler, limits: StreamLimits) -> Streams:
+        """The group of a handler that already has one, else a new one."""
+        for streams in self._groups:
+            if streams.handler is handler and streams.limits == limits:
+                return streams
+        return self.group(handler, limits)
+
+    def remove_group(self, streams: Streams) -> None:
+        assert not streams.connections, "a group is left only without connections"
+        self._groups.remove(streams)
+
+    def open(self, streams: Streams, fd: int, peer: tuple[str, int]) -> Connection:
+        """A connection on a descriptor; told to its handler and reading."""
+        self._serial += 1
+        conn = Connection(self, streams, self._serial, fd, peer)
+        self.operations.sending[conn.send_data] = conn
+        streams.connections[conn.id] = conn
+        streams.handler.connected(conn)
+        conn.arm()
+        return conn
+
+    def connections(self) -> list[Connection]:
+        return [conn for streams in self._groups for conn in streams.connections.values()]
+
+    # --- a pass ------------------------------------------------------------------------------------------------------
+    def on_receive_without_more(self, user_data: int, res: int, flags: int) -> None:
+        """The uncommon completions of a receive: the last one, one without data, an error."""
+        conn = self.operations.receiving[user_data]
+        if flags & 1:
+            self.used.append(flags)
+            if res > 0:
+                conn.inbox.append((conn, self.ring.received(flags, res)))
+        if flags & 2:
+            return
+        del self.operations.receiving[user_data]
+        conn.on_receive_ended()
+        if res > 0:
+            self.rearm.append(conn)
+        elif res == -errno.ENOBUFS:
+            self.stats.enobufs += 1
+            self.starved = True
+            self.rearm.append(conn)
+        elif -res in _TRY_AGAIN:
+            self.rearm.append(conn)
+        else:
+            self.ended.append((conn, -res))
+
+    def deliver(self) -> None:
+        """Calls the handlers with what the dispatch collected, then gives the buffers back."""
+        if self.held:
+            for conn, view in self.held:
+                conn.hold(view)
+            self.held.clear()
+        resumed = self._take_resumed() if self.resumed else ()
+        for streams in self._groups:
+            inbox = streams.inbox
+            if inbox:
+                self._receive(streams, inbox)
+                inbox.clear()
+        self.dropped.clear()
+        if self.used:
+            self.stats.messages_received += len(self.used)
+            self.ring.recycle(self.used)
+            self.used.clear()
+        for conn in resumed:
+            self._tell(conn.on_held_delivered, "end_of_stream")
+        self.closed_some = False
+        if self.ended:
+            ended, self.ended = self.ended, []
+            for conn, error in ended:
+                self._tell(lambda conn=conn, error=error: conn.on_end(error), "end_of_stream")  # type: ignore[misc]
+        if self.benched or self.rearm:
+            waiting, self.benched = self.benched, []
+            self.rearm, ready = [], self.rearm
+            for conn in (*ready, *waiting):
+                conn.arm()
+        if self.drained:
+            drained, self.drained = self.drained, []
+            for conn in drained:
+                self._tell(conn.drained, "drained")
+
+    def flush_sends(self) -> None:
+        """Queues one gathered send for every connection with staged bytes, all in one call."""
+        dirty = self.dirty
+        if not dirty:
+            return
+        sends: list[Send] = []
+        for conn in dirty:
+            data = conn.take_send()
+            if data is not None:
+                sends.append((conn.send_data, conn.fd, data))
+        dirty.clear()
+        if sends:
+            self.stats.sends += len(sends)
+            self.ring.queue_sends(sends)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+    def _receive(self, streams: Streams, inbox: list[Row]) -> None:
+        batch = inbox
+        if self.closed_some:
+            batch = [row for row in inbox if row[0].phase == OPEN]
+        try:
+            streams.handler.receive(batch)
+        except Exception as error:
+            self._on_error(error, "receive")
+        if self.starved:
+            self.starved = False
+            self._bench(inbox)
+
+    def _take_resumed(self) -> list[Connection]:
+        """Puts the held bytes of resumed connections in front of what came in this pass."""
+        resumed, self.resumed = self.resumed, []
+        delivered: list[Connection] = []
+        for conn in resumed:
+            held = conn.take_held()
+            if held:
+                conn.inbox.insert(0, (conn, memoryview(held)))
+                delivered.append(conn)
+        return delivered
+
+    def _bench(self, inbox: list[Row]) -> None:
+        """After a pass in which buffers ran out: who took more than the share is re-armed after the others."""
+        rows: dict[Connection, int] = {}
+        for conn, _ in inbox:
+            rows[conn] = rows.get(conn, 0) + 1
+        for conn, count in rows.items():
+            if count > SHARE_ROWS and conn.phase == OPEN:
+                self.stats.throttled += 1
+                if conn.recv_data:
+                    conn.stop_receive()
+                elif conn in self.rearm:
+                    self.rearm.remove(conn)
+                    self.benched.append(conn)
+
+    def _tell(self, fn: Callable[[], None], what: str) -> None:
+        try:
+            fn()
+        except Exception as error:
+            self._on_error(error, what)
