@@ -1,0 +1,89 @@
+"""The file half of the portable ring: one thread that runs blocking calls in the order they were queued."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from typing_extensions import Buffer
+
+Job = tuple[Callable[..., None], tuple[Any, ...]]
+
+
+class FileThread:
+    """Runs batches of jobs; their results (user_data, res) gather in `results`, announced by an edge on `event_fd`.
+
+    One thread and one queue: what concerns one file runs in the order of queueing, as a stronger form of what the
+    Protocol promises. The thread starts with the first job, so a ring that opens no file has none.
+    """
+
+    def __init__(self) -> None:
+        self.results: deque[tuple[int, int]] = deque()
+        self.event_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._batches: SimpleQueue[list[Job] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._announced = False
+        self._closing = False
+
+    def submit(self, jobs: list[Job]) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="topics-files", daemon=True)
+            self._thread.start()
+        self._batches.put(jobs)
+
+    def collect(self) -> list[tuple[int, int]]:
+        """Takes the results present."""
+        # The flag falls before the results are taken: one that comes in between is announced again.
+        self._announced = False
+        results = self.results
+        return [results.popleft() for _ in range(len(results))]
+
+    def close(self) -> None:
+        """Waits for the job under way; jobs behind it are not run."""
+        self._closing = True
+        if self._thread is not None and self._thread.is_alive():
+            self._batches.put(None)
+            self._thread.join()
+        os.close(self.event_fd)
+
+    def _run(self) -> None:
+        while (jobs := self._batches.get()) is not None:
+            for function, arguments in jobs:
+                if self._closing:
+                    return
+                function(*arguments)
+                if not self._announced:
+                    self._announced = True
+                    os.eventfd_write(self.event_fd, 1)
+
+    # --- jobs --------------------------------------------------------------------------------------------------------
+    def call(self, user_data: int, function: Callable[..., int | None], *arguments: object) -> None:
+        """One system call, one result."""
+        self.results.append((user_data, result_of(function, *arguments)))
+
+    def write(self, user_data: int, fd: int, buffer: Buffer, offset: int, flags: int) -> None:
+        self.call(user_data, os.pwritev, fd, [buffer], offset, flags)
+
+    def commit(self, write_data: int, sync_data: int, fd: int, buffer: Buffer, offset: int) -> None:
+        """The write's result is there for a loop that looks before the sync is through; only the sync wakes it."""
+        written = result_of(os.pwritev, fd, [buffer], offset)
+        self.results.append((write_data, written))
+        if written == memoryview(buffer).nbytes:
+            self.call(sync_data, os.fdatasync, fd)
+        else:
+            self.results.append((sync_data, -errno.ECANCELED))
+
+
+def result_of(function: Callable[..., int | None], *arguments: object) -> int:
+    """A call's result as a completion has it: -errno for an error."""
+    try:
+        return function(*arguments) or 0
+    except OSError as error:
+        return -(error.errno or errno.EIO)
+    except (ValueError, OverflowError):  # a NUL in a path, an offset beyond 63 bits
+        return -errno.EINVAL
