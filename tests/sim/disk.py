@@ -51,6 +51,8 @@ class SimDisk:
     def __init__(self, *, capacity_bytes: int | None = None, direct_block_bytes: int = 4096, boots: int = 1) -> None:
         self.capacity_bytes = capacity_bytes
         self.direct_block_bytes = direct_block_bytes
+        self.file_bytes_max: int | None = None
+        """RLIMIT_FSIZE: a write across it is short, one beyond it -EFBIG."""
         self.boots = boots
         self.root = SimDirectory()
         self.changes: list[NameChange] = []
@@ -150,7 +152,11 @@ class SimDisk:
 
     # --- space -----------------------------------------------------------------------------------------------------
     def write(self, file: SimFile, offset: int, data: bytes) -> int:
-        """Count taken: all, or as much as there is space for; -ENOSPC for none."""
+        """Count taken: all, or as much as there is space for; -ENOSPC or -EFBIG for none."""
+        if self.file_bytes_max is not None:
+            if offset >= self.file_bytes_max and data:
+                return -errno.EFBIG
+            data = data[: self.file_bytes_max - offset]
         room = self._room_for(file, offset + len(data))
         if room < offset + len(data):
             data = data[: max(0, room - offset)]

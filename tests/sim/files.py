@@ -51,6 +51,8 @@ class SimFiles:
 
     def read(self, user_data: int, fd: int, buffer: Buffer, offset: int) -> None:
         view = memoryview(buffer).cast("B")
+        if view.readonly:
+            raise BufferError("a read needs a writable buffer")
 
         def start(operation: Operation) -> None:
             handle = self._core.hold(operation, fd)

@@ -152,7 +152,8 @@ class SimListener:
 class SimNetwork:
     """All sockets of a simulated world.
 
-    Args: split, whether sent bytes arrive in pieces cut by the seed; jitter, whether travel takes an uneven time.
+    Args: split, whether bytes arrive in pieces and a ring's sends may be short, by the seed; jitter, whether travel
+    takes an uneven time.
     """
 
     def __init__(

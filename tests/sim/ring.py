@@ -32,7 +32,7 @@ class SimRing:
     """One simulated process's ring. `disk` outlives it: see `kill` and `power_cut`.
 
     Args: clock and network are made when not given; shuffle, completion order by the seed (off: by fixed times);
-    split, whether received bytes come in pieces.
+    split, whether received bytes come in pieces and sends may be short.
     """
 
     name = "sim"
@@ -166,6 +166,15 @@ class SimRing:
     def waiting(self) -> list[str]:
         """Kinds and user_data of the operations in flight, for messages."""
         return [f"{operation.kind} {operation.user_data:#x}" for operation in self._core.in_flight.values()]
+
+    @property
+    def fd_limit(self) -> int:
+        """RLIMIT_NOFILE: descriptors lie below it, or there is EMFILE."""
+        return self._core.fd_limit
+
+    @fd_limit.setter
+    def fd_limit(self, limit: int) -> None:
+        self._core.fd_limit = limit
 
     @property
     def open_fds(self) -> list[int]:

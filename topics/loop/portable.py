@@ -106,6 +106,8 @@ class PortableRing(BlockingCalls):
     def recycle(self, flags: Sequence[int]) -> None:
         lent, free = self._lent, self._free
         for each in flags:
+            if not each & F_BUFFER:
+                continue
             number = each >> 16
             assert lent[number], "a receive buffer is recycled that is not lent"
             lent[number] = 0
@@ -318,6 +320,8 @@ class PortableRing(BlockingCalls):
         self._complete(user_data, 0)
 
     def queue_read(self, user_data: int, fd: int, buffer: Buffer, offset: int) -> None:
+        if memoryview(buffer).readonly:
+            raise BufferError("a read needs a writable buffer")
         self._file(user_data, os.preadv, fd, [buffer], offset)
 
     def queue_write(self, user_data: int, fd: int, buffer: Buffer, offset: int, *, dsync: bool = False) -> None:
