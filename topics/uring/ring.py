@@ -25,8 +25,12 @@ JOIN_BYTES = 2048
 """Sends up to this size are copied together and pinned once; a larger one is pinned by itself."""
 WORKERS = 8
 """Cap of the kernel's worker threads for this ring, for files and for the rest each."""
+POWERS_OF_TWO = tuple(1 << bits for bits in range(16))
 CLOSE_PATIENCE_NS = 2_000_000_000
 """How long `close` waits for operations the kernel will not cancel (a sync under way)."""
+
+Send = tuple[int, int, Buffer]
+"""user_data, descriptor, bytes."""
 
 _open_rings: weakref.WeakSet[UringRing] = weakref.WeakSet()
 _closed_ring = lib.tp_closed()
@@ -54,6 +58,8 @@ class UringRing(BlockingCalls):
         *,
         shared: bool = False,
     ) -> None:
+        if receive_buffers not in POWERS_OF_TWO:
+            raise ValueError(f"receive_buffers is {receive_buffers}: use a power of two up to {POWERS_OF_TWO[-1]}")
         self.receive_buffer_bytes = receive_buffer_bytes
         self._wake_end, self._woken_end = socket.socketpair()
         self._wake_end.setblocking(False)
@@ -78,10 +84,12 @@ class UringRing(BlockingCalls):
         _open_rings.add(self)
 
     def _provide(self, count: int) -> None:
-        self._memory = mmap.mmap(-1, count * self.receive_buffer_bytes)
-        self._view = memoryview(self._memory)
+        size = self.receive_buffer_bytes
+        self._memory = mmap.mmap(-1, count * size)
+        whole = memoryview(self._memory)
+        self._views = [whole[start : start + size] for start in range(0, count * size, size)]
         base = ffi.from_buffer("uint8_t[]", self._memory)
-        if (result := lib.tp_provide(self._ring, base, count, self.receive_buffer_bytes)) < 0:
+        if (result := lib.tp_provide(self._ring, base, count, size)) < 0:
             raise OSError(-result, f"io_uring gives no ring of {count} receive buffers: {os.strerror(-result)}")
 
     # --- sockets ---------------------------------------------------------------------------------------------------
@@ -102,22 +110,20 @@ class UringRing(BlockingCalls):
         self._check(lib.tp_recv(self._ring, user_data, fd))
 
     def received(self, flags: int, res: int) -> memoryview:
-        start = (flags >> 16) * self.receive_buffer_bytes
-        return self._view[start : start + res]
+        return self._views[flags >> 16][:res]
 
     def recycle(self, flags: Sequence[int]) -> None:
         self._check(lib.tp_recycle(self._ring, flags, len(flags)))
 
-    def queue_sends(self, sends: Sequence[tuple[int, int, Buffer]]) -> None:
+    def queue_sends(self, sends: Sequence[Send]) -> None:
         if not sends:
             return
         user_data, fds, parts = zip(*sends, strict=True)
         lengths = list(map(len, parts))
         if max(lengths) > JOIN_BYTES:
-            for each, fd, part in sends:
-                data = ffi.from_buffer("uint8_t[]", part)
-                self._pin(each, data)
-                self._check(lib.tp_send(self._ring, each, fd, data, len(data)))
+            sized = list(zip(sends, lengths, strict=True))
+            self._queue_large([send for send, length in sized if length > JOIN_BYTES])
+            self.queue_sends([send for send, length in sized if length <= JOIN_BYTES])
             return
         joined = b"".join(parts)
         assert len(joined) == sum(lengths), "a send's buffer is not made of bytes"
@@ -127,6 +133,16 @@ class UringRing(BlockingCalls):
         pins.update(zip(user_data, repeat(data)))
         assert len(pins) == expected, "a user_data was in flight twice"
         self._check(lib.tp_sends(self._ring, len(lengths), user_data, fds, lengths, data))
+
+    def _queue_large(self, sends: Sequence[Send]) -> None:
+        """Each pinned where it lies; a buffer sent to many in a row is pinned once."""
+        last: object = None
+        data: Any = None
+        for user_data, fd, part in sends:
+            if part is not last:
+                last, data = part, ffi.from_buffer("uint8_t[]", part)
+            self._pin(user_data, data)
+            self._check(lib.tp_send(self._ring, user_data, fd, data, len(data)))
 
     def queue_shutdown(self, user_data: int, fd: int) -> None:
         self._check(lib.tp_shutdown(self._ring, user_data, fd))

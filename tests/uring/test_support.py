@@ -1,0 +1,150 @@
+"""The probe and the opening of a ring on kernels that refuse something: each cause is named with its remedy.
+
+Refusals are real where they can be had for one process (seccomp, locked memory); each runs in a child of its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from topics.uring import UringRing, setup
+from topics.uring.probe import NEEDED_OPCODES, describe, probe
+
+SUPPORT = probe()
+needs_ring = pytest.mark.skipif(not SUPPORT.ok, reason=f"io_uring: {SUPPORT.reason}")
+IO_URING_SETUP = 425
+
+SECCOMP = f"""
+import ctypes, struct
+def refuse(error):
+    code = struct.pack("HBBI", 0x20, 0, 0, 0) + struct.pack("HBBI", 0x15, 0, 1, {IO_URING_SETUP})
+    code += struct.pack("HBBI", 0x06, 0, 0, 0x00050000 | error) + struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000)
+    kept = ctypes.create_string_buffer(code)
+    program = struct.pack("HxxxxxxQ", 4, ctypes.addressof(kept))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(38, 1, 0, 0, 0) == 0
+    assert libc.prctl(22, 2, program, 0, 0) == 0
+"""
+
+
+def run_child(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@needs_ring
+def test_this_kernel_supports_all_we_need() -> None:
+    assert SUPPORT.reason == SUPPORT.remedy == ""
+    assert set(SUPPORT.opcodes) == set(NEEDED_OPCODES.values())
+    assert "SUBMIT_ALL" in SUPPORT.flags
+    assert describe(SUPPORT).startswith("io_uring: yes")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("error", "cause", "remedy"),
+    [
+        (errno.EPERM, "seccomp", "--security-opt seccomp="),
+        (errno.ENOSYS, "built without io_uring", "Linux 6.0"),
+        (errno.EINVAL, "too old", "Linux 6.0"),
+    ],
+)
+def test_a_refused_setup_is_explained_with_its_remedy(error: int, cause: str, remedy: str) -> None:
+    if setup.disabled_level():
+        pytest.skip("the sysctl kernel.io_uring_disabled refuses first")
+    code = f"{SECCOMP}\nfrom topics.uring.probe import probe\nrefuse({error})\nprint(probe())"
+    text = run_child(code)
+    assert "ok=False" in text
+    assert cause in text
+    assert remedy in text
+    assert "--io portable" in text
+
+
+@pytest.mark.real
+def test_asking_for_uring_never_degrades_and_auto_does() -> None:
+    code = f"""{SECCOMP}
+from topics.config import Config
+from topics.errors import UsageError
+from topics.loop import choose
+choose.open_portable = lambda config: "the portable ring"
+refuse({errno.EPERM})
+ring, reason = choose.open_ring(Config(io="auto"), shared=False)
+assert ring == "the portable ring"
+print(reason)
+try:
+    choose.open_ring(Config(io="uring"), shared=False)
+except UsageError as error:
+    print(error)
+"""
+    auto, uring = run_child(code).splitlines()
+    assert "seccomp" in auto
+    assert uring == f"--io uring: {auto}"
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_the_sysctl_is_named(level: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "io_uring_disabled"
+    path.write_text(f"{level}\n")
+    monkeypatch.setattr(setup, "DISABLED_SYSCTL", str(path))
+    reason, remedy = setup.explain_refusal(errno.EPERM)
+    assert f"kernel.io_uring_disabled is {level}" in reason
+    assert "sysctl -w kernel.io_uring_disabled=0" in remedy
+
+
+@pytest.mark.real
+@needs_ring
+@pytest.mark.skipif(os.getuid() != 0, reason="changes user: needs root")
+def test_too_little_locked_memory_halves_the_queues_and_at_last_says_the_number() -> None:
+    code = """
+import os, resource, sys
+from topics.uring import UringRing
+def limit(kib):
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (kib * 1024, 8 << 20))
+os.setgid(54321); os.setuid(54321)
+limit(64)
+ring = UringRing(1024, 4096, 8, 256)
+print(ring.setup.entries, ring.setup.completions)
+ring.close()
+limit(0)
+try:
+    UringRing(1024, 4096, 8, 256)
+except OSError as error:
+    print(error)
+"""
+    sizes, error = run_child(code).splitlines()
+    entries, completions = map(int, sizes.split())
+    assert 64 <= entries < 1024
+    assert 256 <= completions < 4096
+    assert "RLIMIT_MEMLOCK is 0 KiB" in error
+    assert "64 SQEs and 256 CQEs (1024 and 4096 were asked for" in error
+    assert "LimitMEMLOCK=64M" in error
+
+
+@pytest.mark.real
+@needs_ring
+def test_flags_the_kernel_does_not_take_are_left_out_one_set_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    impossible = setup.lib.TP_SUBMIT_ALL | setup.lib.TP_DEFER_TASKRUN
+    monkeypatch.setattr(setup, "OWN_SETUPS", (impossible, setup.lib.TP_SUBMIT_ALL))
+    ring = UringRing(64, 256, 8, 256)
+    assert ring.setup.flags == ("SUBMIT_ALL",)
+    ring.close()
+
+
+def test_every_setup_submits_all_and_a_shared_one_belongs_to_no_thread() -> None:
+    for flags in setup.OWN_SETUPS + setup.SHARED_SETUPS:
+        assert flags & setup.lib.TP_SUBMIT_ALL
+    for flags in setup.SHARED_SETUPS:
+        assert not flags & (setup.lib.TP_SINGLE_ISSUER | setup.lib.TP_DEFER_TASKRUN)
+
+
+def test_running_out_of_descriptors_is_no_question_of_support() -> None:
+    reason, remedy = setup.explain_refusal(errno.EMFILE)
+    assert "descriptor" in reason
+    assert "ulimit -n" in remedy
