@@ -26,6 +26,7 @@ class Call:
 class FakeRing:
     name = "fake"
     receive_buffer_bytes = 4096
+    wake_fd = -1
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock

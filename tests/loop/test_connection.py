@@ -1,0 +1,323 @@
+"""Connections on a scripted ring: sends, back-pressure, pauses, and the close that waits for its own operations."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from tests.loop.fake_ring import Call, fake_loop
+from tests.loop.handlers import Recorder
+from topics.loop import Connection, StreamLimits
+from topics.loop.ring import F_MORE
+
+LIMITS = StreamLimits(send_high_water_bytes=100, send_low_water_bytes=40)
+
+
+class Setup:
+    """A listener with one connection whose receive is armed."""
+
+    def __init__(self) -> None:
+        self.loop, self.ring = fake_loop()
+        self.handler = Recorder()
+        self.listener = self.loop.listen("127.0.0.1", 0, self.handler, limits=LIMITS)
+        self.accept = self.ring.one("accept")
+        self.conn, self.recv = self.open(10)
+
+    def open(self, fd: int) -> tuple[Connection, Call]:
+        self.ring.complete(self.accept, fd, F_MORE)
+        self.loop.run_pass(0)
+        self.handler.take()
+        return self.handler.conn, self.ring.one("recv")
+
+    def run(self) -> list[tuple[object, ...]]:
+        self.loop.run_pass(0)
+        return self.handler.take()
+
+
+@pytest.fixture
+def on() -> Setup:
+    return Setup()
+
+
+def test_all_writes_of_a_pass_leave_in_one_send(on: Setup) -> None:
+    on.conn.write(b"a")
+    on.conn.write(b"")
+    on.conn.write(b"b")
+    assert on.conn.outbound_bytes == 2
+    on.run()
+    send = on.ring.one("send")
+    assert send.arguments == (10, b"ab")
+    on.conn.write(b"c")
+    on.run()
+    assert on.ring.take("send") == [], "one send in flight"
+    on.ring.complete(send, 2)
+    on.run()
+    assert on.ring.one("send").arguments == (10, b"c")
+
+
+def test_the_rest_of_a_short_send_goes_before_anything_newer(on: Setup) -> None:
+    on.conn.write(b"abcdef")
+    on.run()
+    on.conn.write(b"gh")
+    on.ring.complete(on.ring.one("send"), 2)
+    on.run()
+    send = on.ring.one("send")
+    assert send.arguments == (10, b"cdefgh")
+    on.ring.complete(send, 6)
+    on.run()
+    assert on.conn.outbound_bytes == 0
+
+
+def test_the_receives_of_a_pass_are_one_batch_and_their_buffers_go_back_after_it(on: Setup) -> None:
+    other, other_recv = on.open(11)
+    seen_before_recycle: list[int] = []
+    on.handler.on_receive = lambda conn, data: seen_before_recycle.append(len(on.ring.recycled))
+    on.ring.receive(on.recv, b"one")
+    on.ring.receive(other_recv, b"two")
+    on.ring.receive(on.recv, b"three")
+    assert on.run() == [("data", on.conn.id, b"one"), ("data", other.id, b"two"), ("data", on.conn.id, b"three")]
+    assert on.handler.batches == [3]
+    assert seen_before_recycle == [0, 0, 0]
+    assert on.ring.recycled == [1, 2, 3]
+
+
+def test_a_receive_that_ended_without_an_error_is_armed_again(on: Setup) -> None:
+    on.ring.receive(on.recv, b"x", more=False)
+    assert on.run() == [("data", on.conn.id, b"x")]
+    assert on.ring.one("recv").arguments == (10,)
+
+
+def test_running_out_of_buffers_is_counted_and_the_receive_armed_again(on: Setup) -> None:
+    on.ring.complete(on.recv, -errno.ENOBUFS)
+    assert on.run() == []
+    assert on.ring.one("recv").arguments == (10,)
+    assert on.loop.stats().enobufs == 1
+
+
+def test_who_took_the_buffers_is_armed_after_those_that_found_none(on: Setup) -> None:
+    _, other_recv = on.open(11)
+    for _ in range(9):
+        on.ring.receive(on.recv, b"hog")
+    on.ring.complete(on.recv, -errno.ENOBUFS)
+    on.ring.complete(other_recv, -errno.ENOBUFS)
+    on.run()
+    assert [call.arguments for call in on.ring.take("recv")] == [(11,), (10,)]
+    assert on.loop.stats().throttled == 1
+
+
+def test_a_hog_still_receiving_is_stopped_for_once(on: Setup) -> None:
+    _, other_recv = on.open(11)
+    for _ in range(9):
+        on.ring.receive(on.recv, b"hog")
+    on.ring.complete(other_recv, -errno.ENOBUFS)
+    on.run()
+    assert on.ring.one("cancel").arguments == (on.recv.user_data,)
+    on.ring.complete(on.recv, -errno.ECANCELED)
+    on.run()
+    assert (10,) in [call.arguments for call in on.ring.take("recv")]
+
+
+def test_what_arrives_while_paused_is_held_ends_the_receive_and_comes_first_after_the_resume(on: Setup) -> None:
+    on.conn.pause_reading()
+    on.run()
+    assert on.ring.take("cancel") == [], "nothing came: nothing to stop"
+    on.ring.receive(on.recv, b"a")
+    assert on.run() == []
+    cancel = on.ring.one("cancel")
+    assert cancel.arguments == (on.recv.user_data,)
+    on.ring.receive(on.recv, b"b")
+    on.ring.complete(cancel, 0)
+    on.ring.complete(on.recv, -errno.ECANCELED)
+    assert on.run() == []
+    assert on.ring.recycled == [1, 2], "held bytes keep no buffer"
+    assert on.ring.take("recv") == []
+    on.conn.resume_reading()
+    assert on.run() == [("data", on.conn.id, b"ab")]
+    assert on.ring.one("recv").arguments == (10,)
+
+
+def test_a_resume_before_the_cancel_took_effect_loses_nothing(on: Setup) -> None:
+    on.conn.pause_reading()
+    on.ring.receive(on.recv, b"a")
+    on.run()
+    on.conn.resume_reading()
+    on.ring.receive(on.recv, b"b")
+    assert on.run() == [("data", on.conn.id, b"ab")]
+    on.ring.receive(on.recv, b"c", more=False)
+    assert on.run() == [("data", on.conn.id, b"c")]
+    assert on.ring.one("recv").arguments == (10,)
+
+
+def test_a_pause_and_resume_without_data_costs_no_operation(on: Setup) -> None:
+    on.conn.pause_reading()
+    on.conn.resume_reading()
+    on.ring.receive(on.recv, b"a")
+    assert on.run() == [("data", on.conn.id, b"a")]
+    assert on.ring.queued == []
+
+
+def test_the_end_of_the_stream_waits_behind_held_bytes(on: Setup) -> None:
+    on.conn.pause_reading()
+    on.ring.receive(on.recv, b"a")
+    on.ring.complete(on.recv, 0)
+    assert on.run() == []
+    on.conn.resume_reading()
+    assert on.run() == [("data", on.conn.id, b"a"), ("end", on.conn.id)]
+    assert on.ring.take("recv") == []
+
+
+def test_the_end_of_the_stream_is_told_at_once_when_nothing_is_held(on: Setup) -> None:
+    on.conn.pause_reading()
+    on.ring.complete(on.recv, 0)
+    assert on.run() == [("end", on.conn.id)]
+
+
+def test_data_then_end_in_one_pass_are_told_in_that_order_and_writing_goes_on(on: Setup) -> None:
+    on.ring.receive(on.recv, b"last")
+    on.ring.complete(on.recv, 0)
+    assert on.run() == [("data", on.conn.id, b"last"), ("end", on.conn.id)]
+    on.conn.write(b"answer")
+    on.run()
+    assert on.ring.one("send").arguments == (10, b"answer")
+
+
+def test_drained_is_told_once_at_the_low_water_mark_after_the_high_one(on: Setup) -> None:
+    on.conn.write(b"x" * 101)
+    assert on.conn.over_high_water
+    on.run()
+    on.ring.complete(on.ring.one("send"), 50)
+    assert on.run() == []
+    on.ring.complete(on.ring.one("send"), 20)
+    assert on.run() == [("drained", on.conn.id)]
+    assert not on.conn.over_high_water
+    on.ring.complete(on.ring.one("send"), 31)
+    assert on.run() == []
+
+
+def test_close_sends_what_is_staged_then_shuts_down_cancels_waits_and_closes(on: Setup) -> None:
+    on.ring.answers.clear()
+    on.conn.write(b"bye")
+    on.conn.close()
+    on.run()
+    assert on.ring.take("shutdown") == []
+    on.ring.receive(on.recv, b"late")
+    on.ring.complete(on.ring.one("send"), 3)
+    assert on.run() == [], "what arrives after close is dropped"
+    shutdown, cancel = on.ring.one("shutdown"), on.ring.one("cancel")
+    assert cancel.arguments == (on.recv.user_data,)
+    on.ring.complete(shutdown, 0)
+    on.ring.complete(cancel, -errno.EALREADY)
+    assert on.run() == []
+    assert on.ring.take("close") == [], "the receive still has the descriptor"
+    on.ring.complete(on.recv, -errno.ECANCELED)
+    assert on.run() == [("lost", on.conn.id, 0)]
+    assert on.ring.one("close").arguments == (10,)
+    assert on.listener.connections == []
+    assert on.ring.recycled == [1]
+
+
+def test_abort_cancels_the_send_in_flight_and_drops_the_rest(on: Setup) -> None:
+    on.conn.write(b"one")
+    on.run()
+    send = on.ring.one("send")
+    on.conn.write(b"two")
+    on.conn.abort()
+    on.conn.abort()
+    on.conn.write(b"three")
+    on.run()
+    assert {call.arguments[0] for call in on.ring.take("cancel")} == {on.recv.user_data, send.user_data}
+    on.ring.complete(on.recv, 0)
+    assert on.run() == []
+    on.ring.complete(send, 3)
+    for cancel in list(on.loop._operations.callbacks):
+        on.ring.completions.append((cancel, -errno.ENOENT, 0))
+    assert on.run() == [("lost", on.conn.id, 0)]
+    assert on.ring.take("send") == []
+
+
+@pytest.mark.parametrize("error", [errno.ECONNRESET, errno.ETIMEDOUT])
+def test_a_receive_error_is_told_after_the_data_before_it(on: Setup, error: int) -> None:
+    on.ring.answers["cancel"] = lambda target: -errno.ENOENT
+    on.ring.receive(on.recv, b"x")
+    on.ring.complete(on.recv, -error)
+    assert on.run() == [("data", on.conn.id, b"x")]
+    assert on.run() == [("lost", on.conn.id, error)]
+
+
+def test_a_send_error_ends_the_connection_with_its_errno(on: Setup) -> None:
+    on.ring.answers["cancel"] = lambda target: 0
+    on.conn.write(b"x")
+    on.run()
+    on.ring.complete(on.ring.one("send"), -errno.EPIPE)
+    assert on.run() == []
+    on.ring.complete(on.recv, 0)
+    assert on.run() == [("lost", on.conn.id, errno.EPIPE)]
+
+
+def test_rows_of_a_connection_closed_earlier_in_the_pass_are_left_out(on: Setup) -> None:
+    other, other_recv = on.open(11)
+    done = on.loop.files
+    done.write_nowait(5, b"x", 0, lambda res: on.conn.abort())
+    on.ring.receive(on.recv, b"late")
+    on.ring.receive(other_recv, b"kept")
+    on.ring.complete(on.ring.one("write"), 1)
+    assert on.run() == [("data", other.id, b"kept")]
+    assert on.ring.recycled == [1, 2]
+
+
+def test_an_exception_of_a_handler_is_raised_and_the_pass_is_finished_first(on: Setup) -> None:
+    def fail(conn: Connection, data: bytes) -> None:
+        raise ValueError("handler")
+
+    on.handler.on_receive = fail
+    results: list[int] = []
+    on.loop.files.write_nowait(5, b"x", 0, results.append)
+    on.ring.receive(on.recv, b"x")
+    on.ring.complete(on.ring.one("write"), 1)
+    with pytest.raises(ValueError, match="handler"):
+        on.loop.run_pass(0)
+    assert (results, on.ring.recycled) == ([1], [1])
+
+
+def test_an_exception_in_a_completion_keeps_no_other_completion_from_its_owner(on: Setup) -> None:
+    def fail(res: int) -> None:
+        raise ValueError("completion")
+
+    reported: list[str] = []
+    on.loop.on_error = lambda error, where: reported.append(where)
+    results: list[int] = []
+    on.loop.files.write_nowait(5, b"x", 0, fail)
+    on.loop.files.write_nowait(5, b"x", 0, results.append)
+    for call in on.ring.take("write"):
+        on.ring.complete(call, 1)
+    on.run()
+    assert (reported, results) == (["completion"], [1])
+
+
+def test_connecting_gives_a_connection_or_the_error_with_its_address() -> None:
+    loop, ring = fake_loop()
+    handler = Recorder()
+    future = loop.connect("10.1.1.1", 80, handler)
+    ring.complete(ring.one("connect"), 12)
+    loop.run_pass(0)
+    assert future.result().peer == ("10.1.1.1", 80)
+    assert handler.take() == [("connected", 1)]
+    future = loop.connect("10.1.1.1", 80, handler)
+    ring.complete(ring.one("connect"), -errno.ECONNREFUSED)
+    loop.run_pass(0)
+    with pytest.raises(ConnectionRefusedError, match=r"10\.1\.1\.1:80"):
+        future.result()
+
+
+def test_closing_the_loop_aborts_connections_and_closes_the_ring(on: Setup) -> None:
+    def cancel(target: int) -> int:
+        on.ring.completions.append((target, -errno.ECANCELED, 0))
+        return 0
+
+    on.ring.answers["cancel"] = cancel
+    on.loop.close()
+    assert on.handler.take() == [("lost", on.conn.id, 0)]
+    assert on.ring.closed
+    assert on.loop._operations.in_flight == 0
+    on.loop.close()

@@ -1,0 +1,37 @@
+"""Signals end the loop's wait and reach a callback on the loop, between two steps of everything else."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+from topics.loop.loop import Loop
+
+
+def install_signal_handlers(
+    loop: Loop,
+    callback: Callable[[int], None],
+    signals: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM),
+) -> Callable[[], None]:
+    """Calls `callback(number)` in the loop for each of these signals. Main thread only. Returns the undo.
+
+    A signal that comes after Python looked for one and before the kernel sleeps would wait for the next event; so the
+    C handler also writes to the ring's wake descriptor, where the ring has one.
+    """
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(lambda: callback(number))
+
+    before: dict[signal.Signals, Any] = {number: signal.signal(number, on_signal) for number in signals}
+    wake_fd = loop.ring.wake_fd
+    fd_before = signal.set_wakeup_fd(wake_fd, warn_on_full_buffer=False) if wake_fd >= 0 else -1
+
+    def uninstall() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if wake_fd >= 0:
+            signal.set_wakeup_fd(fd_before)
+
+    return uninstall
