@@ -52,7 +52,7 @@ class Fields:
 
     def span(self, name: str) -> JsonSpan | None:
         """The raw value, None when absent. Raises RequestError when the key was given twice."""
-        if name in self._twice:
+        if self._twice and name in self._twice:
             raise RequestError("invalid_request", f"{self._prefix}{name} is given twice: send it once")
         return self._spans.get(name)
 

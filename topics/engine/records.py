@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections import Counter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -87,40 +88,59 @@ def object_fields(text: bytes, what: str = "the body") -> tuple[dict[str, JsonSp
     The whole text is validated. Raises JsonError: not strict JSON, or not an object.
     """
     found: dict[str, JsonSpan] = {}
-    twice: list[str] = []
-    spans = _members(text, Kind.OBJECT, what)
-    for at in range(0, len(spans), 6):
-        off, size, _, value, value_size, kind = spans[at : at + 6]
-        name = string_value(text[off : off + size])
-        if name in found and name not in twice:
-            twice.append(name)
-        found[name] = JsonSpan(kind, text[value : value + value_size])
-    return found, twice
+    flat = _members(text, Kind.OBJECT, what)
+    for off, size, _, value, value_size, kind in zip(*[iter(flat)] * 6, strict=True):
+        name = text[off + 1 : off + size - 1]
+        found[name.decode() if b"\\" not in name else string_value(text[off : off + size])] = JsonSpan(
+            kind, text[value : value + value_size]
+        )
+    return found, _repeated(text, flat) if 6 * len(found) < len(flat) else []
+
+
+def _repeated(text: bytes, flat: tuple[int, ...]) -> list[str]:
+    names = Counter(string_value(text[off : off + size]) for off, size in zip(flat[::6], flat[1::6], strict=True))
+    return [name for name, count in names.items() if count > 1]
 
 
 def array_items(text: bytes, what: str = "the array") -> list[JsonSpan]:
     """The elements of an array, validated. Raises JsonError: not strict JSON, or not an array."""
-    spans = _members(text, Kind.ARRAY, what)
-    return [
-        JsonSpan(kind, text[off : off + size])
-        for off, size, kind in zip(spans[::3], spans[1::3], spans[2::3], strict=True)
-    ]
+    flat = _members(text, Kind.ARRAY, what)
+    return [JsonSpan(kind, text[off : off + size]) for off, size, kind in zip(*[iter(flat)] * 3, strict=True)]
 
 
 def _members(text: bytes, kind: int, what: str) -> tuple[int, ...]:
     """off, size, kind of each span, flat."""
-    error = ffi.new("struct tp_error *")
-    room = _SPAN_ROOM
-    while True:
-        spans = ffi.new("struct tp_span[]", room)
-        count = lib.tp_members(text, len(text), kind, spans, room, error)
-        if count < 0:
-            if error.code == E_TYPE:
-                raise JsonError(f"{what} must be {KIND_NAMES[kind]}, not {KIND_NAMES[error.kind]}", error.at)
-            raise json_error(error, text, what)
-        if count <= room:
-            return struct.unpack_from(f"={3 * count}I", ffi.buffer(spans))
-        room = count
+    room = _ROOMS.pop() if _ROOMS else _Room(_SPAN_ROOM)
+    count = lib.tp_members(text, len(text), kind, room.spans, room.count, room.error)
+    if count > room.count:
+        room = _Room(count)
+        lib.tp_members(text, len(text), kind, room.spans, count, room.error)
+    if count >= 0:
+        flat: tuple[int, ...] = _INTEGERS[count].unpack_from(room.view) if count <= _SPAN_ROOM else room.unpack(count)
+        if room.count == _SPAN_ROOM:
+            _ROOMS.append(room)
+        return flat
+    if room.error.code == E_TYPE:
+        raise JsonError(f"{what} must be {KIND_NAMES[kind]}, not {KIND_NAMES[room.error.kind]}", room.error.at)
+    raise json_error(room.error, text, what)
+
+
+class _Room:
+    """Where one call puts its spans."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.spans = ffi.new("struct tp_span[]", count)
+        self.error = ffi.new("struct tp_error *")
+        self.view = ffi.buffer(self.spans)
+
+    def unpack(self, count: int) -> tuple[int, ...]:
+        return struct.unpack_from(f"={3 * count}I", self.view)
+
+
+_INTEGERS = [struct.Struct(f"={3 * count}I") for count in range(_SPAN_ROOM + 1)]
+_ROOMS: list[_Room] = []
+"""Rooms not in use, taken and given back in one step each: any thread may."""
 
 
 def string_value(text: bytes) -> str:

@@ -33,6 +33,9 @@ from topics.errors import RequestError
 from topics.store.rows import META, ROW, Rows
 
 _HEAD = struct.Struct("=QI")
+"""size, count."""
+_RESULTS = struct.Struct("=QIIII")
+"""size, count, marks, violation, violation_record."""
 _FIELDS = struct.Struct("=18I")
 _KEY_ROOM = 4096
 _CLEAN_ROOM = 65_536
@@ -95,6 +98,8 @@ class WriteScanner:
         self._clean = ffi.new("unsigned char[]", _CLEAN_ROOM)
         self._spans: Any = ffi.buffer(self._rows)
         self._head: Any = ffi.buffer(ffi.addressof(writer[0], "size"), _HEAD.size)
+        self._results: Any = ffi.buffer(ffi.addressof(writer[0], "size"), _RESULTS.size)
+        self._clean_view: Any = ffi.buffer(self._clean)
         self._fields: Any = ffi.buffer(ffi.addressof(writer[0], "fields"), _FIELDS.size)
         self._set_key_room(_KEY_ROOM)
 
@@ -131,23 +136,33 @@ class WriteScanner:
     # --- what is not plain ------------------------------------------------------------------------------------------
     def _unusual(self, body: bytes) -> WriteBody:
         """A valid body with other fields, rows to clean, or over a limit."""
-        writer = self._writer
+        size, count, marks, violation, record = _RESULTS.unpack(self._results)
         buffer = body
-        if writer.marks & _MARK_CLEAN:
-            out = self._clean if len(body) <= _CLEAN_ROOM else ffi.new("unsigned char[]", len(body))
-            buffer = ffi.buffer(out)[: lib.tp_clean_rows(writer, body, out)]
-        if writer.marks & _MARK_TWICE:
+        if marks & _MARK_CLEAN:
+            buffer = self._cleaned(body)
+        if marks & _MARK_TWICE:
             buffer = self._keep_last(buffer)
-        fields = _FIELDS.unpack(self._fields)
-        node, key = self._string(body, fields[3:6]), self._string(body, fields[6:9])
-        config_off, config_len, config_kind = fields[12:15]
-        config = None
-        if config_kind == Kind.OBJECT:
-            config = TopicConfig.parse(body[config_off : config_off + config_len], "config", "config.")
-        size, count = _HEAD.unpack(self._head)
+            size, count, marks, violation, record = _RESULTS.unpack(self._results)
         rows = Rows(buffer, self._spans[: min(count, self._limits.max_batch_records) * 40], count, size)
-        create = {Kind.TRUE: True, Kind.FALSE: False}.get(fields[11])
-        return WriteBody(rows, node, key, create, config, fields[17] == Kind.TRUE, self._violation(count, node, key))
+        fields = _FIELDS.unpack(self._fields)
+        node = self._string(body, fields[3:6]) if fields[5] else None
+        key = self._string(body, fields[6:9]) if fields[8] else None
+        create = None if fields[11] < Kind.FALSE else fields[11] == Kind.TRUE
+        config = None
+        if fields[14] == Kind.OBJECT:
+            config = TopicConfig.parse(body[fields[12] : fields[12] + fields[13]], "config", "config.")
+        over = self._over_limit(count, node, key)
+        if over is None and violation:
+            over = self._violation(violation, f"records[{record}]")
+        return WriteBody(rows, node, key, create, config, fields[17] == Kind.TRUE, over)
+
+    def _cleaned(self, body: bytes) -> bytes:
+        """What the rows point at: payloads without blanks, tags and nodes decoded. Moves the rows there."""
+        if len(body) <= _CLEAN_ROOM:
+            copied: bytes = self._clean_view[: lib.tp_clean_rows(self._writer, body, self._clean)]
+            return copied
+        out = ffi.new("unsigned char[]", len(body))
+        return bytes(ffi.buffer(out, lib.tp_clean_rows(self._writer, body, out)))
 
     def _string(self, body: bytes, span: tuple[int, ...]) -> bytes | None:
         off, size, kind = span
@@ -172,9 +187,9 @@ class WriteScanner:
         lib.tp_check_rows(self._writer, buffer)
         return buffer
 
-    def _violation(self, count: int, node: bytes | None, key: bytes | None) -> RequestError | None:
-        """Checks 3 and 4 of section 7.5, the first that fails."""
-        limits, writer = self._limits, self._writer
+    def _over_limit(self, count: int, node: bytes | None, key: bytes | None) -> RequestError | None:
+        """Check 3 of section 7.5, and the batch's node."""
+        limits = self._limits
         if count == 0:
             return _invalid(f"records is empty: send 1 to {limits.max_batch_records} records")
         if count > limits.max_batch_records:
@@ -184,10 +199,12 @@ class WriteScanner:
             return _invalid(f"idempotency_key has {len(key)} bytes: use at most {limits.max_idempotency_key_bytes}")
         if node is not None and len(node) > limits.max_node_bytes:
             return _invalid(f"node has {len(node)} bytes: use at most {limits.max_node_bytes}")
-        if writer.violation == 0:
-            return None
-        record = f"records[{writer.violation_record}]"
-        if writer.violation == 6:
+        return None
+
+    def _violation(self, violation: int, record: str) -> RequestError:
+        """Check 4 of section 7.5: the words for a TP_V_* of records.c."""
+        limits = self._limits
+        if violation == 6:
             message = (
                 f"{record} is larger than {limits.max_record_bytes} bytes of compact JSON (data and meta): split it"
             )
@@ -198,7 +215,7 @@ class WriteScanner:
                 f"{record}.node is longer than {limits.max_node_bytes} bytes: shorten it",
                 f"{record}.meta is larger than {limits.max_meta_bytes} bytes of compact JSON: use data for more",
                 f"{record}.meta has more than {limits.max_meta_keys} keys: use data for more",
-            )[writer.violation - 2]
+            )[violation - 2]
         )
 
     # --- errors -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,110 @@
+"""Typed readers of known fields: R-JSON-3 to R-JSON-8."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from topics.engine.json_fields import Fields, read_object
+from topics.errors import RequestError
+
+
+def fields(value: str) -> Fields:
+    return read_object(f'{{"x":{value}}}'.encode())
+
+
+Reader = Callable[[Fields], Any]
+U64: Reader = lambda f: f.u64("x", 7)  # noqa: E731
+U32: Reader = lambda f: f.u32("x", 7)  # noqa: E731
+I32: Reader = lambda f: f.nullable_i32("x")  # noqa: E731
+MAYBE_U64: Reader = lambda f: f.nullable_u64("x")  # noqa: E731
+BOOLEAN: Reader = lambda f: f.boolean("x", True)  # noqa: E731
+MAYBE_BOOLEAN: Reader = lambda f: f.nullable_boolean("x")  # noqa: E731
+STRING: Reader = lambda f: f.nullable_string("x")  # noqa: E731
+CHOICE: Reader = lambda f: f.choice("x", ("log", "queue"), "log")  # noqa: E731
+STRINGS: Reader = lambda f: f.strings("x")  # noqa: E731
+U64S: Reader = lambda f: f.u64s("x")  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    ("reader", "text", "value"),
+    [
+        *((U64, "0", 0), (U64, "18446744073709551615", 2**64 - 1), (U32, "4294967295", 2**32 - 1)),
+        *((I32, "-2147483648", -(2**31)), (I32, "2147483647", 2**31 - 1), (I32, "null", None), (I32, "-0", 0)),
+        *((BOOLEAN, "true", True), (BOOLEAN, "false", False), (MAYBE_U64, "null", None)),
+        *((MAYBE_BOOLEAN, "null", None), (MAYBE_BOOLEAN, "false", False)),
+        *((STRING, '"a\\u00e9\\n"', "aé\n"), (STRING, '""', ""), (STRING, "null", None), (CHOICE, '"queue"', "queue")),
+        *((STRINGS, '"a"', ("a",)), (STRINGS, '["a","\\u0062"]', ("a", "b"))),
+        *((STRINGS, "[]", ()), (STRINGS, "null", ())),
+        *((U64S, "[1,2]", [1, 2]), (U64S, "[]", []), (CHOICE, '"qu\\u0065ue"', "queue")),
+    ],
+)  # fmt: skip
+def test_a_value_of_the_right_type_is_read(reader: Reader, text: str, value: Any) -> None:
+    assert reader(fields(text)) == value
+
+
+@pytest.mark.parametrize(
+    ("reader", "text", "words"),
+    [
+        *((U64, text, "x must be a whole number from 0 to 18446744073709551615, not ") for text in
+          ("1.0", "1e3", "-1", "-0", "18446744073709551616", "1" + "0" * 200, '"1"', "true", "null", "[]", "{}")),
+        *((U32, text, "not the number") for text in ("4294967296", "0.5", "1E0")),
+        *((I32, text, "x must be a whole number from -2147483648 to 2147483647 or null") for text in
+          ("2147483648", "-2147483649", "1.0", '"1"', "false")),
+        *((BOOLEAN, text, "x must be true or false, not ") for text in ("1", "null", '"true"', "[]")),
+        *((STRING, text, "x must be a string or null, not ") for text in ("1", "true", "{}", '["a"]')),
+        *((CHOICE, text, 'x must be "log" or "queue", not ') for text in ('"Log"', "null", "{}", '["log"]', '""')),
+        *((STRINGS, text, "a string") for text in ("1", "{}", '["a",1]', '["a",null]')),
+        *((U64S, text, "whole number") for text in ("1", "null", "[1.0]", '["1"]', "[-1]", "{}")),
+    ],
+)  # fmt: skip
+def test_a_value_of_another_type_is_refused_by_name(reader: Reader, text: str, words: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        reader(fields(text))
+    assert caught.value.code == "invalid_request"
+    assert caught.value.message.startswith("x")
+    assert words in caught.value.message
+
+
+def test_absent_fields_take_their_default() -> None:
+    empty = read_object(b"{}")
+    assert (U64(empty), U32(empty), I32(empty), BOOLEAN(empty), STRING(empty), STRINGS(empty)) == (
+        7,
+        7,
+        None,
+        True,
+        None,
+        (),
+    )
+    with pytest.raises(RequestError, match="x is missing"):
+        empty.string("x")
+
+
+def test_a_key_given_twice_is_refused_only_when_it_is_known() -> None:
+    twice = read_object(b'{"x":1,"\\u0078":2,"y":1}')
+    assert twice.u64("y", 0) == 1
+    with pytest.raises(RequestError, match="x is given twice"):
+        twice.u64("x", 0)
+    with pytest.raises(RequestError, match="x is given twice"):
+        twice.names()
+
+
+def test_a_nested_object_is_named_by_its_path() -> None:
+    nested = read_object(b'{"a":{"b":{"c":1.5}},"n":null}')
+    inner = nested.object("a")
+    assert inner is not None
+    deepest = inner.object("b")
+    assert deepest is not None
+    with pytest.raises(RequestError, match=r"a\.b\.c must be a whole number"):
+        deepest.u64("c", 0)
+    assert nested.object("n") is None
+    with pytest.raises(RequestError, match="a must be a string or null, not an object"):
+        nested.nullable_string("a")
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b'{"x":1', b'{"x":01}', b'{"y":[1e400],"x":1}'])
+def test_a_body_that_is_no_strict_object_is_refused_before_any_field_is_read(body: bytes) -> None:
+    with pytest.raises(RequestError, match="the body"):
+        read_object(body)
