@@ -115,8 +115,8 @@ def test_any_spans_give_frames_or_a_refusal(buffer: bytes, spans: bytes) -> None
     lengths = np.zeros(max(1, count), np.uint32)
     dest = bytearray(1 << 16)
     written = codec.lib.tp_frame_rows(
-        codec.ffi.from_buffer(dest), len(dest), buffer, len(buffer), spans, count,
-        1, 1, 1, 0, b"", 0, 0, b"", 0, codec.ffi.from_buffer("uint32_t[]", lengths),
+        codec.ffi.from_buffer(dest), 0, len(dest), buffer, len(buffer), spans, count,
+        1, 1, 1, 0, b"", 0, 0, b"", 0, codec.ffi.from_buffer("uint32_t[]", lengths), 0,
     )  # fmt: skip
     assert written == int(lengths[:count].sum())
 

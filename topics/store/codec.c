@@ -69,13 +69,13 @@ static inline uint32_t put_frame(uint8_t *p, uint8_t type, uint8_t flags, uint64
 
 static inline int outside(uint32_t off, uint32_t len, uint64_t bytes) { return (uint64_t)off + len > bytes; }
 
-int64_t tp_frame_rows(char *dest, uint64_t room, const char *buffer, uint64_t buffer_bytes, const char *rows,
-                      uint32_t count, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms, uint32_t flags,
-                      const char *node, uint32_t node_len, uint32_t has_node, const char *ext, uint32_t ext_len,
-                      uint32_t *lengths)
+int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes,
+                      const char *rows, uint32_t count, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms,
+                      uint32_t flags, const char *node, uint32_t node_len, uint32_t has_node, const char *ext,
+                      uint32_t ext_len, uint32_t *lengths, uint64_t lengths_at)
 {
     const uint8_t *base = (const uint8_t *)buffer;
-    uint64_t needed = ext_len;
+    uint64_t needed = at + ext_len;
     struct tp_row row;
     if (node_len > UINT16_MAX || ext_len > UINT16_MAX) return 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -89,10 +89,13 @@ int64_t tp_frame_rows(char *dest, uint64_t room, const char *buffer, uint64_t bu
         if (row.tag_len && outside(row.tag_off, row.tag_len, buffer_bytes)) return 0;
         if (row.node_len && outside(row.node_off, row.node_len, buffer_bytes)) return 0;
         uint32_t own = row.flags & TP_ROW_NODE ? row.node_len : has_node ? node_len : 0;
-        needed += (uint64_t)FRAME_MIN + row.data_len + row.meta_len + row.tag_len + own;
+        uint64_t length = (uint64_t)FRAME_MIN + row.data_len + row.meta_len + row.tag_len + own;
+        if (length + ext_len > INT32_MAX) return 0;
+        needed += length;
     }
     if (needed > room) return -(int64_t)needed;
-    uint8_t *p = (uint8_t *)dest;
+    uint8_t *begin = (uint8_t *)dest + at, *p = begin;
+    lengths += lengths_at;
     for (uint32_t i = 0; i < count; i++) {
         memcpy(&row, rows + (size_t)i * sizeof row, sizeof row);
         uint8_t frame_flags = (uint8_t)flags | (uint8_t)(row.flags & (FLAG_TAG | FLAG_NODE | FLAG_META));
@@ -110,16 +113,16 @@ int64_t tp_frame_rows(char *dest, uint64_t room, const char *buffer, uint64_t bu
         lengths[i] = put_frame(p, TYPE_RECORD, frame_flags, topic_id, first_seq + i, ts_ms, row.size, x, n, t, d, m);
         p += lengths[i];
     }
-    return (int64_t)(p - (uint8_t *)dest);
+    return (int64_t)(p - begin);
 }
 
-int64_t tp_frame_control(char *dest, uint64_t room, uint32_t type, uint32_t flags, uint64_t topic_id, uint64_t seq,
-                         uint64_t ts_ms, const char *payload, uint32_t payload_len)
+int64_t tp_frame_control(char *dest, uint64_t at, uint64_t room, uint32_t type, uint32_t flags, uint64_t topic_id,
+                         uint64_t seq, uint64_t ts_ms, const char *payload, uint32_t payload_len)
 {
-    uint64_t needed = (uint64_t)FRAME_MIN + payload_len;
+    uint64_t needed = at + FRAME_MIN + payload_len;
     if (needed > room) return -(int64_t)needed;
     struct text none = {0, 0}, data = {(const uint8_t *)payload, payload_len};
-    return put_frame((uint8_t *)dest, (uint8_t)type, (uint8_t)flags, topic_id, seq, ts_ms, 0, none, none, none, data,
+    return put_frame((uint8_t *)dest + at, (uint8_t)type, (uint8_t)flags, topic_id, seq, ts_ms, 0, none, none, none, data,
                      none);
 }
 

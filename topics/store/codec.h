@@ -57,17 +57,17 @@ struct tp_projection {
     uint32_t full;      /* 1: limit or budget met */
 };
 
-/* Frames `count` rows (struct tp_row) into dest. Row i gets seq first_seq + i, its own node or else the default
- * (has_node), and lengths[i]. The extension goes on the first frame. flags: TP_FSYNC (16) or 0.
- * Returns bytes written; -n when n bytes of room are needed; 0 when a span lies outside the buffer. */
-int64_t tp_frame_rows(char *dest, uint64_t room, const char *buffer, uint64_t buffer_bytes, const char *rows,
-                      uint32_t count, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms, uint32_t flags,
-                      const char *node, uint32_t node_len, uint32_t has_node, const char *ext, uint32_t ext_len,
-                      uint32_t *lengths);
+/* Frames `count` rows (struct tp_row) into dest[at:room]. Row i gets seq first_seq + i, its own node or else the
+ * default (has_node), and lengths[lengths_at + i]. The extension goes on the first frame. flags: FLAG_FSYNC or 0.
+ * Returns bytes written; -n when a room of n bytes is needed; 0 when a span lies outside the buffer. */
+int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes,
+                      const char *rows, uint32_t count, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms,
+                      uint32_t flags, const char *node, uint32_t node_len, uint32_t has_node, const char *ext,
+                      uint32_t ext_len, uint32_t *lengths, uint64_t lengths_at);
 
 /* One control frame; returns like tp_frame_rows. */
-int64_t tp_frame_control(char *dest, uint64_t room, uint32_t type, uint32_t flags, uint64_t topic_id, uint64_t seq,
-                         uint64_t ts_ms, const char *payload, uint32_t payload_len);
+int64_t tp_frame_control(char *dest, uint64_t at, uint64_t room, uint32_t type, uint32_t flags, uint64_t topic_id,
+                         uint64_t seq, uint64_t ts_ms, const char *payload, uint32_t payload_len);
 
 /* Fills the 64-byte header in front of a body: batch[0:64] before batch[64:64 + body_bytes]. Returns its checksum. */
 uint64_t tp_seal_batch(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t synced_upto, uint64_t chain,

@@ -24,6 +24,7 @@ class _Lib(Protocol):
     def tp_frame_rows(
         self,
         dest: Pointer,
+        at: int,
         room: int,
         buffer: bytes,
         buffer_bytes: int,
@@ -39,10 +40,12 @@ class _Lib(Protocol):
         ext: bytes,
         ext_len: int,
         lengths: Pointer,
+        lengths_at: int,
     ) -> int: ...
     def tp_frame_control(
         self,
         dest: Pointer,
+        at: int,
         room: int,
         kind: int,
         flags: int,
@@ -238,6 +241,7 @@ def frame_rows(
     while True:
         written = lib.tp_frame_rows(
             ffi.from_buffer(dest),
+            0,
             len(dest),
             rows.buffer,
             len(rows.buffer),
@@ -253,6 +257,7 @@ def frame_rows(
             extension,
             len(extension),
             ffi.from_buffer("uint32_t[]", lengths),
+            0,
         )
         if written >= 0:
             assert written or not rows.count, "a row points outside its buffer"
@@ -263,7 +268,7 @@ def frame_rows(
 def frame_control(kind: int, *, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> bytes:
     """One control frame."""
     dest = bytearray(FRAME_MIN_BYTES + len(payload))
-    lib.tp_frame_control(ffi.from_buffer(dest), len(dest), kind, 0, topic_id, seq, ts_ms, payload, len(payload))
+    lib.tp_frame_control(ffi.from_buffer(dest), 0, len(dest), kind, 0, topic_id, seq, ts_ms, payload, len(payload))
     return bytes(dest)
 
 

@@ -1,0 +1,172 @@
+"""Group commit as values: what fills, how it goes to the disk, what its results mean, and what is durable since.
+
+Nothing here does I/O; `wal.py` does what is decided here.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from topics.errors import StorageError
+from topics.store.codec import Pointer, ffi
+from topics.store.format import BATCH_HEADER_BYTES, BLOCK_BYTES
+
+DSYNC_BYTES_MAX = 64 * 1024
+"""Up to here one write with RWF_DSYNC beats the chain, which needs a worker's hop for its sync; see perf/commit.py."""
+
+_FULL = (-errno.ENOSPC, -errno.EDQUOT)
+_AGAIN = (-errno.EINTR, -errno.EAGAIN)
+
+
+class Commit(NamedTuple):
+    """How a batch ended. With an error nothing of it is published, though it may be found after a restart."""
+
+    error: StorageError | None
+    file_id: int = 0
+    base: int = 0
+    """File offset of the batch's body: what `Framed.start` counts from."""
+    write_ns: int = 0
+    sync_ns: int = 0
+    """From the submission to the sync's completion; 0 for a batch that was not synced."""
+
+
+Done = Callable[[Commit], None]
+
+
+class Batch:
+    """A batch being filled: room for its header, then frames back to back."""
+
+    __slots__ = ("frames", "memory", "pointer", "room", "used", "waiters", "wants_sync")
+
+    def __init__(self, room: int) -> None:
+        self.memory = bytearray(room)
+        self.pointer: Pointer = ffi.from_buffer(self.memory)
+        self.room = room
+        self.used = BATCH_HEADER_BYTES
+        self.frames = 0
+        self.waiters: list[Done] = []
+        self.wants_sync = False
+
+    def grow(self, needed: int) -> None:
+        """Makes room for `needed` bytes in all, by doubling."""
+        room = self.room
+        while room < needed:
+            room *= 2
+        memory = bytearray(room)
+        memory[: self.used] = memoryview(self.memory)[: self.used]
+        self.memory, self.room = memory, room
+        self.pointer = ffi.from_buffer(memory)
+
+    def clear(self) -> None:
+        """Empty again; the memory stays."""
+        self.used = BATCH_HEADER_BYTES
+        self.frames = 0
+        self.waiters = []
+        self.wants_sync = False
+
+
+class Primitive(Enum):
+    """How a batch goes to the disk."""
+
+    BARE = "bare"
+    """A buffered write; a background fdatasync follows some time."""
+    LINK = "link"
+    """A buffered write softly linked to an fdatasync."""
+    DIRECT = "direct"
+    """An O_DIRECT write softly linked to an fdatasync."""
+    DSYNC = "dsync"
+    """One O_DIRECT write with RWF_DSYNC."""
+
+
+def choose_primitive(
+    setting: str, *, wants_sync: bool, unsynced_precedes: bool, direct_works: bool, size: int
+) -> Primitive:
+    """The primitive for one batch of `size` bytes; `setting` is the configured auto, link, direct or dsync.
+
+    RWF_DSYNC syncs its own range only, so bytes before it that are not synced yet call for the chain; and those are
+    dirty in the page cache, which an O_DIRECT write would have to flush first: the buffered one then.
+    """
+    if not wants_sync:
+        return Primitive.BARE
+    if unsynced_precedes or not direct_works or setting == "link":
+        return Primitive.LINK
+    if setting == "auto":
+        return Primitive.DSYNC if size <= DSYNC_BYTES_MAX else Primitive.DIRECT
+    return Primitive(setting)
+
+
+class Verdict(Enum):
+    """What the results of a commit mean."""
+
+    DONE = 1
+    """All bytes written and, where asked for, synced."""
+    REST = 2
+    """Part of the bytes written, or none because of a signal: the rest goes out before anything else."""
+    FULL = 3
+    """No space: the batch fails, the file is given up, the log goes on in another."""
+    FAILED = 4
+    """Nobody knows what the disk holds: the log is read-only from here on."""
+
+
+def judge(primitive: Primitive, expected: int, write_res: int, sync_res: int) -> Verdict:
+    """Source: an ack needs the full count and the sync's 0 (soft links: a short write cancels its sync)."""
+    chained = primitive in (Primitive.LINK, Primitive.DIRECT)
+    if write_res == expected:
+        return Verdict.DONE if not chained or sync_res == 0 else Verdict.FAILED
+    if chained and sync_res != -errno.ECANCELED:
+        return Verdict.FAILED  # a sync that ran behind a write that did not: not the chain we built
+    if write_res in _FULL:
+        return Verdict.FULL
+    if write_res in _AGAIN or 0 <= write_res < expected:
+        return Verdict.REST
+    return Verdict.FAILED
+
+
+def rest_begins(write_res: int) -> int:
+    """Where the rest of a short write begins: whole blocks again, so that it may go direct, too."""
+    return max(0, write_res) & -BLOCK_BYTES
+
+
+class SealedFile(NamedTuple):
+    """A file the log has left with bytes that are not synced yet."""
+
+    file_id: int
+    fd: int
+    last_batch_no: int
+
+
+class Durability:
+    """Which batches are written and which are on stable storage: a prefix each, over all files of the shard."""
+
+    def __init__(self, last_batch_no: int) -> None:
+        self.written = last_batch_no
+        self.synced = last_batch_no
+        self.sealed: deque[SealedFile] = deque()
+
+    @property
+    def unsynced(self) -> bool:
+        return self.written > self.synced
+
+    def on_written(self, batch_no: int, *, synced: bool) -> None:
+        """The next batch is on disk; with `synced`, so is all before it."""
+        assert batch_no == self.written + 1, "batches end in order"
+        assert not synced or not self.sealed, "a sync of this file says nothing about the one before"
+        self.written = batch_no
+        if synced:
+            self.synced = batch_no
+
+    def on_synced(self, batch_no: int) -> None:
+        """A sync ended that was submitted when `batch_no` was the last one written (to the file it was for)."""
+        assert batch_no <= self.written, "nothing is synced before it is written"
+        self.synced = max(self.synced, batch_no)
+        while self.sealed and self.sealed[0].last_batch_no <= self.synced:
+            self.sealed.popleft()
+
+    def on_file_left(self, file_id: int, fd: int) -> None:
+        """The log goes on in another file."""
+        if self.unsynced:
+            self.sealed.append(SealedFile(file_id, fd, self.written))

@@ -1,0 +1,33 @@
+"""The log's numbers for metrics. Names and buckets: wire contract, section 12.3."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+FSYNC_BUCKETS_US = (50, 100, 250, 500, 1000, 5000, 10_000, 50_000, 100_000)
+"""Upper bounds; one more bucket counts what is above."""
+
+
+@dataclass(slots=True)
+class LogCounters:
+    """Counted over all shards since start-up."""
+
+    frames: int = 0
+    batches: int = 0
+    fsyncs: int = 0
+    bytes_written: int = 0
+    """Batches as the log holds them; blocks written again and padding not counted."""
+    rotations: int = 0
+    queue_depth_peak: int = 0
+    submit_full: int = 0
+    fsync_buckets: list[int] = field(default_factory=lambda: [0] * (len(FSYNC_BUCKETS_US) + 1))
+    """Not cumulative."""
+    fsync_us_sum: int = 0
+
+    def count_sync(self, ns: int) -> None:
+        """One sync of the log that took so long."""
+        us = ns // 1000
+        self.fsyncs += 1
+        self.fsync_us_sum += us
+        self.fsync_buckets[bisect_left(FSYNC_BUCKETS_US, us)] += 1

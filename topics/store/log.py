@@ -1,0 +1,225 @@
+"""The log as the engine sees it: shards behind one face. What concerns one topic lies in one shard."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import xxhash
+
+from topics.config import Config
+from topics.loop.loop import Loop
+from topics.loop.tasks import Event
+from topics.store.admission import Admission
+from topics.store.commit import Done
+from topics.store.counters import LogCounters
+from topics.store.filetable import FileKind, FileTable, StoredFile
+from topics.store.format import shard_directory
+from topics.store.hottail import HotTail
+from topics.store.rows import Rows
+from topics.store.space import DiskSpace
+from topics.store.wal import Framed, Wal
+from topics.store.walfile import WalDirectory
+
+
+class ShardStart(NamedTuple):
+    """Where one shard goes on after recovery; a new shard starts as `ShardStart()`."""
+
+    next_file_no: int = 1
+    last_batch_no: int = 0
+    spares: tuple[str, ...] = ()
+    """Paths of files that may be used again: `spare-*`, and prepared ones never taken into use."""
+
+
+class Log:
+    """Stages into a shard's filling batch; `flush` at the end of each pass sends the batches off."""
+
+    def __init__(self, loop: Loop, config: Config, table: FileTable) -> None:
+        self._loop = loop
+        self._config = config
+        self._table = table
+        self.counters = LogCounters()
+        self.admission = Admission()
+        self.tail = HotTail(config.hot_tail_bytes)
+        self.space = DiskSpace(
+            loop,
+            config.data_dir,
+            reserve_bytes=config.disk_reserve_bytes,
+            low_water_bytes=config.disk_low_water_bytes,
+        )
+        self._wals: list[Wal] = []
+        self._directories: list[WalDirectory] = []
+
+    async def open(self, starts: list[ShardStart]) -> None:
+        """Opens config.wal_shards shards, each in a file of its own; `starts[i]` is shard i's.
+
+        Raises DiskFullError or OSError. The shards' directories are made here if they are missing.
+        """
+        config, loop = self._config, self._loop
+        self.space.on_change.append(self._on_space_change)
+        self.admission.on_latch.append(self._on_latch)
+        shards = max(1, config.wal_shards)
+        made = loop.ring.make_directory(f"{config.data_dir}/wal")
+        for shard in range(shards):
+            path = f"{config.data_dir}/{shard_directory(shard)}"
+            made = loop.ring.make_directory(path) or made
+            start = starts[shard] if shard < len(starts) else ShardStart()
+            directory = WalDirectory(
+                loop,
+                self._table,
+                path,
+                shard=shard,
+                next_file_no=start.next_file_no,
+                file_bytes=config.wal_file_bytes,
+                spares_max=config.wal_spare_files + config.checkpoint_wal_bytes // config.wal_file_bytes,
+                spares=list(start.spares),
+            )
+            wal = Wal(
+                loop,
+                directory,
+                tail=self.tail,
+                admission=self.admission,
+                space=self.space,
+                counters=self.counters,
+                last_batch_no=start.last_batch_no,
+                commit=config.commit,
+                sync_every_ns=config.sync_every_ms * 1_000_000,
+                file_bytes=config.wal_file_bytes,
+                prepared_files=config.wal_spare_files,
+            )
+            self._directories.append(directory)
+            self._wals.append(wal)
+        if made:
+            await loop.files.sync_directory(f"{config.data_dir}/wal")
+            await loop.files.sync_directory(config.data_dir)
+        for wal in self._wals:
+            await wal.open()
+        await self.space.open()
+
+    def shard_of(self, topic_id: int) -> int:
+        wals = self._wals
+        if len(wals) == 1:
+            return 0
+        return xxhash.xxh3_64_intdigest(topic_id.to_bytes(8, "little")) % len(wals)
+
+    # --- staging -----------------------------------------------------------------------------------------------------
+    def stage_records(
+        self,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        rows: Rows,
+        *,
+        fsync: bool,
+        node: bytes | None = None,
+        extension: bytes = b"",
+    ) -> Framed:
+        """Frames rows into the topic's shard; row i gets seq first_seq + i. `node` is for rows without one.
+
+        Raises LogReadOnlyError or DiskFullError, and then nothing was staged.
+        """
+        return self._wals[self.shard_of(topic_id)].stage_records(
+            topic_id, first_seq, ts_ms, rows, fsync=fsync, node=node, extension=extension
+        )
+
+    def stage_control(self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes) -> None:
+        """One control frame into the topic's shard; payload is compact JSON. Raises like `stage_records`."""
+        self._wals[self.shard_of(topic_id)].stage_control(topic_id, kind, seq, ts_ms, payload)
+
+    def when_committed(self, topic_id: int, synced: bool, done: Done) -> None:
+        """Calls `done(Commit)` once the batch that the topic's shard is filling has ended, in order of attaching.
+
+        Without anything staged it ends when what was staged before has; with `synced`, when that is on stable storage.
+        """
+        self._wals[self.shard_of(topic_id)].when_committed(synced, done)
+
+    def use_reserve(self) -> AbstractContextManager[None]:
+        """What is staged inside frees space: it is taken when the disk is full, too."""
+        return self.admission.use_reserve()
+
+    def flush(self) -> None:
+        """Pass-end hook: a commit for every idle shard with something to write."""
+        for wal in self._wals:
+            wal.flush()
+
+    # --- state -------------------------------------------------------------------------------------------------------
+    @property
+    def shards(self) -> list[Wal]:
+        return self._wals
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Staged or in flight, over all shards."""
+        return sum(wal.backlog_bytes for wal in self._wals)
+
+    def is_backlogged(self) -> bool:
+        """A write should be refused for now; counts the refusal."""
+        if self.backlog_bytes <= self._config.max_backlog_bytes:
+            return False
+        self.counters.submit_full += 1
+        return True
+
+    @property
+    def queue_depth(self) -> int:
+        """Submissions not yet committed."""
+        return sum(wal.queue_depth for wal in self._wals)
+
+    @property
+    def read_only(self) -> str:
+        """Why the log takes no writes any more; "" while it does."""
+        return self.admission.read_only
+
+    @property
+    def disk_full(self) -> bool:
+        return self.admission.disk_full
+
+    def _on_space_change(self) -> None:
+        self.admission.set_disk_full(self.space.full)
+        if not self.space.full:
+            for wal in self._wals:
+                wal.on_space()
+
+    def _on_latch(self) -> None:
+        for wal in self._wals:
+            wal.on_latch()
+
+    # --- files -------------------------------------------------------------------------------------------------------
+    def request_rotation(self) -> None:
+        """Every shard opens another file with its next batch."""
+        for wal in self._wals:
+            wal.request_rotation()
+
+    def left_files(self) -> list[StoredFile]:
+        """WAL files that are not written to any more and not empty: what a checkpoint copies from, oldest first."""
+        return [file for file in self._table if file.kind is FileKind.WAL and not file.active and file.size]
+
+    async def retire(self, file: StoredFile) -> None:
+        """Recycles a left file: its rows were moved and that is durable. Readers that are in it finish first."""
+        assert file.kind is FileKind.WAL, "only files of the log are recycled"
+        self.tail.forget(file.file_id)
+        directory = self._directories[self._shard_of_path(file.path)]
+        for wal in self._wals:
+            await wal.when_synced(file)
+        unread = Event()
+        file.when_unread(unread.set)
+        await unread.wait()
+        await directory.retire(file)
+
+    def _shard_of_path(self, path: str) -> int:
+        """The shard whose directory the file lies in; 0 for those of a shard that is no longer used."""
+        for shard in range(len(self._wals)):
+            if f"/{shard_directory(shard)}/" in path:
+                return shard
+        return 0
+
+    # --- ending ------------------------------------------------------------------------------------------------------
+    async def drain(self) -> None:
+        """Returns when all that was staged is on stable storage, or the log is read-only."""
+        for wal in self._wals:
+            await wal.drain()
+
+    async def close(self) -> None:
+        """Drains and ends; nothing may be staged any more."""
+        self.space.close()
+        for wal in self._wals:
+            await wal.close()

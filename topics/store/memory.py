@@ -1,0 +1,64 @@
+"""Ephemeral records: frames like any other, in memory alone. All topics share chunks, which are files to the index."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.store import codec
+from topics.store.filetable import FileKind, FileTable, StoredFile
+from topics.store.rows import Rows
+
+_CHUNK_BYTES = 256 * 1024
+
+
+class Placed(NamedTuple):
+    """Row i lies in file `file_id` at offset + sum(lengths[:i])."""
+
+    file_id: int
+    offset: int
+    lengths: NDArray[np.uint32]
+
+
+class MemoryFrames:
+    """Appends frames to the newest chunk; a chunk goes when its last row has gone (see `discard`)."""
+
+    def __init__(self, files: FileTable) -> None:
+        self._files = files
+        self._newest: StoredFile | None = None
+
+    def stage_records(
+        self,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        rows: Rows,
+        *,
+        node: bytes | None = None,
+        extension: bytes = b"",
+    ) -> Placed:
+        """Frames the rows; they may be read at once and count as live rows of their file."""
+        framed, lengths = codec.frame_rows(
+            rows, topic_id=topic_id, first_seq=first_seq, ts_ms=ts_ms, node=node, extension=extension
+        )
+        file = self._newest
+        if file is None or file.size + len(framed) > _CHUNK_BYTES:
+            file = self._files.add(FileKind.MEMORY, "")
+            file.memory = bytearray(max(_CHUNK_BYTES, len(framed)))
+            before, self._newest = self._newest, file
+            if before is not None:
+                self.discard(before, 0)
+        assert file.memory is not None, "a memory file has memory"
+        offset = file.size
+        memoryview(file.memory)[offset : offset + len(framed)] = framed
+        file.size = offset + len(framed)
+        file.live_rows += rows.count
+        return Placed(file.file_id, offset, lengths)
+
+    def discard(self, file: StoredFile, rows: int) -> None:
+        """So many rows no longer point to this file; a chunk without rows is dropped unless it is still filled."""
+        file.live_rows -= rows
+        if file.live_rows == 0 and file is not self._newest:
+            file.when_unread(lambda: self._files.remove(file))

@@ -1,0 +1,113 @@
+"""A full disk, planned for: a low-water mark below which appends are refused, and a reserve file for what frees space.
+
+While `full`, deletes, acks and floors go on: they write to what is left of the current log file and then to a small one
+made of the reserve. When there is space again, the reserve is made anew and appends resume by themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable
+
+from topics.loop.loop import Loop
+
+_CHECK_NS = 1_000_000_000
+
+
+def is_full(error: OSError) -> bool:
+    """The file system has no space left for us; every other error of a write is a failing disk."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+class DiskSpace:
+    """Watches the free space of the data directory, once a second."""
+
+    def __init__(self, loop: Loop, directory: str, *, reserve_bytes: int, low_water_bytes: int) -> None:
+        self._loop = loop
+        self._directory = directory
+        self._reserve_path = f"{directory}/reserve"
+        self.reserve_bytes = reserve_bytes
+        self._low_water_bytes = low_water_bytes
+        self.full = False
+        """Appends are refused."""
+        self.has_reserve = False
+        self._healing = False
+        self._closed = False
+        self.on_change: list[Callable[[], None]] = []
+        """Called after `full` changed."""
+
+    async def open(self) -> None:
+        """Makes the reserve (a missing one means: full) and starts watching."""
+        await self._make_reserve()
+        self._check()
+
+    def close(self) -> None:
+        self._closed = True
+
+    async def _make_reserve(self) -> None:
+        """The reserve file at its full size, or none of it."""
+        files = self._loop.files
+        if self.reserve_bytes == 0:
+            self.has_reserve = True
+            return
+        fd = await files.open(self._reserve_path, os.O_RDWR | os.O_CREAT)
+        try:
+            if self._loop.ring.file_size(self._reserve_path) < self.reserve_bytes:
+                await files.allocate_zeroed(fd, self.reserve_bytes)
+            self.has_reserve = True
+        except OSError as error:
+            if not is_full(error):
+                raise
+            await files.unlink(self._reserve_path)
+            self.note_full()
+        finally:
+            await files.close(fd)
+
+    async def release_reserve(self) -> bool:
+        """Gives the reserve's space to the caller; False when it is gone already."""
+        if not self.has_reserve or self.reserve_bytes == 0:
+            return False
+        self.has_reserve = False
+        await self._loop.files.unlink(self._reserve_path)
+        return True
+
+    def note_full(self) -> None:
+        """A write or an allocation found no space."""
+        self._set_full(True)
+
+    def _set_full(self, full: bool) -> None:
+        if self.full != full:
+            self.full = full
+            for fn in self.on_change:
+                fn()
+
+    def _check(self) -> None:
+        """Compares free space with the mark; a little above it is needed to resume, lest it flicker."""
+        if self._closed:
+            return
+        try:
+            free = self._loop.ring.free_bytes(self._directory)
+        except OSError:
+            free = self._low_water_bytes  # cannot tell: leave things as they are
+        if free < self._low_water_bytes:
+            self.note_full()
+        elif self.full and free >= self._low_water_bytes + self._low_water_bytes // 8 + self.reserve_bytes:
+            self._heal()
+        self._loop.call_later(_CHECK_NS, self._check)
+
+    def _heal(self) -> None:
+        if not self._healing:
+            self._healing = True
+            self._loop.spawn(self._heal_task(), "disk space")
+
+    async def _heal_task(self) -> None:
+        try:
+            if not self.has_reserve:
+                with contextlib.suppress(OSError):
+                    await self._make_reserve()
+            if self.has_reserve:
+                self._set_full(False)
+        finally:
+            self._healing = False

@@ -1,0 +1,586 @@
+"""One shard of the log: fills a batch, commits it while the next one fills, moves from file to file.
+
+One commit is in flight at a time; what is staged meanwhile is the next batch. Acks need the full write count and, for a
+synced batch, the sync's result; callbacks run in the order they were attached. A failed write or sync latches the whole
+log; a full disk fails what is staged and goes on in another file. Decisions are commit.py's, files are walfile.py's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from topics.errors import DiskFullError, StorageError
+from topics.loop.loop import Loop
+from topics.loop.tasks import Event
+from topics.loop.timers import Timer
+from topics.store.admission import Admission
+from topics.store.codec import ffi, lib
+from topics.store.commit import (
+    Batch,
+    Commit,
+    Done,
+    Durability,
+    Primitive,
+    Verdict,
+    choose_primitive,
+    judge,
+    rest_begins,
+)
+from topics.store.counters import LogCounters
+from topics.store.filetable import StoredFile
+from topics.store.format import (
+    BATCH_ALIGN,
+    BATCH_HEADER_BYTES,
+    BLOCK_BYTES,
+    FLAG_FSYNC,
+    WAL_FIRST_BATCH_OFFSET,
+    align_up,
+)
+from topics.store.hottail import HotTail
+from topics.store.rows import Rows
+from topics.store.space import DiskSpace
+from topics.store.walfile import WalDirectory, WalFile
+
+_BATCH_ROOM = 64 * 1024
+_BATCH_ROLL_BYTES = 4 << 20
+"""A filling batch larger than this is closed at the end of the pass, even if it cannot be written yet."""
+_LENGTHS_POOL = 1 << 14
+_REST_ATTEMPTS_MAX = 64
+
+
+class Framed(NamedTuple):
+    """Where staged records will lie: row i at Commit.base + start + sum(lengths[:i])."""
+
+    start: int
+    lengths: NDArray[np.uint32]
+
+
+class _Flight:
+    """The commit in flight."""
+
+    __slots__ = ("attempts", "base", "batch", "blocks", "checksum", "offset", "primitive", "submitted_ns")
+
+    def __init__(self, batch: Batch, primitive: Primitive, blocks: memoryview, offset: int, base: int) -> None:
+        self.batch = batch
+        self.primitive = primitive
+        self.blocks = blocks
+        self.offset = offset
+        self.base = base
+        self.attempts = 0
+        self.checksum = 0
+        self.submitted_ns = 0
+
+
+class Wal:
+    """One shard. `flush` is called at the end of every pass of the loop."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        directory: WalDirectory,
+        *,
+        tail: HotTail,
+        admission: Admission,
+        space: DiskSpace,
+        counters: LogCounters,
+        last_batch_no: int,
+        commit: str,
+        sync_every_ns: int,
+        file_bytes: int,
+        prepared_files: int,
+    ) -> None:
+        self._loop = loop
+        self._files = loop.files
+        self._clock = loop.clock
+        self._directory = directory
+        self._tail = tail
+        self._admission = admission
+        self._space = space
+        self._counters = counters
+        self._setting = commit
+        self._sync_every_ns = sync_every_ns
+        self._file_bytes = file_bytes
+        self._prepared_files = max(1, prepared_files)
+
+        self._filling = Batch(_BATCH_ROOM)
+        self._closed_batches: deque[Batch] = deque()
+        self._spare_batch: Batch | None = None
+        self._flight: _Flight | None = None
+        self._durable = Durability(last_batch_no)
+        self._chain = 0
+        self._header = b""
+        """The file header, until the first batch takes it to the disk."""
+        self._file: WalFile | None = None
+        self._leave_file = False
+        self._prepared: deque[WalFile] = deque()
+        self._preparing = False
+        self._wanted_bytes = 0
+        """Size of the file that a batch waits for; 0: none waits."""
+        self._sync_timer: Timer | None = None
+        self._sync_running = False
+        self._moved = Event()
+        """Set whenever something ended that `drain` may wait for."""
+        self._lengths = np.empty(_LENGTHS_POOL, np.uint32)
+        self._lengths_pointer = ffi.from_buffer("uint32_t[]", self._lengths)
+        self._lengths_used = 0
+
+    async def open(self) -> None:
+        """Prepares the first file; raises DiskFullError or OSError."""
+        self._prepared.append(await self._directory.prepare(self._file_bytes))
+
+    # --- staging -----------------------------------------------------------------------------------------------------
+    def stage_records(
+        self,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        rows: Rows,
+        *,
+        fsync: bool,
+        node: bytes | None = None,
+        extension: bytes = b"",
+    ) -> Framed:
+        """Frames a request's rows into the filling batch. Raises LogReadOnlyError or DiskFullError."""
+        if self._admission.closed:
+            self._admission.check()
+        batch = self._filling
+        buffer, spans, count, _size = rows
+        lengths_at = self._lengths_used
+        if lengths_at + count > len(self._lengths):
+            self._new_lengths(count)
+            lengths_at = 0
+        at = batch.used
+        while True:
+            written = lib.tp_frame_rows(
+                batch.pointer,
+                at,
+                batch.room,
+                buffer,
+                len(buffer),
+                spans,
+                count,
+                topic_id,
+                first_seq,
+                ts_ms,
+                FLAG_FSYNC if fsync else 0,
+                node or b"",
+                len(node) if node else 0,
+                node is not None,
+                extension,
+                len(extension),
+                self._lengths_pointer,
+                lengths_at,
+            )
+            if written >= 0:
+                break
+            batch.grow(-written)
+        assert written or not count, "a row points outside its buffer"
+        batch.used = at + written
+        batch.frames += count
+        self._lengths_used = end = lengths_at + count
+        return Framed(at - BATCH_HEADER_BYTES, self._lengths[lengths_at:end])
+
+    def _new_lengths(self, count: int) -> None:
+        """Another array for lengths; the old one lives as long as slices of it do."""
+        self._lengths = np.empty(max(_LENGTHS_POOL, count), np.uint32)
+        self._lengths_pointer = ffi.from_buffer("uint32_t[]", self._lengths)
+        self._lengths_used = 0
+
+    def stage_control(self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes) -> None:
+        """One control frame into the filling batch. Raises like `stage_records`."""
+        if self._admission.closed:
+            self._admission.check()
+        batch = self._filling
+        while True:
+            written = lib.tp_frame_control(
+                batch.pointer, batch.used, batch.room, kind, 0, topic_id, seq, ts_ms, payload, len(payload)
+            )
+            if written > 0:
+                break
+            batch.grow(-written)
+        batch.used += written
+        batch.frames += 1
+
+    def stage_frames(self, frames: Buffer, count: int) -> int:
+        """Whole frames as they are (recovery writes its tail again); returns their start in the body."""
+        self._admission.check()
+        view = memoryview(frames).cast("B")
+        batch = self._filling
+        start = batch.used
+        if start + len(view) > batch.room:
+            batch.grow(start + len(view))
+        memoryview(batch.memory)[start : start + len(view)] = view
+        batch.used += len(view)
+        batch.frames += count
+        return start - BATCH_HEADER_BYTES
+
+    def when_committed(self, synced: bool, done: Done) -> None:
+        """Calls `done` when the filling batch has ended; `synced` asks for it to be on stable storage then."""
+        batch = self._filling
+        batch.waiters.append(done)
+        if synced:
+            batch.wants_sync = True
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Staged or in flight."""
+        flight = self._flight
+        return (
+            (self._filling.used - BATCH_HEADER_BYTES)
+            + sum(batch.used for batch in self._closed_batches)
+            + (flight.batch.used if flight is not None else 0)
+        )
+
+    @property
+    def queue_depth(self) -> int:
+        """Callbacks that wait for their batch."""
+        flight = self._flight
+        return (
+            len(self._filling.waiters)
+            + sum(len(batch.waiters) for batch in self._closed_batches)
+            + (len(flight.batch.waiters) if flight is not None else 0)
+        )
+
+    # --- committing --------------------------------------------------------------------------------------------------
+    def flush(self) -> None:
+        """Sends the next batch off, if there is one and nothing holds it back; what holds it ends in a later pass."""
+        filling = self._filling
+        if not filling.frames and not filling.waiters and not self._closed_batches:
+            return
+        self._counters.queue_depth_peak = max(self._counters.queue_depth_peak, self.queue_depth)
+        if self._flight is None:
+            self._send_next()
+        if self._filling.used > _BATCH_ROLL_BYTES:
+            self._closed_batches.append(self._filling)
+            self._filling = self._empty_batch()
+
+    def _empty_batch(self) -> Batch:
+        batch, self._spare_batch = self._spare_batch, None
+        return batch or Batch(_BATCH_ROOM)
+
+    def _send_next(self) -> None:
+        if self._admission.read_only:
+            self._fail_staged(self._admission.read_only_error())
+            return
+        batch = self._closed_batches[0] if self._closed_batches else self._filling
+        if not batch.frames:
+            self._settle_empty(batch)
+            return
+        if batch.wants_sync and not self._may_sync():
+            return
+        file = self._file
+        if file is None or self._leave_file or file.position + batch.used > file.size:
+            file = self._next_file(batch.used)
+            if file is None or (batch.wants_sync and not self._may_sync()):
+                return
+        if self._closed_batches:
+            self._closed_batches.popleft()
+        else:
+            self._filling = self._empty_batch()
+        self._send(batch, file)
+
+    def _may_sync(self) -> bool:
+        """No other sync runs on the file, and none is owed to an earlier one.
+
+        Two syncs of one file at a time could share out one error between them: the wrong one would report success.
+        """
+        if self._sync_running:
+            return False
+        if self._durable.sealed:
+            self._start_sync()
+            return False
+        return True
+
+    def _settle_empty(self, batch: Batch) -> None:
+        """Nothing was staged: the callbacks ask about what was committed before."""
+        if batch.wants_sync and self._durable.unsynced:
+            self._start_sync()
+            return
+        self._filling = self._empty_batch()
+        for done in batch.waiters:
+            done(Commit(None))
+
+    def _send(self, batch: Batch, file: WalFile) -> None:
+        durable = self._durable
+        used = batch.used
+        checksum = lib.tp_seal_batch(
+            batch.pointer,
+            file.epoch,
+            durable.written + 1,
+            durable.synced,
+            self._chain,
+            used - BATCH_HEADER_BYTES,
+            batch.frames,
+            self._clock.now_ms(),
+        )
+        primitive = choose_primitive(
+            self._setting,
+            wants_sync=batch.wants_sync,
+            unsynced_precedes=durable.unsynced,
+            direct_works=self._directory.direct_works,
+            size=used,
+        )
+        position = file.position
+        data = memoryview(batch.memory)[:used]
+        if self._header:
+            block = self._header + bytes(BLOCK_BYTES - len(self._header))
+            blocks = self._tail.place(file.stored.file_id, 0, memoryview(block + data))
+            offset = 0
+        else:
+            blocks = self._tail.place(file.stored.file_id, position, data)
+            offset = position & -BLOCK_BYTES
+        flight = _Flight(batch, primitive, blocks, offset, position + BATCH_HEADER_BYTES)
+        flight.checksum = checksum
+        flight.submitted_ns = self._clock.monotonic_ns()
+        self._flight = flight
+        self._submit(flight, file)
+
+    def _submit(self, flight: _Flight, file: WalFile) -> None:
+        stored = file.stored
+        match flight.primitive:
+            case Primitive.BARE:
+                self._files.write_nowait(stored.fd, flight.blocks, flight.offset, self._on_write)
+            case Primitive.LINK:
+                self._files.commit_nowait(stored.fd, flight.blocks, flight.offset, self._on_results)
+            case Primitive.DIRECT:
+                self._files.commit_nowait(stored.direct_fd, flight.blocks, flight.offset, self._on_results)
+            case Primitive.DSYNC:
+                self._files.write_nowait(stored.direct_fd, flight.blocks, flight.offset, self._on_write, dsync=True)
+
+    def _on_write(self, write_res: int) -> None:
+        self._on_results(write_res, 0)
+
+    def _on_results(self, write_res: int, sync_res: int) -> None:
+        flight, file = self._flight, self._file
+        assert flight is not None, "a completion came for a commit nobody submitted"
+        assert file is not None, "a file is left only when nothing is in flight"
+        verdict = judge(flight.primitive, len(flight.blocks), write_res, sync_res)
+        if verdict is Verdict.REST:
+            flight.attempts = 0 if write_res >= BLOCK_BYTES else flight.attempts + 1
+            if flight.attempts < _REST_ATTEMPTS_MAX:
+                self._send_rest(flight, file, rest_begins(write_res))
+                return
+            verdict = Verdict.FAILED
+        if verdict is Verdict.FAILED:
+            self._latch(f"a commit to {file.stored.path} failed (write {write_res}, sync {sync_res})")
+        self._flight = None
+        self._moved.set()
+        if self._admission.read_only:  # also when a background sync failed while this was in flight
+            self._fail(flight.batch, self._admission.read_only_error())
+            self._fail_staged(self._admission.read_only_error())
+        elif verdict is Verdict.FULL:
+            self._on_write_full(flight, file)
+        else:
+            self._on_committed(flight, file)
+
+    def _send_rest(self, flight: _Flight, file: WalFile, begin: int) -> None:
+        """The rest of a short write, as a commit of its own, before anything else goes to this file."""
+        flight.blocks = flight.blocks[begin:]
+        flight.offset += begin
+        if flight.primitive is not Primitive.BARE:
+            flight.primitive = Primitive.LINK  # RWF_DSYNC would leave the part written before unsynced
+        self._submit(flight, file)
+
+    def _on_committed(self, flight: _Flight, file: WalFile) -> None:
+        batch = flight.batch
+        synced = flight.primitive is not Primitive.BARE
+        elapsed_ns = self._clock.monotonic_ns() - flight.submitted_ns
+        self._durable.on_written(self._durable.written + 1, synced=synced)
+        file.position = align_up(file.position + batch.used, BATCH_ALIGN)
+        self._chain = flight.checksum
+        self._header = b""
+        counters = self._counters
+        counters.frames += batch.frames
+        counters.batches += 1
+        counters.bytes_written += batch.used
+        if synced:
+            counters.count_sync(elapsed_ns)
+        elif self._sync_timer is None:
+            self._sync_timer = self._loop.call_later(self._sync_every_ns, self._on_sync_timer)
+        commit = Commit(None, file.stored.file_id, flight.base, elapsed_ns, elapsed_ns if synced else 0)
+        waiters = batch.waiters
+        batch.clear()
+        if batch.room <= _BATCH_ROLL_BYTES:
+            self._spare_batch = batch
+        for done in waiters:
+            done(commit)
+
+    # --- background sync ---------------------------------------------------------------------------------------------
+    def _on_sync_timer(self) -> None:
+        self._sync_timer = None
+        self._start_sync()
+
+    def _start_sync(self) -> None:
+        """Syncs the oldest bytes that are not; beside bare writes only, never beside a commit's own sync."""
+        durable = self._durable
+        if self._sync_running or not durable.unsynced or self._admission.read_only:
+            return
+        if durable.sealed:
+            sealed = durable.sealed[0]
+            fd, upto = sealed.fd, sealed.last_batch_no
+        elif self._flight is not None and self._flight.primitive is not Primitive.BARE:
+            return  # that commit syncs all there is
+        else:
+            assert self._file is not None, "unsynced bytes lie in a file"
+            fd, upto = self._file.stored.fd, durable.written
+        self._sync_running = True
+        self._files.fdatasync_nowait(fd, partial(self._on_sync, upto, self._clock.monotonic_ns()))
+
+    def _on_sync(self, upto: int, submitted_ns: int, res: int) -> None:
+        self._sync_running = False
+        self._moved.set()
+        if res < 0:
+            self._latch(f"a sync of the log failed (errno {-res})")
+            return
+        self._durable.on_synced(upto)
+        self._counters.count_sync(self._clock.monotonic_ns() - submitted_ns)
+        if self._durable.sealed:
+            self._start_sync()
+        elif self._durable.unsynced and self._sync_timer is None:
+            self._sync_timer = self._loop.call_later(self._sync_every_ns, self._on_sync_timer)
+
+    # --- failing -----------------------------------------------------------------------------------------------------
+    def _latch(self, reason: str) -> None:
+        """Read-only from here on, all shards; what is in flight fails when its completion comes."""
+        self._admission.latch(reason)
+        self._moved.set()
+
+    def on_latch(self) -> None:
+        """Some shard failed: nothing staged here will be written. What is in flight is told first."""
+        if self._flight is None:
+            self._fail_staged(self._admission.read_only_error())
+
+    def _fail(self, batch: Batch, error: StorageError) -> None:
+        commit = Commit(error)
+        for done in batch.waiters:
+            done(commit)
+
+    def _fail_staged(self, error: StorageError) -> None:
+        staged = [*self._closed_batches, self._filling]
+        self._closed_batches.clear()
+        self._filling = Batch(_BATCH_ROOM)
+        for batch in staged:
+            self._fail(batch, error)
+
+    def _on_write_full(self, flight: _Flight, file: WalFile) -> None:
+        """The file system had no block left for a commit: the file ends at its last good batch."""
+        self._space.note_full()
+        self._leave(file)
+        self._fail(flight.batch, self._admission.disk_full_error())
+        self._fail_staged(self._admission.disk_full_error())
+
+    # --- from file to file -------------------------------------------------------------------------------------------
+    def request_rotation(self) -> None:
+        """The next batch opens another file, so that all there is now lies in files the log has left."""
+        file = self._file
+        self._leave_file = file is not None and file.position > WAL_FIRST_BATCH_OFFSET
+
+    def _next_file(self, batch_bytes: int) -> WalFile | None:
+        """Moves to the file prepared; None when it is not ready, and then it is being made."""
+        needed = WAL_FIRST_BATCH_OFFSET + align_up(batch_bytes, BLOCK_BYTES)
+        if not self._prepared or self._prepared[0].size < needed:
+            self._wanted_bytes = needed
+            self._prepare_soon()
+            return None
+        if self._file is not None:
+            self._counters.rotations += 1
+            self._leave(self._file)
+        file = self._file = self._prepared.popleft()
+        header = self._directory.begin(file, self._durable.written + 1, self._clock.now_ms())
+        self._header = header.pack()
+        self._chain = header.checksum
+        self._prepare_soon()
+        return file
+
+    def _leave(self, file: WalFile) -> None:
+        """The log goes on elsewhere; what is not synced here is synced before anything later counts as synced."""
+        stored = file.stored
+        stored.active = False
+        stored.size = file.position
+        self._durable.on_file_left(stored.file_id, stored.fd)
+        self._file = None
+        self._leave_file = False
+        self._start_sync()
+
+    def _prepare_soon(self) -> None:
+        if not self._preparing and not self._admission.read_only:
+            self._preparing = True
+            self._loop.spawn(self._prepare(), "log file")
+
+    async def _prepare(self) -> None:
+        """Keeps files ahead of the log, and makes the one a batch waits for."""
+        try:
+            while len(self._prepared) < self._prepared_files or self._prepared[0].size < self._wanted_bytes:
+                size = max(self._file_bytes, self._wanted_bytes)
+                if self._prepared and self._prepared[0].size < self._wanted_bytes:
+                    await self._directory.grow(self._prepared[0], size)
+                else:
+                    self._prepared.append(await self._directory.prepare(size))
+            self._wanted_bytes = 0
+        except DiskFullError as error:
+            await self._on_prepare_full(error)
+        except OSError as error:
+            self._latch(f"preparing a log file failed: {error}")
+        finally:
+            self._preparing = False
+            self._moved.set()
+
+    async def _on_prepare_full(self, error: StorageError) -> None:
+        """No space for a file ahead. If a batch waits for one, the reserve makes it, or else the batch fails."""
+        self._space.note_full()
+        wanted, self._wanted_bytes = self._wanted_bytes, 0
+        if not wanted:
+            return
+        try:
+            await self._directory.drop_spares()
+            if await self._space.release_reserve():
+                size = max(wanted, min(self._file_bytes, self._space.reserve_bytes))
+                self._prepared.append(await self._directory.prepare(size))
+                return
+        except (DiskFullError, OSError):
+            pass  # the batch learns the first reason
+        self._fail_staged(error)
+
+    def on_space(self) -> None:
+        """The disk is no longer full."""
+        self._prepare_soon()
+
+    async def when_synced(self, stored: StoredFile) -> None:
+        """Returns when no sync is owed to a file the log has left, or the log is read-only."""
+        while not self._admission.read_only and any(file.fd == stored.fd for file in self._durable.sealed):
+            self._start_sync()
+            self._moved.clear()
+            await self._moved.wait()
+
+    # --- ending ------------------------------------------------------------------------------------------------------
+    async def drain(self) -> None:
+        """Returns when all that was staged is on stable storage, or the log is read-only."""
+        while not self._admission.read_only:
+            staged = self._filling.frames or self._filling.waiters or self._closed_batches or self._flight is not None
+            if not staged and not self._durable.unsynced:
+                return
+            if not staged:
+                self._start_sync()
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def close(self) -> None:
+        """Drains and closes the files that are written to. Those the log has left are the file table's."""
+        await self.drain()
+        if self._sync_timer is not None:
+            self._sync_timer.cancel()
+        while self._flight is not None or self._sync_running or self._preparing:
+            self._moved.clear()
+            await self._moved.wait()
+        for file in [*self._prepared, *([self._file] if self._file is not None else [])]:
+            file.stored.active = False
+            for fd in (file.stored.fd, file.stored.direct_fd):
+                if fd >= 0:
+                    await self._files.close(fd)
+            file.stored.fd = file.stored.direct_fd = -1

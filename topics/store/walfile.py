@@ -1,0 +1,135 @@
+"""The files of one shard: prepared ahead, left when full, kept for reuse when nothing in them is needed any more.
+
+A file is born under a temporary name, allocated, zeroed and synced, then renamed to the number it will have; or it is a
+spare, renamed alone: what it holds bears another epoch. Spares keep a name of their own (`spare-*`), so that recovery
+never replays them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+
+from topics.errors import DiskFullError
+from topics.loop.loop import Loop
+from topics.store.filetable import FileKind, FileTable, StoredFile
+from topics.store.format import BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET, WalHeader, boot_hash, wal_file_name
+from topics.store.space import is_full
+
+_O_DIRECT = getattr(os, "O_DIRECT", 0)
+
+
+class WalFile:
+    """A file of the log that is written to, or will be."""
+
+    __slots__ = ("epoch", "number", "position", "size", "stored")
+
+    def __init__(self, stored: StoredFile, number: int, size: int) -> None:
+        self.stored = stored
+        self.number = number
+        self.size = size
+        self.epoch = 0
+        """0 until the file is taken into use."""
+        self.position = WAL_FIRST_BATCH_OFFSET
+        """Where the next batch goes."""
+
+
+class WalDirectory:
+    """Makes, retires and recycles the files of one shard. `path` is the shard's directory; it exists."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        table: FileTable,
+        path: str,
+        *,
+        shard: int,
+        next_file_no: int,
+        file_bytes: int,
+        spares_max: int,
+        spares: list[str],
+    ) -> None:
+        self._loop = loop
+        self._table = table
+        self._path = path
+        self._shard = shard
+        self._next_file_no = next_file_no
+        self._file_bytes = file_bytes
+        self._spares_max = spares_max
+        self._spares: deque[str] = deque(path for path in spares if loop.ring.file_size(path) == file_bytes)
+        self._boot_id = boot_hash(loop.ring.boot_id())
+        block = loop.ring.direct_block_bytes(path)
+        self.direct_works = bool(_O_DIRECT) and 0 < block <= BLOCK_BYTES and BLOCK_BYTES % block == 0
+
+    async def prepare(self, size: int) -> WalFile:
+        """The next file, of at least `size` bytes, ready to be written: durable under its final name.
+
+        Raises DiskFullError, leaving nothing behind; OSError for anything else.
+        """
+        files = self._loop.files
+        number = self._next_file_no
+        self._next_file_no += 1
+        path = f"{self._path}/{wal_file_name(number)}"
+        if size <= self._file_bytes and self._spares:
+            size = self._file_bytes
+            await files.rename(self._spares.popleft(), path)
+        else:
+            await self._create(f"{self._path}/prepare.tmp", path, size)
+        await files.sync_directory(self._path)
+        fd = await files.open(path, os.O_RDWR)
+        direct_fd = await files.open(path, os.O_RDWR | _O_DIRECT) if self.direct_works else -1
+        return WalFile(self._table.add(FileKind.WAL, path, fd=fd, direct_fd=direct_fd), number, size)
+
+    async def _create(self, temporary: str, path: str, size: int) -> None:
+        files = self._loop.files
+        fd = await files.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        try:
+            await files.allocate_zeroed(fd, size)
+            await files.rename(temporary, path)
+        except OSError as error:
+            await files.unlink(temporary)
+            if is_full(error):
+                raise DiskFullError(f"no space for a log file of {size} bytes") from error
+            raise
+        finally:
+            await files.close(fd)
+
+    async def grow(self, file: WalFile, size: int) -> None:
+        """Makes a prepared file larger, for a batch that needs one of its own. Raises like `prepare`."""
+        try:
+            await self._loop.files.allocate_zeroed(file.stored.fd, size)
+        except OSError as error:
+            if is_full(error):
+                raise DiskFullError(f"no space for a log file of {size} bytes") from error
+            raise
+        file.size = size
+
+    def begin(self, file: WalFile, first_batch_no: int, now_ms: int) -> WalHeader:
+        """Takes a prepared file into use; its header is written with its first batch."""
+        epoch = int.from_bytes(self._loop.ring.random_bytes(8), "little") | 1
+        header = WalHeader(self._shard, file.number, epoch, first_batch_no, self._boot_id, now_ms)
+        file.epoch = epoch
+        file.stored.active = True
+        return header
+
+    async def retire(self, stored: StoredFile) -> None:
+        """Takes back a file whose records all lie elsewhere, durably, and that nobody reads: a spare, or deleted."""
+        assert not stored.active, "the log is still writing to this file"
+        files = self._loop.files
+        size = self._loop.ring.file_size(stored.path)
+        self._table.remove(stored)
+        for fd in (stored.fd, stored.direct_fd):
+            if fd >= 0:
+                await files.close(fd)
+        ours = os.path.dirname(stored.path) == self._path
+        if ours and size == self._file_bytes and len(self._spares) < self._spares_max:
+            spare = f"{self._path}/spare-{os.path.basename(stored.path)[4:]}"
+            await files.rename(stored.path, spare)
+            self._spares.append(spare)
+        else:
+            await files.unlink(stored.path)
+
+    async def drop_spares(self) -> None:
+        """Gives the spares' space back to a full disk."""
+        while self._spares:
+            await self._loop.files.unlink(self._spares.popleft())
