@@ -148,6 +148,16 @@ class Loop:
         """Calls `fn` at the end of every pass, ascending order; the connections' sends are at 30."""
         bisect.insort(self._hooks, (order, fn), key=lambda hook: hook[0])
 
+    # --- for who drives by turns (embedded logs) ---------------------------------------------------------------------
+    @property
+    def operations_in_flight(self) -> int:
+        """Operations the ring has not completed yet, timers and ready work not among them."""
+        return self._operations.in_flight
+
+    def ns_until_work(self) -> int | None:
+        """0 when something is ready to run, else the time until the next timer; None: nothing is planned."""
+        return self._wait_ns(None, self.clock.monotonic_ns())
+
     # --- sockets -----------------------------------------------------------------------------------------------------
     def listen(
         self, host: str, port: int, handler: StreamHandler, backlog: int = 1024, limits: StreamLimits = _DEFAULT_LIMITS

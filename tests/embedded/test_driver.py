@@ -1,0 +1,119 @@
+"""Threads taking turns at one loop: everybody is answered, whoever drives."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topics.clock import SystemClock
+from topics.config import Config
+from topics.embedded.driver import Call, Driver
+from topics.errors import TopicsError, UsageError
+from topics.loop import Loop
+from topics.loop.choose import open_ring
+from topics.uring.probe import probe
+
+ENGINES = ["portable", "uring"]
+
+
+class Disk:
+    """Stands in for the engine: a call is one write to a file, answered by its completion."""
+
+    def __init__(self, loop: Loop, path: Path) -> None:
+        self.loop = loop
+        self.fd = loop.run_task(loop.files.open(str(path), os.O_CREAT | os.O_RDWR))
+        self.threads: set[str] = set()
+
+    def write(self, offset: int) -> Callable[[Callable[[Any], None]], None]:
+        def start(done: Callable[[Any], None]) -> None:
+            self.threads.add(threading.current_thread().name)
+            self.loop.files.write_nowait(self.fd, bytes([offset % 251]), offset, done)
+
+        return start
+
+
+@pytest.fixture(params=ENGINES)
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
+    if request.param == "uring" and not probe().ok:
+        pytest.skip(probe().reason)
+    ring, _ = open_ring(Config(io=request.param), shared=True)
+    loop = Loop(ring, SystemClock())
+    yield Disk(loop, tmp_path / "file")
+    loop.close()
+
+
+def test_a_caller_alone_drives_the_loop_itself(disk: Disk) -> None:
+    driver = Driver(disk.loop)
+    assert driver.call(disk.write(0)) == 1
+    assert disk.threads == {threading.current_thread().name}
+    driver.end()
+
+
+def test_many_threads_are_all_answered_and_may_end_at_once(disk: Disk, tmp_path: Path) -> None:
+    driver = Driver(disk.loop)
+    count_per_thread, thread_count = 50, 8
+
+    def work(first: int) -> None:
+        for number in range(count_per_thread):
+            assert driver.call(disk.write(first + number)) == 1
+
+    threads = [threading.Thread(target=work, args=(index * count_per_thread,)) for index in range(thread_count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive(), "a caller was left asleep"
+    driver.end()
+    total = thread_count * count_per_thread
+    assert (tmp_path / "file").read_bytes() == bytes(offset % 251 for offset in range(total))
+
+
+def test_a_caller_that_cannot_wait_is_served_by_the_maintenance_thread(disk: Disk) -> None:
+    driver = Driver(disk.loop)
+    answered = threading.Event()
+    calls: list[Call[Any]] = []
+
+    def on_answer(call: Call[Any]) -> None:
+        calls.append(call)
+        answered.set()
+
+    driver.submit(disk.write(0), on_answer)
+    assert answered.wait(10)
+    assert calls[0].result() == 1
+    assert disk.threads == {"topics-maintenance"}
+    driver.end()
+
+
+def test_timers_run_while_nobody_calls(disk: Disk) -> None:
+    driver = Driver(disk.loop)
+    rang = threading.Event()
+
+    def start(done: Callable[[Any], None]) -> None:
+        disk.loop.call_later(1_000_000, rang.set)
+        done(None)
+
+    driver.call(start)
+    assert rang.wait(10)
+    driver.end()
+
+
+def test_an_error_of_the_engine_reaches_its_caller_alone(disk: Disk) -> None:
+    driver = Driver(disk.loop)
+
+    def refuse(_done: Callable[[Any], None]) -> None:
+        raise TopicsError("no")
+
+    with pytest.raises(TopicsError, match="no"):
+        driver.call(refuse)
+    assert driver.call(disk.write(0)) == 1
+    driver.end()
+
+
+def test_after_the_end_a_call_is_a_usage_error(disk: Disk) -> None:
+    driver = Driver(disk.loop)
+    driver.end()
+    with pytest.raises(UsageError, match="closed"):
+        driver.call(disk.write(0))

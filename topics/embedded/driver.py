@@ -1,0 +1,190 @@
+"""Whose thread runs the loop: the caller's own, while it waits.
+
+A hop to another thread costs more than a commit, so a caller that finds nobody driving drives the loop itself until
+its call is answered. Calls that arrive meanwhile go through the inbox; their threads sleep, the driver starts them at
+its next pass, and so they become the next group commit. Who leaves hands the wheel to one that is still waiting.
+
+A driver leaves only when the kernel is done with every file operation in flight: io_uring ends what a thread submitted
+when that thread ends. The maintenance thread drives while nobody calls (timers, background syncs, checkpoints) and for
+callers that cannot wait, such as asyncio's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from topics.errors import TopicsError, UsageError
+from topics.loop import Loop
+
+R = TypeVar("R")
+Start = Callable[[Callable[["R | TopicsError"], None]], object]
+"""Begins a call on the engine; its argument takes the result or the error, once."""
+
+
+NEVER = 1 << 63
+"""Later than any reading of the clock."""
+
+
+class Call(Generic[R]):
+    """One call on its way: made by any thread, started and answered by whichever drives."""
+
+    __slots__ = ("_turn", "answered", "on_answer", "outcome", "start")
+
+    def __init__(self, start: Start[R], on_answer: Callable[[Call[R]], None] | None = None) -> None:
+        self.start = start
+        self.on_answer = on_answer
+        self.outcome: R | BaseException | None = None
+        self.answered = False
+        self._turn: threading.Lock | None = None
+
+    def answer(self, outcome: R | BaseException) -> None:
+        self.outcome = outcome
+        self.answered = True
+        if self.on_answer is not None:
+            self.on_answer(self)
+        self.give_turn()
+
+    def prepare_to_sleep(self) -> None:
+        self._turn = threading.Lock()
+        self._turn.acquire()
+
+    def sleep(self) -> None:
+        """Until answered or told to drive."""
+        assert self._turn is not None
+        self._turn.acquire()
+
+    def give_turn(self) -> None:
+        if self._turn is not None:
+            with contextlib.suppress(RuntimeError):  # had its turn already
+                self._turn.release()
+
+    def result(self) -> R:
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        return self.outcome  # type: ignore[return-value]
+
+
+class Driver:
+    """One loop shared by many threads, one at a time."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._wheel = threading.Lock()
+        self._inbox: deque[Call[object]] = deque()
+        self._asleep: deque[Call[object]] = deque()
+        self._stirred = threading.Event()
+        self._due_ns = NEVER
+        self._sleeping_until_ns = 0
+        self._ended = False
+        self._failure: BaseException | None = None
+        self._maintenance = threading.Thread(target=self._maintain, name="topics-maintenance", daemon=True)
+        self._maintenance.start()
+
+    def call(self, start: Start[R]) -> R:
+        """Runs `start` on the loop and waits for its answer. Raises what it answered with, or UsageError."""
+        call: Call[R] = Call(start)
+        call.prepare_to_sleep()
+        self._inbox.append(call)  # type: ignore[arg-type]
+        while not call.answered:
+            if self._wheel.acquire(blocking=False):
+                try:
+                    self._check()
+                    self._drive(lambda: call.answered)
+                finally:
+                    self._wheel.release()
+                self._hand_over()
+            else:
+                self._asleep.append(call)  # type: ignore[arg-type]
+                self._loop.ring.wake()  # the driver may wait for something that is far away, such as a tail
+                # Whoever drove may have left between the failed try and the entry above: then nobody would call us.
+                if self._wheel.acquire(blocking=False):
+                    self._wheel.release()
+                    call.give_turn()
+                call.sleep()
+        return call.result()
+
+    def submit(self, start: Start[R], on_answer: Callable[[Call[R]], None]) -> None:
+        """Hands a call to the maintenance thread; `on_answer` runs on whichever thread answers it."""
+        self._check()
+        self._inbox.append(Call(start, on_answer))  # type: ignore[arg-type]
+        self._stirred.set()
+        self._loop.ring.wake()
+
+    def end(self) -> None:
+        """Stops the maintenance thread. The loop is the caller's again."""
+        self._ended = True
+        self._stirred.set()
+        self._maintenance.join()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._ended:
+            raise UsageError("this log is closed: open it again")
+
+    def _drive(self, done: Callable[[], bool]) -> None:
+        """Passes until `done`, then until no file operation of ours is in flight. The wheel is held."""
+        loop = self._loop
+        try:
+            while not done():
+                if self._inbox:
+                    loop.call_soon(self._start_inbox)
+                loop.run_pass(None)
+            while loop.operations_in_flight:
+                loop.run_pass(None)
+            wait_ns = loop.ns_until_work()
+            self._due_ns = NEVER if wait_ns is None else loop.clock.monotonic_ns() + wait_ns
+        except BaseException as error:
+            self._failure = error
+            self._fail_everybody(error)
+            raise
+
+    def _start_inbox(self) -> None:
+        inbox = self._inbox
+        while inbox:
+            call = inbox.popleft()
+            try:
+                call.start(call.answer)
+            except TopicsError as error:
+                call.answer(error)
+
+    def _fail_everybody(self, error: BaseException) -> None:
+        """An exception out of the loop is a bug of ours; nobody may be left sleeping on it."""
+        for waiting in (self._inbox, self._asleep):
+            while waiting:
+                call = waiting.popleft()
+                if not call.answered:
+                    call.answer(error)
+
+    def _hand_over(self) -> None:
+        """The wheel is free: wakes one caller that still waits, or the maintenance thread for calls without one."""
+        while self._asleep:
+            call = self._asleep.popleft()
+            if not call.answered:
+                call.give_turn()
+                return
+        if self._inbox or self._due_ns < self._sleeping_until_ns:
+            self._stirred.set()
+
+    def _maintain(self) -> None:
+        """Sleeps until the next timer, or until stirred because something is due earlier than it knows."""
+        while not self._ended:
+            self._sleeping_until_ns = NEVER  # before the look at _due_ns: whoever sets that now will stir us
+            self._sleeping_until_ns = due_ns = self._due_ns
+            timeout_s = None if due_ns == NEVER else max(0.0, (due_ns - self._loop.clock.monotonic_ns()) / 1e9)
+            self._stirred.wait(timeout_s)
+            self._stirred.clear()
+            if not self._wheel.acquire(blocking=False):
+                continue  # whoever drives runs the timers too
+            try:
+                if not self._ended:
+                    self._drive(lambda: not self._inbox and self._loop.ns_until_work() != 0)
+            except BaseException:
+                return
+            finally:
+                self._wheel.release()
+            self._hand_over()
