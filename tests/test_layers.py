@@ -13,6 +13,7 @@ BELOW: dict[str, set[str]] = {
     "loop": {"uring"},
     "store": {"loop"},
     "engine": {"store", "loop"},
+    "embedded": {"engine", "store", "loop"},
     "http": {"engine"},
     "ws": {"engine"},
     "server": {"http", "ws", "engine", "store", "loop", "uring"},

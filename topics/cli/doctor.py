@@ -1,0 +1,111 @@
+"""`topics doctor`: what this machine lets us do, what would be used and why, and what a commit costs here."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import platform
+import resource
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from topics.clock import SystemClock
+from topics.config import Config
+from topics.loop import Loop
+from topics.loop.choose import open_ring
+from topics.uring.probe import describe, probe
+
+BLOCK_BYTES = 4096
+FILE_BYTES = 4 << 20
+COMMITS = 200
+PROBE_NAME = "doctor.tmp"
+
+
+class CommitCost(NamedTuple):
+    """Quantiles of one commit of one block, microseconds."""
+
+    primitive: str
+    p50_us: float
+    p99_us: float
+
+
+def report(config: Config) -> Iterator[str]:
+    """Lines of the report, as they become known. Raises OSError when the data directory cannot be used."""
+    yield f"kernel: {platform.release()} {platform.machine()}, Python {platform.python_version()}"
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield f"open files: {files[0]} (hard limit {files[1]}); each connection needs one"
+    yield from describe(probe()).splitlines()
+    ring, reason = open_ring(replace(config, ring_entries=64, ring_completions=256), shared=False)
+    loop = Loop(ring, SystemClock())
+    try:
+        yield f"engine: {ring.name} (--io {config.io}): {reason}"
+        made = ring.make_directory(config.data_dir)
+        yield f"data directory: {config.data_dir}{' (made now)' if made else ''}"
+        yield f"free space: {ring.free_bytes(config.data_dir) >> 20} MiB; appends stop below {low_water(config)} MiB"
+        block_bytes = ring.direct_block_bytes(config.data_dir)
+        yield f"O_DIRECT: {f'works, blocks of {block_bytes} bytes' if block_bytes else 'does not work here'}"
+        yield f"commit: {explain_commit(config.commit, block_bytes)}"
+        yield f"one commit of {BLOCK_BYTES} bytes into a preallocated file, {COMMITS} in a row, by engine {ring.name}:"
+        for cost in measure_commits(loop, config.data_dir, direct=bool(block_bytes)):
+            yield f"  {cost.primitive:<28} p50 {cost.p50_us:7.0f} us   p99 {cost.p99_us:7.0f} us"
+    finally:
+        loop.close()
+
+
+def low_water(config: Config) -> int:
+    return config.disk_low_water_bytes >> 20
+
+
+def explain_commit(setting: str, block_bytes: int) -> str:
+    """Which primitive a commit would use, and why; see ARCHITECTURE.md, "A write"."""
+    if not block_bytes:
+        return "link: a buffered write linked to an fdatasync, for lack of O_DIRECT"
+    if setting == "auto":
+        return (
+            "auto: dsync (one O_DIRECT write with RWF_DSYNC) for small commits, direct (O_DIRECT write linked to an "
+            "fdatasync) for large ones, link where unsynced bytes precede; a bare write where nobody waits for a sync"
+        )
+    return f"{setting}: asked for; link where unsynced bytes precede"
+
+
+def measure_commits(loop: Loop, directory: str, *, direct: bool) -> Iterator[CommitCost]:
+    """Each primitive on a file of its own; the file is removed again."""
+    path = os.path.join(directory, PROBE_NAME)
+    files = loop.files
+    block = mmap.mmap(-1, BLOCK_BYTES)  # page-aligned, as O_DIRECT wants it
+    block[:] = b"\1" * BLOCK_BYTES
+    try:
+        fd = loop.run_task(files.open(path, os.O_CREAT | os.O_RDWR))
+        loop.run_task(files.allocate_zeroed(fd, FILE_BYTES))
+        loop.run_task(files.fdatasync(fd))
+        yield _measure(loop, "link (buffered, fdatasync)", lambda at, done: files.commit_nowait(fd, block, at, done))
+        loop.run_task(files.close(fd))
+        if direct:
+            fd = loop.run_task(files.open(path, os.O_RDWR | os.O_DIRECT))
+            yield _measure(
+                loop, "direct (O_DIRECT, fdatasync)", lambda at, done: files.commit_nowait(fd, block, at, done)
+            )
+            yield _measure(
+                loop,
+                "dsync (O_DIRECT, RWF_DSYNC)",
+                lambda at, done: files.write_nowait(fd, block, at, lambda res: done(res, 0), dsync=True),
+            )
+            loop.run_task(files.close(fd))
+    finally:
+        loop.run_task(files.unlink(path))
+
+
+def _measure(loop: Loop, name: str, commit: Callable[[int, Callable[[int, int], None]], None]) -> CommitCost:
+    took: list[int] = []
+    for number in range(COMMITS):
+        results: list[tuple[int, int]] = []
+        began = loop.clock.monotonic_ns()
+        commit(number * BLOCK_BYTES % FILE_BYTES, lambda *both, results=results: results.append(both))
+        loop.run_until(lambda results=results: bool(results))  # type: ignore[misc]
+        took.append(loop.clock.monotonic_ns() - began)
+        wrote, synced = results[0]
+        if wrote != BLOCK_BYTES or synced != 0:
+            raise OSError(-min(wrote, synced), f"a test commit failed: write {wrote}, sync {synced}")
+    took.sort()
+    return CommitCost(name, took[COMMITS // 2] / 1e3, took[COMMITS * 99 // 100] / 1e3)
