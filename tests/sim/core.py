@@ -19,6 +19,14 @@ LATENCY_NS = {"sync": 100_000, "write": 30_000, "read": 20_000, "open": 20_000, 
 SHORT_LATENCY_NS = 5_000
 
 
+class SimStoppedError(Exception):
+    """The run has reached the point where it was to stop: kill the ring or cut its power, and start another."""
+
+
+class SimDeadError(GeneratorExit):
+    """A dead process runs no code. Its coroutines, when collected, get this from their `finally` and end in peace."""
+
+
 @dataclass(slots=True, eq=False)
 class Handle:
     """An open file description. As in the kernel it lives until its descriptor and the last operation are gone."""
@@ -61,9 +69,16 @@ class Core:
     fds: dict[int, Handle] = field(default_factory=dict)
     completions: Completions = field(default_factory=lambda: ([], [], []))
     dead: bool = False
+    killed: bool = False
+    effects: int = 0
+    """Operations that have taken effect so far."""
+    stop_at: int = 0
+    """Number of the effect after which the run stops with SimStoppedError; 0: none."""
 
     def queue(self, user_data: int, kind: str, start: Callable[[Operation], None]) -> None:
         """Registers an operation; `start` is called when it is submitted."""
+        if self.killed:
+            raise SimDeadError("the simulated process is dead")
         assert not self.dead, "the ring is closed"
         assert user_data != 0, "0 is nobody's user_data"
         assert user_data not in self.in_flight, f"user_data {user_data:#x} is in flight already"
@@ -80,7 +95,15 @@ class Core:
         delay = LATENCY_NS.get(kind, SHORT_LATENCY_NS)
         if self.shuffle:
             delay = int(delay * self.rng.choice((0.1, 0.3, 1, 1, 3, 20)))
-        self.events.after(delay, lambda: None if self.dead else action())
+        self.events.after(delay, lambda: self._take_effect(action))
+
+    def _take_effect(self, action: Callable[[], None]) -> None:
+        if self.dead:
+            return
+        action()
+        self.effects += 1
+        if self.effects == self.stop_at:
+            raise SimStoppedError(f"stopped after {self.effects} operations")
 
     def hold(self, operation: Operation, fd: int) -> Handle | None:
         """The handle of a descriptor, kept until the operation completes; None after completing it with -EBADF."""

@@ -32,7 +32,7 @@ class SimRing:
     """One simulated process's ring. `disk` outlives it: see `kill` and `power_cut`.
 
     Args: clock and network are made when not given; shuffle, completion order by the seed (off: by fixed times);
-    split, whether received bytes come in pieces and sends may be short.
+    split, whether received bytes come in pieces and sends may be short; life, which process of the seed this is.
     """
 
     name = "sim"
@@ -50,16 +50,27 @@ class SimRing:
         receive_buffers: int = 64,
         receive_buffer_bytes: int = 4096,
         fd_limit: int = 1024,
+        life: int = 1,
     ) -> None:
         self.seed = seed
-        self.rng = random.Random(f"{seed}:ring")
+        self.life = life
+        self.rng = random.Random(f"{seed}:{life}:ring")
         self.events = network.events if network is not None else Events(clock or ManualClock())
         self.clock = self.events.clock
         self.disk = disk if disk is not None else SimDisk()
-        self.network = network or SimNetwork(self.events, random.Random(f"{seed}:network"), split=split, jitter=shuffle)
+        self.network = network or SimNetwork(
+            self.events, random.Random(f"{seed}:{life}:network"), split=split, jitter=shuffle
+        )
         self.faults = faults if faults is not None else Faults()
         self.receive_buffer_bytes = receive_buffer_bytes
-        self._random_bytes = random.Random(f"{seed}:bytes")
+        self._options = {
+            "shuffle": shuffle,
+            "split": split,
+            "receive_buffers": receive_buffers,
+            "receive_buffer_bytes": receive_buffer_bytes,
+            "fd_limit": fd_limit,
+        }
+        self._random_bytes = random.Random(f"{seed}:{life}:bytes")
         self._core = Core(self.events, self.disk, self.faults, self.rng, shuffle, fd_limit)
         self._files = SimFiles(self._core)
         self._sockets = SimSockets(self._core, self.network, buffers=receive_buffers, buffer_bytes=receive_buffer_bytes)
@@ -182,13 +193,29 @@ class SimRing:
 
     def kill(self) -> SimDisk:
         """SIGKILL: the process is gone, the page cache is not. Returns the disk for the next ring."""
+        self._core.killed = True
         self._stop(reset=False)
         return self.disk
 
     def power_cut(self) -> SimDisk:
         """The machine is gone. Returns what the platter holds, by the seed, as a new disk of a new boot."""
+        self._core.killed = True
         self._stop(reset=True)
         return self.disk.after_power_cut(self.rng)
+
+    def next_life(self, *, power_cut: bool) -> SimRing:
+        """Kills this process or cuts the power, and starts the next: same seed, clock, faults and options."""
+        disk = self.power_cut() if power_cut else self.kill()
+        return SimRing(self.seed, clock=self.clock, disk=disk, faults=self.faults, life=self.life + 1, **self._options)
+
+    @property
+    def effects(self) -> int:
+        """Operations that have taken effect: the crash points of a run."""
+        return self._core.effects
+
+    def stop_at(self, effect: int) -> None:
+        """`submit_and_wait` raises SimStoppedError once this many operations have taken effect."""
+        self._core.stop_at = effect
 
     def put_file(self, path: str, data: bytes) -> None:
         """Lays down a file, durable with its name and its directories; for arranging tests."""
