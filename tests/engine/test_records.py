@@ -333,12 +333,13 @@ def test_a_hundred_thousand_keys_take_linear_time_however_many_are_equal(distinc
     kept, checked = records.normalized(text)
     assert time.process_time() - start < 2
     assert checked.keys == distinct
-    assert len(records.object_fields(kept)[0]) == distinct
+    assert len(records.object_places(kept)[0]) == distinct
 
 
 def test_members_of_an_object_and_items_of_an_array_are_listed_with_their_kinds() -> None:
-    fields, twice = records.object_fields(b' {"a" : 1 , "b":[true], "\\u0061":"x", "c":{}, "d":null} ')
-    assert {name: (span.kind, span.text) for name, span in fields.items()} == {
+    text = b' {"a" : 1 , "b":[true], "\\u0061":"x", "c":{}, "d":null} '
+    places, twice = records.object_places(text)
+    assert {name: (kind, text[start:end]) for name, (start, end, kind) in places.items()} == {
         "a": (Kind.STRING, b'"x"'), "b": (Kind.ARRAY, b"[true]"), "c": (Kind.OBJECT, b"{}"), "d": (Kind.NULL, b"null"),
     }  # fmt: skip
     assert twice == ["a"]
@@ -350,6 +351,6 @@ def test_members_of_an_object_and_items_of_an_array_are_listed_with_their_kinds(
 @pytest.mark.parametrize("text", [b"[1]", b'"a"', b"1", b"{", b'{"a":1}x', b'{"a":1e400}', b'{"a":[}'])
 def test_an_object_is_asked_for_and_nothing_else_is_one(text: bytes) -> None:
     with pytest.raises(JsonError):
-        records.object_fields(text)
+        records.object_places(text)
     with pytest.raises(JsonError):
         records.array_items(b"{" + text)

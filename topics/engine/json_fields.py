@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from topics.engine import records
-from topics.engine.records import JsonSpan, Kind, string_value
+from topics.engine.records import JsonSpan, Kind, Place, string_value
 from topics.errors import RequestError
 
 U32_MAX = 2**32 - 1
@@ -27,8 +27,8 @@ def read_object(text: bytes, what: str = "the body", prefix: str = "") -> Fields
     what: names the value in messages ("the body", "config"); prefix: goes before a field's name there ("config.").
     Raises: RequestError invalid_request, not JSON or not an object.
     """
-    spans, twice = records.object_fields(text, what)
-    return Fields(spans, twice, prefix)
+    places, twice = records.object_places(text, what)
+    return Fields(text, places, twice, prefix)
 
 
 def refuse(name: str, must_be: str, span: JsonSpan) -> RequestError:
@@ -40,21 +40,26 @@ class Fields:
     """The top level of one JSON object. A reader returns its default for an absent field; `null` is a wrong type
     unless the reader says nullable."""
 
-    __slots__ = ("_prefix", "_spans", "_twice")
+    __slots__ = ("_places", "_prefix", "_text", "_twice")
 
-    def __init__(self, spans: dict[str, JsonSpan], twice: Sequence[str] = (), prefix: str = "") -> None:
-        self._spans = spans
+    def __init__(self, text: bytes, places: dict[str, Place], twice: Sequence[str] = (), prefix: str = "") -> None:
+        self._text = text
+        self._places = places
         self._twice = twice
         self._prefix = prefix
 
     def __contains__(self, name: str) -> bool:
-        return name in self._spans
+        return name in self._places
 
     def span(self, name: str) -> JsonSpan | None:
         """The raw value, None when absent. Raises RequestError when the key was given twice."""
         if self._twice and name in self._twice:
             raise RequestError("invalid_request", f"{self._prefix}{name} is given twice: send it once")
-        return self._spans.get(name)
+        place = self._places.get(name)
+        if place is None:
+            return None
+        start, end, kind = place
+        return JsonSpan(kind, self._text[start:end])
 
     def nullable_span(self, name: str) -> JsonSpan | None:
         """Like `span`, with `null` meaning absent."""
@@ -70,12 +75,21 @@ class Fields:
 
     # --- integers ---------------------------------------------------------------------------------------------------
     def u64(self, name: str, default: int) -> int:
-        span = self.span(name)
-        return default if span is None else self._unsigned(name, span, U64_MAX)
+        return self._integer(name, default, U64_MAX)
 
     def u32(self, name: str, default: int) -> int:
+        return self._integer(name, default, U32_MAX)
+
+    def _integer(self, name: str, default: int, max_value: int) -> int:
+        place = self._places.get(name)
+        if place is None:
+            return default
+        text = self._text[place[0] : place[1]]
+        if text.isdigit() and len(text) < 10 and not self._twice:  # nearly always; below 2^32 without looking
+            return int(text)
         span = self.span(name)
-        return default if span is None else self._unsigned(name, span, U32_MAX)
+        assert span is not None
+        return self._unsigned(name, span, max_value)
 
     def nullable_u64(self, name: str) -> int | None:
         span = self.nullable_span(name)
@@ -182,4 +196,4 @@ class Fields:
         """Every key, in order, for objects whose keys are data (topic name -> cursor); one given twice is refused."""
         for name in self._twice:
             self.span(name)
-        return list(self._spans)
+        return list(self._places)

@@ -82,17 +82,24 @@ def check(text: bytes, what: str = "the body", open_containers: int = 0) -> Chec
     return Checked(out.kind, out.keys, out.white, out.compact, bool(out.maybe_twice))
 
 
-def object_fields(text: bytes, what: str = "the body") -> tuple[dict[str, JsonSpan], list[str]]:
+Place = tuple[int, int, int]
+"""Where a value lies in its text, and what it is: start, end, kind."""
+
+
+def object_places(text: bytes, what: str = "the body") -> tuple[dict[str, Place], list[str]]:
     """The members of an object by decoded name, the last of equal names, and the names that come more than once.
 
     The whole text is validated. Raises JsonError: not strict JSON, or not an object.
     """
-    found: dict[str, JsonSpan] = {}
+    found: dict[str, Place] = {}
     flat = _members(text, Kind.OBJECT, what)
-    for off, size, _, value, value_size, kind in zip(*[iter(flat)] * 6, strict=True):
+    step = iter(flat)
+    for off, size, _, value, value_size, kind in zip(step, step, step, step, step, step, strict=False):
         name = text[off + 1 : off + size - 1]
-        found[name.decode() if b"\\" not in name else string_value(text[off : off + size])] = JsonSpan(
-            kind, text[value : value + value_size]
+        found[name.decode() if b"\\" not in name else string_value(text[off : off + size])] = (
+            value,
+            value + value_size,
+            kind,
         )
     return found, _repeated(text, flat) if 6 * len(found) < len(flat) else []
 
