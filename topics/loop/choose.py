@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from topics.config import Config
 from topics.errors import UsageError
 from topics.loop.ring import Ring
@@ -45,5 +43,6 @@ def open_ring(config: Config, *, shared: bool) -> tuple[Ring, str]:
 
 def open_portable(config: Config) -> Ring:
     """Epoll and one I/O thread; imported only where it is needed."""
-    ring: Ring = import_module("topics.loop.portable").PortableRing(config.receive_buffers, config.receive_buffer_bytes)
-    return ring
+    from topics.loop.portable import PortableRing  # noqa: PLC0415
+
+    return PortableRing(config.receive_buffers, config.receive_buffer_bytes)
