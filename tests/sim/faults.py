@@ -1,12 +1,14 @@
 """Which operation goes wrong, and how. The ring asks once for every operation, when it takes effect.
 
-Kinds: open close read write sync rename unlink (files), accept connect recv send shutdown (sockets), more (a receive
-that loses its F_MORE), make_directory list_directory file_size lock allocate (blocking calls).
+Kinds: open close read write sync rename unlink (files), accept connect recv send (sockets), more (a multishot that
+ends although all is well), bogus (an accept of a descriptor that is none), make_directory list_directory file_size
+lock allocate (blocking calls).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 FOREVER = 1 << 62
@@ -52,6 +54,10 @@ class Faults:
         """The `nth` read, write or send from now on transfers only `keep` bytes."""
         self._rules.append(Rule(kind, 0, keep, nth - 1, times, path_part))
 
+    def lie(self, *, nth: int = 1, times: int = 1, path_part: str = "") -> None:
+        """The `nth` sync from now on answers 0 and makes nothing durable (a device with a false flush)."""
+        self._rules.append(Rule("sync", 0, 0, nth - 1, times, path_part))
+
     def clear(self) -> None:
         self._rules.clear()
 
@@ -68,3 +74,25 @@ class Faults:
             self.struck[kind] += 1
             return Fault(rule.error, rule.keep)
         return None
+
+
+def sweep(run: Callable[[Faults], None], errors: dict[str, int], *, once: bool = True) -> int:
+    """Runs once without faults to count, then once for every operation of these kinds, failing it with its errno.
+
+    once: that operation alone fails; else it and all that follow. Returns the number of runs that met their fault;
+    an exception of `run` says which fault it was under.
+    """
+    counting = Faults()
+    run(counting)
+    met = 0
+    for kind, error in errors.items():
+        for nth in range(1, counting.seen[kind] + 1):
+            faults = Faults()
+            faults.fail(kind, error, nth=nth, times=1 if once else FOREVER)
+            try:
+                run(faults)
+            except Exception as problem:
+                problem.add_note(f"under the fault: {kind} number {nth} fails with errno {error}, once: {once}")
+                raise
+            met += faults.struck[kind] > 0
+    return met

@@ -135,10 +135,11 @@ class SimFiles:
         count = self._disk.write(file, offset, data)
         if dsync and count > 0:
             fault = self._core.faults.take("sync", handle.path)
-            if fault is not None:
+            if fault is None:
+                file.sync_range(offset, count)
+            elif fault.error:
                 file.lose(file.order)
                 return -fault.error
-            file.sync_range(offset, count)
         return count
 
     def fsync(self, user_data: int, fd: int) -> None:
@@ -164,7 +165,7 @@ class SimFiles:
         elif isinstance(node, SimFile):
             if fault is None:
                 node.sync(upto)
-            else:
+            elif fault.error:
                 node.lose(upto)
         else:
             return -errno.EINVAL

@@ -75,6 +75,7 @@ class SimRing:
         self._files = SimFiles(self._core)
         self._sockets = SimSockets(self._core, self.network, buffers=receive_buffers, buffer_bytes=receive_buffer_bytes)
         self._woken = False
+        self._shuffle = shuffle
         self.listen = self._sockets.listen
         self.peer_of = self._sockets.peer_of
         self.queue_accept = self._sockets.accept
@@ -116,6 +117,8 @@ class SimRing:
         self._core.submit()
         now = self.clock.monotonic_ns()
         self.events.advance_to(now + PASS_NS)
+        if self._shuffle and self.rng.random() < 0.02:
+            return  # as after a signal
         deadline = None if timeout_ns is None else now + timeout_ns
         while not self._core.completions[0] and not self._woken:
             due = self.events.next_due_ns()
@@ -204,9 +207,11 @@ class SimRing:
         return self.disk.after_power_cut(self.rng)
 
     def next_life(self, *, power_cut: bool) -> SimRing:
-        """Kills this process or cuts the power, and starts the next: same seed, clock, faults and options."""
+        """Kills this process or cuts the power, and starts the next: same seed, clock, network, faults and options."""
         disk = self.power_cut() if power_cut else self.kill()
-        return SimRing(self.seed, clock=self.clock, disk=disk, faults=self.faults, life=self.life + 1, **self._options)
+        return SimRing(
+            self.seed, network=self.network, disk=disk, faults=self.faults, life=self.life + 1, **self._options
+        )
 
     @property
     def effects(self) -> int:
@@ -227,6 +232,14 @@ class SimRing:
         self.disk.write(file, 0, data)
         file.sync(file.order)
         self.disk.sync_everything()
+
+    def corrupt_file(self, path: str, offset: int, mask: int = 0x01) -> None:
+        """Bit rot: flips bits of one byte, on the platter and in the cache."""
+        file = self.disk.find(path)
+        assert isinstance(file, SimFile), f"{path} is a directory"
+        for image in (file.live, file.durable):
+            if offset < len(image):
+                image[offset] ^= mask
 
     def file_bytes(self, path: str) -> bytes:
         """The file as a buffered read sees it now. Raises FileNotFoundError."""

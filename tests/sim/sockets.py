@@ -65,6 +65,9 @@ class SimSockets:
             if fault is not None:
                 self._core.complete(operation, -fault.error)
                 return
+            if self._core.faults.take("bogus"):
+                self._core.complete(operation, self._core.fd_limit + 1, self._more())
+                continue
             fd = self._core.new_fd(Handle(listener.waiting[0]))
             if fd < 0:
                 self._core.complete(operation, fd)

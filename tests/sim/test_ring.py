@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tests.sim import SimDisk, SimRing, SimStalledError
+from tests.sim import Faults, SimDisk, SimRing, SimStalledError, sweep
 from topics.loop.ring import F_BUFFER, F_MORE
 
 
@@ -211,3 +211,106 @@ def test_the_same_seed_gives_the_same_run() -> None:
 
     assert run(1) == run(1)
     assert run(1) != run(2)
+
+
+def test_a_lying_sync_answers_zero_and_keeps_nothing_for_certain() -> None:
+    images = set()
+    for seed in range(10):
+        ring = SimRing(seed)
+        ring.put_file("wal", b"o" * 512)
+        fd = opened(ring, "wal")
+        ring.faults.lie()
+        ring.queue_commit(1, 2, fd, b"n" * 512, 0)
+        assert finish(ring, 1, 2) == {1: 512, 2: 0}
+        images.add(ring.next_life(power_cut=True).file_bytes("wal")[:1])
+    assert images == {b"o", b"n"}
+
+
+def test_a_rename_is_there_whole_or_not_at_all() -> None:
+    outcomes = set()
+    for seed in range(30):
+        ring = SimRing(seed)
+        ring.put_file("old", b"o")
+        ring.put_file("new", b"n")
+        ring.queue_rename(1, "old", "new")
+        finish(ring, 1)
+        after = ring.next_life(power_cut=True)
+        outcomes.add(tuple((name, after.file_bytes(name)) for name in after.list_directory(".")))
+    assert outcomes == {(("new", b"o"),), (("new", b"n"), ("old", b"o"))}
+
+
+def test_a_preallocated_file_may_be_short_until_it_is_synced() -> None:
+    sizes = set()
+    for seed in range(10):
+        ring = SimRing(seed)
+        ring.put_file("wal", b"x")
+        ring.allocate(opened(ring, "wal"), 4096)
+        assert ring.file_size("wal") == 4096
+        sizes.add(ring.next_life(power_cut=True).file_size("wal"))
+    assert sizes == {1, 4096}
+
+
+def test_a_descriptor_closed_under_a_receive_leaves_the_connection_open() -> None:
+    """As in the kernel: close(2) ends no operation. Cancelling by user_data does."""
+    ring = SimRing()
+    listener, (_, port) = ring.listen("127.0.0.1", 0, 16)
+    ring.queue_accept(1, listener)
+    client = ring.network.client(port)
+    fd = finish(ring, 1)[1]
+    ring.queue_recv(2, fd)
+    ring.queue_close(3, fd)
+    assert finish(ring, 3) == {3: 0}
+    ring.events.run_until_idle()
+    assert not client.ended
+    ring.queue_cancel(4, 2)
+    assert finish(ring, 2, 4) == {2: -errno.ECANCELED, 4: 0}
+    ring.events.run_until_idle()
+    assert client.ended
+
+
+def test_clients_of_a_dead_process_see_the_end_and_reach_the_next_one() -> None:
+    ring = SimRing()
+    listener, (_, port) = ring.listen("127.0.0.1", 4000, 16)
+    ring.queue_accept(1, listener)
+    client = ring.network.client(port)
+    finish(ring, 1)
+    after = ring.next_life(power_cut=False)
+    after.events.run_until_idle()
+    assert client.ended
+    with pytest.raises(ConnectionRefusedError):
+        after.network.client(port)
+    after.listen("127.0.0.1", 4000, 16)
+    after.network.client(port)
+
+
+def test_a_sweep_meets_every_operation_once() -> None:
+    def run(faults: Faults) -> None:
+        ring = SimRing(faults=faults)
+        ring.queue_open(1, "file", os.O_RDWR | os.O_CREAT, 0o600)
+        fd = finish(ring, 1)[1]
+        for offset in (0, 512):
+            ring.queue_commit(1, 2, fd, bytes(512), offset)
+            finish(ring, 1, 2)
+
+    assert sweep(run, {"open": errno.EMFILE, "write": errno.EIO, "sync": errno.EIO}) == 5
+
+
+def test_a_buffer_changed_under_way_is_caught() -> None:
+    ring = SimRing()
+    buffer = bytearray(512)
+    ring.queue_write(1, opened(ring, "file"), buffer, 0)
+    ring.submit_and_wait(0)
+    buffer[0] = 1
+    with pytest.raises(AssertionError, match="changed while"):
+        finish(ring, 1)
+
+
+def test_two_sends_in_flight_on_one_connection_are_caught() -> None:
+    ring = SimRing()
+    listener, (_, port) = ring.listen("127.0.0.1", 0, 16)
+    ring.queue_accept(1, listener)
+    ring.network.client(port)
+    fd = finish(ring, 1)[1]
+    ring.queue_sends([(2, fd, b"a"), (3, fd, b"b")])
+    with pytest.raises(AssertionError, match="reorder"):
+        ring.submit_and_wait(None)

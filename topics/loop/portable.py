@@ -406,10 +406,9 @@ class PortableRing(BlockingCalls):
         self._woken_end.close()
 
     def __del__(self) -> None:
-        # Borrowed socket objects must never close descriptors that belong to somebody else.
-        if hasattr(self, "_streams"):
-            for stream in self._streams.values():
-                stream.socket.detach()
+        # Its thread ends, and borrowed socket objects never close descriptors that belong to somebody else.
+        if hasattr(self, "_refusal"):
+            self.close()
 
     # --- inside ------------------------------------------------------------------------------------------------------
     def _queue(self, user_data: int, start: Callable[..., None], arguments: tuple[Any, ...]) -> None:
