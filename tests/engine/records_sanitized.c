@@ -1,6 +1,6 @@
 /* Runs every function of records.c over a file of cases, each copied to a block of exactly its size so that the address
- * sanitizer sees one byte too many. A case: u32 length, bytes. Prints two characters a case: value and write, 1 = accepted.
- * Built and compared with the model by test_records_sanitized.py. */
+ * sanitizer sees one byte too many. A case: u32 length, bytes. Prints two characters a case: value and write,
+ * 1 = accepted. Built and compared with the model by test_records_sanitized.py. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

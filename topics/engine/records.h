@@ -1,16 +1,18 @@
-/* Strict JSON, in bulk: see records.c. Plain declarations, read by the C compiler and by cffi. */
+/* Strict JSON, in bulk: see records.c. json_strict.h and write_scan.h number the kinds (KIND_*), errors (E_*), fields
+ * (FIELD_*), marks of rows (MARK_*) and broken limits (V_*); records.py and write_body.py know them by number.
+ * Plain declarations, read by the C compiler and by cffi. */
 
 struct tp_span {
-    uint32_t off, len, kind; /* kind: TP_KIND_*, 0 = absent */
+    uint32_t off, len, kind; /* kind: KIND_*, 0 = absent */
 };
 
 /* Where and why a text was refused. Worded in records.py and write_body.py. */
 struct tp_error {
-    uint32_t code;   /* TP_E_*, 0 = none */
+    uint32_t code;   /* E_*, 0 = none */
     uint32_t at;     /* byte offset */
-    uint32_t field;  /* TP_FIELD_* for the errors that name a field */
+    uint32_t field;  /* FIELD_* for the errors that name a field */
     uint32_t record; /* index in `records`, 0xffffffff outside of one */
-    uint32_t kind;   /* what was found, for TP_E_TYPE */
+    uint32_t kind;   /* what was found, for E_TYPE */
 };
 
 /* Limits on client input, in bytes of compact or decoded text. */
@@ -28,16 +30,16 @@ struct tp_writer {
     /* results */
     uint64_t size;         /* accounted bytes of all records */
     uint32_t count;        /* records in the body, also those beyond the room */
-    uint32_t marks;        /* TP_MARK_* of all rows together */
-    uint32_t violation;    /* TP_V_* of the first record over a limit, 0 = none */
+    uint32_t marks;        /* MARK_* of all rows together */
+    uint32_t violation;    /* V_* of the first record over a limit, 0 = none */
     uint32_t violation_record;
     struct tp_error error;
-    struct tp_span fields[6]; /* by TP_FIELD_RECORDS .. TP_FIELD_BACKPRESSURE */
+    struct tp_span fields[6]; /* by FIELD_RECORDS to FIELD_BACKPRESSURE */
 };
 
 /* Returns 0: plain (rows final, spans into body, no other field given); 1: ask the results; -1: error. */
 int tp_scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len);
-/* Rows of `data` alone from `count` JSON texts that lie one after another, text i ending at ends[i]. As tp_scan_write. */
+/* Rows of `data` alone from `count` JSON texts, one after another, text i ending at ends[i]. As tp_scan_write. */
 int tp_scan_texts(struct tp_writer *w, const unsigned char *text, const uint64_t *ends, uint32_t count);
 /* Copies what the rows point at into `out` (room for len bytes), compact and decoded; rewrites the rows' spans.
  * Returns the bytes written. */

@@ -200,7 +200,7 @@ def key_room(text: bytes) -> int:
 
 # --- errors -----------------------------------------------------------------------------------------------------------
 
-E_LITERAL, E_ROOM, E_TYPE, E_MISSING, E_TWICE = 10, 14, 15, 16, 17
+E_ROOM, E_TYPE, E_MISSING, E_TWICE = 14, 15, 16, 17
 _CAUSES = {
     1: "it ends before it is complete",
     2: "{found} is unexpected here",

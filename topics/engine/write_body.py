@@ -202,7 +202,7 @@ class WriteScanner:
         return None
 
     def _violation(self, violation: int, record: str) -> RequestError:
-        """Check 4 of section 7.5: the words for a TP_V_* of records.c."""
+        """Check 4 of section 7.5: the words for a V_* of records.c."""
         limits = self._limits
         if violation == 6:
             message = (

@@ -1,0 +1,354 @@
+/* Included by records.c alone: the body of a write, or bare payloads, into rows. */
+/* In tp_row.flags until the rows are cleaned. */
+enum { MARK_WHITE = 8, MARK_TAG_ESCAPED = 16, MARK_NODE_ESCAPED = 32, MARK_TWICE = 64 };
+enum { V_COUNT = 1, V_TAG, V_NODE, V_META_BYTES, V_META_KEYS, V_SIZE };
+
+struct known {
+    const char *name;
+    uint8_t size, field;
+};
+static const struct known BODY_FIELDS[] = {
+    {"records", 7, FIELD_RECORDS}, {"node", 4, FIELD_NODE}, {"idempotency_key", 15, FIELD_KEY},
+    {"create", 6, FIELD_CREATE}, {"config", 6, FIELD_CONFIG}, {"disable_backpressure", 20, FIELD_BACKPRESSURE},
+    {NULL, 0, 0},
+};
+static const struct known RECORD_FIELDS[] = {
+    {"data", 4, FIELD_DATA}, {"tag", 3, FIELD_TAG}, {"node", 4, FIELD_RECORD_NODE}, {"meta", 4, FIELD_META},
+    {NULL, 0, 0},
+};
+
+static uint32_t field_named(const struct known *known, const uint8_t *p, const uint8_t *end, int escaped)
+{
+    uint8_t decoded[ESCAPED_KEY_BYTES];
+    if (escaped) {
+        if (end - p > 6 * 32) return FIELD_UNKNOWN; /* six bytes an escape at most: no known name is that long */
+        end = decoded + decode(p, end, decoded);
+        p = decoded;
+    }
+    for (; known->name; known++)
+        if (end - p == known->size && *p == (uint8_t)known->name[0] && !memcmp(p, known->name, known->size))
+            return known->field;
+    return FIELD_UNKNOWN;
+}
+
+/* Reads `"key" :` at p and says which field it is; NULL on error. Refuses a known one that was there before. */
+static inline const uint8_t *read_key(struct scan *s, const uint8_t *p, const struct known *known, uint32_t *field,
+                                      uint32_t *seen)
+{
+    if (p == s->end) return fail(s, E_END, p);
+    if (*p != '"') return fail(s, E_SYNTAX, p);
+    const uint8_t *close = string_end(s, p + 1);
+    if (!close) return NULL;
+    *field = field_named(known, p + 1, close, (int)s->escaped);
+    if (*field != FIELD_UNKNOWN) {
+        if (*seen >> *field & 1) {
+            s->error.field = *field;
+            return fail(s, E_TWICE, p);
+        }
+        *seen |= 1u << *field;
+    }
+    p = skip_blanks(s, close + 1);
+    if (p == s->end) return fail(s, E_END, p);
+    if (*p != ':') return fail(s, E_SYNTAX, p);
+    p = skip_blanks(s, p + 1);
+    return p == s->end ? fail(s, E_END, p) : p;
+}
+
+static const uint8_t *wrong_type(struct scan *s, const uint8_t *p, uint32_t field)
+{
+    const uint8_t *after = skip_value(s, p, 3); /* what is no JSON at all is refused as that */
+    if (!after) return NULL;
+    s->error.field = field;
+    s->error.kind = kind_at(*p);
+    return fail(s, E_TYPE, p);
+}
+
+
+static uint32_t over_limit(const struct tp_limits *limits, const struct tp_row *row, uint64_t meta_bytes,
+                           uint32_t meta_keys)
+{
+    if (row->tag_len > limits->tag_bytes) return V_TAG;
+    if (row->node_len > limits->node_bytes) return V_NODE;
+    if (meta_bytes > limits->meta_bytes) return V_META_BYTES;
+    if (meta_keys > limits->meta_keys) return V_META_KEYS;
+    return row->size > limits->record_bytes ? V_SIZE : 0;
+}
+
+static inline void note_violation(struct tp_writer *w, uint32_t violation, uint32_t record)
+{
+    if (violation && !w->violation) {
+        w->violation = violation;
+        w->violation_record = record;
+    }
+}
+
+/* data or meta at p, keys compared. Fills off and len, returns the end; *compact gets the accounted size. */
+static inline const uint8_t *read_payload(struct scan *s, const uint8_t *p, const struct tp_writer *w,
+                                          struct tp_row *row, uint32_t *off, uint32_t *len, uint64_t *compact)
+{
+    uint64_t white = s->white, saved = s->saved;
+    const uint8_t *from = p;
+    s->keys = w->keys;
+    s->key_count = 0;
+    s->twice = 0;
+    p = skip_value(s, p, 3);
+    s->keys = NULL;
+    if (!p) return NULL;
+    *off = (uint32_t)(from - s->start);
+    *len = (uint32_t)(p - from);
+    *compact = *len - (s->white - white) - (s->saved - saved);
+    if (s->white != white) row->flags |= MARK_WHITE;
+    if (s->twice) row->flags |= MARK_TWICE;
+    return p;
+}
+
+/* tag or node at p: a string or null. */
+static inline const uint8_t *read_label(struct scan *s, const uint8_t *p, struct tp_row *row, uint32_t field)
+{
+    if (*p == 'n') return skip_literal(s, p);
+    if (*p != '"') return wrong_type(s, p, field);
+    const uint8_t *close = string_end(s, p + 1);
+    if (!close) return NULL;
+    uint32_t off = (uint32_t)(p + 1 - s->start), len = (uint32_t)(close - p - 1);
+    int is_tag = field == FIELD_TAG;
+    if (s->escaped) row->flags |= is_tag ? MARK_TAG_ESCAPED : MARK_NODE_ESCAPED; /* decoded by tp_clean_rows */
+    if (is_tag) row->tag_off = off, row->tag_len = len, row->flags |= TP_ROW_TAG;
+    else row->node_off = off, row->node_len = len, row->flags |= TP_ROW_NODE;
+    return close + 1;
+}
+
+/* One element of `records`, p at its first character. */
+static const uint8_t *read_record(struct scan *s, const uint8_t *p, struct tp_writer *w, struct tp_row *row,
+                                  uint32_t index)
+{
+    uint32_t seen = 0, field, meta_keys = 0;
+    uint64_t data_bytes = 0, meta_bytes = 0;
+    memset(row, 0, sizeof *row);
+    s->error.record = index;
+    if (p == s->end) return fail(s, E_END, p);
+    if (*p != '{') return wrong_type(s, p, FIELD_RECORD);
+    p = skip_blanks(s, p + 1);
+    if (p < s->end && *p == '}') goto closed;
+    for (;;) {
+        p = read_key(s, p, RECORD_FIELDS, &field, &seen);
+        if (!p) return NULL;
+        switch (field) {
+        case FIELD_DATA:
+            p = read_payload(s, p, w, row, &row->data_off, &row->data_len, &data_bytes);
+            break;
+        case FIELD_META:
+            if (*p == 'n') {
+                p = skip_literal(s, p);
+                break;
+            }
+            row->flags |= TP_ROW_META;
+            p = read_payload(s, p, w, row, &row->meta_off, &row->meta_len, &meta_bytes);
+            meta_keys = s->outer_keys;
+            break;
+        case FIELD_TAG:
+        case FIELD_RECORD_NODE:
+            p = read_label(s, p, row, field);
+            break;
+        default:
+            p = skip_value(s, p, 3);
+        }
+        if (!p) return NULL;
+        p = skip_blanks(s, p);
+        if (p == s->end) return fail(s, E_END, p);
+        if (*p == '}') break;
+        if (*p != ',') return fail(s, E_SYNTAX, p);
+        p = skip_blanks(s, p + 1);
+    }
+closed:
+    if (!(seen >> FIELD_DATA & 1)) {
+        s->error.field = FIELD_DATA;
+        return fail(s, E_MISSING, p);
+    }
+    row->size = (uint32_t)(data_bytes + meta_bytes);
+    w->size += row->size;
+    w->marks |= row->flags;
+    struct tp_row limited = *row; /* the limits speak of decoded bytes */
+    if (row->flags & MARK_TAG_ESCAPED)
+        limited.tag_len = (uint32_t)decode(s->start + row->tag_off, s->start + row->tag_off + row->tag_len, NULL);
+    if (row->flags & MARK_NODE_ESCAPED)
+        limited.node_len = (uint32_t)decode(s->start + row->node_off, s->start + row->node_off + row->node_len, NULL);
+    note_violation(w, over_limit(&w->limits, &limited, meta_bytes, meta_keys), index);
+    s->error.record = NO_RECORD;
+    return p + 1;
+}
+
+static const uint8_t *read_records(struct scan *s, const uint8_t *p, struct tp_writer *w)
+{
+    struct tp_row *rows = w->rows, spare;
+    if (*p != '[') return wrong_type(s, p, FIELD_RECORDS);
+    p = skip_blanks(s, p + 1);
+    if (p < s->end && *p == ']') return p + 1;
+    for (;;) {
+        p = read_record(s, p, w, w->count < w->limits.records ? rows + w->count : &spare, w->count);
+        if (!p) return NULL;
+        w->count++;
+        p = skip_blanks(s, p);
+        if (p == s->end) return fail(s, E_END, p);
+        if (*p == ']') break;
+        if (*p != ',') return fail(s, E_SYNTAX, p);
+        p = skip_blanks(s, p + 1);
+    }
+    return p + 1;
+}
+
+static int may_be(uint32_t field, uint32_t kind)
+{
+    switch (field) {
+    case FIELD_NODE:
+    case FIELD_KEY: return kind == KIND_STRING || kind == KIND_NULL;
+    case FIELD_CREATE: return kind == KIND_TRUE || kind == KIND_FALSE || kind == KIND_NULL;
+    case FIELD_CONFIG: return kind == KIND_OBJECT || kind == KIND_NULL;
+    default: return kind == KIND_TRUE || kind == KIND_FALSE;
+    }
+}
+
+static const uint8_t *read_body(struct scan *s, const uint8_t *p, struct tp_writer *w, uint32_t *seen)
+{
+    uint32_t field;
+    if (*p != '{') return wrong_type(s, p, FIELD_BODY);
+    p = skip_blanks(s, p + 1);
+    if (p < s->end && *p == '}') return p + 1;
+    for (;;) {
+        p = read_key(s, p, BODY_FIELDS, &field, seen);
+        if (!p) return NULL;
+        if (field == FIELD_RECORDS) {
+            p = read_records(s, p, w);
+        } else {
+            uint32_t kind = kind_at(*p);
+            const uint8_t *from = p;
+            if (field != FIELD_UNKNOWN && !may_be(field, kind)) return wrong_type(s, p, field);
+            p = skip_value(s, p, 1);
+            if (p && field != FIELD_UNKNOWN)
+                w->fields[field] = (struct tp_span){(uint32_t)(from - s->start), (uint32_t)(p - from), kind};
+        }
+        if (!p) return NULL;
+        p = skip_blanks(s, p);
+        if (p == s->end) return fail(s, E_END, p);
+        if (*p == '}') return p + 1;
+        if (*p != ',') return fail(s, E_SYNTAX, p);
+        p = skip_blanks(s, p + 1);
+    }
+}
+
+int tp_scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len)
+{
+    struct scan s = start_scan(body, len);
+    uint32_t seen = 0;
+    w->size = 0;
+    w->count = w->marks = w->violation = w->violation_record = 0;
+    s.key_room = w->key_room;
+    s.secret = w->secret;
+    const uint8_t *p = first_character(&s);
+    if (p) p = read_body(&s, p, w, &seen);
+    if (p && !trailing(&s, p) && !(seen >> FIELD_RECORDS & 1)) {
+        s.error.field = FIELD_RECORDS;
+        fail(&s, E_MISSING, p);
+    }
+    if (s.error.code) {
+        w->error = s.error;
+        return -1;
+    }
+    for (int field = FIELD_NODE; field <= FIELD_BACKPRESSURE; field++)
+        if (!(seen >> field & 1)) w->fields[field].kind = 0;
+    int plain = seen == 1u << FIELD_RECORDS && !w->violation && w->marks < MARK_WHITE && w->count &&
+                w->count <= w->limits.records;
+    return plain ? 0 : 1;
+}
+
+int tp_scan_texts(struct tp_writer *w, const unsigned char *text, const uint64_t *ends, uint32_t count)
+{
+    struct tp_row *rows = w->rows;
+    uint64_t from = 0, compact;
+    w->size = 0;
+    w->count = count;
+    w->marks = w->violation = w->violation_record = 0;
+    memset(w->fields, 0, sizeof w->fields);
+    if (!count || count > w->limits.records) return 1;
+    if (ends[count - 1] > 0xffffffffu) {
+        w->error = (struct tp_error){.code = E_LONG, .record = 0, .field = FIELD_UNKNOWN};
+        return -1;
+    }
+    for (uint32_t i = 0; i < count; from = ends[i], i++) {
+        struct scan s = start_scan(text, ends[i]);
+        struct tp_row *row = rows + i;
+        memset(row, 0, sizeof *row);
+        s.error.record = i;
+        s.start = text + from; /* offsets of errors count from the start of this text */
+        s.key_room = w->key_room;
+        s.secret = w->secret;
+        const uint8_t *p = first_character(&s);
+        if (p) p = read_payload(&s, p, w, row, &row->data_off, &row->data_len, &compact);
+        if (!p || trailing(&s, p)) {
+            w->error = s.error;
+            return -1;
+        }
+        row->data_off += (uint32_t)from;
+        row->size = (uint32_t)compact;
+        w->size += compact;
+        w->marks |= row->flags;
+        note_violation(w, over_limit(&w->limits, row, 0, 0), i);
+    }
+    return !w->violation && w->marks < MARK_WHITE ? 0 : 1;
+}
+
+static uint32_t move_payload(const uint8_t *body, uint32_t *off, uint32_t len, int white, uint8_t *out, uint64_t at)
+{
+    const uint8_t *from = body + *off;
+    *off = (uint32_t)at;
+    if (white) return (uint32_t)tp_compact(from, len, out + at);
+    memcpy(out + at, from, len);
+    return len;
+}
+
+static uint32_t move_label(const uint8_t *body, uint32_t *off, uint32_t len, int escaped, uint8_t *out, uint64_t at)
+{
+    const uint8_t *from = body + *off;
+    *off = (uint32_t)at;
+    if (escaped) return (uint32_t)decode(from, from + len, out + at);
+    memcpy(out + at, from, len);
+    return len;
+}
+
+static uint64_t row_count(const struct tp_writer *w)
+{
+    return w->count < w->limits.records ? w->count : w->limits.records;
+}
+
+uint64_t tp_clean_rows(struct tp_writer *w, const unsigned char *body, unsigned char *out)
+{
+    struct tp_row *row = w->rows, *last = row + row_count(w);
+    uint64_t n = 0;
+    for (; row < last; row++) {
+        uint32_t flags = row->flags;
+        n += row->data_len = move_payload(body, &row->data_off, row->data_len, flags & MARK_WHITE, out, n);
+        if (flags & TP_ROW_META)
+            n += row->meta_len = move_payload(body, &row->meta_off, row->meta_len, flags & MARK_WHITE, out, n);
+        if (flags & TP_ROW_TAG)
+            n += row->tag_len = move_label(body, &row->tag_off, row->tag_len, flags & MARK_TAG_ESCAPED, out, n);
+        if (flags & TP_ROW_NODE)
+            n += row->node_len = move_label(body, &row->node_off, row->node_len, flags & MARK_NODE_ESCAPED, out, n);
+        row->flags &= ~(uint32_t)(MARK_WHITE | MARK_TAG_ESCAPED | MARK_NODE_ESCAPED);
+    }
+    return n;
+}
+
+void tp_check_rows(struct tp_writer *w, const unsigned char *buffer)
+{
+    struct tp_row *rows = w->rows;
+    uint32_t count = (uint32_t)row_count(w);
+    w->violation = 0;
+    w->size = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct tp_row *row = rows + i;
+        struct tp_value meta = {0};
+        if (row->flags & TP_ROW_META)
+            tp_scan_value(&meta, buffer + row->meta_off, row->meta_len, 0, NULL, 0, NULL);
+        w->size += row->size;
+        note_violation(w, over_limit(&w->limits, row, meta.compact, meta.keys), i);
+    }
+}
