@@ -1,0 +1,162 @@
+"""What the engine is asked and what it answers: plain values, the seam to http, ws, server and the embedded API.
+
+Every operation takes a `done` callback, called exactly once with the result or with the error that ends the request
+(RequestError, or StorageError for a 500), possibly before the operation returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from topics.engine.topic_config import TopicConfig
+from topics.errors import RequestError, TopicsError
+from topics.store.rows import Rows
+
+T = TypeVar("T")
+Done = Callable[[T | TopicsError], None]
+Cancel = Callable[[], None]
+"""Abandons a wait: `done` is not called any more. Harmless when it was called already."""
+
+
+class AppendRequest(NamedTuple):
+    """One write. Source: wire contract, section 7.5."""
+
+    topic: str
+    rows: Rows
+    node: bytes | None = None
+    """For rows without their own."""
+    key: bytes | None = None
+    """Idempotency key; b"" is one."""
+    create: bool | None = None
+    config: TopicConfig | None = None
+    """Used only if this write creates the topic."""
+    may_create_with_config: bool = True
+    """The client may create a topic with `config` (admin)."""
+    violation: RequestError | None = None
+    """`WriteBody.violation`: checks 3 and 4, which come after the one of `may_create_with_config`."""
+
+
+class AppendResult(NamedTuple):
+    first_seq: int
+    last_seq: int
+    head_seq: int
+    """Right after this write."""
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on a result
+    created: bool
+    """This write brought the topic into existence."""
+    deduped: bool
+    """Answered from the idempotency store: nothing was appended."""
+    append_ns: int
+    """Staging to written."""
+    sync_ns: int
+    """0 unless the class is `fsync`."""
+
+
+class PutResult(NamedTuple):
+    created: bool
+    config: TopicConfig
+
+
+class QueueState(NamedTuple):
+    ready: int
+    in_flight: int
+    dead_lettered: int
+
+
+class TopicState(NamedTuple):
+    """One topic at one instant, after retention. `next_seq` on the wire is head_seq + 1."""
+
+    name: str
+    config: TopicConfig
+    head_seq: int
+    earliest_seq: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, as in AppendResult
+    bytes: int
+    effective_priority: int
+    last_write_ts: int | None
+    last_read_ts: int | None
+    queue: QueueState | None
+
+
+class TopicPage(NamedTuple):
+    """One page of the list of topics, ascending by name (bytes)."""
+
+    rows: list[TopicState]
+    next_after: str | None
+    """Where the next page starts, exclusively; None on the last."""
+
+
+class DeleteTopicResult(NamedTuple):
+    deleted: bool
+    routers_removed: list[str]
+
+
+class DeleteResult(NamedTuple):
+    """`deleted` live records were removed by this call; the rest is the state afterwards."""
+
+    deleted: int
+    earliest_seq: int
+    head_seq: int
+    count: int  # type: ignore[assignment]  # as in TopicState
+    bytes: int
+
+
+class DiffQuery(NamedTuple):
+    """One read from a cursor. 0 for limit and max_batch_bytes means the default; all bounds are clamped (5.2)."""
+
+    from_seq: int = 0
+    limit: int = 0
+    nodes: tuple[bytes, ...] = ()
+    """Records whose node equals one of these are left out (R-NODE)."""
+    include_tags: bool = False
+    include_meta: bool = True
+    include_data: bool = True
+    wait_ms: int = 0
+    """Long poll: how long an empty, caught-up answer may be held back."""
+    max_batch_bytes: int = 0
+
+
+class Tombstone(NamedTuple):
+    """Records gap_from .. gap_to were lost, not deleted. Source: R-TOMB, R-REC-2, R-TRIM-3, R-DUR-6."""
+
+    gap_from: int
+    gap_to: int
+    reason: str
+    """cap, ttl, mixed, source_trim, crash or recreated."""
+    missed_estimate: int
+    earliest_seq: int
+    head_seq: int
+
+
+class DiffResult(NamedTuple):
+    records: bytes
+    """The elements of the JSON array, joined by commas; b"" for none."""
+    count: int  # type: ignore[assignment]  # as in TopicState
+    next_from_seq: int
+    head_seq: int
+    earliest_seq: int
+    tombstone: Tombstone | None
+    scanned: int
+    """Stored slots examined, delivered or skipped."""
+    cold_segments: int
+    """Files read from the cold tier."""
+
+    @property
+    def caught_up(self) -> bool:
+        return self.next_from_seq == self.head_seq
+
+    @property
+    def lag(self) -> int:
+        return self.head_seq - self.next_from_seq
+
+
+class EngineStats(NamedTuple):
+    """For metrics; cheap to take."""
+
+    topics: int
+    topics_by_class: dict[str, int]
+    """All four classes, always."""
+    queues: int
+    records_live: int
+    bytes_live: int
