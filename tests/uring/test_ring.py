@@ -234,6 +234,26 @@ class TestPinnedMemory:
         buffer.extend(b"moved")
         os.close(fd)
 
+    @pytest.mark.parametrize("shared", [False, True])
+    def test_a_dropped_ring_ends_its_operations_or_keeps_their_memory(self, shared: bool) -> None:
+        near, far = socket.socketpair()
+        with near, far:
+            ring = UringRing(64, 256, 8, 256, shared=shared)
+            ring.queue_recv(1, near.fileno())
+            ring.submit_and_wait(0)
+            with pytest.warns(ResourceWarning, match="without close"):
+                del ring
+            far.send(b"x")
+            assert near.recv(1) == b"x"
+
+    def test_a_ring_dropped_by_another_thread_keeps_what_the_kernel_may_write_to(self) -> None:
+        held = [UringRing(64, 256, 8, 256)]
+        held[0].queue_recv(1, 0)
+        with pytest.warns(ResourceWarning):
+            run_in_thread(held.clear)
+        assert len(ring_module._abandoned) == 1
+        ring_module._abandoned.clear()
+
     def test_operations_in_flight_are_counted_to_the_last(
         self, ring: UringRing, pair: tuple[socket.socket, socket.socket]
     ) -> None:

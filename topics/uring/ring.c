@@ -227,6 +227,9 @@ static inline struct io_uring_sqe *next_sqe(tp_ring *r, uint64_t user_data, int 
     return sqe;
 }
 
+/* A length is 32 bits in an SQE and the kernel moves less than 2 GiB at a time: a longer one is cut here, not wrapped. */
+static inline unsigned bounded(size_t length) { return length > 0x7ffff000 ? 0x7ffff000 : (unsigned)length; }
+
 /* --- one function an operation ------------------------------------------------------------------------------------ */
 
 #define PREPARE(call)                                                 \
@@ -255,7 +258,7 @@ int tp_recv(tp_ring *r, uint64_t user_data, int fd)
 
 int tp_send(tp_ring *r, uint64_t user_data, int fd, const void *data, size_t length)
 {
-    PREPARE(io_uring_prep_send(sqe, fd, data, length, MSG_NOSIGNAL));
+    PREPARE(io_uring_prep_send(sqe, fd, data, bounded(length), MSG_NOSIGNAL));
 }
 
 int tp_sends(tp_ring *r, unsigned count, const uint64_t *user_data, const int *fds, const uint32_t *lengths,
@@ -280,12 +283,12 @@ int tp_close(tp_ring *r, uint64_t user_data, int fd) { PREPARE(io_uring_prep_clo
 
 int tp_read(tp_ring *r, uint64_t user_data, int fd, void *buffer, size_t length, uint64_t offset)
 {
-    PREPARE(io_uring_prep_read(sqe, fd, buffer, (unsigned)length, offset));
+    PREPARE(io_uring_prep_read(sqe, fd, buffer, bounded(length), offset));
 }
 
 int tp_write(tp_ring *r, uint64_t user_data, int fd, const void *buffer, size_t length, uint64_t offset, int dsync)
 {
-    PREPARE(io_uring_prep_write(sqe, fd, buffer, (unsigned)length, offset); sqe->rw_flags = dsync ? RWF_DSYNC : 0);
+    PREPARE(io_uring_prep_write(sqe, fd, buffer, bounded(length), offset); sqe->rw_flags = dsync ? RWF_DSYNC : 0);
 }
 
 /* A chain is cut by a submit between its two SQEs, and the sync then runs after a failed write: so both are
@@ -303,7 +306,7 @@ int tp_commit(tp_ring *r, uint64_t write_data, uint64_t sync_data, int fd, const
         if (result < 0) return result;
     }
     write = io_uring_get_sqe(&r->uring);
-    io_uring_prep_write(write, fd, buffer, (unsigned)length, offset);
+    io_uring_prep_write(write, fd, buffer, bounded(length), offset);
     write->flags |= IOSQE_IO_LINK;
     io_uring_sqe_set_data64(write, write_data);
     sync = io_uring_get_sqe(&r->uring);

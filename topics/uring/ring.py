@@ -10,6 +10,7 @@ import mmap
 import os
 import socket
 import sys
+import warnings
 import weakref
 from collections.abc import Sequence
 from itertools import repeat
@@ -19,7 +20,7 @@ from typing_extensions import Buffer
 
 from topics.uring._ring import ffi, lib
 from topics.uring.blocking import BlockingCalls
-from topics.uring.setup import open_ring_memory
+from topics.uring.setup import memlock_text, open_ring_memory
 
 JOIN_BYTES = 2048
 """Sends up to this size are copied together and pinned once; a larger one is pinned by itself."""
@@ -90,7 +91,8 @@ class UringRing(BlockingCalls):
         self._views = [whole[start : start + size] for start in range(0, count * size, size)]
         base = ffi.from_buffer("uint8_t[]", self._memory)
         if (result := lib.tp_provide(self._ring, base, count, size)) < 0:
-            raise OSError(-result, f"io_uring gives no ring of {count} receive buffers: {os.strerror(-result)}")
+            text = f"io_uring gives no ring of {count} receive buffers: {os.strerror(-result)}"
+            raise OSError(-result, f"{text} (RLIMIT_MEMLOCK is {memlock_text()})")
 
     # --- sockets ---------------------------------------------------------------------------------------------------
     def queue_accept(self, user_data: int, fd: int) -> None:
@@ -235,6 +237,12 @@ class UringRing(BlockingCalls):
         self._connecting.clear()
         self._wake_end.close()
         self._woken_end.close()
+
+    def __del__(self) -> None:
+        """The kernel may still write to our memory: never freed before the operations have ended, or never at all."""
+        if not getattr(self, "_closed", True):
+            warnings.warn("a UringRing was dropped without close()", ResourceWarning, stacklevel=2)
+            self.close()
 
     # --- our own -----------------------------------------------------------------------------------------------------
     def in_flight(self) -> int:
