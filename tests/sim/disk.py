@@ -33,7 +33,10 @@ class NameChange(NamedTuple):
 
     def applies(self) -> bool:
         """Whether the durable names still are as this change found them (an earlier one may have been lost)."""
-        return self.old is None or self.old[0].durable.get(self.old[1]) is self.node
+        if self.old is not None:
+            return self.old[0].durable.get(self.old[1]) is self.node
+        assert self.new is not None, "a change of names that changes none"
+        return self.new[1] not in self.new[0].durable
 
     def apply(self) -> None:
         if self.old is not None:
