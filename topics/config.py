@@ -25,6 +25,8 @@ class Config:
     """Not understood yet: a server given any refuses to start."""
     allow_insecure_no_auth: bool = False
     allowed_hosts: tuple[str, ...] = ()
+    host_check: bool = True
+    """Refuse a foreign Host on loopback, and state-changing requests of other sites' pages."""
     http_parser: str = "auto"
     """auto, h11 or httptools."""
     head_timeout_ms: int = 60_000

@@ -1,0 +1,88 @@
+"""Errors as they go over the wire: code to status, and the envelope. Source: wire contract, section 3.2."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import msgspec
+
+from topics.errors import RequestError, StorageError
+
+STATUS = {
+    "invalid_request": 400,
+    "batch_too_large": 400,
+    "record_too_large": 400,
+    "unauthorized": 401,
+    "forbidden": 403,
+    "topic_not_found": 404,
+    "router_not_found": 404,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "not_acceptable": 406,
+    "router_cycle": 409,
+    "topic_exists_incompatible": 409,
+    "topic_not_empty": 409,
+    "not_a_queue": 409,
+    "payload_too_large": 413,
+    "unsupported_media_type": 415,
+    "topic_full": 422,
+    "throttled": 429,
+    "head_too_large": 431,
+    "internal": 500,
+    "not_ready": 503,
+    "shutting_down": 503,
+}
+"""`head_too_large` is ours: it answers what was never a request (R-NET-9), where the contract names a status alone."""
+
+RETRY_AFTER = b"Retry-After: 1\r\n"
+
+_log = logging.getLogger("topics.http")
+
+
+class BadRequestError(Exception):
+    """Bytes that are no HTTP request: answered with `status` (400 or 431), then closed (R-NET-8, R-NET-9)."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+    def as_request_error(self) -> RequestError:
+        return RequestError("head_too_large" if self.status == 431 else "invalid_request", str(self))
+
+
+class MethodNotAllowedError(RequestError):
+    """A known path with another method. allow: the methods the path has, HEAD beside GET."""
+
+    def __init__(self, method: str, path: str, allow: str) -> None:
+        super().__init__("method_not_allowed", f"{path} does not take {method}: use {allow}")
+        self.allow = allow
+
+
+def as_request_error(error: BaseException) -> RequestError:
+    """What the client is told about any exception; the story behind an unexpected one goes to the log only."""
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, StorageError):
+        return RequestError("internal", f"storage failed: {error}", error.detail)
+    _log.error("a request failed by a bug of ours", exc_info=error)
+    return RequestError("internal", "the server failed to handle this request; its log says why")
+
+
+def status_of(error: RequestError) -> int:
+    return STATUS[error.code]
+
+
+def envelope(error: RequestError) -> bytes:
+    """The body of an error answer. Shape: {"error": {code, message, detail?}}."""
+    inner: dict[str, Any] = {"code": error.code, "message": error.message or error.code}
+    if error.detail is not None:
+        inner["detail"] = error.detail
+    return msgspec.json.encode({"error": inner})
+
+
+def extra_headers(error: RequestError) -> bytes:
+    """Header lines that belong to an error: Retry-After with 429 and 503, Allow with 405."""
+    if isinstance(error, MethodNotAllowedError):
+        return b"Allow: %b\r\n" % error.allow.encode()
+    return RETRY_AFTER if STATUS[error.code] in (429, 503) else b""

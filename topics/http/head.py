@@ -1,0 +1,104 @@
+"""The head of a request, checked before any parser sees it. Source: wire contract R-NET-3, R-NET-8, R-NET-9.
+
+Both parsers are looser than the contract (h11 takes a bare LF and Content-Length beside chunked), and each in its own
+way, so what a head may hold and how its body is framed is decided here, over the raw bytes, once.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from topics.http.errors import BadRequestError
+
+HEAD_END = b"\r\n\r\n"
+
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/1\.([01])\r\n")
+_FIELDS = re.compile(rb"(?:" + _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n")
+_TARGET = re.compile(rb"/|\*\Z|https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/|\Z)")
+_FRAMING = re.compile(rb"\r\n(content-length|transfer-encoding|host):[ \t]*([^\r]*)", re.IGNORECASE)
+_STARTS_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]")
+
+
+class Framing(NamedTuple):
+    """The request line and what says where the body ends.
+
+    target: as sent, starting with "/", "*" or an http scheme. version_minor: 0 or 1. content_length: 0 without a body
+    and when `chunked`. has_length: a Content-Length was given.
+    """
+
+    method: bytes
+    target: bytes
+    version_minor: int
+    content_length: int
+    has_length: bool
+    chunked: bool
+
+
+def check_head(head: bytes, max_bytes: int, max_fields: int) -> Framing:
+    """The framing of a whole head, request line through the empty line.
+
+    Raises: BadRequestError, 431 when the head or its number of fields is over the limit, else 400.
+    """
+    if len(head) > max_bytes:
+        raise BadRequestError(f"the request head is over {max_bytes} bytes", 431)
+    line = _REQUEST_LINE.match(head)
+    if line is None:
+        raise BadRequestError("the request line is not `METHOD target HTTP/1.0` or `HTTP/1.1`")
+    if head.count(b"\n") - 2 > max_fields:
+        raise BadRequestError(f"the request head has more than {max_fields} fields", 431)
+    if _FIELDS.fullmatch(head, line.end()) is None:
+        raise BadRequestError("a header field is malformed: one `name: value` a line, ended by CR LF, never folded")
+    method, target, minor = line.groups()
+    if _TARGET.match(target) is None:
+        raise BadRequestError("the request target must be a path")
+    lengths: list[bytes] = []
+    encodings: list[bytes] = []
+    hosts = 0
+    for name, value in _FRAMING.findall(head, line.end() - 2):
+        kind = len(name)
+        if kind == 4:
+            hosts += 1
+        elif kind == 14:
+            lengths.append(value.rstrip(b" \t"))
+        else:
+            encodings.append(value)
+    version_minor = minor[0] - 48
+    if hosts != 1 and (hosts or version_minor):
+        raise BadRequestError("a request has one Host field")
+    if encodings:
+        return _chunked(method, target, version_minor, lengths, encodings)
+    if not lengths:
+        return Framing(method, target, version_minor, 0, False, False)
+    if len(lengths) > 1 or not lengths[0].isdigit() or len(lengths[0]) > 19:
+        raise BadRequestError("Content-Length must be one number")
+    return Framing(method, target, version_minor, int(lengths[0]), True, False)
+
+
+def _chunked(method: bytes, target: bytes, minor: int, lengths: list[bytes], encodings: list[bytes]) -> Framing:
+    """A body with Transfer-Encoding: chunked alone, in HTTP/1.1 alone, never beside a length.
+
+    Spelled without white space behind it: readers differ in whether that is still `chunked`.
+    """
+    if lengths:
+        raise BadRequestError("Content-Length and Transfer-Encoding exclude each other")
+    if len(encodings) > 1 or encodings[0].lower() != b"chunked":
+        raise BadRequestError("the only Transfer-Encoding is chunked")
+    if not minor:
+        raise BadRequestError("HTTP/1.0 has no Transfer-Encoding")
+    return Framing(method, target, minor, 0, False, True)
+
+
+def check_partial_head(data: bytes, max_bytes: int) -> None:
+    """Refuses early what can no longer become a head, so that nobody waits for the rest of it.
+
+    data: what has come, without an empty line in it. Raises BadRequestError as `check_head` does.
+    """
+    if len(data) > max_bytes:
+        raise BadRequestError(f"the request head is over {max_bytes} bytes", 431)
+    if _STARTS_TOKEN.match(data) is None:
+        raise BadRequestError("this is not an HTTP request")
+    crlf = data.count(b"\r\n")
+    if data.count(b"\n") != crlf or data.count(b"\r") - data.endswith(b"\r") != crlf:
+        raise BadRequestError("a bare CR or LF in the request head")

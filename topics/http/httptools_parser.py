@@ -1,0 +1,43 @@
+"""Heads by httptools (llhttp): the fast one."""
+
+from __future__ import annotations
+
+import httptools
+
+from topics.http.errors import BadRequestError
+from topics.http.head import Framing
+from topics.http.parser import Fields
+
+_KNOWN_METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH"))
+
+
+class _Collector:
+    """llhttp's callbacks; only the one that is needed, because each costs a call."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self) -> None:
+        self.fields: Fields = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.fields.append((name.lower(), value.rstrip(b" \t")))
+
+
+class HttptoolsParser:
+    """One llhttp state a head; it cannot be reset, and is thrown away before it would wait for a body."""
+
+    name = "httptools"
+
+    def fields(self, head: bytes, framing: Framing) -> Fields:
+        if framing.method not in _KNOWN_METHODS:
+            # llhttp knows a closed list of methods and gives some of them rules of their own. To this server any other
+            # token is an unsupported method (405), so the fields are parsed as those of a GET.
+            head = b"GET" + head[len(framing.method) :]
+        collector = _Collector()
+        try:
+            httptools.HttpRequestParser(collector).feed_data(head)
+        except httptools.HttpParserUpgrade:
+            pass  # the head is complete; upgrading is not the parser's business
+        except httptools.HttpParserError as error:
+            raise BadRequestError(f"the request head is malformed: {error}") from None
+        return collector.fields

@@ -1,0 +1,80 @@
+"""Which Host and Origin a request may name: what keeps a web page from reaching a server on the same machine.
+
+DNS rebinding makes a browser send its requests for `evil.example` to 127.0.0.1, so on a loopback address only names
+that cannot be rebound are taken: addresses, `localhost`, names without a dot (nobody can register one) and those the
+operator allows. A page of another site may send simple requests without asking, so what changes state must not come
+from another origin. Source: SECURITY of the design, "Host check" and "CSRF".
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from topics.errors import RequestError
+from topics.http.request import Request
+
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+
+class HostRule:
+    """Decides from the head alone.
+
+    bound_host: what the server listens on. allowed_hosts: names (without port) taken besides; they switch the check on
+    for an address that is not loopback, where any Host passes otherwise. "*" allows all.
+    """
+
+    def __init__(self, bound_host: str, allowed_hosts: tuple[str, ...] = (), *, enabled: bool = True) -> None:
+        self._allowed = {name.lower() for name in (*allowed_hosts, bound_host)}
+        self._checks_host = enabled and (bool(allowed_hosts) or is_loopback(bound_host)) and "*" not in allowed_hosts
+        self._checks_origin = enabled and "*" not in allowed_hosts
+
+    def refusal(self, request: Request) -> RequestError | None:
+        """403 for a foreign Host, and for a state-changing request of another site's page; None when all is well."""
+        host = request.authority or request.headers.get(b"host", b"").decode("latin-1")
+        if self._checks_host and host and not self._is_ours(host_name(host)):
+            return RequestError(
+                "forbidden", "this Host is not served here: add it to TOPICS_ALLOWED_HOSTS if it should be"
+            )
+        if self._checks_origin and request.method not in _SAFE_METHODS:
+            if request.headers.get(b"sec-fetch-site", b"") == b"cross-site":
+                return RequestError("forbidden", "a page of another site may not change anything here")
+            origin = request.headers.get(b"origin")
+            if origin is not None and not self._is_own_origin(origin.decode("latin-1"), host):
+                return RequestError("forbidden", "a page of another origin may not change anything here")
+        return None
+
+    def _is_ours(self, name: str) -> bool:
+        if name in self._allowed or name.endswith(".localhost"):
+            return True
+        if "." not in name.rstrip(".") and ":" not in name:
+            return True
+        return is_address(name)
+
+    def _is_own_origin(self, origin: str, host: str) -> bool:
+        authority = origin.partition("://")[2]
+        return bool(authority) and (authority.lower() == host.lower() or host_name(authority) in self._allowed)
+
+
+def host_name(authority: str) -> str:
+    """`host`, `host:port` or `[v6]:port` without the port and brackets, lower case."""
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0].lower()
+    return authority.partition(":")[0].lower()
+
+
+def is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """True for an address of this machine alone, and for `localhost`; unspecified addresses and names are not."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,40 @@
+"""Query strings. Source: wire contract, section 2.2. Nothing here is an error: what does not parse is the default."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote_plus
+
+Query = dict[str, str]
+
+_TRUE = ("true", "1")
+_FALSE = ("false", "0")
+
+
+def parse_query(text: str) -> Query:
+    """Form decoding (`%XX`, `+`; malformed escapes stay). The last of equal keys counts, of `token` the first."""
+    query: Query = {}
+    for pair in text.split("&"):
+        if not pair:
+            continue
+        key, _, value = pair.partition("=")
+        key = unquote_plus(key)
+        if key != "token" or key not in query:
+            query[key] = unquote_plus(value)
+    return query
+
+
+def boolean(query: Query, key: str, default: bool) -> bool:
+    """`true` or `1`, `false` or `0`; anything else is the default."""
+    value = query.get(key)
+    if value in _TRUE:
+        return True
+    return False if value in _FALSE else default
+
+
+def unsigned(query: Query, key: str, default: int) -> int:
+    """An unsigned decimal that fits u64, else the default."""
+    value = query.get(key, "")
+    if not (value.isascii() and value.isdigit()) or len(value) > 40:
+        return default
+    number = int(value)
+    return number if number < 2**64 else default

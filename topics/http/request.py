@@ -1,0 +1,63 @@
+"""One request's head as values: what routes and handlers look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from topics.http.errors import BadRequestError
+from topics.http.head import Framing, check_head
+from topics.http.parser import HeadParser
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A parsed head.
+
+    path: as sent, undecoded, without the query; query: the raw text behind "?". headers: lower-case name to value, the
+    first of repeated ones. authority: the target's own host ("http://host/..."), "" when it had none.
+    """
+
+    method: str
+    path: str
+    query: str
+    authority: str
+    headers: dict[bytes, bytes]
+    framing: Framing
+    keep_alive: bool
+    expects_continue: bool
+
+
+def parse_request(head: bytes, parser: HeadParser, max_bytes: int, max_fields: int) -> Request:
+    """Raises: BadRequestError with the status to answer before the connection closes."""
+    framing = check_head(head, max_bytes, max_fields)
+    headers: dict[bytes, bytes] = {}
+    options = b""
+    for name, value in parser.fields(head, framing):
+        if name == b"connection":
+            options += b"," + value
+        headers.setdefault(name, value)
+    if b"host" not in headers and framing.version_minor:
+        raise BadRequestError("a request has one Host field")
+    authority, path, query = _split_target(framing.target.decode("ascii"))
+    tokens = {token.strip().lower() for token in options.split(b",")} if options else ()
+    keeps = framing.version_minor == 1 or b"keep-alive" in tokens
+    return Request(
+        method=framing.method.decode("ascii"),
+        path=path,
+        query=query,
+        authority=authority,
+        headers=headers,
+        framing=framing,
+        keep_alive=keeps and b"close" not in tokens,
+        expects_continue=framing.version_minor == 1 and headers.get(b"expect", b"").lower() == b"100-continue",
+    )
+
+
+def _split_target(target: str) -> tuple[str, str, str]:
+    """(authority, path, query); a fragment, which no client should send, is dropped."""
+    authority = ""
+    if target.startswith("http"):
+        authority, slash, rest = target.partition("://")[2].partition("/")
+        target = slash + rest or "/"
+    path, _, query = target.partition("#")[0].partition("?")
+    return authority, path, query

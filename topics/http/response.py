@@ -1,0 +1,52 @@
+"""Responses as bytes. The usual ones are one format of a ready-made prefix."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+JSON = b"application/json"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+_REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
+
+
+class ResponseWriter:
+    """Renders responses; holds the Date, which the shell sets once a second because this room has no clock."""
+
+    __slots__ = ("_date", "_json")
+
+    def __init__(self) -> None:
+        self._date = b""
+        self._json: dict[int, bytes] = {}
+        self.set_date(b"")
+
+    def set_date(self, date: bytes) -> None:
+        """date: an RFC 9110 HTTP-date; empty leaves the field out."""
+        self._date = b"Date: %b\r\n" % date if date else b""
+        self._json = {status: self._prefix(status, JSON) for status in (200, 201)}
+
+    def json(self, status: int, body: bytes) -> bytes:
+        """The common answer: JSON over a connection that stays open. status: 200 or 201."""
+        return b"%b%d\r\n\r\n%b" % (self._json[status], len(body), body)
+
+    def render(
+        self,
+        status: int,
+        body: bytes,
+        *,
+        content_type: bytes = JSON,
+        headers: bytes = b"",
+        connection: bytes = b"",
+        without_body: bool = False,
+    ) -> bytes:
+        """headers: whole lines. connection: b"close", b"keep-alive" or b"" for the version's default.
+        without_body: the answer to a HEAD, whose Content-Length is the body's all the same."""
+        if connection:
+            headers = b"%bConnection: %b\r\n" % (headers, connection)
+        head = b"%b%d\r\n%b\r\n" % (self._prefix(status, content_type), len(body), headers)
+        return head if without_body else head + body
+
+    def _prefix(self, status: int, content_type: bytes) -> bytes:
+        reason = _REASONS.get(status, b"")
+        parts = (status, reason, self._date, content_type)
+        return b"HTTP/1.1 %d %b\r\n%bContent-Type: %b\r\nContent-Length: " % parts
