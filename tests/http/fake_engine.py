@@ -1,0 +1,64 @@
+"""An engine that answers what the test says, at once or when told; it remembers what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from topics.engine.results import Cancel, Done
+from topics.errors import TopicsError
+
+
+class FakeEngine:
+    """`answers[operation]` is the result or the error; an operation without one stays unanswered in `waiting`."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {}
+        self.asked: list[tuple[str, tuple[Any, ...]]] = []
+        self.waiting: list[Callable[[Any], None]] = []
+        self.cancelled = 0
+
+    def _ask(self, operation: str, done: Done[Any], *arguments: Any) -> None:
+        self.asked.append((operation, arguments))
+        if operation in self.answers:
+            done(self.answers[operation])
+        else:
+            self.waiting.append(done)
+
+    @property
+    def last(self) -> tuple[Any, ...]:
+        return self.asked[-1][1]
+
+    def put_topic(self, name: str, config: Any, done: Done[Any]) -> None:
+        self._ask("put_topic", done, name, config)
+
+    def state(self, name: str, *, touch: bool, done: Done[Any]) -> None:
+        self._ask("state", done, name, touch)
+
+    def list_topics(  # noqa: PLR0917
+        self, prefix: str, after: str, page_size: int, touch: bool, allowed: Callable[[str], bool], done: Done[Any]
+    ) -> None:
+        self._ask("list_topics", done, prefix, after, page_size, touch)
+
+    def delete_topic(self, name: str, *, if_empty: bool, done: Done[Any]) -> None:
+        self._ask("delete_topic", done, name, if_empty)
+
+    def append(self, request: Any, done: Done[Any]) -> None:
+        if request.violation is not None:
+            done(request.violation)
+            return
+        self._ask("append", done, request)
+
+    def diff(self, name: str, query: Any, done: Done[Any]) -> Cancel:
+        self._ask("diff", done, name, query)
+
+        def cancel() -> None:
+            self.cancelled += 1
+
+        return cancel
+
+    def delete_records(self, name: str, before_seq: int | None, match: Any, done: Done[Any]) -> None:
+        self._ask("delete_records", done, name, before_seq, match)
+
+    def fails(self, operation: str, error: TopicsError) -> None:
+        self.answers[operation] = error

@@ -1,0 +1,180 @@
+"""R-NET-7, R-NET-8 and the body steps of 2.3."""
+
+import gzip
+
+import pytest
+
+from tests.http.wire import Echo, Peer, make_service
+
+HEAD = b"POST /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def bodies(peer: Peer, data: bytes) -> list[str]:
+    return [response.json["body"] for response in peer.send(data)]
+
+
+def test_a_body_by_length_is_taken_however_it_is_split(peer: Peer) -> None:
+    data = HEAD + b'Content-Length: 7\r\n\r\n{"a":1}'
+    for split in range(1, len(data)):
+        peer.http.receive(data[:split])
+        peer.http.receive(data[split:] + data)
+        assert [response.json["body"] for response in peer.wire.take()] == ['{"a":1}'] * 2
+
+
+def test_a_chunked_body_is_taken_however_it_is_split(peer: Peer) -> None:
+    data = CHUNKED + b'3;x=y\r\n{"a\r\n4\r\n":1}\r\n0\r\nTrailer: t\r\n\r\n'
+    for split in range(1, len(data)):
+        peer.http.receive(data[:split])
+        peer.http.receive(data[split:] + data)
+        assert [response.json["body"] for response in peer.wire.take()] == ['{"a":1}'] * 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"2\r\n{}x\r\n0\r\n\r\n",
+        b"2\r\n{}\n0\r\n\r\n",
+        b"2\n{}\r\n0\r\n\r\n",
+        b"2 \r\n{}\r\n0\r\n\r\n",
+        b"\r\n",
+        b"-2\r\n{}\r\n0\r\n\r\n",
+        b"0x2\r\n{}\r\n0\r\n\r\n",
+        b"11111111111111111\r\n",
+        b"2;a\nb\r\n{}\r\n0\r\n\r\n",
+        b"2\r\n{}\r\n0\r\nno colon\r\n\r\n",
+        b"2\r\n{}\r\n0\r\n folded: x\r\n\r\n",
+        b"2;" + b"x" * 5000,
+    ],
+)
+def test_r_net_8_a_bad_chunk_gets_400_and_the_connection_closes(peer: Peer, body: bytes) -> None:
+    (response,) = peer.send(CHUNKED + body)
+    assert response.status == 400
+    assert peer.wire.closed
+
+
+def test_a_length_over_the_limit_is_refused_without_reading(peer: Peer) -> None:
+    (response,) = peer.send(HEAD + b"Content-Length: 1099511627776\r\n\r\n{")
+    assert response.status == 413
+    assert response.code == "payload_too_large"
+    assert response.headers["connection"] == "close"
+    assert peer.http.phase.value == "discard", "so that the client gets to read the answer"
+    assert peer.send(b"x" * 1000) == []
+
+
+def test_a_chunked_body_is_refused_as_soon_as_it_crosses_the_limit(echo: Echo) -> None:
+    peer = Peer(make_service(echo.routes(), max_body_bytes=10))
+    assert peer.send(CHUNKED + b"8\r\n12345678\r\n") == []
+    (response,) = peer.send(b"3\r\n")
+    assert response.status == 413
+
+
+def test_a_body_of_exactly_the_limit_is_taken_and_zero_is_no_limit(echo: Echo) -> None:
+    body = b'"12345678"'
+    for limit in (10, 0):
+        peer = Peer(make_service(echo.routes(), max_body_bytes=limit))
+        assert peer.ask("POST", "/v0/topics/jobs", body).status == 200
+    peer = Peer(make_service(echo.routes(), max_body_bytes=9))
+    assert peer.send(HEAD + b"Content-Length: 10\r\n\r\n")[0].status == 413
+
+
+def test_an_oversize_body_of_a_wrong_type_is_413(echo: Echo) -> None:
+    peer = Peer(make_service(echo.routes(), max_body_bytes=9))
+    assert peer.ask("POST", "/v0/topics/jobs", b'"12345678"', content_type="text/plain").status == 413
+
+
+@pytest.mark.parametrize(
+    ("content_type", "status"),
+    [
+        ("application/json", 200),
+        ("  application/json; charset=utf-8", 200),
+        ("application/jsonx", 200),
+        ("Application/json", 415),
+        ("text/plain", 415),
+        ("text/json, application/json", 415),
+    ],
+)
+def test_the_content_type_must_begin_with_application_json(peer: Peer, content_type: str, status: int) -> None:
+    response = peer.ask("POST", "/v0/topics/jobs", b"{}", content_type=content_type)
+    assert response.status == status
+    if status == 415:
+        assert response.code == "unsupported_media_type"
+        assert not peer.wire.closed, "the body was read, so the connection goes on"
+
+
+def test_a_missing_content_type_is_415_also_for_an_empty_body(peer: Peer) -> None:
+    assert peer.ask("POST", "/v0/topics/jobs", b"{}", json_type=False).status == 415
+    assert peer.ask("POST", "/v0/topics/jobs", b"", json_type=False).status == 415
+
+
+def test_routes_that_take_an_empty_body_take_it_without_a_type(peer: Peer) -> None:
+    assert peer.ask("PUT", "/v0/topics/jobs", b"", json_type=False).status == 200
+    assert peer.ask("PUT", "/v0/topics/jobs", b"{}", json_type=False).status == 415
+
+
+def test_a_gzip_body_is_decompressed(peer: Peer) -> None:
+    body = gzip.compress(b'{"a"') + gzip.compress(b":1}")
+    assert peer.ask("POST", "/v0/topics/jobs", body, content_encoding="gzip").json["body"] == '{"a":1}'
+
+
+def test_a_gzip_body_over_the_limit_once_decompressed_is_413(echo: Echo) -> None:
+    peer = Peer(make_service(echo.routes(), max_body_bytes=1000))
+    response = peer.ask("POST", "/v0/topics/jobs", gzip.compress(b" " * 1_000_000)[:900], content_encoding="gzip")
+    assert response.status == 413
+
+
+@pytest.mark.parametrize("body", [b"not gzip", gzip.compress(b"{}")[:-3], gzip.compress(b"{}") + b"x"])
+def test_a_corrupt_gzip_body_is_400(peer: Peer, body: bytes) -> None:
+    assert peer.ask("POST", "/v0/topics/jobs", body, content_encoding="gzip").code == "invalid_request"
+
+
+def test_another_encoding_is_415_and_identity_is_none(peer: Peer) -> None:
+    assert peer.ask("POST", "/v0/topics/jobs", b"{}", content_encoding="br").code == "unsupported_media_type"
+    assert peer.ask("POST", "/v0/topics/jobs", b"{}", content_encoding="Identity").status == 200
+
+
+def test_bodies_of_get_and_delete_are_ignored(peer: Peer) -> None:
+    for method in ("GET", "DELETE"):
+        response = peer.ask(method, "/v0/topics/jobs", b"not json", content_encoding="br", content_type="x/y")
+        assert response.status == 200
+        assert response.json["body"] == ""
+    assert not peer.wire.closed
+
+
+# --- Expect: 100-continue --------------------------------------------------------------------------------------------
+EXPECT = HEAD + b"Expect: 100-continue\r\n"
+
+
+def test_r_net_7_continue_comes_when_the_body_is_going_to_be_read(peer: Peer) -> None:
+    assert [r.status for r in peer.send(EXPECT + b"Content-Length: 2\r\n\r\n")] == [100]
+    assert [r.status for r in peer.send(b"{}")] == [200]
+    assert [r.status for r in peer.send(EXPECT + b"Transfer-Encoding: chunked\r\n\r\n")] == [100]
+    assert [r.status for r in peer.send(b"2\r\n{}\r\n0\r\n\r\n")] == [200]
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (EXPECT + b"Content-Length: 1099511627776\r\n\r\n", 413),
+        (EXPECT.replace(b"jobs", b"a/b/c") + b"Content-Length: 2\r\n\r\n", 404),
+        (EXPECT.replace(b"POST", b"PATCH") + b"Content-Length: 2\r\n\r\n", 405),
+        (EXPECT.replace(b"application/json", b"text/plain") + b"Content-Length: 2\r\n\r\n", 415),
+        (EXPECT + b"Content-Encoding: br\r\nContent-Length: 2\r\n\r\n", 415),
+    ],
+)
+def test_r_net_7_no_continue_when_the_answer_is_known_without_the_body(peer: Peer, head: bytes, status: int) -> None:
+    (response,) = peer.send(head)
+    assert response.status == status
+    assert response.headers["connection"] == "close"
+    assert peer.wire.closed
+
+
+def test_r_net_7_no_continue_without_a_body_or_for_one_that_is_ignored(peer: Peer) -> None:
+    assert [r.status for r in peer.send(EXPECT + b"Content-Length: 0\r\n\r\n")] == [200]
+    get = b"GET /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+    assert [r.status for r in peer.send(get)] == [200]
+
+
+def test_a_refused_request_with_a_small_body_keeps_its_connection(peer: Peer) -> None:
+    assert peer.ask("POST", "/v0/nowhere", b"x" * 100).status == 404
+    assert peer.ask("GET", "/v0/topics/jobs").status == 200

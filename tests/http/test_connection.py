@@ -1,0 +1,136 @@
+"""Order, waiting and ending: one connection's life."""
+
+import pytest
+
+from tests.http.wire import Echo, Peer, make_service
+from topics.errors import RequestError
+from topics.http.connection import PIPELINED_BYTES
+
+GET = b"GET /v0/topics/%b HTTP/1.1\r\nHost: localhost\r\n\r\n"
+PARK = b"GET /park HTTP/1.1\r\nHost: localhost\r\n\r\n"
+WAIT = b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def test_r_net_3_pipelined_requests_are_answered_in_order(peer: Peer) -> None:
+    responses = peer.send(b"".join(GET % name for name in (b"a", b"b", b"c")))
+    assert [response.json["name"] for response in responses] == ["a", "b", "c"]
+
+
+def test_a_pipelined_request_waits_for_the_answer_before_it(peer: Peer, echo: Echo) -> None:
+    assert peer.send(PARK + GET % b"a") == []
+    assert peer.send(GET % b"b") == []
+    echo.parked[0].reply(b'"parked"')
+    first, *rest = peer.wire.take()
+    assert first.json == "parked"
+    assert [response.json["name"] for response in rest] == ["a", "b"]
+
+
+def test_reading_pauses_while_too_much_is_pipelined_and_resumes(peer: Peer, echo: Echo) -> None:
+    peer.send(PARK)
+    flood = (GET % b"a") * (PIPELINED_BYTES // len(GET % b"a") + 2)
+    peer.send(flood)
+    assert peer.wire.paused
+    echo.parked[0].reply(b"1")
+    assert not peer.wire.paused
+    assert len(peer.wire.take()) == 1 + flood.count(b"GET")
+
+
+def test_a_peer_that_does_not_read_its_answers_gets_no_more_of_them(peer: Peer) -> None:
+    peer.wire.over_high_water = True
+    assert peer.send(GET % b"a") == []
+    assert peer.wire.paused
+    peer.wire.over_high_water = False
+    peer.http.drained()
+    assert [response.json["name"] for response in peer.wire.take()] == ["a"]
+    assert not peer.wire.paused
+
+
+def test_any_split_of_the_stream_gives_the_same_answers(peer: Peer) -> None:
+    data = GET % b"a" + b"POST /v0/topics/b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    data += b"Content-Length: 2\r\n\r\n{}" + GET % b"c"
+    whole = [response.body for response in peer.send(data)]
+    for split in range(1, len(data)):
+        assert [response.body for response in peer.send(data, pieces=[split])] == whole
+    assert [response.body for response in peer.send(data, pieces=range(len(data)))] == whole
+
+
+def test_a_half_closed_client_gets_all_its_answers_and_then_the_close(peer: Peer, echo: Echo) -> None:
+    peer.send(PARK + GET % b"a")
+    peer.http.end_of_stream()
+    assert not peer.wire.closed
+    echo.parked[0].reply(b"1")
+    assert len(peer.wire.take()) == 2
+    assert peer.wire.closed
+
+
+def test_an_idle_connection_closes_with_its_peer(peer: Peer) -> None:
+    assert peer.http.idle
+    peer.http.end_of_stream()
+    assert peer.wire.closed
+
+
+def test_r_net_11_a_wait_is_abandoned_when_the_client_leaves(peer: Peer, echo: Echo) -> None:
+    peer.send(WAIT)
+    assert peer.service.in_progress == 1
+    peer.http.end_of_stream()
+    assert echo.abandoned == echo.parked
+    assert peer.wire.closed
+    assert peer.service.in_progress == 0
+    echo.parked[0].reply(b"too late, and harmless")
+    assert peer.wire.sent == b""
+
+
+def test_r_net_11_a_lost_connection_abandons_its_request(peer: Peer, echo: Echo) -> None:
+    peer.send(WAIT)
+    peer.http.lost()
+    assert echo.abandoned == echo.parked
+    assert peer.service.in_progress == 0
+    peer.send(PARK)
+    assert len(echo.parked) == 1, "nothing of a lost connection is handled"
+
+
+def test_a_bug_in_a_handler_is_a_500_without_its_story(peer: Peer) -> None:
+    response = peer.ask("GET", "/fail")
+    assert response.status == 500
+    assert response.code == "internal"
+    assert b"a bug" not in response.body
+    assert peer.ask("GET", "/v0/topics/a").status == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/nowhere"])
+def test_2_4_the_gate_comes_before_the_path_and_lets_probes_through(peer: Peer, path: str) -> None:
+    def gate(plan: object) -> RequestError | None:
+        route = getattr(plan, "route", None)
+        return None if route is not None and route.always else RequestError("not_ready", "recovering")
+
+    peer.service.gate = gate
+    response = peer.ask("GET", path)
+    assert response.status == (200 if path == "/healthz" else 503)
+    if response.status == 503:
+        assert response.headers["retry-after"] == "1"
+    response = peer.ask("POST", "/v0/topics/jobs", b"{}")
+    assert response.code == "not_ready"
+    assert peer.service.in_progress == 0
+
+
+def test_r_life_7_while_closing_every_answer_ends_its_connection(peer: Peer) -> None:
+    peer.service.closing = True
+    response = peer.ask("GET", "/v0/topics/a")
+    assert response.headers["connection"] == "close"
+    assert peer.wire.closed
+
+
+def test_the_date_is_sent_once_the_shell_has_set_it(peer: Peer) -> None:
+    assert "date" not in peer.ask("GET", "/v0/topics/a").headers
+    peer.service.writer.set_date(b"Sat, 21 Nov 2026 12:00:00 GMT")
+    assert peer.ask("GET", "/v0/topics/a").headers["date"] == "Sat, 21 Nov 2026 12:00:00 GMT"
+    assert peer.ask("GET", "/nowhere").headers["date"] == "Sat, 21 Nov 2026 12:00:00 GMT"
+
+
+def test_a_connection_between_requests_holds_no_buffers(echo: Echo) -> None:
+    peer = Peer(make_service(echo.routes()))
+    peer.ask("POST", "/v0/topics/a", b"{}")
+    assert peer.http._pending == b""
+    assert peer.http._body is None
+    assert peer.http._plan is None
+    assert not hasattr(peer.http, "__dict__")

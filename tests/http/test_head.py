@@ -1,0 +1,152 @@
+"""R-NET-3, R-NET-8, R-NET-9: what a request head may be, over both parsers."""
+
+import pytest
+
+from tests.http.wire import Peer
+
+GET = b"GET /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\n"
+POST = b"POST /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+def refused(peer: Peer, data: bytes, status: int = 400) -> None:
+    """The answer is an error envelope and the connection closes."""
+    (response,) = peer.send(data)
+    assert response.status == status
+    assert response.headers["connection"] == "close"
+    assert response.code
+    assert peer.wire.closed
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /v0/topics/jobs HTTP/1.1\nHost: localhost\n\n",
+        b"GET /v0/topics/jobs HTTP/1.1\r\nHost: localhost\nX: y\r\n\r\n",
+        b"GET /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\nX: a\rb\r\n\r\n",
+        b"GET /v0/topics/jobs HTTP/1.1\rHost: localhost\r\n\r\n",
+        b"GET /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\n folded\r\n\r\n",
+        b"GET /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\nX : y\r\n\r\n",
+        b"GET /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\n: y\r\n\r\n",
+        b"GET /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\nnocolon\r\n\r\n",
+        b"GET /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\nX: a\x00b\r\n\r\n",
+        b"GET  /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /v0/topics/a b HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /v0/topics/\xc3\xa9 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /v0/topics/jobs\r\n\r\n",
+        b"GET /v0/topics/jobs HTTP/2.0\r\nHost: localhost\r\n\r\n",
+        b"GET /v0/topics/jobs HTTP/1.2\r\nHost: localhost\r\n\r\n",
+        b"GET /v0/topics/jobs HTTP/1.1 \r\nHost: localhost\r\n\r\n",
+        b"G=T{} /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"CONNECT example.org:80 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+)
+def test_r_net_9_a_malformed_head_is_refused_and_the_connection_closed(peer: Peer, head: bytes) -> None:
+    refused(peer, head)
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n",
+        b"Content-Length: 2\r\nContent-Length: 3\r\n",
+        b"Content-Length: 2, 3\r\n",
+        b"Content-Length: +2\r\n",
+        b"Content-Length: -2\r\n",
+        b"Content-Length: 0x2\r\n",
+        b"Content-Length: \r\n",
+        b"Content-Length: 99999999999999999999999\r\n",
+        b"Transfer-Encoding: gzip, chunked\r\n",
+        b"Transfer-Encoding: xchunked\r\n",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+    ],
+)
+def test_r_net_8_framing_that_two_readers_could_read_differently_is_refused(peer: Peer, framing: bytes) -> None:
+    refused(peer, POST + framing + b"\r\n{}")
+
+
+def test_r_net_8_http_1_0_has_no_chunked_bodies(peer: Peer) -> None:
+    refused(peer, b"POST /v0/topics/jobs HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize("partial", [b"GET / HTTP/1.1\n", b"GET / HTTP/1.1\r\nA: b\rc", b"\x00"])
+def test_a_partial_head_that_cannot_become_one_is_refused_at_once(peer: Peer, partial: bytes) -> None:
+    refused(peer, partial)
+
+
+def test_one_host_field_is_required_in_http_1_1(peer: Peer) -> None:
+    refused(peer, b"GET /v0/topics/jobs HTTP/1.1\r\n\r\n")
+
+
+def test_two_host_fields_are_refused(peer: Peer) -> None:
+    refused(peer, GET + b"Host: localhost\r\n\r\n")
+
+
+def test_r_net_9_a_head_of_64_kib_is_taken_and_a_larger_one_gets_431(peer: Peer) -> None:
+    room = 65_536 - len(GET) - len(b"X: \r\n\r\n")
+    (response,) = peer.send(GET + b"X: " + b"a" * room + b"\r\n\r\n")
+    assert response.status == 200
+    refused(peer, GET + b"X: " + b"a" * (room + 1) + b"\r\n\r\n", 431)
+
+
+def test_r_net_9_a_head_without_end_gets_431_as_soon_as_it_crosses_the_limit(peer: Peer) -> None:
+    peer.send(GET + b"X: " + b"a" * 60_000)
+    assert not peer.wire.closed
+    refused(peer, b"a" * 6000, 431)
+
+
+def test_r_net_9_a_hundred_fields_are_taken_and_one_more_gets_431(peer: Peer) -> None:
+    (response,) = peer.send(GET + b"A: b\r\n" * 99 + b"\r\n")
+    assert response.status == 200
+    refused(peer, GET + b"A: b\r\n" * 100 + b"\r\n", 431)
+
+
+def test_empty_lines_before_a_request_are_skipped(peer: Peer) -> None:
+    assert [r.status for r in peer.send(b"\r\n\r\n" + GET + b"\r\n" + b"\r\n" + GET + b"\r\n")] == [200, 200]
+
+
+def test_r_net_3_http_1_1_stays_open_and_close_is_honoured(peer: Peer) -> None:
+    (response,) = peer.send(GET + b"\r\n")
+    assert "connection" not in response.headers
+    assert not peer.wire.closed
+    (response,) = peer.send(GET + b"Connection: foo, Close\r\n\r\n")
+    assert response.headers["connection"] == "close"
+    assert peer.wire.closed
+
+
+def test_r_net_3_http_1_0_closes(peer: Peer) -> None:
+    (response,) = peer.send(b"GET /v0/topics/jobs HTTP/1.0\r\n\r\n")
+    assert response.status == 200
+    assert response.headers["connection"] == "close"
+    assert peer.wire.closed
+
+
+def test_r_net_3_http_1_0_stays_open_when_asked(peer: Peer) -> None:
+    for _ in range(2):
+        (response,) = peer.send(b"GET /v0/topics/jobs HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n")
+        assert response.headers["connection"] == "keep-alive"
+    assert not peer.wire.closed
+
+
+def test_an_unknown_method_is_a_method_and_gets_405(peer: Peer) -> None:
+    response = peer.ask("BREW", "/v0/topics/jobs")
+    assert response.status == 405
+
+
+def test_field_names_ignore_case_and_the_first_of_equal_ones_counts(peer: Peer) -> None:
+    (response,) = peer.send(GET + b"X-One: \t a \t\r\nx-oNE: b\r\nEmpty:\r\n\r\n")
+    assert response.json["headers"] == {"host": "localhost", "x-one": "a", "empty": ""}
+
+
+def test_an_absolute_target_is_its_path(peer: Peer) -> None:
+    response = peer.ask("GET", "http://localhost:4000/v0/topics/jobs?x=1")
+    assert response.json["name"] == "jobs"
+    assert response.json["query"] == {"x": "1"}
+
+
+def test_an_upgrade_this_path_does_not_have_is_ignored(peer: Peer) -> None:
+    response = peer.ask("GET", "/v0/topics/jobs", Connection="upgrade", Upgrade="h2c")
+    assert response.status == 200

@@ -1,0 +1,180 @@
+"""A byte stream in memory and a service with routes of its own: HTTP connections without a socket and an engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from topics.clock import ManualClock
+from topics.config import Config, tiny_config
+from topics.errors import RequestError
+from topics.http.call import Call
+from topics.http.connection import HttpConnection
+from topics.http.routes import Body, Route, RouteTable, Scope
+from topics.http.service import Service
+
+
+class Response(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        """The error's code; the envelope's shape is checked on the way."""
+        assert set(self.json) == {"error"}
+        assert set(self.json["error"]) <= {"code", "message", "detail"}
+        assert self.json["error"]["message"]
+        return str(self.json["error"]["code"])
+
+
+class Wire:
+    """What a connection writes to; `over_high_water` is the test's to set."""
+
+    def __init__(self) -> None:
+        self.sent = b""
+        self.closed = False
+        self.paused = False
+        self.over_high_water = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed, "written after close"
+        self.sent += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def pause_reading(self) -> None:
+        assert not self.paused
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        assert self.paused
+        self.paused = False
+
+    def take(self, heads_only: Sequence[int] = ()) -> list[Response]:
+        """The responses sent since the last take; `heads_only`: which of them answer a HEAD."""
+        responses = []
+        data, self.sent = self.sent, b""
+        while data:
+            head, _, data = data.partition(b"\r\n\r\n")
+            line, *fields = head.decode().split("\r\n")
+            version, status, reason = line.split(" ", 2)
+            assert version == "HTTP/1.1"
+            assert reason
+            headers = {name.lower(): value for name, value in (field.split(": ", 1) for field in fields)}
+            if status == "100":
+                responses.append(Response(100, headers, b""))
+                continue
+            size = 0 if len(responses) in heads_only else int(headers["content-length"])
+            assert len(data) >= size, "a body shorter than its Content-Length"
+            responses.append(Response(int(status), headers, data[:size]))
+            data = data[size:]
+        return responses
+
+
+class FakeProbes:
+    """Probes of a server that is as ready as the test says."""
+
+    refusal: RequestError | None = None
+
+    def uptime_ms(self) -> int:
+        return 84_012
+
+    def not_ready(self) -> RequestError | None:
+        return self.refusal
+
+    def topic_count(self) -> int:
+        return 3
+
+    def metrics_text(self) -> bytes:
+        return b"# HELP topics_topics x\n"
+
+    def metrics_json(self) -> bytes:
+        return b'{"topics":3}'
+
+
+class Echo:
+    """Handlers that tell what they got, or park the call until the test answers it."""
+
+    def __init__(self) -> None:
+        self.parked: list[Call] = []
+        self.abandoned: list[Call] = []
+
+    def echo(self, call: Call) -> None:
+        request = call.plan.request
+        shown = {
+            "method": request.method,
+            "name": call.name,
+            "query": call.plan.query,
+            "body": call.body.decode("latin-1"),
+            "headers": {name.decode(): value.decode("latin-1") for name, value in request.headers.items()},
+        }
+        call.reply(json.dumps(shown).encode())
+
+    def park(self, call: Call) -> None:
+        self.parked.append(call)
+
+    def wait(self, call: Call) -> None:
+        self.parked.append(call)
+        call.on_disconnect = lambda: self.abandoned.append(call)
+
+    def fail(self, call: Call) -> None:
+        raise ValueError("a bug")
+
+    def routes(self) -> RouteTable:
+        return RouteTable(
+            [
+                Route("GET", "/v0/topics/:topic", Scope.READ, self.echo),
+                Route("DELETE", "/v0/topics/:topic", Scope.DELETE, self.echo),
+                Route("POST", "/v0/topics/:topic", Scope.WRITE, self.echo, Body.JSON),
+                Route("PUT", "/v0/topics/:topic", Scope.ADMIN, self.echo, Body.JSON_OR_EMPTY),
+                Route("POST", "/v0/topics/:topic/delete", Scope.DELETE, self.echo, Body.JSON),
+                Route("GET", "/v0/topics", Scope.READ, self.echo),
+                Route("GET", "/park", Scope.READ, self.park),
+                Route("GET", "/wait", Scope.READ, self.wait),
+                Route("GET", "/fail", Scope.READ, self.fail),
+                Route("GET", "/healthz", Scope.NONE, self.echo, always=True),
+            ]
+        )
+
+
+def make_service(routes: RouteTable, bound_host: str = "127.0.0.1", **settings: Any) -> Service:
+    base = tiny_config("/nowhere")
+    values = {name: getattr(base, name) for name in Config.__slots__} | settings
+    return Service(Config(**values), ManualClock(), routes, FakeProbes(), bound_host)
+
+
+class Peer:
+    """One client over one connection: `send` bytes, get the responses."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.wire = Wire()
+        self.http = HttpConnection(service, self.wire)
+
+    def send(self, data: bytes, *, pieces: Sequence[int] = ()) -> list[Response]:
+        """pieces: where to split `data` into separate receives."""
+        start = 0
+        for end in [*sorted(set(pieces)), len(data)]:
+            if data[start:end] and not self.wire.closed:
+                self.http.receive(memoryview(data[start:end]))
+            start = end
+        return self.wire.take()
+
+    def ask(self, method: str, target: str, body: bytes = b"", *, json_type: bool = True, **headers: str) -> Response:
+        """One request on a kept connection; keyword underscores are dashes."""
+        lines = [f"{method} {target} HTTP/1.1", "Host: localhost"]
+        if body or method in ("POST", "PUT"):
+            lines.append(f"Content-Length: {len(body)}")
+            if json_type and "content_type" not in headers:
+                lines.append("Content-Type: application/json")
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        self.http.receive("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+        (response,) = self.wire.take(heads_only=(0,) if method == "HEAD" else ())
+        return response

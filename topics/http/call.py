@@ -1,0 +1,108 @@
+"""One request on its way: what a handler gets and answers, now or later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from topics.engine.json_fields import Fields, read_object
+from topics.http.errors import as_request_error, envelope, extra_headers, status_of
+from topics.http.plan import Plan
+from topics.http.response import JSON
+from topics.http.routes import Body
+from topics.http.service import Service
+
+
+class Exchange(Protocol):
+    """Where the answer goes: an HTTP/1 connection (or, one day, an HTTP/2 stream)."""
+
+    def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
+        """The whole response, once. headers: whole lines."""
+
+
+class Call:
+    """One request. Exactly one of `reply`, `fail` and `respond` is called, once; after the client left they do nothing.
+
+    body: decompressed, b"" where there is none. on_disconnect: set it while waiting for something that may take long;
+    called when the client is gone, and nothing is to be answered then.
+    """
+
+    __slots__ = ("_exchange", "body", "on_disconnect", "plan", "service", "started_ns")
+
+    def __init__(self, service: Service, exchange: Exchange, plan: Plan, body: bytes, started_ns: int) -> None:
+        self.service = service
+        self.plan = plan
+        self.body = body
+        self.started_ns = started_ns
+        self.on_disconnect: Callable[[], None] | None = None
+        self._exchange: Exchange | None = exchange
+
+    @property
+    def name(self) -> str:
+        """The topic of the path."""
+        return self.plan.name
+
+    @property
+    def answered(self) -> bool:
+        """Answered, or abandoned by its client."""
+        return self._exchange is None
+
+    def fields(self) -> Fields:
+        """The body as a JSON object; an empty one is `{}` where the route takes it. Raises RequestError."""
+        route = self.plan.route
+        if not self.body and route is not None and route.body is Body.JSON_OR_EMPTY:
+            return read_object(b"{}")
+        return read_object(self.body)
+
+    def total_ms(self) -> bytes:
+        """`server_total_ms` so far, as JSON."""
+        return milliseconds(self.service.now_ns() - self.started_ns)
+
+    # --- the answer --------------------------------------------------------------------------------------------------
+    def reply(self, body: bytes, status: int = 200) -> None:
+        """JSON."""
+        self.respond(status, body, JSON, b"")
+
+    def fail(self, error: BaseException) -> None:
+        """The error envelope for any exception."""
+        request_error = as_request_error(error)
+        self.service.refused_total += 1
+        self.respond(status_of(request_error), envelope(request_error), JSON, extra_headers(request_error))
+
+    def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            return
+        self._exchange = None
+        self.on_disconnect = None
+        self.service.in_progress -= 1
+        exchange.respond(status, body, content_type, headers)
+
+    def abandon(self) -> None:
+        """The client is gone: stops what waits for it; a later answer goes nowhere."""
+        if self._exchange is None:
+            return
+        self._exchange = None
+        self.service.in_progress -= 1
+        on_disconnect, self.on_disconnect = self.on_disconnect, None
+        if on_disconnect is not None:
+            on_disconnect()
+
+
+def run(call: Call) -> None:
+    """Hands the call to its route's handler; whatever that raises becomes the answer."""
+    route = call.plan.route
+    assert route is not None, "a call without a route"
+    service = call.service
+    service.in_progress += 1
+    service.requests_total += 1
+    try:
+        route.handler(call)
+    except Exception as error:
+        call.fail(error)
+
+
+def milliseconds(ns: int) -> bytes:
+    """Nanoseconds as JSON milliseconds with three decimals, cheaply; never negative."""
+    us = ns // 1000
+    return b"%d.%03d" % (us // 1000, us % 1000) if us > 0 else b"0.0"

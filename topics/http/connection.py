@@ -1,0 +1,380 @@
+"""One HTTP/1 connection without its socket: bytes in, requests to handlers, answers out in order.
+
+Phases, and what moves between them:
+
+    HEAD     --a whole head, body here-->   ANSWER      the handler has the request
+    HEAD     --a head, body to come-->      BODY
+    BODY     --the body is whole-->         ANSWER
+    ANSWER   --answered-->                  HEAD        or CLOSED when the connection is not kept
+    any      --refused, body unread-->      DISCARD     the answer goes out; input is thrown away until the peer leaves
+    any      --close, lost, bad syntax-->   CLOSED
+
+The next request of a connection is looked at after the previous one was answered; pipelined bytes wait.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Protocol
+
+from topics.errors import RequestError
+from topics.http.body import gunzip
+from topics.http.call import Call, run
+from topics.http.chunked import ChunkedBody
+from topics.http.errors import BadRequestError, envelope, extra_headers, status_of
+from topics.http.head import HEAD_END, check_partial_head
+from topics.http.plan import Plan, too_large
+from topics.http.response import CONTINUE, JSON
+from topics.http.routes import Body
+from topics.http.service import Service
+
+
+class Phase(enum.Enum):
+    HEAD = "head"
+    BODY = "body"
+    ANSWER = "answer"
+    DISCARD = "discard"
+    CLOSED = "closed"
+
+
+HEAD, BODY, ANSWER, DISCARD, CLOSED = Phase.HEAD, Phase.BODY, Phase.ANSWER, Phase.DISCARD, Phase.CLOSED
+
+SKIPPED_BODY_BYTES = 65_536
+"""A refused request's body up to this size is read and dropped, so that the connection can go on."""
+PIPELINED_BYTES = 65_536
+"""Input kept while a request is being answered; with more, reading pauses."""
+
+
+class Transport(Protocol):
+    """The byte stream below: the loop's `Connection`, or a list of bytes in tests."""
+
+    over_high_water: bool
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None:
+        """Closes after what was written has been sent."""
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class HttpConnection:
+    """The state of one connection; an idle one holds no buffer and no parser."""
+
+    __slots__ = (
+        "_body",
+        "_call",
+        "_ended",
+        "_paused",
+        "_pending",
+        "_plan",
+        "_refusal",
+        "_running",
+        "phase",
+        "service",
+        "since",
+        "transport",
+    )
+
+    def __init__(self, service: Service, transport: Transport) -> None:
+        self.service = service
+        self.transport = transport
+        self.phase = HEAD
+        self.since = service.tick
+        """The tick at which the present wait began: for a head, or for more of a body."""
+        self._pending = b""
+        """Bytes not yet looked at: a partial head, or what came while a request is being answered."""
+        self._plan: Plan | None = None
+        self._body: bytearray | ChunkedBody | None = None
+        self._refusal: RequestError | None = None
+        self._call: Call | None = None
+        self._ended = False
+        """The peer sends no more: what is here is answered, then the connection closes."""
+        self._running = False
+        self._paused = False
+
+    @property
+    def idle(self) -> bool:
+        """Between requests, with nothing of the next one here."""
+        return self.phase is HEAD and not self._pending
+
+    # --- input -------------------------------------------------------------------------------------------------------
+    def receive(self, data: bytes | memoryview) -> None:
+        """Bytes from the peer; a view is only read during the call."""
+        phase = self.phase
+        if phase is HEAD:
+            pending = self._pending
+            if pending:
+                self._pending = b""
+                self._advance(pending + data)
+            else:
+                self._advance(bytes(data))
+        elif phase is ANSWER:
+            self._pending += data
+            if len(self._pending) > PIPELINED_BYTES and not self._paused:
+                self._paused = True
+                self.transport.pause_reading()
+        elif phase is BODY:
+            self.since = self.service.tick
+            self._advance(self._take_body(bytes(data)))
+
+    def end_of_stream(self) -> None:
+        """The peer will send no more. Requests that are here get their answers, but a mere wait ends (R-NET-11)."""
+        self._ended = True
+        if self.phase is ANSWER:
+            call = self._call
+            assert call is not None, "answering without a call"
+            if call.on_disconnect is None:
+                return
+            self._call = None
+            call.abandon()
+        elif self.phase is HEAD and self._pending and self.transport.over_high_water:
+            return
+        self._close()
+
+    def lost(self) -> None:
+        """The connection is gone, with whatever it was doing."""
+        self.phase = CLOSED
+        call, self._call = self._call, None
+        self._plan = self._body = None
+        self._pending = b""
+        if call is not None:
+            call.abandon()
+
+    def drained(self) -> None:
+        """The peer has read enough of what was written: pipelined requests go on."""
+        if self.phase is HEAD and self._pending and not self._running:
+            self._go_on()
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+    def _advance(self, data: bytes) -> None:
+        """Handles every request that is whole in `data`; keeps the rest."""
+        service = self.service
+        kept = service.planner.kept
+        size = len(data)
+        at = 0
+        self._running = True
+        while at < size and self.phase is HEAD:
+            end = data.find(HEAD_END, at) + 4
+            if end == 3:
+                at = self._wait_for_head(data, at)
+                break
+            head = data[at:end]
+            plan = kept.get(head)
+            if plan is None:
+                if head.startswith(b"\r\n"):
+                    at += 2  # empty lines before a request are skipped, RFC 9112 section 2.2
+                    continue
+                try:
+                    plan = service.planner.plan(head)
+                except BadRequestError as error:
+                    self._refuse_syntax(error)
+                    break
+            if self.transport.over_high_water:
+                break  # answers are not being read: `drained` goes on from here
+            stop = end + plan.content_length
+            if plan.plain and stop <= size and service.gate is None:
+                at = stop
+                self._serve(plan, data[end:stop])
+            else:
+                rest = self._begin(plan, data[end:])
+                at = size - len(rest)
+        self._running = False
+        if at < size and self.phase in (HEAD, ANSWER):
+            self._pending = data[at:]
+        if self.phase is HEAD and (self._ended or self._paused or self.transport.over_high_water):
+            self._settle()
+
+    def _settle(self) -> None:
+        """Between requests: the end of a connection whose peer has finished, and reading no faster than answering."""
+        waits = self.transport.over_high_water and bool(self._pending)
+        if self._ended and not waits:
+            self._close()
+        elif waits != self._paused:
+            self._paused = waits
+            if waits:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
+
+    def _wait_for_head(self, data: bytes, at: int) -> int:
+        """Part of a head is here. Returns where it begins; refuses what cannot become one."""
+        while data.startswith(b"\r\n", at):
+            at += 2
+        rest = data[at:]
+        if rest and rest != b"\r":
+            try:
+                check_partial_head(rest, self.service.planner.max_head_bytes)
+            except BadRequestError as error:
+                self._refuse_syntax(error)
+        return at
+
+    def _begin(self, plan: Plan, data: bytes) -> bytes:
+        """A request that is not whole, or not plain. data: what came behind its head; returns what is not its body."""
+        service = self.service
+        refusal = plan.foreign or (service.gate(plan) if service.gate is not None else None) or plan.missing
+        route = plan.route
+        ignored = route is None or route.body is Body.IGNORED
+        if refusal is None and not ignored:
+            refusal = plan.too_large
+            if refusal is None and plan.expects_continue:
+                refusal = None if plan.gzip else plan.body_refusal(False)
+        if not plan.has_body:
+            if refusal is None:
+                self._serve(plan, b"")
+            else:
+                self._refuse(plan, refusal)
+            return data
+        skipped = refusal is not None or ignored
+        length = plan.content_length
+        chunked = plan.request.framing.chunked
+        unread = plan.expects_continue or (chunked and refusal is not None) or refusal is plan.too_large
+        if skipped and (unread or length > SKIPPED_BODY_BYTES) and not 0 < length <= len(data):
+            # Reading the body would serve nobody, and where the next request begins stays unknown: answer and close.
+            if refusal is not None:
+                self._refuse(plan, refusal, body_unread=True)
+            else:
+                self._refusal = _LAST
+                self._serve(plan, b"")
+            return b""
+        if plan.expects_continue:
+            self.transport.write(CONTINUE)
+        self.phase = BODY
+        self.since = service.tick
+        self._plan = plan
+        self._refusal = refusal
+        self._body = ChunkedBody() if chunked else bytearray()
+        return self._take_body(data)
+
+    def _take_body(self, data: bytes) -> bytes:
+        """More of a body; once it is whole, the request runs. Returns what lies behind it."""
+        plan, body = self._plan, self._body
+        assert plan is not None
+        if isinstance(body, ChunkedBody):
+            limit = self.service.planner.max_body_bytes
+            try:
+                rest = body.feed(data)
+            except BadRequestError as error:
+                self._refuse_syntax(error)
+                return b""
+            if limit and body.size > limit:
+                self._refuse(plan, too_large(limit), body_unread=not body.done)
+                return b""
+            if not body.done:
+                return b""
+            whole = body.take()
+        else:
+            assert body is not None
+            missing = plan.content_length - len(body)
+            if len(data) < missing:
+                body += data
+                return b""
+            whole = bytes(body) + data[:missing] if body else data[:missing]
+            rest = data[missing:]
+        self._body = None
+        refusal, self._refusal = self._refusal, None
+        if refusal is None:
+            self._serve(plan, whole)
+        else:
+            self._refuse(plan, refusal)
+        return rest
+
+    def _serve(self, plan: Plan, body: bytes) -> None:
+        """A whole request whose path, method and size are in order: the rest of the body's steps, then the handler."""
+        service = self.service
+        started_ns = service.now_ns()
+        self.phase = ANSWER
+        self._plan = plan
+        route = plan.route
+        assert route is not None
+        if route.body is Body.IGNORED:
+            body = b""
+        elif plan.gzip or plan.wrong_type is not None or plan.wrong_encoding is not None:
+            try:
+                if plan.gzip and plan.wrong_encoding is None:
+                    body = gunzip(body, service.planner.max_body_bytes)
+                refusal = plan.body_refusal(not body)
+            except RequestError as error:
+                refusal = error
+            if refusal is not None:
+                self._refuse(plan, refusal)
+                return
+        call = Call(service, self, plan, body, started_ns)
+        self._call = call
+        run(call)
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+    def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
+        """The answer of the request in progress; then the next one, if it is here already."""
+        assert self.phase is ANSWER, "an answer without a request"
+        service = self.service
+        plan = self._plan
+        assert plan is not None
+        self._call = None
+        if plan.keep_alive and not service.closing and self._refusal is None:
+            if status <= 201 and content_type is JSON and not plan.is_head and plan.request.framing.version_minor == 1:
+                self.transport.write(service.writer.json(status, body))
+            else:
+                connection = b"" if plan.request.framing.version_minor else b"keep-alive"
+                self._write(plan, status, body, content_type, headers, connection=connection)
+            self.phase = HEAD
+            self._plan = None
+            self.since = service.tick
+            if not self._running:
+                self._go_on()
+            return
+        self._write(plan, status, body, content_type, headers, connection=b"close")
+        self._close()
+
+    def _go_on(self) -> None:
+        """Input that waited for the answer."""
+        data, self._pending = self._pending, b""
+        self._advance(data)
+
+    def _refuse(self, plan: Plan, error: RequestError, *, body_unread: bool = False) -> None:
+        """An error the handler never hears of."""
+        self.service.refused_total += 1
+        self.phase = ANSWER
+        self._plan = plan
+        if not body_unread:
+            self.respond(status_of(error), envelope(error), JSON, extra_headers(error))
+            return
+        self._write(plan, status_of(error), envelope(error), JSON, extra_headers(error), connection=b"close")
+        if plan.expects_continue:
+            self._close()  # the client has been told before it sent anything
+        else:
+            self._discard()
+
+    def _refuse_syntax(self, error: BadRequestError) -> None:
+        """Nobody knows where the next request would begin, so nothing more is read."""
+        self.service.refused_total += 1
+        body = envelope(error.as_request_error())
+        self.transport.write(self.service.writer.render(error.status, body, connection=b"close"))
+        self._close()
+
+    def _write(
+        self, plan: Plan, status: int, body: bytes, content_type: bytes, headers: bytes, *, connection: bytes
+    ) -> None:
+        data = self.service.writer.render(
+            status, body, content_type=content_type, headers=headers, connection=connection, without_body=plan.is_head
+        )
+        self.transport.write(data)
+
+    def _discard(self) -> None:
+        """Closing with input unread would make the kernel reset the connection, and the answer could be lost."""
+        self.phase = DISCARD
+        self.since = self.service.tick
+        self._plan = self._body = None
+        self._pending = b""
+
+    def _close(self) -> None:
+        self.phase = CLOSED
+        self._plan = self._body = self._refusal = None
+        self._pending = b""
+        self.transport.close()
+
+
+_LAST = RequestError("internal", "this answer is the connection's last")
+"""In `_refusal` while answering: close afterwards."""

@@ -1,0 +1,50 @@
+"""What the handlers ask of the engine, as a Protocol: `topics.engine.engine.Engine` has it, and fakes in tests do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from topics.engine.predicate import Predicate
+from topics.engine.results import (
+    AppendRequest,
+    AppendResult,
+    Cancel,
+    DeleteResult,
+    DeleteTopicResult,
+    DiffQuery,
+    DiffResult,
+    Done,
+    PutResult,
+    TopicPage,
+    TopicState,
+)
+from topics.engine.topic_config import TopicConfig
+
+
+class EngineApi(Protocol):
+    """Answers through `done`, once, possibly before the call returns; see `topics.engine.results`."""
+
+    def put_topic(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None: ...
+
+    def state(self, name: str, *, touch: bool, done: Done[TopicState]) -> None: ...
+
+    def list_topics(  # noqa: PLR0917
+        self,
+        prefix: str,
+        after: str,
+        page_size: int,
+        touch: bool,
+        allowed: Callable[[str], bool],
+        done: Done[TopicPage],
+    ) -> None: ...
+
+    def delete_topic(self, name: str, *, if_empty: bool, done: Done[DeleteTopicResult]) -> None: ...
+
+    def append(self, request: AppendRequest, done: Done[AppendResult]) -> None: ...
+
+    def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel: ...
+
+    def delete_records(
+        self, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]
+    ) -> None: ...

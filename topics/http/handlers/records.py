@@ -1,0 +1,174 @@
+"""Records: write, read from a cursor, delete. Source: wire contract, sections 7.5 to 7.7."""
+
+from __future__ import annotations
+
+from topics.engine.predicate import parse_predicate
+from topics.engine.results import AppendRequest, AppendResult, DeleteResult, DiffQuery, DiffResult, Tombstone
+from topics.errors import RequestError, TopicsError
+from topics.http.call import Call, milliseconds
+from topics.http.handlers.topics import json_bool
+from topics.http.query import boolean
+
+
+def write(call: Call) -> None:
+    """Append; answered at the class's commit point (7.5). The hot one: the answer is one format of bytes."""
+    plan = call.plan
+    service = call.service
+    body = service.scanner.scan(call.body)
+    key = body.key
+    violation = body.violation
+    if key is None:
+        key = plan.request.headers.get(b"idempotency-key")
+        if key is not None:
+            key, violation = _check_header_key(call, key, violation)
+    with_seqs = boolean(plan.query, "return_seqs", True) if plan.query else True
+    topic = plan.name_json
+
+    def done(result: AppendResult | TopicsError) -> None:
+        if isinstance(result, TopicsError):
+            call.fail(result)
+            return
+        first, last = result.first_seq, result.last_seq
+        if not with_seqs:
+            seqs = b""
+        elif first == last:
+            seqs = b'"seqs":[%d],' % first
+        else:
+            seqs = b'"seqs":[%b],' % ",".join(map(str, range(first, last + 1))).encode()
+        total_ns = service.now_ns() - call.started_ns
+        if result.deduped:
+            performance = b'"server_total_ms":%b' % milliseconds(total_ns)
+        else:
+            service.append.add(result.append_ns)
+            service.answer.add(total_ns)
+            performance = b'"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b' % (
+                milliseconds(total_ns),
+                milliseconds(result.append_ns),
+                milliseconds(result.sync_ns),
+            )
+        answer = (
+            b'{"topic":%b,"first_seq":%d,"last_seq":%d,%b"head_seq":%d,"count":%d,"created":%b,"deduped":%b,'
+            b'"performance":{%b}}'
+        ) % (
+            topic,
+            first,
+            last,
+            seqs,
+            result.head_seq,
+            result.count,
+            b"true" if result.created else b"false",
+            b"true" if result.deduped else b"false",
+            performance,
+        )
+        call.reply(answer, 201 if result.created else 200)
+
+    request = AppendRequest(
+        topic=plan.name,
+        rows=body.rows,
+        node=body.node,
+        key=key,
+        create=body.create,
+        config=body.config,
+        violation=violation,
+    )
+    service.engine.append(request, done)
+
+
+def _check_header_key(
+    call: Call, key: bytes, violation: RequestError | None
+) -> tuple[bytes | None, RequestError | None]:
+    """`Idempotency-Key`: ignored unless visible ASCII, empty is a key (R-IDEM-1); too long a one is a violation."""
+    limit = call.service.config.max_idempotency_key_bytes
+    if not key.isascii():
+        return None, violation
+    if len(key) > limit and violation is None:
+        violation = RequestError(
+            "invalid_request", f"Idempotency-Key has {len(key)} bytes: at most {limit} are allowed"
+        )
+    return key, violation
+
+
+def diff(call: Call) -> None:
+    """Records above a cursor; waits for some when asked to and there are none (7.6)."""
+    fields = call.fields()
+    query = DiffQuery(
+        from_seq=fields.u64("from_seq", 0),
+        limit=fields.u32("limit", 0),
+        nodes=tuple(node.encode() for node in fields.strings("node")),
+        include_tags=fields.boolean("include_tags", False),
+        include_meta=fields.boolean("include_meta", True),
+        wait_ms=fields.u32("wait_ms", 0),
+        max_batch_bytes=fields.u64("max_batch_bytes", 0),
+    )
+
+    def done(result: DiffResult | TopicsError) -> None:
+        if isinstance(result, TopicsError):
+            call.fail(result)
+        else:
+            call.reply(_diff_json(call, result))
+
+    cancel = call.service.engine.diff(call.name, query, done)
+    if query.wait_ms and not call.answered:
+        call.on_disconnect = cancel
+
+
+def _diff_json(call: Call, result: DiffResult) -> bytes:
+    cold = b',"cold_segments_read":%d' % result.cold_segments if result.cold_segments else b""
+    return (
+        b'{"topic":%b,"records":[%b],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,"tombstone":%b,'
+        b'"lag":%d,"performance":{"server_total_ms":%b,"records_scanned":%d%b}}'
+    ) % (
+        call.plan.name_json,
+        result.records,
+        result.next_from_seq,
+        result.head_seq,
+        result.earliest_seq,
+        json_bool(result.caught_up),
+        b"null" if result.tombstone is None else _tombstone_json(result.tombstone),
+        result.lag,
+        call.total_ms(),
+        result.scanned,
+        cold,
+    )
+
+
+def _tombstone_json(tombstone: Tombstone) -> bytes:
+    shape = b'{"gap_from":%d,"gap_to":%d,"reason":"%b","missed_estimate":%d,"earliest_seq":%d,"head_seq":%d}'
+    return shape % (
+        tombstone.gap_from,
+        tombstone.gap_to,
+        tombstone.reason.encode(),
+        tombstone.missed_estimate,
+        tombstone.earliest_seq,
+        tombstone.head_seq,
+    )
+
+
+def delete_records(call: Call) -> None:
+    """Delete by seq, by tag, or both (7.7)."""
+    fields = call.fields()
+    before_seq = fields.nullable_u64("before_seq")
+    span = fields.nullable_span("match")
+    match = None if span is None else parse_predicate(span)
+    if before_seq is None and match is None:
+        raise RequestError("invalid_request", "before_seq, match or both are required")
+
+    def done(result: DeleteResult | TopicsError) -> None:
+        if isinstance(result, TopicsError):
+            call.fail(result)
+            return
+        body = (
+            b'{"topic":%b,"deleted":%d,"earliest_seq":%d,"head_seq":%d,"count":%d,"bytes":%d,'
+            b'"performance":{"server_total_ms":%b}}'
+        ) % (
+            call.plan.name_json,
+            result.deleted,
+            result.earliest_seq,
+            result.head_seq,
+            result.count,
+            result.bytes,
+            call.total_ms(),
+        )
+        call.reply(body)
+
+    call.service.engine.delete_records(call.name, before_seq, match, done)

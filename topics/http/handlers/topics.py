@@ -1,0 +1,142 @@
+"""Topics as resources: create, state, list, delete. Source: wire contract, sections 7.1 to 7.4."""
+
+from __future__ import annotations
+
+import msgspec
+
+from topics.engine.names import check_topic_name
+from topics.engine.results import DeleteTopicResult, PutResult, TopicPage, TopicState
+from topics.engine.topic_config import TopicConfig, check_dead_letter_of
+from topics.errors import TopicsError
+from topics.http.call import Call
+from topics.http.cursor import decode_cursor, encode_cursor
+from topics.http.query import boolean, unsigned
+
+_PAGE_SIZE, _PAGE_SIZE_MAX = 100, 1000
+
+
+def put_topic(call: Call) -> None:
+    """Create or replace the configuration (7.1)."""
+    config = TopicConfig.parse(call.body)
+    check_topic_name(call.name)
+    check_dead_letter_of(config, call.name)
+
+    def done(result: PutResult | TopicsError) -> None:
+        if isinstance(result, TopicsError):
+            call.fail(result)
+            return
+        body = b'{"topic":%b,"created":%b,"config":%b,"performance":{"server_total_ms":%b}}' % (
+            call.plan.name_json,
+            json_bool(result.created),
+            result.config.as_json(),
+            call.total_ms(),
+        )
+        call.reply(body, 201 if result.created else 200)
+
+    call.service.engine.put_topic(call.name, config, done)
+
+
+def get_topic(call: Call) -> None:
+    """State; `touch` counts as consumption (7.2)."""
+
+    def done(state: TopicState | TopicsError) -> None:
+        if isinstance(state, TopicsError):
+            call.fail(state)
+        else:
+            call.reply(_state_json(call, state))
+
+    call.service.engine.state(call.name, touch=boolean(call.plan.query, "touch", True), done=done)
+
+
+def _state_json(call: Call, state: TopicState) -> bytes:
+    queue = b""
+    if state.queue is not None:
+        queue = b'"queue":{"ready":%d,"in_flight":%d,"dead_lettered":%d},' % (
+            state.queue.ready,
+            state.queue.in_flight,
+            state.queue.dead_lettered,
+        )
+    return (
+        b'{"topic":%b,"type":"%b","head_seq":%d,"earliest_seq":%d,"next_seq":%d,"count":%d,"bytes":%d,"config":%b,'
+        b'"effective_priority":%d,"last_write_ts":%b,"last_read_ts":%b,%b"performance":{"server_total_ms":%b}}'
+    ) % (
+        call.plan.name_json,
+        state.config.type.encode(),
+        state.head_seq,
+        state.earliest_seq,
+        state.head_seq + 1,
+        state.count,
+        state.bytes,
+        state.config.as_json(),
+        state.effective_priority,
+        json_nullable(state.last_write_ts),
+        json_nullable(state.last_read_ts),
+        queue,
+        call.total_ms(),
+    )
+
+
+def list_topics(call: Call) -> None:
+    """One page, by name (7.3, 3.4)."""
+    query = call.plan.query
+    after = decode_cursor(query.get("cursor", ""))
+    page_size = min(max(unsigned(query, "page_size", _PAGE_SIZE), 1), _PAGE_SIZE_MAX)
+
+    def done(page: TopicPage | TopicsError) -> None:
+        if isinstance(page, TopicsError):
+            call.fail(page)
+            return
+        items = b",".join([_row_json(row) for row in page.rows])
+        cursor = b""
+        if page.next_after is not None:
+            cursor = b'"next_cursor":"%b",' % encode_cursor(page.next_after).encode()
+        call.reply(b'{"topics":[%b],%b"performance":{"server_total_ms":%b}}' % (items, cursor, call.total_ms()))
+
+    touch = boolean(query, "touch", False)
+    call.service.engine.list_topics(query.get("prefix", ""), after, page_size, touch, _every_name, done)
+
+
+def _row_json(row: TopicState) -> bytes:
+    return (
+        b'{"topic":%b,"head_seq":%d,"earliest_seq":%d,"count":%d,"bytes":%d,"durable":%b,"effective_priority":%d}'
+    ) % (
+        msgspec.json.encode(row.name),
+        row.head_seq,
+        row.earliest_seq,
+        row.count,
+        row.bytes,
+        json_bool(row.config.durable),
+        row.effective_priority,
+    )
+
+
+def _every_name(_name: str) -> bool:
+    """Keys that may see only some names come with authentication."""
+    return True
+
+
+def delete_topic(call: Call) -> None:
+    """Remove a topic with all that hangs on it; an absent one is no error (7.4)."""
+
+    def done(result: DeleteTopicResult | TopicsError) -> None:
+        if isinstance(result, TopicsError):
+            call.fail(result)
+            return
+        body = b'{"topic":%b,"deleted":%b,"routers_removed":%b,"performance":{"server_total_ms":%b}}' % (
+            call.plan.name_json,
+            json_bool(result.deleted),
+            msgspec.json.encode(result.routers_removed),
+            call.total_ms(),
+        )
+        call.reply(body)
+
+    if_empty = boolean(call.plan.query, "if_empty", False)
+    call.service.engine.delete_topic(call.name, if_empty=if_empty, done=done)
+
+
+def json_bool(value: bool) -> bytes:
+    return b"true" if value else b"false"
+
+
+def json_nullable(value: int | None) -> bytes:
+    return b"null" if value is None else b"%d" % value

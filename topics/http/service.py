@@ -1,0 +1,82 @@
+"""What all connections of a server share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from topics.clock import Clock
+from topics.config import Config
+from topics.engine.write_body import WriteScanner
+from topics.errors import RequestError
+from topics.http.engine_api import EngineApi
+from topics.http.origin import HostRule
+from topics.http.parser import open_parser
+from topics.http.plan import Plan, Planner
+from topics.http.response import ResponseWriter
+from topics.http.routes import RouteTable
+from topics.metrics import Histogram
+
+Gate = Callable[[Plan], RequestError | None]
+
+
+class Probes(Protocol):
+    """What the probes and the metrics page ask of the server; implemented in `server/`."""
+
+    def uptime_ms(self) -> int: ...
+
+    def not_ready(self) -> RequestError | None:
+        """Why the server should get no traffic (recovering, draining, read-only); None when it serves."""
+
+    def topic_count(self) -> int: ...
+
+    def metrics_text(self) -> bytes:
+        """Prometheus text format 0.0.4."""
+
+    def metrics_json(self) -> bytes: ...
+
+
+class Service:
+    """The shared state of a server's HTTP side. One thread; `server/` builds it and flips its switches."""
+
+    def __init__(self, config: Config, clock: Clock, routes: RouteTable, probes: Probes, bound_host: str) -> None:
+        self.config = config
+        self.clock = clock
+        self.now_ns = clock.monotonic_ns
+        self.probes = probes
+        self.planner = Planner(
+            routes,
+            open_parser(config.http_parser),
+            HostRule(bound_host, config.allowed_hosts, enabled=config.host_check),
+            max_head_bytes=config.max_head_bytes,
+            max_head_fields=config.max_head_fields,
+            max_body_bytes=config.max_body_bytes,
+        )
+        self.writer = ResponseWriter()
+        self.scanner = WriteScanner(config)
+        self.gate: Gate | None = None
+        """Asked for every request with its plan, between the head and the routing errors; None lets all pass."""
+        self.closing = False
+        """Every answer closes its connection (shutdown)."""
+        self.tick = 0
+        """Seconds, roughly; what connections note as the time they began to wait."""
+        self.in_progress = 0
+        """Requests handed to a handler and not yet answered."""
+        self.requests_total = 0
+        self.refused_total = 0
+        """Requests answered 4xx or 5xx, malformed ones included."""
+        self.append = Histogram()
+        self.commit = Histogram()
+        self.answer = Histogram()
+        """From the whole request to its answer, of writes."""
+        self._engine: EngineApi | None = None
+
+    @property
+    def engine(self) -> EngineApi:
+        """The engine; routes that need it are behind the not-ready gate until it is there."""
+        assert self._engine is not None, "a request passed the gate before recovery was over"
+        return self._engine
+
+    def serve(self, engine: EngineApi) -> None:
+        """From now on requests are answered from `engine`."""
+        self._engine = engine

@@ -1,0 +1,25 @@
+"""Every route of the server."""
+
+from __future__ import annotations
+
+from topics.http.handlers import probes, records, topics
+from topics.http.routes import Body, Route, RouteTable, Scope
+
+ROUTES = (
+    Route("PUT", "/v0/topics/:topic", Scope.ADMIN, topics.put_topic, Body.JSON_OR_EMPTY),
+    Route("GET", "/v0/topics/:topic", Scope.READ, topics.get_topic),
+    Route("GET", "/v0/topics", Scope.READ, topics.list_topics),
+    Route("DELETE", "/v0/topics/:topic", Scope.DELETE, topics.delete_topic),
+    Route("POST", "/v0/topics/:topic", Scope.WRITE, records.write, Body.JSON),
+    Route("POST", "/v0/topics/:topic/diff", Scope.READ, records.diff, Body.JSON_OR_EMPTY),
+    Route("POST", "/v0/topics/:topic/delete", Scope.DELETE, records.delete_records, Body.JSON),
+    Route("GET", "/v0/health", Scope.NONE, probes.health, always=True),
+    Route("GET", "/healthz", Scope.NONE, probes.health, always=True),
+    Route("GET", "/v0/ready", Scope.NONE, probes.ready, always=True),
+    Route("GET", "/readyz", Scope.NONE, probes.ready, always=True),
+    Route("GET", "/v0/metrics", Scope.READ, probes.metrics, always=True),
+)
+
+
+def route_table() -> RouteTable:
+    return RouteTable(ROUTES)
