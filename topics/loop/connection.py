@@ -25,6 +25,9 @@ FLUSHING: Final = 1
 CLOSING: Final = 2
 CLOSED: Final = 3
 
+LOOK_CLOSER: Final = -(1 << 20)
+"""`expected` of a connection whose next send completion needs more than a comparison; no result is equal to it."""
+
 Row = tuple["Connection", memoryview]
 
 
@@ -32,20 +35,21 @@ class Connection:
     """A stream of bytes each way. Made by a listener or `Loop.connect`; its handler hears of what happens to it."""
 
     __slots__ = (
-        "_dirty",
         "_end",
         "_error",
-        "_flying",
         "_held",
         "_high_water",
         "_pending",
+        "_sends",
         "_staged",
+        "_staged_bytes",
         "_streams",
         "_traffic",
+        "expected",
         "fd",
+        "flying",
         "id",
         "inbox",
-        "outbound_bytes",
         "over_high_water",
         "paused",
         "peer",
@@ -61,8 +65,6 @@ class Connection:
         self.peer = peer
         self.state: Any = None
         """The handler's own."""
-        self.outbound_bytes = 0
-        """Bytes written and not yet taken by the kernel."""
         self.over_high_water = False
         """True from crossing the high water mark until `handler.drained`."""
         self.phase = OPEN
@@ -72,12 +74,16 @@ class Connection:
         self.recv_data = 0
         """user_data of the receive in flight; 0 without one."""
         self.send_data = traffic.operations.number(SEND)
+        self.flying: bytes | memoryview | None = None
+        """The bytes of the one send: queued in this pass, or in flight."""
+        self.expected = 0
+        """Result of a send after which nothing is left to do; 0: open and idle, so a write is a send at once."""
         self._traffic = traffic
         self._streams = streams
-        self._dirty = traffic.dirty
+        self._sends = traffic.sends
         self._high_water = streams.limits.send_high_water_bytes
         self._staged: list[bytes | memoryview] = []
-        self._flying: bytes | memoryview | None = None
+        self._staged_bytes = 0
         self._held: list[bytes] | None = None
         self._end = False
         self._error = 0
@@ -90,16 +96,17 @@ class Connection:
     # --- what a handler calls ----------------------------------------------------------------------------------------
     def write(self, data: bytes) -> None:
         """Stages bytes; all of a pass go out in one send. Dropped without a word once the connection is closing."""
-        if self.phase or not data:
-            return
-        staged = self._staged
-        if not staged and self._flying is None:
-            self._dirty.append(self)
-        staged.append(data)
-        outbound = self.outbound_bytes + len(data)
-        self.outbound_bytes = outbound
-        if outbound > self._high_water:
-            self.over_high_water = True
+        if self.expected == 0 and 0 < len(data) <= self._high_water:
+            self.expected = len(data)
+            self.flying = data
+            self._sends.append((self.send_data, self.fd, data))
+        elif self.phase == OPEN and data:
+            self._stage(data)
+
+    @property
+    def outbound_bytes(self) -> int:
+        """Bytes written and not yet taken by the kernel."""
+        return self._staged_bytes + (0 if self.flying is None else len(self.flying))
 
     def pause_reading(self) -> None:
         """No `receive` for this connection until `resume_reading`; rows of the batch being handled are not taken back.
@@ -130,7 +137,8 @@ class Connection:
         self.paused = False
         self._held = None
         self.inbox = self._traffic.dropped
-        if not self._staged and self._flying is None:
+        self.expected = LOOK_CLOSER
+        if self.flying is None:
             self._shut(0)
         else:
             self.arm()
@@ -155,39 +163,63 @@ class Connection:
         if self.recv_data:
             self._traffic.ring.queue_cancel(self._traffic.operations.expect(CONTROL, ignore), self.recv_data)
 
-    def take_send(self) -> bytes | memoryview | None:
-        """The bytes of the next send, now in flight; None when there is nothing to do."""
-        staged = self._staged
-        if not staged or self._flying is not None or self.phase >= CLOSING:
-            return None
-        data = staged[0] if len(staged) == 1 else b"".join(staged)
-        staged.clear()
-        self._flying = data
-        return data
+    @property
+    def has_staged(self) -> bool:
+        return bool(self._staged)
+
+    def gather(self, queued: bytes | memoryview) -> bytes:
+        """One buffer of the send queued in this pass and of what was written after it."""
+        self._staged.insert(0, queued)
+        return self._take_staged()
 
     def on_sent(self, res: int) -> None:
-        """Takes a send's result. The rest of a short one goes before anything newer."""
-        flying = self._flying
+        """Takes a send's result when it is not `expected`. The rest of a short one goes before anything newer."""
+        flying = self.flying
         assert flying is not None, "a send's completion without a send"
-        self._flying = None
+        self.flying = None
         if self.phase >= CLOSING:
             self._finish()
             return
         if res <= 0:
             self._shut(-res)
             return
-        self.outbound_bytes -= res
         if res < len(flying):
             self._staged.insert(0, memoryview(flying)[res:])
+            self._staged_bytes += len(flying) - res
         if self._staged:
-            self._dirty.append(self)
+            self._sends.append((self.send_data, self.fd, self._take_staged()))
         elif self.phase == FLUSHING:
             self._shut(0)
             return
+        else:
+            self.expected = 0
         if self.over_high_water and self.outbound_bytes <= self._streams.limits.send_low_water_bytes:
             self.over_high_water = False
             if self.phase == OPEN:
                 self._traffic.drained.append(self)
+
+    def _stage(self, data: bytes) -> None:
+        """A write that is not a plain send: behind one of this pass or in flight, or over the high water mark."""
+        if self.expected == 0:
+            self.flying = data
+            self._sends.append((self.send_data, self.fd, data))
+        else:
+            if self.expected != LOOK_CLOSER or not self._staged:
+                self._traffic.staged.append(self)
+            self._staged.append(data)
+            self._staged_bytes += len(data)
+        self.expected = LOOK_CLOSER
+        if self.outbound_bytes > self._high_water:
+            self.over_high_water = True
+
+    def _take_staged(self) -> bytes:
+        """Joins what is staged: now in flight."""
+        data = b"".join(self._staged)
+        self._staged.clear()
+        self._staged_bytes = 0
+        self.flying = data
+        self.expected = LOOK_CLOSER if self.over_high_water or self.phase != OPEN else len(data)
+        return data
 
     def on_receive_ended(self) -> None:
         """The final completion of the receive came."""
@@ -246,10 +278,14 @@ class Connection:
         self._held = None
         self.inbox = traffic.dropped
         self._staged.clear()
+        self._staged_bytes = 0
+        self.expected = LOOK_CLOSER
+        if self.flying is not None and traffic.withdraw(self.send_data):
+            self.flying = None
         expect = traffic.operations.expect
         self._pending = 1
         traffic.ring.queue_shutdown(expect(CONTROL, self._on_control), self.fd)
-        for target in (self.recv_data, self.send_data if self._flying is not None else 0):
+        for target in (self.recv_data, self.send_data if self.flying is not None else 0):
             if target:
                 self._pending += 1
                 traffic.ring.queue_cancel(expect(CONTROL, self._on_control), target)
@@ -260,11 +296,10 @@ class Connection:
 
     def _finish(self) -> None:
         """Closes the descriptor and tells the handler, if every operation has completed."""
-        if self._pending or self.recv_data or self._flying is not None:
+        if self._pending or self.recv_data or self.flying is not None:
             return
         assert self.phase == CLOSING, "finished twice"
         self.phase = CLOSED
-        self.outbound_bytes = 0
         traffic = self._traffic
         del traffic.operations.sending[self.send_data]
         del self._streams.connections[self.id]

@@ -220,7 +220,7 @@ class Loop:
         rows = zip(*columns, strict=True)
         operations = self._operations
         receiving = operations.receiving
-        sending = operations.sending
+        sending_get = operations.sending.get
         callbacks = operations.callbacks
         received = self.ring.received
         used = self._traffic.used
@@ -231,8 +231,12 @@ class Loop:
                         conn = receiving[user_data]
                         conn.inbox.append((conn, received(flags, res)))
                         used.append(flags)
-                    elif user_data in sending:
-                        sending[user_data].on_sent(res)
+                    elif (sender := sending_get(user_data)) is not None:
+                        if res == sender.expected:
+                            sender.expected = 0
+                            sender.flying = None
+                        else:
+                            sender.on_sent(res)
                     elif user_data in callbacks:
                         callbacks.pop(user_data)(res)
                     elif user_data in receiving:

@@ -34,8 +34,10 @@ class Traffic:
         self._on_error = on_error
         self._serial = 0
         self._groups: list[Streams] = []
-        self.dirty: list[Connection] = []
-        """Have bytes staged and no send in flight."""
+        self.sends: list[Send] = []
+        """Of this pass; queued in one call at its end."""
+        self.staged: list[Connection] = []
+        """Wrote again behind a send that is queued in this pass or in flight."""
         self.used: list[int] = []
         """Flags of the completions whose buffers go back after delivery."""
         self.held: list[Row] = []
@@ -58,7 +60,7 @@ class Traffic:
     @property
     def busy(self) -> bool:
         """Something is to be done in the next pass whatever completes."""
-        return bool(self.dirty or self.resumed or self.benched or self.rearm)
+        return bool(self.sends or self.resumed or self.benched or self.rearm)
 
     # --- making ------------------------------------------------------------------------------------------------------
     def group(self, handler: StreamHandler, limits: StreamLimits) -> Streams:
@@ -148,21 +150,35 @@ class Traffic:
                 self._tell(conn.drained, "drained")
 
     def flush_sends(self) -> None:
-        """Queues one gathered send for every connection with staged bytes, all in one call."""
-        dirty = self.dirty
-        if not dirty:
-            return
-        sends: list[Send] = []
-        for conn in dirty:
-            data = conn.take_send()
-            if data is not None:
-                sends.append((conn.send_data, conn.fd, data))
-        dirty.clear()
+        """Queues one gathered send for every connection that wrote, all in one call."""
+        if self.staged:
+            self._gather()
+        sends = self.sends
         if sends:
             self.stats.sends += len(sends)
             self.ring.queue_sends(sends)
+            sends.clear()
+
+    def withdraw(self, send_data: int) -> bool:
+        """Takes back a send that is not queued yet; False when it is in flight."""
+        for row, send in enumerate(self.sends):
+            if send[0] == send_data:
+                del self.sends[row]
+                return True
+        return False
 
     # --- inside ------------------------------------------------------------------------------------------------------
+    def _gather(self) -> None:
+        """Puts what was written behind a send of this pass into that send; behind one in flight it waits."""
+        rows = {send[0]: row for row, send in enumerate(self.sends)}
+        for conn in self.staged:
+            row = rows.get(conn.send_data)
+            if row is not None and conn.has_staged:
+                user_data, fd, queued = self.sends[row]
+                assert queued is conn.flying, "a send of this pass is the connection's only one"
+                self.sends[row] = (user_data, fd, conn.gather(conn.flying))
+        self.staged.clear()
+
     def _receive(self, streams: Streams, inbox: list[Row]) -> None:
         batch = inbox
         if self.closed_some:
