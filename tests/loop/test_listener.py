@@ -41,8 +41,12 @@ def test_out_of_descriptors_it_waits_gives_up_its_spare_refuses_one_and_goes_on(
     loop.run_pass(0)
     assert closes == [90], "the spare"
     accept = ring.one("accept")
+    opened = ring.answers.pop("open")
     ring.complete(accept, 50, F_MORE)
     loop.run_pass(0)
+    ring.complete(ring.one("open"), -errno.EMFILE)
+    loop.run_pass(0)
+    ring.answers["open"] = opened
     refusal = ring.one("send")
     assert refusal.arguments == (50, b"busy")
     ring.complete(refusal, 4)
@@ -55,6 +59,19 @@ def test_out_of_descriptors_it_waits_gives_up_its_spare_refuses_one_and_goes_on(
     stats = loop.stats()
     assert (stats.emfile, stats.refused, stats.accepts) == (1, 1, 1)
     assert listener.accepting
+
+
+def test_when_descriptors_came_back_meanwhile_nobody_is_refused() -> None:
+    loop, ring, handler, _ = listening()
+    ring.complete(ring.one("accept"), -errno.EMFILE)
+    loop.run_pass(0)
+    loop.run_pass(None)
+    loop.run_pass(0)
+    ring.complete(ring.one("accept"), 50, F_MORE)
+    loop.run_pass(0)
+    loop.run_pass(0)
+    assert handler.take() == [("connected", 1)]
+    assert loop.stats().refused == 0
 
 
 def test_the_back_off_doubles_to_100_ms_and_is_logged_once_a_second(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.loop.fake_ring import fake_loop
-from topics.loop.stats import Histogram
 
 
 def test_a_pass_runs_completions_then_timers_then_ready_work_then_hooks_in_their_order() -> None:
@@ -60,14 +59,3 @@ def test_stats_count_passes_and_time_their_stages() -> None:
     assert stats.numbers()["passes"] == 1
     assert stats.wait.total_ns == 1_000
     assert stats.stages()["tasks"].count == 1
-
-
-def test_a_histogram_has_power_of_two_buckets() -> None:
-    histogram = Histogram()
-    for ns in (0, 1, 1000, 1023, 1 << 60):
-        histogram.add(ns)
-    assert histogram.buckets[0] == histogram.buckets[1] == 1
-    assert histogram.buckets[10] == 2
-    assert histogram.buckets[-1] == 1
-    assert histogram.quantile_ns(0.5) == 1024
-    assert Histogram().quantile_ns(0.5) == 0

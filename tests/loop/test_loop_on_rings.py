@@ -1,134 +1,294 @@
-"""The loop over each of the three rings: the same few lines of traffic and files end the same way."""
+"""The loop on every ring: io_uring, the portable one, and the simulator in order and shuffled by seeds.
+
+Both ends of each connection live in the same loop, so the simulator's network and the kernel's are used alike.
+"""
+
+from __future__ import annotations
 
 import os
+import resource
+import signal
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.loop.handlers import Recorder
+from tests.loop.kernel_world import limited
 from tests.sim import SimRing
 from topics.clock import SystemClock
-from topics.loop import Connection, Loop
+from topics.loop import Connection, Listener, Loop, StreamLimits
 from topics.loop.portable import PortableRing
-from topics.uring import UringRing
+from topics.loop.signals import install_signal_handlers
 from topics.uring.probe import probe
+from topics.uring.ring import UringRing
+
+KERNEL_RINGS = ["uring", "portable"]
+RINGS = [*KERNEL_RINGS, "sim", "sim-seed-1", "sim-seed-2"]
+BUFFERS, BUFFER_BYTES = 16, 1024
 
 
-def uring() -> Loop:
-    support = probe()
-    if not support.ok:
-        pytest.skip(f"io_uring: {support.reason}")
-    return Loop(UringRing(64, 256, 16, 512), SystemClock())
-
-
-def portable() -> Loop:
-    return Loop(PortableRing(16, 512), SystemClock())
-
-
-def sim() -> Loop:
-    ring = SimRing(receive_buffers=16, receive_buffer_bytes=512)
+def make_loop(kind: str) -> Loop:
+    if kind == "uring":
+        if not probe().ok:
+            pytest.skip(f"no io_uring here: {probe().reason}")
+        return Loop(UringRing(64, 256, BUFFERS, BUFFER_BYTES), SystemClock())
+    if kind == "portable":
+        return Loop(PortableRing(BUFFERS, BUFFER_BYTES), SystemClock())
+    seed = int(kind[9:] or 0)
+    ring = SimRing(
+        seed, shuffle=seed > 0, split=seed > 0, receive_buffers=BUFFERS, receive_buffer_bytes=BUFFER_BYTES, fd_limit=64
+    )
     return Loop(ring, ring.clock)
 
 
-@pytest.fixture(params=[uring, portable, sim], ids=lambda make: make.__name__)
+@pytest.fixture(params=RINGS)
 def loop(request: pytest.FixtureRequest) -> Iterator[Loop]:
-    make: Callable[[], Loop] = request.param
-    loop = make()
-    yield loop
-    loop.close()
+    made = make_loop(request.param)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=KERNEL_RINGS)
+def kernel_loop(request: pytest.FixtureRequest) -> Iterator[Loop]:
+    made = make_loop(request.param)
+    yield made
+    made.close()
 
 
 @pytest.fixture
 def directory(loop: Loop, tmp_path: Path) -> str:
-    if loop.ring.name == "sim":
-        loop.ring.make_directory("/data")
-        return "/data"
-    return str(tmp_path)
+    if loop.ring.name != "sim":
+        return str(tmp_path)
+    loop.files.make_directory("/data")
+    return "/data"
 
 
-class Peer:
-    """Keeps what it gets; a server echoes it."""
-
-    def __init__(self, *, echo: bool) -> None:
-        self.echo = echo
-        self.got = bytearray()
-        self.ended = False
-        self.lost_error: int | None = None
-
-    def connected(self, conn: Connection) -> None:
-        pass
-
-    def receive(self, batch: list[tuple[Connection, memoryview]]) -> None:
-        for conn, view in batch:
-            self.got += view
-            if self.echo:
-                conn.write(bytes(view))
-
-    def end_of_stream(self, conn: Connection) -> None:
-        self.ended = True
-        conn.close()
-
-    def drained(self, conn: Connection) -> None:
-        pass
-
-    def lost(self, conn: Connection, error: int) -> None:
-        self.lost_error = error
+def until(loop: Loop, done: Callable[[], bool], passes: int = 1000) -> None:
+    """Runs passes until `done`, and fails instead of waiting for ever."""
+    for _ in range(passes):
+        if done():
+            return
+        loop.run_pass(5_000_000)
+    raise AssertionError("it never came to an end")
 
 
-def test_a_large_message_comes_back_from_an_echo_server(loop: Loop) -> None:
-    text = os.urandom(100_000)
-    server, client = Peer(echo=True), Peer(echo=False)
-    listener = loop.listen("127.0.0.1", 0, server)
-
-    async def talk() -> None:
-        conn = await loop.connect("127.0.0.1", listener.address[1], client)
-        conn.write(text)
-
-    loop.run_task(talk())
-    loop.run_until(lambda: len(client.got) == len(text))
-    assert client.got == text
-    listener.close()
-    loop.run_until(lambda: server.lost_error is not None and client.lost_error is not None)
-    assert client.ended
+def pair(loop: Loop, server: Recorder, client: Recorder, limits: StreamLimits | None = None) -> Listener:
+    """One connection: `server.conn` and `client.conn`."""
+    listener = loop.listen("127.0.0.1", 0, server, limits=limits or StreamLimits())
+    join(loop, listener, server, client)
+    return listener
 
 
-def test_a_refused_connection_names_its_address(loop: Loop) -> None:
-    listener = loop.listen("127.0.0.1", 0, Peer(echo=False))
-    listener.close()
-    loop.run_pass(0)
-
-    async def talk() -> None:
-        await loop.connect("127.0.0.1", listener.address[1], Peer(echo=False))
-
-    for _ in range(100):
-        loop.run_pass(100_000)
-    with pytest.raises(ConnectionRefusedError, match="127.0.0.1"):
-        loop.run_task(talk())
+def join(loop: Loop, listener: Listener, server: Recorder, client: Recorder) -> None:
+    count = len(server.conns)
+    future = loop.connect("127.0.0.1", listener.address[1], client)
+    until(loop, lambda: future.done and len(server.conns) > count)
+    assert future.result() is client.conn
 
 
-def test_a_file_is_made_committed_renamed_and_read(loop: Loop, directory: str) -> None:
-    commits: list[tuple[int, int]] = []
+def test_bytes_cross_unchanged_in_both_directions_with_back_pressure(loop: Loop) -> None:
+    message = os.urandom(200_000) if loop.ring.name != "sim" else bytes(range(256)) * 800
+    server, client = Recorder(), Recorder()
+
+    def echo(conn: Connection, data: bytes) -> None:
+        conn.write(data)
+        if conn.over_high_water:
+            conn.pause_reading()
+
+    server.on_receive = echo
+    server.drained = lambda conn: conn.resume_reading()  # type: ignore[method-assign]
+    pair(loop, server, client, StreamLimits(send_high_water_bytes=8192, send_low_water_bytes=2048))
+    for start in range(0, len(message), 10_000):
+        client.conn.write(message[start : start + 10_000])
+    until(loop, lambda: len(client.data()) >= len(message))
+    assert client.data() == message
+    assert server.conn.outbound_bytes == client.conn.outbound_bytes == 0
+
+
+def test_a_reader_that_pauses_after_every_row_gets_everything_in_order(loop: Loop) -> None:
+    message = b"".join(b"%07d\n" % number for number in range(8_000))
+    server, client = Recorder(), Recorder()
+
+    def pause(conn: Connection, data: bytes) -> None:
+        if not conn.paused:
+            conn.pause_reading()
+            loop.call_later(1_000, conn.resume_reading)
+
+    server.on_receive = pause
+    pair(loop, server, client)
+    client.conn.write(message)
+    until(loop, lambda: len(server.data()) >= len(message))
+    assert server.data() == message
+
+
+def test_one_greedy_sender_does_not_starve_the_others_of_buffers(loop: Loop) -> None:
+    server, greedy, modest = Recorder(), Recorder(), Recorder()
+    listener = pair(loop, server, greedy)
+    join(loop, listener, server, modest)
+    greedy.conn.write(bytes(300_000))
+    modest.conn.write(b"me too")
+    modest_id = server.conns[1].id
+    until(loop, lambda: any(event[:2] == ("data", modest_id) for event in server.events))
+    until(loop, lambda: len(server.data()) == 300_006)
+
+
+def test_close_delivers_what_was_written_and_both_ends_are_told(loop: Loop) -> None:
+    server, client = Recorder(), Recorder()
+    listener = pair(loop, server, client)
+    server.conn.write(b"x" * 50_000)
+    server.conn.close()
+    until(loop, lambda: client.has("end") and server.has("lost"))
+    assert client.data() == b"x" * 50_000
+    client.conn.close()
+    until(loop, lambda: client.has("lost"))
+    assert server.events[-1] == ("lost", server.conn.id, 0)
+    assert listener.connections == []
+
+
+def test_abort_in_the_middle_ends_every_operation(loop: Loop) -> None:
+    server, client = Recorder(), Recorder()
+    listener = pair(loop, server, client)
+    server.conn.write(bytes(1 << 20))
+    client.conn.pause_reading()
+    for _ in range(5):
+        loop.run_pass(0)
+    server.conn.abort()
+    client.conn.abort()
+    until(loop, lambda: server.has("lost") and client.has("lost"))
+    listener.stop_accepting()
+    until(loop, lambda: loop._operations.in_flight == 0)
+    assert not loop._operations.sending
+
+
+def test_a_refused_connect_names_the_address(loop: Loop) -> None:
+    listener = loop.listen("127.0.0.1", 0, Recorder())
+    port = listener.address[1]
+    listener.stop_accepting()
+    until(loop, lambda: loop._operations.in_flight == 0)
+    future = loop.connect("127.0.0.1", port, Recorder())
+    until(loop, lambda: future.done)
+    with pytest.raises(ConnectionRefusedError, match=str(port)):
+        future.result()
+
+
+def test_files_are_written_read_renamed_and_removed(loop: Loop, directory: str) -> None:
+    files = loop.files
 
     async def work() -> bytes:
-        files = loop.files
-        fd = await files.open(f"{directory}/new", os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        fd = await files.open(f"{directory}/new", os.O_RDWR | os.O_CREAT)
         await files.allocate_zeroed(fd, 8192)
-        files.commit_nowait(fd, b"c" * 4096, 4096, lambda write, sync: commits.append((write, sync)))
-        await files.rename(f"{directory}/new", f"{directory}/log")
+        await files.write_all(fd, b"hello", 4096)
+        await files.fdatasync(fd)
+        await files.rename(f"{directory}/new", f"{directory}/kept")
         await files.sync_directory(directory)
-        while not commits:
-            await loop.sleep(100_000)
-        data = await files.read(fd, 10_000, 0)
+        data = await files.read(fd, 10_000, 4094)
         await files.close(fd)
         return data
 
-    assert loop.run_task(work()) == bytes(4096) + b"c" * 4096
-    assert commits == [(4096, 0)]
-    assert loop.files.list_directory(directory) == ["log"]
+    data = loop.run_task(work())
+    assert data[:7] == b"\0\0hello"
+    assert len(data) == 8192 - 4094
+    assert files.list_directory(directory) == ["kept"]
+    loop.run_task(files.unlink(f"{directory}/kept"))
+    with pytest.raises(FileNotFoundError, match="kept"):
+        loop.run_task(files.open(f"{directory}/kept", os.O_RDONLY))
 
 
-def test_another_thread_ends_the_wait(loop: Loop) -> None:
-    called: list[int] = []
-    loop.call_soon_threadsafe(lambda: called.append(1))
-    loop.run_until(lambda: bool(called))
-    assert called == [1]
+def test_a_commit_chain_reports_the_write_and_the_sync(loop: Loop, directory: str) -> None:
+    fd = loop.run_task(loop.files.open(f"{directory}/log", os.O_RDWR | os.O_CREAT))
+    results: list[tuple[int, int]] = []
+    loop.files.commit_nowait(fd, b"z" * 5000, 0, lambda write, sync: results.append((write, sync)))
+    until(loop, lambda: bool(results))
+    assert results == [(5000, 0)]
+    loop.run_task(loop.files.close(fd))
+
+
+def test_closing_the_loop_ends_connections_tasks_and_listeners(loop: Loop) -> None:
+    server, client = Recorder(), Recorder()
+    pair(loop, server, client)
+    task = loop.spawn(loop.sleep(10**15))
+    loop.close()
+    assert server.has("lost")
+    assert client.has("lost")
+    assert task.done
+    assert loop._operations.in_flight == 0
+
+
+def test_out_of_descriptors_it_neither_spins_nor_ends_and_heals(loop: Loop) -> None:
+    server, client = Recorder(), Recorder()
+    with Descriptors(loop) as descriptors:
+        listener = loop.listen("127.0.0.1", 0, server, limits=StreamLimits(refusal=b"busy"))
+        until(loop, lambda: loop._operations.in_flight == 1)  # the accept; the spare is open
+        descriptors.leave(1)
+        loop.connect("127.0.0.1", listener.address[1], client)
+        until(loop, lambda: loop.stats().emfile > 0)
+        passes = loop.stats().passes
+        until(loop, lambda: client.has("end") or client.has("lost"))
+        assert loop.stats().passes - passes < 60
+        assert b"busy".startswith(client.data())  # one send, as far as it goes
+        assert loop.stats().refused == 1
+    third = loop.connect("127.0.0.1", listener.address[1], client)
+    until(loop, lambda: third.done and len(server.conns) == 1)
+
+
+class Descriptors:
+    """Takes descriptors away from the process, or from the simulated one."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.ring = loop.ring
+        self.taken: list[int] = []
+
+    def __enter__(self) -> Descriptors:
+        if not isinstance(self.ring, SimRing):
+            highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+            self.limit = limited(resource.RLIMIT_NOFILE, highest + 10)
+            self.limit.__enter__()
+        return self
+
+    def leave(self, count: int) -> None:
+        """From now on `count` are left."""
+        if isinstance(self.ring, SimRing):
+            self.before, self.ring.fd_limit = self.ring.fd_limit, max(self.ring.open_fds) + 1 + count
+            return
+        with suppress(OSError):
+            while True:
+                self.taken.append(os.dup(0))
+        for _ in range(count):
+            os.close(self.taken.pop())
+
+    def __exit__(self, *_: object) -> None:
+        if isinstance(self.ring, SimRing):
+            self.ring.fd_limit = self.before
+            return
+        self.limit.__exit__(None, None, None)
+        for fd in self.taken:
+            os.close(fd)
+
+
+def test_a_signal_ends_the_wait_and_reaches_its_callback(kernel_loop: Loop) -> None:
+    seen: list[int] = []
+
+    def on_signal(number: int) -> None:
+        seen.append(number)
+        kernel_loop.stop()
+
+    uninstall = install_signal_handlers(kernel_loop, on_signal)
+    try:
+        timer = threading.Timer(0.002, os.kill, (os.getpid(), signal.SIGTERM))
+        timer.start()
+        kernel_loop.run()
+        timer.join()
+    finally:
+        uninstall()
+    assert seen == [signal.SIGTERM]
+
+
+def test_another_thread_ends_the_wait(kernel_loop: Loop) -> None:
+    thread = threading.Thread(target=lambda: kernel_loop.call_soon_threadsafe(kernel_loop.stop))
+    kernel_loop.call_soon(thread.start)
+    kernel_loop.run()
+    thread.join()
+    assert kernel_loop.stats().passes >= 1

@@ -1,9 +1,10 @@
 """Accepting connections, also when descriptors run out.
 
 At EMFILE the kernel ends the multishot accept, and a new one fails at once even with nobody waiting, because the
-descriptor is reserved first. So the listener keeps a spare descriptor (/dev/null): it waits 10 to 100 ms, closes the
-spare, accepts, refuses whom it gets, opens the spare again and goes on. Peers get an answer instead of silence, nothing
-spins and nothing ends; the listener's own cap, well below the limit, makes all this an exception.
+descriptor is reserved first. So the listener keeps a spare descriptor (of "/", which is always there): it waits 10 to
+100 ms, closes the spare and accepts. If the spare can be opened again the trouble is over and the connection is served;
+else it is refused and its descriptor becomes the spare. Peers get an answer instead of silence, nothing spins and
+nothing ends; the listener's own cap, well below the limit, makes all this an exception.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from topics.loop.connection import Connection
@@ -63,7 +65,7 @@ class Listener:
         self._back_off_ns = _BACK_OFF_NS_MIN
         self._logged_ns = -_LOG_EVERY_NS
         self._timer: Timer | None = None
-        self._open_spare()
+        self._open_spare(lambda _found: None)
         self._arm()
 
     def __repr__(self) -> str:
@@ -123,12 +125,17 @@ class Listener:
             self._close_fd(fd)
             return
         cap = self._streams.limits.max_connections
-        if self._stopping or self._shedding or (cap and len(self._streams.connections) >= cap):
+        if self._stopping or (cap and len(self._streams.connections) >= cap):
             self._refuse(fd)
-            return
-        traffic.stats.accepts += 1
+        elif self._shedding:
+            self._open_spare(lambda found: self._serve(fd, peer) if found else self._refuse(fd))
+        else:
+            self._serve(fd, peer)
+
+    def _serve(self, fd: int, peer: tuple[str, int]) -> None:
+        self._traffic.stats.accepts += 1
         self._back_off_ns = _BACK_OFF_NS_MIN
-        traffic.open(self._streams, fd, peer)
+        self._traffic.open(self._streams, fd, peer)
 
     def _refuse(self, fd: int) -> None:
         """Answers with the refusal, if there is one, and closes."""
@@ -144,8 +151,7 @@ class Listener:
     def _on_refused(self, fd: int) -> None:
         self._close_fd(fd)
         if self._shedding:
-            self._shedding = False
-            self._open_spare()
+            self._open_spare(lambda _found: None)
 
     # --- out of descriptors ------------------------------------------------------------------------------------------
     def _on_accept_error(self, error: int) -> None:
@@ -179,17 +185,20 @@ class Listener:
         traffic = self._traffic
         traffic.ring.queue_close(traffic.operations.expect(CONTROL, lambda _res: self._arm()), spare)
 
-    def _open_spare(self) -> None:
-        traffic = self._traffic
-        traffic.ring.queue_open(traffic.operations.expect(FILE, self._on_spare), os.devnull, os.O_RDONLY, 0)
+    def _open_spare(self, then: Callable[[bool], None]) -> None:
+        """Opens the spare, and says whether there was a descriptor for it."""
 
-    def _on_spare(self, res: int) -> None:
-        if res < 0:
-            return
-        if self._stopping or self._spare_fd >= 0:
-            self._close_fd(res)
-        else:
-            self._spare_fd = res
+        def on_open(res: int) -> None:
+            if res >= 0:
+                self._shedding = False
+                if self._stopping or self._spare_fd >= 0:
+                    self._close_fd(res)
+                else:
+                    self._spare_fd = res
+            then(res >= 0)
+
+        traffic = self._traffic
+        traffic.ring.queue_open(traffic.operations.expect(FILE, on_open), "/", os.O_RDONLY | os.O_DIRECTORY, 0)
 
     # --- inside ------------------------------------------------------------------------------------------------------
     def _arm(self) -> None:
