@@ -102,6 +102,30 @@ class TestThreads:
         ((rows),) = run_in_thread(lambda: collect(shared, 1))
         assert rows[0][:2] == (7, 5)  # type: ignore[index]
 
+    def test_a_wake_reaches_a_ring_whose_last_driver_has_ended(self, shared: UringRing) -> None:
+        """The receive behind the wake-up was armed by that driver, and ends with it."""
+        for _ in range(3):
+            run_in_thread(lambda: shared.submit_and_wait(0))
+            shared.wake()
+            shared.submit_and_wait(None)
+            assert shared.reap() == ([], [], [])
+
+    def test_a_receive_of_a_driver_that_has_ended_may_be_cancelled_but_loses_no_bytes(
+        self, shared: UringRing, pair: tuple[socket.socket, socket.socket]
+    ) -> None:
+        def drive() -> None:
+            shared.queue_recv(7, pair[0].fileno())
+            shared.submit_and_wait(0)
+
+        run_in_thread(drive)
+        pair[1].send(b"hello")
+        ((_, res, flags),) = collect(shared, 1)
+        if res == -errno.ECANCELED:
+            assert not flags & F_MORE
+            shared.queue_recv(7, pair[0].fileno())
+            ((_, res, flags),) = collect(shared, 1)
+        assert bytes(shared.received(flags, res)) == b"hello"
+
     @pytest.mark.parametrize("kind", ["ring", "shared"])
     def test_a_wake_from_another_thread_ends_a_wait_without_a_timeout(
         self, kind: str, request: pytest.FixtureRequest
