@@ -1,0 +1,14 @@
+"""Histograms."""
+
+from topics.metrics import Histogram
+
+
+def test_a_histogram_has_power_of_two_buckets() -> None:
+    histogram = Histogram()
+    for ns in (0, 1, 1000, 1023, 1 << 60):
+        histogram.add(ns)
+    assert histogram.buckets[0] == histogram.buckets[1] == 1
+    assert histogram.buckets[10] == 2
+    assert histogram.buckets[-1] == 1
+    assert histogram.quantile_ns(0.5) == 1024
+    assert Histogram().quantile_ns(0.5) == 0
