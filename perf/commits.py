@@ -124,9 +124,9 @@ def run(options: argparse.Namespace, commits: int) -> None:
     ring = UringRing()
     for size in map(int, options.bytes.split(",")):
         with tempfile.TemporaryDirectory(dir=options.directory) as scratch:
-            ways = Ways(ring, Path(scratch), size)
             if not ring.direct_block_bytes(scratch):
                 sys.exit("O_DIRECT does not work in this directory: name another with --directory")
+            ways = Ways(ring, Path(scratch), size)
             times = measure(ways, size, commits)
             ways.close()
         print(f"\n| {size} bytes | p50 us | p99 us | mean us |\n|---|---|---|---|")

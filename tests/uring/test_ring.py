@@ -365,7 +365,7 @@ class TestMisuse:
             UringRing(64, 256, 100, 256)
 
     def test_lost_completions_end_the_process(self) -> None:
-        code = "from topics.uring import UringRing; import errno; UringRing(64, 256, 8, 256)._fail(-errno.EBADR)"
+        code = "import errno; from topics.uring.misuse import fail; fail(-errno.EBADR)"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
         assert done.returncode == -signal.SIGABRT
         assert b"lost io_uring completions" in done.stderr

@@ -9,7 +9,6 @@ import errno
 import mmap
 import os
 import socket
-import sys
 import warnings
 import weakref
 from collections.abc import Sequence
@@ -20,6 +19,8 @@ from typing_extensions import Buffer
 
 from topics.uring._ring import ffi, lib
 from topics.uring.blocking import BlockingCalls
+from topics.uring.connects import Connects
+from topics.uring.misuse import fail
 from topics.uring.setup import memlock_text, open_ring_memory
 
 JOIN_BYTES = 2048
@@ -80,7 +81,7 @@ class UringRing(BlockingCalls):
         self._res = ffi.new("int[]", self._room)
         self._flags = ffi.new("uint32_t[]", self._room)
         self._pins: dict[int, object] = {}
-        self._connecting: dict[int, int] = {}
+        self._connects = Connects()
         self._closed = False
         _open_rings.add(self)
 
@@ -100,13 +101,9 @@ class UringRing(BlockingCalls):
 
     def queue_connect(self, user_data: int, host: str, port: int) -> None:
         """The name is resolved while the caller waits; use numeric addresses on a loop."""
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol) as client:
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            packed = _pack_address(family, address)
-            self._pin(user_data, packed)
-            self._check(lib.tp_connect(self._ring, user_data, client.fileno(), packed, len(packed)))
-            self._connecting[user_data] = client.detach()
+        fd, address = self._connects.begin(user_data, host, port)
+        self._pin(user_data, address)
+        self._check(lib.tp_connect(self._ring, user_data, fd, address, len(address)))
 
     def queue_recv(self, user_data: int, fd: int) -> None:
         self._check(lib.tp_recv(self._ring, user_data, fd))
@@ -191,19 +188,19 @@ class UringRing(BlockingCalls):
     def submit_and_wait(self, timeout_ns: int | None) -> None:
         result = lib.tp_submit_and_wait(self._ring, -1 if timeout_ns is None else max(0, timeout_ns))
         if result < 0:
-            self._fail(result)
+            fail(result)
 
     def reap(self) -> tuple[list[int], list[int], list[int]]:
         count = lib.tp_reap(self._ring, self._user_data, self._res, self._flags, self._room)
         if count <= 0:
             if count < 0:
-                self._fail(count)
+                fail(count)
             return [], [], []
         user_data = ffi.unpack(self._user_data, count)
         res = ffi.unpack(self._res, count)
         flags = ffi.unpack(self._flags, count)
-        if self._connecting:
-            self._finish_connects(user_data, res)
+        if self._connects:
+            self._connects.finish(user_data, res)
         if pins := self._pins:
             for each in user_data:
                 pins.pop(each, None)
@@ -232,9 +229,7 @@ class UringRing(BlockingCalls):
         else:
             _abandoned.append((self._ring, self._memory, self._pins))
         self._ring = _closed_ring
-        for fd in self._connecting.values():
-            os.close(fd)
-        self._connecting.clear()
+        self._connects.close()
         self._wake_end.close()
         self._woken_end.close()
 
@@ -266,16 +261,6 @@ class UringRing(BlockingCalls):
                 return True
         return False
 
-    def _finish_connects(self, user_data: list[int], res: list[int]) -> None:
-        for row, each in enumerate(user_data):
-            fd = self._connecting.pop(each, -1)
-            if fd < 0:
-                continue
-            if res[row] < 0:
-                os.close(fd)
-            else:
-                res[row] = fd
-
     def _pin(self, user_data: int, memory: object) -> None:
         """Keeps memory until `user_data` has completed: freed earlier, it would be written over by the kernel."""
         assert user_data not in self._pins, "a user_data was in flight twice"
@@ -288,48 +273,10 @@ class UringRing(BlockingCalls):
 
     def _check(self, result: int) -> None:
         if result < 0:
-            self._fail(result)
-
-    def _fail(self, result: int) -> None:
-        """Raises what a negative result of ring.c means; ends the process when completions were lost."""
-        if result == -errno.EBADR:
-            sys.stderr.write(
-                "topics: the kernel lost io_uring completions for lack of memory; this process cannot go on\n"
-            )
-            sys.stderr.flush()
-            os.abort()
-        raise RingError(result)
+            fail(result)
 
     def _refuse_in_child(self) -> None:
         lib.tp_refuse(self._ring, -errno.ECHILD)
-
-
-class RingError(RuntimeError):
-    """The ring was used in a way it refuses, or the kernel refuses the ring; `errno` says which."""
-
-    TEXTS = {  # noqa: RUF012 - a constant
-        errno.ECHILD: "this ring belongs to the parent process: open another one after a fork",
-        errno.EBADF: "this ring is closed",
-        errno.EEXIST: "this ring belongs to the thread that opened it: open it shared, or drive it from there",
-        errno.EINVAL: "a user_data of 0, or a receive buffer recycled that is not lent",
-        errno.EBUSY: "the kernel takes no submissions although everything was reaped",
-    }
-
-    def __init__(self, result: int) -> None:
-        self.errno = -result
-        super().__init__(self.TEXTS.get(-result, f"io_uring: {os.strerror(-result)}"))
-
-
-def _pack_address(family: int, address: tuple[Any, ...]) -> Any:
-    """A sockaddr_in or sockaddr_in6."""
-    packed = family.to_bytes(2, sys.byteorder) + address[1].to_bytes(2, "big")
-    if family == socket.AF_INET6:
-        packed += (
-            address[2].to_bytes(4, "big") + socket.inet_pton(family, address[0]) + address[3].to_bytes(4, sys.byteorder)
-        )
-    else:
-        packed += socket.inet_pton(family, address[0]) + bytes(8)
-    return ffi.from_buffer("uint8_t[]", packed)
 
 
 def _refuse_all_in_child() -> None:
