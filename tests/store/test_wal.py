@@ -171,10 +171,10 @@ def test_a_wait_without_anything_staged_ends_when_what_was_before_is_durable() -
 
 
 def test_short_writes_are_finished_before_anything_else() -> None:
-    for keep in (0, 1, 511, 4096, 5000, 8192):
+    for seed, keep in enumerate((0, 1, 511, 4096, 4096, 4096, 5000, 8192, 8192, 12288)):
         for fsync in (True, False):
             faults = Faults()
-            world = LogWorld(faults=faults)
+            world = LogWorld(seed, faults=faults)
             world.write()
             world.settle()
             faults.shorten("write", keep, times=2)
@@ -358,6 +358,35 @@ def test_no_acked_sync_is_lost_at_any_moment(cut: str) -> None:
                 if write.acked and (write.fsync or cut == "kill"):
                     assert present, f"seed {seed}: acked {write.seqs} of topic {topic_id} is lost"
             assert set(found) == whole
+
+
+def test_a_log_opens_on_a_full_disk_and_takes_what_frees_space() -> None:
+    world = LogWorld(config=lambda config: replace(config, disk_reserve_bytes=128 * 1024))
+    world.write()
+    world.settle()
+    world.advance(100)
+    disk = world.crash("kill")
+    disk.capacity_bytes = disk._used
+    again = LogWorld(1, disk=disk, start=ShardStart(9, 1), config=lambda _: world.config)
+    assert again.log.disk_full
+    with pytest.raises(DiskFullError):
+        again.write()
+    with again.log.use_reserve():
+        delete = again.write()
+    again.settle()
+    assert delete.acked
+    check_readable(again)
+
+
+def test_running_out_of_descriptors_delays_the_next_file_and_nothing_else() -> None:
+    faults = Faults()
+    world = LogWorld(faults=faults)
+    faults.fail("open", errno.EMFILE, times=5)
+    while world.log.counters.rotations < 3:
+        world.write(count=20, bytes_each=1000)
+        world.settle()
+    assert all(write.acked for write in world.writes)
+    assert faults.struck["open"] == 5
 
 
 def test_a_graceful_end_loses_nothing_and_the_next_start_goes_on() -> None:

@@ -53,7 +53,7 @@ class Log:
     async def open(self, starts: list[ShardStart]) -> None:
         """Opens config.wal_shards shards, each in a file of its own; `starts[i]` is shard i's.
 
-        Raises DiskFullError or OSError. The shards' directories are made here if they are missing.
+        Raises OSError; a full disk is no error, see `disk_full`. Missing directories of shards are made.
         """
         config, loop = self._config, self._loop
         self.space.on_change.append(self._on_space_change)

@@ -7,6 +7,7 @@ log; a full disk fails what is staged and goes on in another file. Decisions are
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from functools import partial
 from typing import NamedTuple
@@ -52,6 +53,9 @@ _BATCH_ROLL_BYTES = 4 << 20
 """A filling batch larger than this is closed at the end of the pass, even if it cannot be written yet."""
 _LENGTHS_POOL = 1 << 14
 _REST_ATTEMPTS_MAX = 64
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN)
+"""What preparing a file may fail with while the disk is fine."""
+_RETRY_NS = 100_000_000
 
 
 class Framed(NamedTuple):
@@ -131,8 +135,11 @@ class Wal:
         self._lengths_used = 0
 
     async def open(self) -> None:
-        """Prepares the first file; raises DiskFullError or OSError."""
-        self._prepared.append(await self._directory.prepare(self._file_bytes))
+        """Prepares the first file, or none on a full disk: deletes then make one of the reserve. Raises OSError."""
+        try:
+            self._prepared.append(await self._directory.prepare(self._file_bytes))
+        except DiskFullError:
+            self._space.note_full()
 
     # --- staging -----------------------------------------------------------------------------------------------------
     def stage_records(
@@ -526,7 +533,10 @@ class Wal:
         except DiskFullError as error:
             await self._on_prepare_full(error)
         except OSError as error:
-            self._latch(f"preparing a log file failed: {error}")
+            if error.errno in _PASSING:
+                self._loop.call_later(_RETRY_NS, self._prepare_soon)
+            else:
+                self._latch(f"preparing a log file failed: {error}")
         finally:
             self._preparing = False
             self._moved.set()

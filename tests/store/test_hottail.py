@@ -1,0 +1,49 @@
+"""The hot tail against a plain image of the files it mirrors."""
+
+import random
+
+from topics.store.format import BLOCK_BYTES, align_up
+from topics.store.hottail import HotTail
+
+
+def test_what_is_placed_is_found_and_written_in_whole_blocks() -> None:
+    """Goal: blocks given out equal the file. Method: random batches over three files, chunks recycled among them."""
+    for seed in range(40):
+        rng = random.Random(seed)
+        tail = HotTail(rng.choice([64, 200, 1000]) * 1024)
+        images = {1: bytearray(), 2: bytearray(), 3: bytearray()}
+        written = {1: bytearray(), 2: bytearray(), 3: bytearray()}
+        for _ in range(120):
+            file_id = rng.randint(1, 3)
+            image, disk = images[file_id], written[file_id]
+            begin = align_up(len(image), 8)
+            data = rng.randbytes(rng.choice([1, 64, 700, 5000, 40_000]))
+            image += bytes(begin - len(image)) + data
+            blocks = tail.place(file_id, begin, memoryview(data))
+            start = begin & -BLOCK_BYTES
+            assert len(blocks) % BLOCK_BYTES == 0
+            disk += bytes(start + len(blocks) - len(disk))
+            disk[start : start + len(blocks)] = blocks
+            assert disk == image + bytes(align_up(len(image), BLOCK_BYTES) - len(image)), f"seed {seed}"
+            for _ in range(3):
+                offset = rng.randrange(len(image))
+                length = rng.randint(1, len(image) - offset)
+                found = tail.find(file_id, offset, length)
+                assert found is None or found == image[offset : offset + length], f"seed {seed}"
+            assert tail.find(file_id, begin, len(data)) == data, "the newest bytes are always here"
+            assert tail.find(file_id, begin, len(data) + 1) is None
+
+
+def test_the_budget_holds_but_for_the_newest_chunk_of_each_file() -> None:
+    tail = HotTail(256 * 1024)
+    position = 0
+    for _ in range(400):
+        tail.place(1, position, memoryview(bytes(4096)))
+        position += 4096
+    assert tail.bytes_held <= 256 * 1024
+    assert tail.find(1, 0, 10) is None
+    assert tail.find(1, position - 100_000, 100_000) is not None
+    tail.forget(1)
+    assert tail.bytes_held == 0
+    assert tail.find(1, position - 10, 10) is None
+    tail.forget(1)
