@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from topics.loop import portable
+from topics.loop import portable_sockets
 from topics.loop.portable import PortableRing
 from topics.loop.ring import F_BUFFER, F_MORE
 
@@ -64,6 +64,14 @@ def test_a_path_with_a_nul_is_an_error_and_does_not_end_the_thread(ring: Portabl
     assert until(ring, 2) == [(1, -errno.EINVAL, 0), (2, -errno.ENOENT, 0)]
 
 
+def test_what_is_no_socket_cannot_be_received_from(ring: PortableRing) -> None:
+    with open("/dev/null", "rb") as file:
+        ring.queue_recv(1, file.fileno())
+        ring.queue_recv(2, 12_345)
+        assert until(ring, 2) == [(1, -errno.ENOTSOCK, 0), (2, -errno.EBADF, 0)]
+        assert os.fstat(file.fileno()), "and it stays open"
+
+
 def test_a_ring_without_file_operations_has_no_thread(ring: PortableRing) -> None:
     ring.queue_cancel(1, 99)
     until(ring, 1)
@@ -98,7 +106,7 @@ def test_the_end_of_a_stream_behind_its_last_bytes_is_seen(
 def test_a_fast_sender_does_not_starve_another(
     ring: PortableRing, pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(portable, "TURNS_MAX", 2)
+    monkeypatch.setattr(portable_sockets, "TURNS_MAX", 2)
     ours, theirs = pair
     other_ours, other_theirs = socket.socketpair()
     theirs.send(bytes(64 * 20))

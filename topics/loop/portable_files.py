@@ -48,7 +48,9 @@ class FileThread:
         self._closing = True
         if self._thread is not None and self._thread.is_alive():
             self._batches.put(None)
-            self._thread.join()
+            # A ring nobody closed may be collected in its own thread.
+            if self._thread is not threading.current_thread():
+                self._thread.join()
         os.close(self.event_fd)
 
     def _run(self) -> None:
