@@ -1,0 +1,94 @@
+"""The log on the kernel: every ring and every commit primitive, rotation and reads, checked in the files themselves."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from topics.clock import SystemClock
+from topics.config import tiny_config
+from topics.errors import TopicsError
+from topics.loop import Loop
+from topics.loop.choose import open_ring
+from topics.store import codec
+from topics.store.commit import Commit
+from topics.store.filetable import FileTable
+from topics.store.format import WAL_FIRST_BATCH_OFFSET, WalHeader
+from topics.store.log import Log, ShardStart
+from topics.store.reader import Fetched, Piece, Reader
+from topics.store.rows import Record, pack_rows
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """On the file system of the project: O_DIRECT does not work on every /tmp."""
+    path = Path(__file__).parent / ".wal-real"
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir()
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("io", ["uring", "portable"])
+@pytest.mark.parametrize("commit", ["auto", "link", "direct", "dsync"])
+def test_records_lie_where_their_commits_say(directory: Path, io: str, commit: str) -> None:
+    config = replace(
+        tiny_config(str(directory)), io=io, commit=commit, disk_low_water_bytes=0, hot_tail_bytes=64 * 1024
+    )
+    try:
+        ring, _ = open_ring(config, shared=False)
+    except (TopicsError, OSError, ImportError) as error:
+        pytest.skip(f"{io}: {error}")
+    loop = Loop(ring, SystemClock())
+    try:
+        run(loop, directory, Log(loop, config, table := FileTable()), table)
+    finally:
+        loop.close()
+
+
+def run(loop: Loop, directory: Path, log: Log, table: FileTable) -> None:
+    loop.run_task(log.open([ShardStart()]))
+    loop.on_pass_end(log.flush, 20)
+    rows = pack_rows([Record(b'"%s"' % (b"x" * 700), tag=b"t") for _ in range(12)])
+    places: list[Piece] = []
+    for number in range(60):
+        fsync = number % 3 != 1
+        framed = log.stage_records(1, 1 + 12 * number, 5, rows, fsync=fsync)
+        answers: list[Commit] = []
+        log.when_committed(1, fsync, answers.append)
+        log.flush()
+        loop.run_until(lambda answers=answers: bool(answers))  # type: ignore[misc]
+        assert answers[0].error is None
+        places.append(Piece(answers[0].file_id, answers[0].base + framed.start, int(framed.lengths.sum())))
+    assert log.counters.rotations >= 2
+    got: list[Fetched] = []
+    Reader(loop.files, table, log.tail).fetch(
+        places,
+        lambda found: got.append([memoryview(bytes(view)) for view in found] if isinstance(found, list) else found),
+    )
+    loop.run_until(lambda: bool(got))
+    assert isinstance(got[0], list), got[0]
+    for number, view in enumerate(got[0]):
+        assert codec.scan_frames(view).frames["seq"].tolist() == list(range(1 + 12 * number, 13 + 12 * number))
+    loop.run_task(log.close())
+    seqs: list[int] = []
+    for path in sorted(directory.glob("wal/shard-00/wal-*.log")):
+        data = path.read_bytes()
+        if data[:4] == b"TPWL":
+            header = WalHeader.unpack(data[:64], str(path))
+            scan = codec.scan_log(
+                data,
+                epoch=header.epoch,
+                batch_no=header.first_batch_no,
+                chain=header.checksum,
+                start=WAL_FIRST_BATCH_OFFSET,
+            )
+            seqs += scan.frames["seq"].tolist()
+            assert path.stat().st_mode & 0o777 == 0o600
+    assert seqs == list(range(1, 721))
