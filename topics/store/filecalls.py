@@ -1,0 +1,104 @@
+"""Files as whole things: read one, write one durably, find what is there. Used where nothing is hot."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Protocol
+
+from typing_extensions import Buffer
+
+_ZEROS = bytes(1 << 20)
+
+
+class FileCalls(Protocol):
+    """The part of `topics.loop.files.Files` that checkpoint and recovery use."""
+
+    async def open(self, path: str, flags: int, mode: int = 0o600) -> int: ...
+    async def close(self, fd: int) -> None: ...
+    async def read_into(self, fd: int, buffer: Buffer, offset: int) -> int: ...
+    async def write_all(self, fd: int, buffer: Buffer, offset: int) -> None: ...
+    async def fdatasync(self, fd: int) -> None: ...
+    async def fsync(self, fd: int) -> None: ...
+    async def rename(self, old: str, new: str) -> None: ...
+    async def unlink(self, path: str) -> None: ...
+    async def sync_directory(self, path: str) -> None: ...
+    def read_nowait(self, fd: int, buffer: Buffer, offset: int, done: Callable[[int], None]) -> None: ...
+    def make_directory(self, path: str) -> bool: ...
+    def list_directory(self, path: str) -> list[str]: ...
+    def file_size(self, path: str) -> int: ...
+
+
+async def read_file(files: FileCalls, path: str, size: int | None = None) -> bytes:
+    """The whole file, or its first `size` bytes. Raises OSError."""
+    fd = await files.open(path, os.O_RDONLY)
+    try:
+        buffer = bytearray(files.file_size(path) if size is None else size)
+        count = await files.read_into(fd, buffer, 0)
+    finally:
+        await files.close(fd)
+    return bytes(memoryview(buffer)[:count])
+
+
+async def write_new_file(files: FileCalls, path: str, data: Buffer) -> None:
+    """Writes and syncs a file, replacing its bytes in place; its directory entry is synced by the caller."""
+    fd = await files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    try:
+        await files.write_all(fd, data, 0)
+        await files.fsync(fd)
+    finally:
+        await files.close(fd)
+
+
+async def replace_file(files: FileCalls, path: str, data: Buffer) -> None:
+    """Puts `data` at `path` at once and durably: temporary file, fsync, rename, fsync of the directory."""
+    temporary = f"{path}.tmp"
+    await write_new_file(files, temporary, data)
+    await files.rename(temporary, path)
+    await files.sync_directory(os.path.dirname(path))
+
+
+async def zero_range(files: FileCalls, path: str, start: int, end: int) -> bool:
+    """Durable zeros over file bytes [start, end). False when that is what was there."""
+    if start >= end:
+        return False
+    fd = await files.open(path, os.O_RDWR)
+    try:
+        changed = False
+        buffer = bytearray(min(len(_ZEROS), end - start))
+        for offset in range(start, end, len(_ZEROS)):
+            view = memoryview(buffer)[: end - offset]
+            count = await files.read_into(fd, view, offset)
+            if view[:count] != _ZEROS[:count]:
+                await files.write_all(fd, _ZEROS[:count], offset)
+                changed = True
+        if changed:
+            await files.fdatasync(fd)
+    finally:
+        await files.close(fd)
+    return changed
+
+
+async def unlink_if_there(files: FileCalls, path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        await files.unlink(path)
+
+
+def list_if_there(files: FileCalls, path: str) -> list[str]:
+    """Names in a directory; none when it does not exist."""
+    try:
+        return files.list_directory(path)
+    except FileNotFoundError:
+        return []
+
+
+def make_directories(files: FileCalls, root: str, path: str) -> list[str]:
+    """Makes `root/path` and what lies between; returns the directories whose entries are new and must be synced."""
+    changed = []
+    at = root
+    for part in path.split("/"):
+        if files.make_directory(f"{at}/{part}"):
+            changed.append(at)
+        at = f"{at}/{part}"
+    return changed

@@ -1,0 +1,247 @@
+"""Packs: one file for the few records of many topics. Written once as a stream, never extended.
+
+A topic has one run in a pack; a run tells of itself what a segment would. The index of all runs lies at the end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from topics.errors import CorruptError, FormatError
+from topics.store import codec
+from topics.store.catalog import NO_TAG, RowColumns
+from topics.store.codec import Stop
+from topics.store.filecalls import FileCalls, read_file
+from topics.store.format import BATCH_ALIGN, BLOCK_BYTES, FrameType, align_up
+from topics.store.manifest import Pack, Run
+from topics.store.row_columns import index_rows, rows_of, select, split, tags_of
+from topics.store.segment_format import (
+    FOOTER_BYTES,
+    INDEX_DELETED,
+    RUN_DTYPE,
+    RUN_HEADER_BYTES,
+    RUN_MAGIC,
+    IndexColumns,
+    PackFooter,
+    PackHeader,
+    RunHeader,
+)
+
+
+class PackWriter:
+    """Collects runs and gives back the bytes to write: the shell writes them in order, then syncs."""
+
+    def __init__(self, number: int, epoch: int, now_ms: int) -> None:
+        self.number = number
+        self.epoch = epoch
+        self._parts: list[bytes] = [PackHeader(epoch, now_ms).pack()]
+        self.position = BLOCK_BYTES
+        """Bytes so far, those already taken included."""
+        self.pending_bytes = BLOCK_BYTES
+        self._runs: list[tuple[int, int, int, int, int]] = []
+        self._columns: list[IndexColumns] = []
+
+    @property
+    def frames_offset(self) -> int:
+        """Where a run added now would begin; its frames follow its header and description."""
+        return align_up(self.position, BATCH_ALIGN)
+
+    @property
+    def run_count(self) -> int:
+        return len(self._runs)
+
+    def add_run(self, scan: codec.FrameScan, data: bytes, description: bytes) -> tuple[Run, int]:
+        """One topic's verified frames (`scan` with base 0 over `data`). Returns the run and where its frames
+        begin in the file."""
+        frames = scan.frames
+        topic_id, first_seq, last_seq = (int(frames[at][name]) for at, name in _RUN_ENDS)
+        start = self.frames_offset
+        header = RunHeader(
+            self.epoch, topic_id, first_seq, last_seq, len(frames), len(data), scan.sum, description
+        ).pack()
+        frames_at = start + len(header)
+        self._put(bytes(start - self.position))
+        self._put(header)
+        self._put(data)
+        tags, table = tags_of(frames, data, 0)
+        rows = rows_of(frames, tags, table, 0)
+        self._columns.append(
+            IndexColumns(
+                rows.ts,
+                (rows.seqs - np.uint64(first_seq)).astype(np.uint32),
+                rows.offsets + np.uint32(frames_at),
+                rows.lengths,
+                rows.sizes,
+                tags,
+                rows.flags,
+                table,
+            )
+        )
+        self._runs.append((topic_id, first_seq, last_seq, start, len(frames)))
+        return Run(topic_id, first_seq, last_seq, len(self._runs) - 1), frames_at
+
+    def _put(self, data: bytes) -> None:
+        self._parts.append(data)
+        self.position += len(data)
+        self.pending_bytes += len(data)
+
+    def take(self) -> bytes:
+        """What was added since the last call, in file order."""
+        data = b"".join(self._parts)
+        self._parts.clear()
+        self.pending_bytes = 0
+        return data
+
+    def finish(self) -> bytes:
+        """The index and the footer: the rest of the file."""
+        self._put(bytes(self.frames_offset - self.position))
+        table = np.array(self._runs, dtype=RUN_DTYPE).tobytes()
+        columns = _joined(self._columns)
+        footer = PackFooter(self.epoch, len(self._runs), len(columns.ts), len(columns.tag_table), self.position)
+        packed = columns.pack()
+        self._put(table)
+        self._put(packed)
+        self._put(footer.pack(table, packed))
+        return self.take()
+
+
+_RUN_ENDS = ((0, "topic_id"), (0, "seq"), (-1, "seq"))
+
+
+def _joined(parts: list[IndexColumns]) -> IndexColumns:
+    """One set of columns with one tag table."""
+    table: dict[bytes, int] = {}
+    tags = []
+    for part in parts:
+        if part.tag_table:
+            numbers = np.array([table.setdefault(tag, len(table)) for tag in part.tag_table] + [NO_TAG], np.uint32)
+            tags.append(numbers[np.minimum(part.tags, len(part.tag_table))])
+        else:
+            tags.append(part.tags)
+    return IndexColumns(
+        np.concatenate([part.ts for part in parts]),
+        np.concatenate([part.deltas for part in parts]),
+        np.concatenate([part.offsets for part in parts]),
+        np.concatenate([part.lengths for part in parts]),
+        np.concatenate([part.sizes for part in parts]),
+        np.concatenate(tags),
+        np.concatenate([part.flags for part in parts]),
+        list(table),
+    )
+
+
+class PackIndex(NamedTuple):
+    """The run table and all rows of a pack."""
+
+    table: np.ndarray
+    """RUN_DTYPE, shape (runs,)."""
+    columns: IndexColumns
+    derived: bool
+
+    def runs(self, file_id: int) -> Iterator[tuple[int, RowColumns]]:
+        """(row of the run table, its live rows) for each run."""
+        records = self.table["records"]
+        rows = index_rows(self.columns, np.repeat(self.table["first_seq"], records), file_id)
+        ends = np.cumsum(records, dtype=np.int64)
+        live = (rows.flags & INDEX_DELETED) == 0
+        if not live.all():
+            ends = np.cumsum(live, dtype=np.int64)[ends - 1]
+            rows = select(rows, live)
+        yield from enumerate(split(rows, [0, *ends.tolist()]))
+
+
+async def read_pack(files: FileCalls, directory: str, pack: Pack) -> PackIndex:
+    """The index at the end of a pack, or, when that is damaged, what its runs say. Raises CorruptError, OSError."""
+    path = f"{directory}/{pack.path}"
+    try:
+        return await _read_index(files, path, pack)
+    except (CorruptError, FormatError, ValueError):
+        return scan_pack(await read_file(files, path), path)
+
+
+async def _read_index(files: FileCalls, path: str, pack: Pack) -> PackIndex:
+    fd = await files.open(path, os.O_RDONLY)
+    try:
+        size = files.file_size(path)
+        fixed = bytearray(FOOTER_BYTES)
+        if await files.read_into(fd, fixed, size - FOOTER_BYTES) != FOOTER_BYTES:
+            raise CorruptError(f"{path}: too short for a pack", {"path": path})
+        footer = PackFooter.unpack(memoryview(fixed), path)
+        if not BLOCK_BYTES <= footer.table_offset <= footer.columns_offset <= size - FOOTER_BYTES:
+            raise CorruptError(f"{path}: the pack footer points outside the file", {"path": path})
+        index = bytearray(size - FOOTER_BYTES - footer.table_offset)
+        await files.read_into(fd, index, footer.table_offset)
+    finally:
+        await files.close(fd)
+    table = memoryview(index)[: footer.columns_offset - footer.table_offset]
+    columns = memoryview(index)[footer.columns_offset - footer.table_offset :]
+    footer.check(memoryview(fixed), table, columns, path)
+    if footer.epoch != pack.epoch:
+        raise CorruptError(f"{path}: not the pack the snapshot lists", {"path": path})
+    return PackIndex(
+        np.frombuffer(table, RUN_DTYPE), IndexColumns.unpack(columns, footer.rows, footer.tag_count), False
+    )
+
+
+class ScannedRun(NamedTuple):
+    """A run as its own header tells it."""
+
+    position: int
+    header: RunHeader
+    frames: codec.Frames
+    """Offsets count from the start of the file."""
+
+
+def scan_runs(data: bytes, path: str) -> list[ScannedRun]:
+    """Every run of a pack's bytes, verified. Raises CorruptError naming the place and the topic, or FormatError."""
+    PackHeader.unpack(data, path)
+    view = memoryview(data)
+    runs = []
+    at = BLOCK_BYTES
+    while at + RUN_HEADER_BYTES <= len(data) and bytes(view[at : at + 4]) == RUN_MAGIC:
+        header = RunHeader.unpack(view[at:], f"{path}, byte {at}")
+        start = at + RUN_HEADER_BYTES + len(header.description)
+        end = start + header.frames_bytes
+        scan = codec.scan_frames(view[start:end], base=start)
+        if scan.reason is not Stop.END or scan.sum != header.sum or len(scan.frames) != header.records:
+            place = start + scan.position
+            raise CorruptError(
+                f"{path}: damaged at byte {place} (topic {header.topic_id}, seqs {header.first_seq} to "
+                f"{header.last_seq})",
+                {"path": path, "offset": place},
+            )
+        runs.append(ScannedRun(at, header, scan.frames))
+        at = align_up(end, BATCH_ALIGN)
+    return runs
+
+
+def scan_pack(data: bytes, path: str) -> PackIndex:
+    """The index derived from the runs themselves. Raises CorruptError."""
+    runs = scan_runs(data, path)
+    rows = []
+    parts = []
+    for run in runs:
+        header, frames = run.header, run.frames
+        rows.append((header.topic_id, header.first_seq, header.last_seq, run.position, header.records))
+        tags, table = tags_of(frames, data, 0)
+        columns = rows_of(frames, tags, table, 0)
+        dead = ((frames["deleted"] != 0) | (frames["type"] != FrameType.RECORD)).astype(np.uint8) * INDEX_DELETED
+        parts.append(
+            IndexColumns(
+                columns.ts,
+                (columns.seqs - np.uint64(header.first_seq)).astype(np.uint32),
+                columns.offsets,
+                columns.lengths,
+                columns.sizes,
+                tags,
+                columns.flags | dead.astype(np.uint8),
+                table,
+            )
+        )
+    if not runs:
+        raise CorruptError(f"{path}: a pack without runs", {"path": path})
+    return PackIndex(np.array(rows, dtype=RUN_DTYPE), _joined(parts), True)

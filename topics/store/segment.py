@@ -1,0 +1,239 @@
+"""Segment files: made, extended, sealed, read back. What the bytes mean is segment_format.py's.
+
+An unsealed segment grows by one append per checkpoint; its length is what the last snapshot says. What a crash left
+behind that is zeroed before the file is used again, so frames are always followed by zeros, a footer or the end.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from topics.errors import CorruptError, FormatError
+from topics.store import codec
+from topics.store.catalog import RowColumns
+from topics.store.codec import Stop
+from topics.store.filecalls import FileCalls, read_file, write_new_file, zero_range
+from topics.store.format import FrameType
+from topics.store.manifest import Segment
+from topics.store.row_columns import index_of, index_rows, live_rows, rows_of, tags_of
+from topics.store.segment_format import (
+    FOOTER_BYTES,
+    IndexHeader,
+    SegmentFooter,
+    SegmentHeader,
+    footer_description_bytes,
+    index_path,
+)
+
+
+async def create_segment(
+    files: FileCalls, directory: str, *, topic_id: int, first_seq: int, epoch: int, now_ms: int, description: bytes
+) -> Segment:
+    """A new, empty segment with its header written (synced with its first frames). Raises OSError."""
+    header = SegmentHeader(topic_id, epoch, first_seq, now_ms, description)
+    segment = Segment(topic_id, first_seq, 0, 0, header.header_bytes, 0, epoch, now_ms)
+    fd = await files.open(f"{directory}/{segment.path}", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    try:
+        await files.write_all(fd, header.pack(), 0)
+    finally:
+        await files.close(fd)
+    return segment
+
+
+def check_copied(data: bytes, segment_sum: int, topic_id: int, seqs: np.ndarray, base: int) -> codec.FrameScan:
+    """Verifies frames on their way into a segment or pack: each checksum, the topic, the seqs asked for.
+
+    Raises CorruptError naming topic and seq.
+    """
+    scan = codec.scan_frames(data, base=base, sum=segment_sum)
+    frames = scan.frames
+    sound = scan.reason is Stop.END and scan.position == len(data) and len(frames) == len(seqs)
+    if not sound or (frames["topic_id"] != topic_id).any() or (frames["seq"] != seqs).any():
+        good = int((frames["seq"] == seqs[: len(frames)]).sum()) if len(frames) <= len(seqs) else 0
+        seq = int(seqs[min(good, len(seqs) - 1)])
+        raise CorruptError(
+            f"topic {topic_id}, seq {seq}: the log no longer holds this record", {"topic_id": topic_id, "seq": seq}
+        )
+    return scan
+
+
+def extend(segment: Segment, scan: codec.FrameScan) -> None:
+    """The segment's numbers after frames were written behind `frames_end`."""
+    frames = scan.frames
+    segment.last_seq = int(frames["seq"][-1])
+    segment.last_ts = int(frames["ts_ms"][-1])
+    segment.records += len(frames)
+    segment.size += int(frames["size"].sum(dtype=np.uint64))
+    segment.frames_end += scan.position
+    segment.sum = scan.sum
+
+
+async def seal_segment(
+    files: FileCalls,
+    directory: str,
+    segment: Segment,
+    rows: list[RowColumns],
+    *,
+    total_records: int,
+    total_size: int,
+    now_ms: int,
+    description: bytes,
+) -> None:
+    """Writes and syncs the index of the live `rows`, then the footer; the directory is synced by the caller.
+
+    The data's frames are synced before. A crash in between leaves an unsealed segment with an index nobody looks at.
+    """
+    path = f"{directory}/{segment.path}"
+    columns = index_of(rows, segment.first_seq)
+    header = IndexHeader(
+        segment.topic_id,
+        segment.epoch,
+        segment.first_seq,
+        len(columns.ts),
+        len(columns.tag_table),
+        segment.sum,
+    )
+    await write_new_file(files, index_path(path), header.pack(columns.pack()))
+    footer = SegmentFooter(
+        segment.topic_id,
+        segment.epoch,
+        segment.first_seq,
+        segment.last_seq,
+        segment.last_ts,
+        segment.records,
+        total_records,
+        segment.frames_end,
+        segment.size,
+        total_size,
+        now_ms,
+        segment.sum,
+        description,
+    ).pack()
+    fd = await files.open(path, os.O_RDWR)
+    try:
+        end = max(files.file_size(path), segment.frames_end + len(footer))
+        await files.write_all(fd, footer, end - len(footer))
+        await files.fsync(fd)
+    finally:
+        await files.close(fd)
+    segment.sealed = True
+
+
+async def cut_back(files: FileCalls, directory: str, segment: Segment) -> None:
+    """Zeroes what a crash left behind an unsealed segment's frames; durable on return."""
+    path = f"{directory}/{segment.path}"
+    await zero_range(files, path, segment.frames_end, files.file_size(path))
+
+
+class SegmentRows(NamedTuple):
+    """The live rows of a segment and where they came from."""
+
+    rows: RowColumns
+    derived: bool
+    """True when the index was missing or damaged and the data was scanned instead."""
+
+
+async def read_rows(files: FileCalls, directory: str, segment: Segment) -> SegmentRows:
+    """The segment's live rows: from the index of a sealed one, else from the frames.
+
+    A missing or damaged index is derived again from the data, never evidence against it. Raises CorruptError when the
+    frames themselves are not what the segment was when it was written.
+    """
+    path = f"{directory}/{segment.path}"
+    if segment.sealed:
+        try:
+            data = await read_file(files, index_path(path))
+            header, columns = IndexHeader.unpack(data, index_path(path))
+            if (header.epoch, header.sum) == (segment.epoch, segment.sum):
+                return SegmentRows(live_rows(index_rows(columns, np.uint64(header.first_seq), segment.file_id)), False)
+        except (CorruptError, FormatError, FileNotFoundError, ValueError):
+            pass
+    return SegmentRows(await scan_rows(files, path, segment), segment.sealed)
+
+
+async def scan_rows(files: FileCalls, path: str, segment: Segment) -> RowColumns:
+    """The live rows, from the frames. Raises CorruptError."""
+    data = await read_file(files, path, segment.frames_end)
+    header = SegmentHeader.unpack(data, path)
+    scan = codec.scan_frames(memoryview(data)[header.header_bytes :], base=header.header_bytes)
+    at = header.header_bytes + scan.position
+    if header.epoch != segment.epoch or header.topic_id != segment.topic_id:
+        raise CorruptError(f"{path}: not the segment the snapshot lists", {"path": path, "offset": 0})
+    if scan.reason is not Stop.END or at != segment.frames_end or scan.sum != segment.sum:
+        raise CorruptError(
+            f"{path}: damaged at byte {at} (topic {segment.topic_id}, after seq "
+            f"{int(scan.frames['seq'][-1]) if len(scan.frames) else segment.first_seq - 1})",
+            {"path": path, "offset": at},
+        )
+    live = scan.frames[(scan.frames["deleted"] == 0) & (scan.frames["type"] == FrameType.RECORD)]
+    tags, table = tags_of(live, data, 0)
+    return rows_of(live, tags, table, segment.file_id)
+
+
+async def rewrite_index(files: FileCalls, directory: str, segment: Segment, rows: RowColumns) -> None:
+    """Puts a derived index back beside its segment."""
+    columns = index_of([rows], segment.first_seq)
+    header = IndexHeader(
+        segment.topic_id, segment.epoch, segment.first_seq, len(columns.ts), len(columns.tag_table), segment.sum
+    )
+    await write_new_file(files, index_path(f"{directory}/{segment.path}"), header.pack(columns.pack()))
+
+
+class Described(NamedTuple):
+    """A segment as it describes itself, for rebuilding."""
+
+    segment: Segment
+    description: bytes
+    """The latest: the footer's, else the header's."""
+    total_records: int
+
+
+def describe_file(data: bytes, path: str) -> Described:
+    """What a segment's bytes say of it, verified. Raises FormatError or CorruptError (also for a damaged frame)."""
+    header = SegmentHeader.unpack(data, path)
+    scan = codec.scan_frames(memoryview(data)[header.header_bytes :], base=header.header_bytes)
+    end = header.header_bytes + scan.position
+    segment = Segment(header.topic_id, header.first_seq, 0, 0, header.header_bytes, 0, header.epoch, header.created_ms)
+    footer = read_footer(data, path)
+    if footer is not None:
+        if footer.epoch != header.epoch or footer.frames_end != end or footer.sum != scan.sum:
+            raise CorruptError(
+                f"{path}: damaged at byte {end} (topic {header.topic_id})", {"path": path, "offset": end}
+            )
+    elif scan.reason is not Stop.END:
+        raise CorruptError(f"{path}: damaged at byte {end} (topic {header.topic_id})", {"path": path, "offset": end})
+    if len(scan.frames):
+        extend(segment, scan)
+    segment.sealed = footer is not None
+    return Described(
+        segment,
+        footer.description if footer is not None else header.description,
+        footer.total_records if footer is not None else 0,
+    )
+
+
+def read_footer(data: bytes, path: str) -> SegmentFooter | None:
+    """The footer of a whole file; None when it has none. Raises CorruptError."""
+    fixed = data[-FOOTER_BYTES:]
+    try:
+        length = footer_description_bytes(fixed) if len(fixed) == FOOTER_BYTES else 0
+        return SegmentFooter.unpack(data[-(FOOTER_BYTES + length) :], path)
+    except FormatError:
+        if fixed[:4] != b"TPSF":
+            return None
+        raise
+
+
+def description_fields(description: bytes) -> dict[str, object]:
+    """The JSON of a description, for tools. Raises CorruptError."""
+    try:
+        fields = msgspec.json.decode(description)
+    except msgspec.DecodeError as error:
+        raise CorruptError(f"a description is not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise CorruptError("a description is not an object")
+    return fields

@@ -1,0 +1,72 @@
+"""Snapshots: written twice, found again, the newest sound one first.
+
+A checkpoint writes two files of the same content under two numbers, so that one that decays costs nothing: the log
+before it was recycled. An older pair goes when both are durable.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from topics.errors import CorruptError
+from topics.store.filecalls import FileCalls, list_if_there, read_file, replace_file, unlink_if_there
+from topics.store.manifest import StorePart, unpack_store_part
+from topics.store.segment_format import SNAPSHOT_DIRECTORY, SnapshotFile, numbered, snapshot_path
+
+COPIES = 2
+
+
+class Loaded(NamedTuple):
+    """The newest sound snapshot."""
+
+    number: int
+    store: StorePart
+    catalog: bytes
+    skipped: list[str]
+    """Paths of newer ones that are damaged."""
+
+
+def snapshot_numbers(files: FileCalls, directory: str) -> list[int]:
+    """Of the snapshot files there are, newest first."""
+    names = list_if_there(files, f"{directory}/{SNAPSHOT_DIRECTORY}")
+    return sorted((n for name in names if (n := numbered(name, "snapshot-")) is not None), reverse=True)
+
+
+async def load_snapshot(files: FileCalls, directory: str) -> Loaded | None:
+    """The newest sound snapshot; None when there is no file of that name at all.
+
+    Raises CorruptError when there are some and none is sound; FormatError for one of a newer build.
+    """
+    skipped = []
+    for number in snapshot_numbers(files, directory):
+        path = f"{directory}/{snapshot_path(number)}"
+        try:
+            file = SnapshotFile.unpack(await read_file(files, path), path)
+        except CorruptError:
+            skipped.append(path)
+            continue
+        return Loaded(number, unpack_store_part(file.store), file.catalog, skipped)
+    if skipped:
+        raise CorruptError(
+            f"{skipped[0]}: no snapshot is sound. Run `topics fsck --rebuild` to restore from segments",
+            {"path": skipped[0]},
+        )
+    return None
+
+
+async def write_snapshot(
+    files: FileCalls, directory: str, *, after: int, now_ms: int, store: bytes, catalog: bytes
+) -> int:
+    """Writes both copies durably, then removes older ones. Returns the number of the newest. Raises OSError.
+
+    store: `pack_store_part`; catalog: `Catalog.snapshot`, of the same instant.
+    """
+    newest = after
+    for _ in range(COPIES):
+        newest += 1
+        data = SnapshotFile(newest, now_ms, store, catalog).pack()
+        await replace_file(files, f"{directory}/{snapshot_path(newest)}", data)
+    for number in snapshot_numbers(files, directory):
+        if number <= newest - COPIES:
+            await unlink_if_there(files, f"{directory}/{snapshot_path(number)}")
+    return newest
