@@ -16,6 +16,7 @@ from topics.loop.files import Files
 from topics.store.filetable import FileKind, FileTable, StoredFile
 from topics.store.format import BLOCK_BYTES, align_up
 from topics.store.hottail import HotTail
+from topics.store.openfiles import OpenFiles
 
 
 class Piece(NamedTuple):
@@ -33,10 +34,12 @@ Fetched = list[memoryview] | StorageError
 class Reader:
     """Fetches pieces of any StoredFile."""
 
-    def __init__(self, files: Files, table: FileTable, tail: HotTail) -> None:
+    def __init__(self, files: Files, table: FileTable, tail: HotTail, opener: OpenFiles | None = None) -> None:
         self._files = files
         self._table = table
         self._tail = tail
+        self._opener = opener
+        """For files without a descriptor; None: those cannot be read."""
 
     def fetch(self, pieces: Sequence[Piece], done: Callable[[Fetched], None]) -> None:
         """Calls `done` once: before returning when all bytes are in memory, else when the last read has ended."""
@@ -45,7 +48,7 @@ class Reader:
         if len(views) == len(pieces):
             done(views)
             return
-        _Fetch(self._files, done, len(pieces) - len(views)).start(self._table, pieces, found)
+        _Fetch(self._files, self._opener, done, len(pieces) - len(views)).start(self._table, pieces, found)
 
     def find(self, piece: Piece) -> memoryview | None:
         """The bytes of a piece if they are in memory."""
@@ -60,8 +63,9 @@ class Reader:
 class _Fetch:
     """One fetch with reads in flight; ends when all of them have, also after an error."""
 
-    def __init__(self, files: Files, done: Callable[[Fetched], None], missing: int) -> None:
+    def __init__(self, files: Files, opener: OpenFiles | None, done: Callable[[Fetched], None], missing: int) -> None:
         self._files = files
+        self.opener = opener
         self._done = done
         self._missing = missing
         self._views: list[memoryview] = []
@@ -75,7 +79,7 @@ class _Fetch:
                 continue
             self._views.append(memoryview(b""))
             file = table.get(piece.file_id)
-            if file is None or (file.fd < 0 and file.direct_fd < 0):
+            if file is None or (file.fd < 0 and file.direct_fd < 0 and (self.opener is None or not file.path)):
                 self._error = StorageError(f"file {piece.file_id} is not open")
                 self._missing -= 1
                 continue
@@ -130,6 +134,23 @@ class _Read:
         return self._buffer[self._skip : self._skip + self.length]
 
     def submit(self) -> None:
+        opener = self._fetch.opener
+        if self._fd < 0:
+            assert opener is not None, "without one, files that are not open were refused"
+            opener.open(self.file, self._on_opened)
+            return
+        if opener is not None:
+            opener.touch(self.file)
+        self._submit()
+
+    def _on_opened(self, res: int) -> None:
+        if res < 0:
+            self._fetch.on_read(self, StorageError(f"opening {self.file.path} failed: {os.strerror(-res)}"))
+            return
+        self._fd = self.file.fd
+        self._submit()
+
+    def _submit(self) -> None:
         self._fetch.files.read_nowait(self._fd, self._buffer[self._count :], self._begin + self._count, self._on_result)
 
     def _on_result(self, res: int) -> None:
@@ -147,4 +168,4 @@ class _Read:
         else:
             if self._skip or self._fd == self.file.direct_fd:
                 self._count &= -BLOCK_BYTES
-            self.submit()
+            self._submit()

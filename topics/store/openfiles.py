@@ -1,0 +1,73 @@
+"""Descriptors of sealed files, opened when first read and closed when many others were read since.
+
+A store may have tens of thousands of segments and packs; each is a file to the index and costs a descriptor only while
+somebody reads it. Log files keep theirs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from topics.loop.files import Files
+from topics.store.filetable import StoredFile
+
+OPEN_MAX = 256
+
+
+class Spawner(Protocol):
+    """The part of a loop used here."""
+
+    files: Files
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], name: str = "") -> object: ...
+
+
+class OpenFiles:
+    """Opens on demand; at most `most` descriptors, those in use included when there is no other way."""
+
+    def __init__(self, loop: Spawner, most: int = OPEN_MAX) -> None:
+        self._loop = loop
+        self._most = most
+        self._open: OrderedDict[int, StoredFile] = OrderedDict()
+        self._waiting: dict[int, list[Callable[[int], None]]] = {}
+
+    def touch(self, file: StoredFile) -> None:
+        """It is read again."""
+        if file.file_id in self._open:
+            self._open.move_to_end(file.file_id)
+
+    def open(self, file: StoredFile, done: Callable[[int], None]) -> None:
+        """Calls `done` with 0 when file.fd is there, or with -errno. The caller holds the file."""
+        assert file.readers > 0, "who opens a file reads it"
+        waiting = self._waiting.setdefault(file.file_id, [])
+        waiting.append(done)
+        if len(waiting) == 1:
+            self._loop.spawn(self._open_file(file), "open")
+
+    async def _open_file(self, file: StoredFile) -> None:
+        res = 0
+        try:
+            file.fd = await self._loop.files.open(file.path, os.O_RDONLY)
+            self._open[file.file_id] = file
+        except OSError as error:
+            res = -(error.errno or 5)
+        for done in self._waiting.pop(file.file_id):
+            done(res)
+        await self._close_unused()
+
+    async def _close_unused(self) -> None:
+        while len(self._open) > self._most:
+            victim = next((file for file in self._open.values() if not file.readers), None)
+            if victim is None:
+                return
+            del self._open[victim.file_id]
+            fd, victim.fd = victim.fd, -1
+            if fd >= 0:
+                await self._loop.files.close(fd)
+
+    def forget(self, file: StoredFile) -> None:
+        """Its descriptor is somebody else's to close."""
+        self._open.pop(file.file_id, None)
