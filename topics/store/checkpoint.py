@@ -1,0 +1,338 @@
+"""Checkpoint: what the log holds goes into segments and packs, so that the log can be used again.
+
+    cut       every shard begins another file with a mark; all before it is published and lies in files the log has left
+    copy      live records of those files, topic by topic (relocate.py); synced; then the catalog reads them there
+    flag      records deleted one by one get their flag in segments and packs; synced (flagging.py)
+    drop      segments and runs without a live record are forgotten
+    snapshot  the catalog's part and ours of one instant; the log is synced up to it first, so that a snapshot never
+              knows of something that a power cut takes; written twice (snapshot.py)
+    recycle   log files before the cut, and files no longer in use
+
+Nothing before the snapshot is needed by recovery, nothing after it undoes anything: a crash anywhere leaves the last
+snapshot, the log behind it, and files that it does not list.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from topics.config import Config
+from topics.errors import StorageError
+from topics.loop.loop import Loop
+from topics.loop.tasks import Future
+from topics.store.catalog import Catalog
+from topics.store.commit import Commit
+from topics.store.filecalls import unlink_if_there
+from topics.store.filetable import FileTable, StoredFile
+from topics.store.flagging import Flagging
+from topics.store.format import FrameType, wal_file_no
+from topics.store.log import Log
+from topics.store.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, pack_store_part
+from topics.store.openfiles import OpenFiles
+from topics.store.reader import Reader
+from topics.store.relocate import Relocation
+from topics.store.segment_format import index_path
+from topics.store.snapshot import write_snapshot
+from topics.store.space import is_full
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_NS = 1_000_000_000
+
+
+class CheckpointStats(NamedTuple):
+    """Of the last checkpoint that ended well."""
+
+    number: int = 0
+    """Since the start."""
+    at_ms: int = 0
+    took_ms: int = 0
+    rows: int = 0
+    bytes: int = 0
+    flagged: int = 0
+    dropped_files: int = 0
+    snapshot: int = 0
+
+
+class _Dropped(NamedTuple):
+    """Files that the next snapshot does not list."""
+
+    segments: list[Segment]
+    packs: list[Pack]
+
+
+class Checkpointer:
+    """One checkpoint at a time; started by bytes of log, by time, or by `run`."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        config: Config,
+        *,
+        wal: Log,
+        reader: Reader,
+        table: FileTable,
+        opener: OpenFiles,
+        catalog: Catalog,
+        manifest: Manifest,
+        last_snapshot: int,
+        replay: dict[int, ReplayStart],
+        retired_shards: dict[int, ReplayStart],
+    ) -> None:
+        self._loop = loop
+        self._config = config
+        self._log = wal
+        self._reader = reader
+        self._table = table
+        self._opener = opener
+        self._catalog = catalog
+        self._manifest = manifest
+        self._snapshot = last_snapshot
+        self._replay = replay
+        self._retired_shards = retired_shards
+        """Shards of an earlier count: where their replay begins once a checkpoint has copied them."""
+        self._running: Future[None] | None = None
+        self._stopped = False
+        self._started_ms = 0
+        self._frames_seen = 0
+        self._bytes_seen = 0
+        self.stats = CheckpointStats()
+        self.error = ""
+        """Why the last attempt failed; "" when it did not."""
+
+    @property
+    def snapshot_number(self) -> int:
+        """Of the newest snapshot."""
+        return self._snapshot
+
+    # --- when --------------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Looks once a second whether a checkpoint is due."""
+        self._started_ms = self._loop.clock.now_ms()
+        self._loop.call_later(_LOOK_EVERY_NS, self._look)
+
+    def stop(self) -> None:
+        """No more by itself; one that runs goes on."""
+        self._stopped = True
+
+    def _look(self) -> None:
+        if self._stopped:
+            return
+        self._loop.call_later(_LOOK_EVERY_NS, self._look)
+        counters = self._log.counters
+        by_bytes = counters.bytes_written - self._bytes_seen >= self._config.checkpoint_wal_bytes
+        since_ms = self._loop.clock.now_ms() - self._started_ms
+        by_time = since_ms >= self._config.checkpoint_every_ms and counters.frames != self._frames_seen
+        if (by_bytes or by_time) and self._running is None and not self._log.read_only:
+            self._loop.spawn(self._run_logged(), "checkpoint")
+
+    async def _run_logged(self) -> None:
+        try:
+            await self.run()
+        except (OSError, StorageError) as error:
+            log.error("checkpoint failed: %s", error)
+
+    async def run(self, *, clean: bool = False) -> None:
+        """One whole checkpoint, after the one that may be running. clean: the last before the log is closed.
+
+        Raises OSError or StorageError; a full disk is tried again later, any other error of a write or sync latches the
+        log, because nobody knows what the disk holds.
+        """
+        while self._running is not None:
+            await self._running
+        self._running = done = Future[None]()
+        try:
+            await self._checkpoint(clean)
+            self.error = ""
+        except (OSError, StorageError) as error:
+            self.error = str(error)
+            if isinstance(error, OSError) and not is_full(error):
+                self._log.admission.latch(f"a checkpoint failed: {error}")
+            raise
+        finally:
+            self._running = None
+            self._started_ms = self._loop.clock.now_ms()
+            done.set_result(None)
+
+    # --- how ---------------------------------------------------------------------------------------------------------
+    async def _checkpoint(self, clean: bool) -> None:
+        began_ms = self._loop.clock.now_ms()
+        counters = self._log.counters
+        bytes_seen = counters.bytes_written
+        replay = await self._cut()
+        left = [file for file in self._log.left_files() if _lies_before(file, replay)]
+        frames_seen = counters.frames
+        relocation = await self._copy(left)
+        flagging = Flagging(self._loop.files, self._write_small, self._config.data_dir, self._manifest)
+        flagged = await flagging.flag([*self._catalog.take_deletions(), *relocation.dead])
+        dropped = self._drop(relocation)
+        self._check_left(left)
+        self._replay = {**self._retired_shards, **replay}
+        await self.take_snapshot(clean=clean)
+        await self._remove(dropped)
+        for file in left:
+            await self._log.retire(file)
+        self._frames_seen, self._bytes_seen = frames_seen, bytes_seen
+        self.stats = CheckpointStats(
+            self.stats.number + 1,
+            self._loop.clock.now_ms(),
+            self._loop.clock.now_ms() - began_ms,
+            relocation.copied_rows,
+            relocation.copied_bytes,
+            flagged,
+            len(dropped.segments) + len(dropped.packs),
+            self._snapshot,
+        )
+
+    async def _cut(self) -> dict[int, ReplayStart]:
+        """Every shard goes on in another file, whose first batch holds a mark; returns where replay begins then."""
+        payload = msgspec.json.encode({"snapshot": self._snapshot})
+        waits: list[Future[Commit]] = []
+        self._log.request_rotation()
+        with self._log.use_reserve():
+            for wal in self._log.shards:
+                wal.stage_control(0, FrameType.CHECKPOINT, self._snapshot, self._loop.clock.now_ms(), payload)
+                future: Future[Commit] = Future()
+                wal.when_committed(True, future.set_result)
+                waits.append(future)
+        replay = {}
+        for shard, future in enumerate(waits):
+            commit = await future
+            if commit.error is not None:
+                raise commit.error
+            number = wal_file_no(self._table[commit.file_id].path.rpartition("/")[2])
+            assert number is not None, "commits go to log files"
+            replay[shard] = ReplayStart(number)
+        return replay
+
+    async def _copy(self, left: list[StoredFile]) -> Relocation:
+        relocation = Relocation(
+            self._loop.files,
+            self._reader,
+            self._table,
+            self._catalog,
+            manifest=self._manifest,
+            config=self._config,
+            now_ms=self._loop.clock.now_ms(),
+            random_bytes=self._loop.ring.random_bytes,
+            pause=self._next_pass,
+        )
+        ids = np.array(sorted(file.file_id for file in left), np.uint32)
+        if len(ids):
+            await relocation.copy(self._catalog.topics_in_log(), ids)
+        oldest = self._loop.clock.now_ms() - self._config.segment_max_age_ms
+        for segments in list(self._manifest.segments.values()):
+            tail = segments[-1]
+            if not tail.sealed and tail.created_ms < oldest and tail.frames_end >= self._config.pack_run_bytes:
+                await relocation.seal(tail)
+        return relocation
+
+    def _drop(self, relocation: Relocation) -> _Dropped:
+        """Forgets segments and runs that hold no live record."""
+        manifest, catalog = self._manifest, self._catalog
+        segments: list[Segment] = []
+        for topic_id in list(manifest.topic_ids()):
+            lowest = catalog.lowest_live_seq(topic_id) if catalog.exists(topic_id) else 1 << 64
+            for segment in list(manifest.segments.get(topic_id, ())):
+                if segment.last_seq < lowest or self._is_dead(topic_id, segment):
+                    manifest.drop_segment(segment)
+                    segments.append(segment)
+            dead_runs = {
+                (pack.number, run.number) for pack, run in manifest.runs.get(topic_id, ()) if run.last_seq < lowest
+            }
+            if dead_runs:
+                manifest.drop_runs(topic_id, dead_runs)
+        packs = [pack for pack in manifest.packs.values() if not pack.runs]
+        for pack in packs:
+            del manifest.packs[pack.number]
+        return _Dropped(segments, [*packs, *relocation.emptied])
+
+    def _is_dead(self, topic_id: int, segment: Segment) -> bool:
+        """A sealed segment whose records were all deleted one by one."""
+        stored = self._table.get(segment.file_id)
+        if not segment.sealed or stored is None or stored.live_rows:
+            return False
+        return not self._catalog.rows_in_files(topic_id, np.array([segment.file_id], np.uint32))
+
+    def _check_left(self, left: list[StoredFile]) -> None:
+        """No record may still need a log file that is about to be recycled: our own mistake, and the worst one."""
+        for file in left:
+            if file.live_rows:
+                raise StorageError(f"{file.path}: {file.live_rows} records were not copied; the log file is kept")
+
+    async def take_snapshot(self, *, clean: bool) -> None:
+        """The catalog and the files in use, of one instant. Raises OSError."""
+        part = StorePart(
+            replay=self._replay,
+            segments=list(self._manifest.all_segments()),
+            packs=list(self._manifest.packs.values()),
+            boot=self._loop.ring.boot_id(),
+            shards=max(1, self._config.wal_shards),
+            clean=clean,
+        )
+        store = pack_store_part(part)
+        catalog = self._catalog.snapshot()
+        await self._sync_log()
+        self._snapshot = await write_snapshot(
+            self._loop.files,
+            self._config.data_dir,
+            after=self._snapshot,
+            now_ms=self._loop.clock.now_ms(),
+            store=store,
+            catalog=catalog,
+        )
+
+    async def _sync_log(self) -> None:
+        """All that is committed now is on stable storage."""
+        waits: list[Future[Commit]] = []
+        for wal in self._log.shards:
+            future: Future[Commit] = Future()
+            wal.when_committed(True, future.set_result)
+            waits.append(future)
+        for future in waits:
+            error = (await future).error
+            if error is not None:
+                raise error
+
+    async def _remove(self, dropped: _Dropped) -> None:
+        """Unlinks files that no snapshot lists any more, once their readers have gone."""
+        ids = [segment.file_id for segment in dropped.segments] + [pack.file_id for pack in dropped.packs]
+        for file_id in ids:
+            stored = self._table.get(file_id)
+            if stored is not None:
+                stored.when_unread(partial(self._unlink_soon, stored))
+
+    def _unlink_soon(self, file: StoredFile) -> None:
+        self._loop.spawn(self._unlink(file), "drop")
+
+    async def _unlink(self, file: StoredFile) -> None:
+        file.live_rows = 0  # the catalog said so; rows below a floor may still be counted
+        self._table.remove(file)
+        self._opener.forget(file)
+        if file.fd >= 0:
+            await self._loop.files.close(file.fd)
+        await unlink_if_there(self._loop.files, file.path)
+        if file.path.endswith(".data") and "/seg-" in file.path:
+            await unlink_if_there(self._loop.files, index_path(file.path))
+
+    # --- small things ------------------------------------------------------------------------------------------------
+    def _write_small(self, fd: int, data: bytes, offset: int, done: object) -> None:
+        self._loop.files.write_nowait(fd, data, offset, done)  # type: ignore[arg-type]
+
+    def _next_pass(self) -> Future[None]:
+        future: Future[None] = Future()
+        self._loop.call_soon(lambda: future.set_result(None))
+        return future
+
+
+def _lies_before(file: StoredFile, cut: dict[int, ReplayStart]) -> bool:
+    """A log file of a number below its shard's cut, or of a shard that is no longer written to."""
+    directory, _, name = file.path.rpartition("/")
+    shard, number = int(directory[-2:]), wal_file_no(name)
+    assert number is not None, "the log writes to files of the log"
+    return shard not in cut or number < cut[shard].file_no
