@@ -1,0 +1,233 @@
+"""The smallest engine that keeps the Catalog's promises: topics as dicts of seq -> place. For tests of the store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.store.catalog import NO_TAG, Deletions, RowColumns
+from topics.store.filetable import FileKind, FileTable
+from topics.store.format import FrameType
+
+
+class Row(NamedTuple):
+    file_id: int
+    offset: int
+    length: int
+    size: int
+    ts: int
+    flags: int
+    tag: bytes | None
+
+
+@dataclass
+class Topic:
+    topic_id: int
+    name: str
+    order: int
+    config: str = ""
+    config_order: int = 0
+    head: int = 0
+    floor: int = 0
+    reserved: int = 0
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    rows: dict[int, Row] = field(default_factory=dict)
+
+
+class FakeCatalog:
+    """`files` is set by the test once the store is open; until then rows are counted in `counts` alone."""
+
+    def __init__(self) -> None:
+        self.topics: dict[int, Topic] = {}
+        self.keys: dict[tuple[int, bytes], tuple[int, int]] = {}
+        self.deleted: list[tuple[int, int, Row]] = []
+        self.files: FileTable | None = None
+        self.counts: dict[int, int] = {}
+        self.calls: list[str] = []
+        self.power_lost: bool | None = None
+
+    def use(self, files: FileTable) -> None:
+        self.files = files
+        for file_id, count in self.counts.items():
+            if count:
+                files[file_id].live_rows = count
+
+    def _count(self, file_id: int, by: int) -> None:
+        self.counts[file_id] = self.counts.get(file_id, 0) + by
+        if self.files is not None:
+            self.files[file_id].live_rows += by
+
+    # --- recovery --------------------------------------------------------------------------------------------------
+    def restore(self, snapshot: bytes | None) -> None:
+        self.calls.append("restore")
+        for entry in json.loads(snapshot)["topics"] if snapshot else ():
+            topic = Topic(**{**entry, "gaps": [tuple(gap) for gap in entry["gaps"]]})
+            self.topics[topic.topic_id] = topic
+
+    def adopt(self, topic_id: int, description: bytes) -> None:
+        entry = json.loads(description)
+        topic = self.topics.setdefault(topic_id, Topic(topic_id, entry["name"], 0))
+        topic.config = entry["config"]
+        topic.head = max(topic.head, entry["head"])
+        topic.floor = max(topic.floor, entry["floor"])
+
+    def add_rows(self, topic_id: int, rows: RowColumns) -> None:
+        topic = self.topics.get(topic_id)
+        if topic is None:
+            return
+        file_id, seqs, offsets, lengths, sizes, ts, flags, tags, table = rows
+        assert (np.diff(seqs.astype(np.int64)) > 0).all()
+        assert int(seqs[0]) > max(topic.rows, default=0), "rows come in order"
+        columns = (column.tolist() for column in (seqs, offsets, lengths, sizes, ts, flags, tags))
+        for seq, offset, length, size, stamp, flag, tag in zip(*columns, strict=True):
+            if seq > topic.floor:
+                text = None if tag == NO_TAG else table[tag]
+                topic.rows[seq] = Row(file_id, offset, length, size, stamp, flag, text)
+                self._count(file_id, 1)
+        topic.head = max(topic.head, int(seqs[-1]))
+
+    def apply_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
+        body = json.loads(payload)
+        topic = self.topics.get(topic_id)
+        if kind == FrameType.TOPIC_CREATE:
+            if topic is None and not any(t.name == body["name"] and t.order > seq for t in self.topics.values()):
+                self.topics[topic_id] = Topic(topic_id, body["name"], seq)
+        elif topic is None:
+            return
+        elif kind == FrameType.TOPIC_CONFIG:
+            if seq > topic.config_order:
+                topic.config, topic.config_order = body["config"], seq
+        elif kind == FrameType.TOPIC_DELETE:
+            self.drop_topic(topic_id)
+        elif kind == FrameType.DELETE_RECORDS:
+            self.kill(topic_id, [s for s in body["seqs"] if s <= body["upto"]])
+        elif kind == FrameType.FLOORS:
+            self.raise_floor(topic_id, body["floor"])
+        elif kind == FrameType.HEAD_RESERVATION:
+            topic.reserved = max(topic.reserved, body["upto"])
+
+    def add_idempotency(self, topic_id: int, key: bytes, first_seq: int, count: int, started_ms: int) -> None:
+        self.keys[topic_id, key] = (first_seq, count)
+
+    def recovered(self, *, power_lost: bool) -> None:
+        self.power_lost = power_lost
+        for topic in self.topics.values():
+            if power_lost and topic.reserved > topic.head:
+                topic.gaps.append((topic.head + 1, topic.reserved))
+                topic.head = topic.reserved
+
+    # --- what the engine itself does ---------------------------------------------------------------------------------
+    def kill(self, topic_id: int, seqs: list[int]) -> None:
+        topic = self.topics[topic_id]
+        for seq in seqs:
+            row = topic.rows.pop(seq, None)
+            if row is not None:
+                self._count(row.file_id, -1)
+                self.deleted.append((topic_id, seq, row))
+
+    def raise_floor(self, topic_id: int, floor: int) -> None:
+        topic = self.topics[topic_id]
+        topic.floor = max(topic.floor, floor)
+        for seq in [seq for seq in topic.rows if seq <= floor]:
+            self._count(topic.rows.pop(seq).file_id, -1)
+
+    def drop_topic(self, topic_id: int) -> None:
+        for row in self.topics.pop(topic_id).rows.values():
+            self._count(row.file_id, -1)
+
+    # --- checkpoint --------------------------------------------------------------------------------------------------
+    def topics_in_log(self) -> list[int]:
+        return sorted(self.topics)
+
+    def rows_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> list[RowColumns]:
+        topic = self.topics.get(topic_id)
+        wanted = set(file_ids.tolist())
+        parts: dict[int, list[tuple[int, Row]]] = {}
+        for seq, row in sorted(topic.rows.items()) if topic else ():
+            if row.file_id in wanted:
+                parts.setdefault(row.file_id, []).append((seq, row))
+        return [columns_of(file_id, rows) for file_id, rows in parts.items()]
+
+    def moved(
+        self, topic_id: int, seqs: NDArray[np.uint64], file_id: int, offsets: NDArray[np.uint32]
+    ) -> NDArray[np.uint64]:
+        topic = self.topics.get(topic_id)
+        died = []
+        for seq, offset in zip(seqs.tolist(), offsets.tolist(), strict=True):
+            row = topic.rows.get(seq) if topic else None
+            if row is None:
+                died.append(seq)
+            else:
+                assert topic is not None
+                self._count(row.file_id, -1)
+                self._count(file_id, 1)
+                topic.rows[seq] = row._replace(file_id=file_id, offset=offset)
+        return np.array(died, np.uint64)
+
+    def exists(self, topic_id: int) -> bool:
+        return topic_id in self.topics
+
+    def lowest_live_seq(self, topic_id: int) -> int:
+        topic = self.topics[topic_id]
+        return min(topic.rows, default=topic.head + 1)
+
+    def describe(self, topic_id: int) -> bytes:
+        topic = self.topics[topic_id]
+        fields = {"name": topic.name, "id": topic_id, "config": topic.config, "head": topic.head, "floor": topic.floor}
+        return json.dumps(fields).encode()
+
+    def snapshot(self) -> bytes:
+        names = ("topic_id", "name", "order", "config", "config_order", "head", "floor", "reserved", "gaps")
+        return json.dumps(
+            {"topics": [{name: getattr(topic, name) for name in names} for topic in self.topics.values()]}
+        ).encode()
+
+    def take_deletions(self) -> list[Deletions]:
+        deleted, self.deleted = self.deleted, []
+        out = []
+        for topic_id, seq, row in deleted:
+            if self.files is None or self.files[row.file_id].kind in (FileKind.SEGMENT, FileKind.PACK):
+                u4 = np.uint32
+                out.append(
+                    Deletions(
+                        topic_id,
+                        row.file_id,
+                        np.array([seq], np.uint64),
+                        np.array([row.offset], u4),
+                        np.array([row.length], u4),
+                    )
+                )
+        return out
+
+    def state(self) -> dict[int, object]:
+        """What must be the same after a restart: everything but where the records lie."""
+        return {
+            topic.topic_id: (
+                topic.name,
+                topic.config,
+                topic.head,
+                topic.floor,
+                topic.gaps,
+                {seq: (row.size, row.ts, row.tag) for seq, row in sorted(topic.rows.items())},
+            )
+            for topic in self.topics.values()
+        }
+
+
+def columns_of(file_id: int, rows: list[tuple[int, Row]]) -> RowColumns:
+    table = sorted({row.tag for _, row in rows if row.tag is not None})
+    return RowColumns(
+        file_id,
+        np.array([seq for seq, _ in rows], np.uint64),
+        np.array([row.offset for _, row in rows], np.uint32),
+        np.array([row.length for _, row in rows], np.uint32),
+        np.array([row.size for _, row in rows], np.uint32),
+        np.array([row.ts for _, row in rows], np.uint64),
+        np.array([row.flags for _, row in rows], np.uint8),
+        np.array([NO_TAG if row.tag is None else table.index(row.tag) for _, row in rows], np.uint32),
+        table,
+    )

@@ -1,0 +1,168 @@
+"""What a store knows after it was killed, cut off or closed."""
+
+from __future__ import annotations
+
+from tests.store.store_world import StoreWorld, small_config
+from topics.store.format import FrameType
+
+
+def test_an_empty_directory_opens_and_reopens() -> None:
+    world = StoreWorld().open()
+    world = world.next_life()
+    assert world.catalog.topics == {}
+    assert world.catalog.power_lost is False
+
+
+def test_everything_is_back_after_a_kill() -> None:
+    world = StoreWorld().open()
+    world.create(1)
+    world.append(1, 5, tag=b"a")
+    world.append(1, 3, fsync=False)
+    world.append(1, 2, key=b"k")
+    before = world.catalog.state()
+    world = world.next_life()
+    assert world.catalog.state() == before
+    assert world.catalog.keys == {(1, b"k"): (9, 2)}
+    assert world.catalog.power_lost is False
+    world.check_every_record()
+
+
+def test_a_checkpoint_moves_records_out_of_the_log_and_frees_it() -> None:
+    world = StoreWorld().open()
+    world.create(1)
+    for _ in range(30):
+        world.append(1, 10, size=300)
+    world.checkpoint()
+    assert world.store.checkpointer.stats.rows == 300
+    world.check_every_record()
+    before = world.catalog.state()
+    kinds = {world.store.files[row.file_id].kind.name for row in world.topic(1).rows.values()}
+    assert kinds == {"SEGMENT"}
+    world = world.next_life()
+    assert world.catalog.state() == before
+    world.check_every_record()
+
+
+def test_small_topics_share_a_pack_and_many_runs_are_merged() -> None:
+    world = StoreWorld().open()
+    for topic_id in range(1, 6):
+        world.create(topic_id)
+    for turn in range(20):
+        for topic_id in range(1, 6):
+            world.append(topic_id, 2, tag=b"t%d" % (turn % 3))
+        world.checkpoint()
+        assert len(world.store.checkpointer._manifest.runs.get(1, ())) <= 8
+    world.check_every_record()
+    assert len(world.files("packs")) <= 8
+    assert world.files("topics") == []
+    before = world.catalog.state()
+    world = world.next_life()
+    assert world.catalog.state() == before
+    world.check_every_record()
+
+
+def test_a_clean_close_needs_no_log() -> None:
+    world = StoreWorld().open()
+    world.create(1)
+    world.append(1, 200, size=100, tag=b"x")
+    world.delete(1, [5, 6, 199, 200])
+    before = world.catalog.state()
+    world.close()
+    world = StoreWorld(world.ring.next_life(power_cut=True), config=world.config).open()
+    assert world.catalog.state() == before
+    assert world.catalog.power_lost is False
+    world.check_every_record()
+
+
+def test_deleted_records_stay_deleted_when_the_log_is_gone() -> None:
+    world = StoreWorld().open()
+    world.create(1)
+    world.create(2)
+    world.append(1, 250, size=100)
+    world.append(2, 10)
+    world.checkpoint()
+    world.delete(1, [1, 50, 101, 250])
+    world.delete(2, [3, 10])
+    world.checkpoint()
+    world.checkpoint()
+    before = world.catalog.state()
+    world = world.next_life(power_cut=True)
+    assert world.catalog.state() == before
+    world.check_every_record()
+
+
+def test_what_lies_below_the_floor_is_dropped() -> None:
+    world = StoreWorld().open()
+    world.create(1)
+    world.append(1, 450, size=100)
+    world.checkpoint()
+    segments = world.files("topics/0000000000000001")
+    world.evict(1, 320)
+    world.checkpoint()
+    assert len(world.files("topics/0000000000000001")) < len(segments)
+    before = world.catalog.state()
+    world = world.next_life()
+    assert world.catalog.state() == before
+    world.check_every_record()
+
+
+def test_a_deleted_topic_leaves_no_files_and_its_name_can_be_used_again() -> None:
+    world = StoreWorld(config=small_config(wal_shards=2)).open()
+    world.create(1, "a")
+    world.append(1, 200, size=100)
+    world.checkpoint()
+    world.drop(1)
+    for topic_id in range(2, 8):
+        world.create(topic_id, "a")
+        world.append(topic_id, 2)
+        if topic_id < 7:
+            world.drop(topic_id)
+    before = world.catalog.state()
+    world = world.next_life(power_cut=True)
+    assert world.catalog.state() == before
+    world.checkpoint()
+    assert world.files("topics/0000000000000001") == []
+
+
+def test_a_power_cut_is_told_from_a_kill_and_reserved_seqs_become_a_gap() -> None:
+    world = StoreWorld().open()
+    world.create(1)
+    world.control(1, FrameType.HEAD_RESERVATION, 0, {"upto": 64})
+    world.append(1, 3)
+    world.append(1, 3, fsync=False)
+    world = world.next_life(power_cut=True)
+    assert world.catalog.power_lost is True
+    head = max(world.topic(1).rows)
+    assert head >= 3
+    assert world.topic(1).gaps == [(head + 1, 64)]
+    before = world.catalog.state()
+    world = world.next_life()
+    assert world.catalog.power_lost is False
+    assert world.catalog.state() == before
+
+
+def test_another_shard_count_is_taken_in() -> None:
+    world = StoreWorld(config=small_config(wal_shards=4)).open()
+    for topic_id in range(1, 9):
+        world.create(topic_id)
+        world.append(topic_id, 5)
+    world.delete(3, [5])
+    before = world.catalog.state()
+    world = world.next_life(config=small_config(wal_shards=1))
+    assert world.catalog.state() == before
+    for topic_id in range(1, 9):
+        world.append(topic_id, 5)
+    before = world.catalog.state()
+    world = world.next_life(config=small_config(wal_shards=3))
+    assert world.catalog.state() == before
+    world.check_every_record()
+
+
+def test_a_seq_above_head_plus_one_is_a_hole() -> None:
+    world = StoreWorld().open()
+    world.create(1)
+    world.append(1, 2)
+    world.append(1, 2, first_seq=100)
+    world = world.next_life()
+    assert sorted(world.topic(1).rows) == [1, 2, 100, 101]
+    assert world.topic(1).head == 101

@@ -1,0 +1,135 @@
+"""The data directory: made private, locked, refused when it is not safe or not ours; and what the last session left.
+
+lock            held by the process that uses the directory
+topics.json     format and core count, written once
+session         boot id and newest snapshot when the directory was last opened: tells a power cut from a kill
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import msgspec
+
+from topics.config import Config
+from topics.errors import FormatError, LockedError, StorageError
+from topics.loop.loop import Loop
+from topics.loop.ring import Ring
+from topics.store.filecalls import read_file, replace_file
+
+FORMAT = 1
+
+
+class TakenDirectory:
+    """A data directory that this process holds the lock of, until `release` or the store's end."""
+
+    def __init__(self, ring: Ring, path: str, fd: int, made_in: list[str]) -> None:
+        self._ring = ring
+        self.path = path
+        self.fd = fd
+        self.made_in = made_in
+        """Directories whose entries are new: synced when the store is opened."""
+
+    def release(self) -> None:
+        """Gives the lock back at once; idempotent."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0 and self._ring.name != "sim":  # whose descriptors are not the kernel's
+            os.close(fd)
+
+
+def take(ring: Ring, config: Config) -> TakenDirectory:
+    """Makes config.data_dir (mode 0700), checks and locks it; blocking, before anything else is started.
+
+    Raises LockedError or StorageError with the sentence to print.
+    """
+    path = config.data_dir
+    if ring.name != "sim":  # whose directories have no owners
+        refuse_unsafe(path)
+    try:
+        made_in = _make_with_parents(ring, path)
+        return TakenDirectory(ring, path, ring.lock(f"{path}/lock"), made_in)
+    except BlockingIOError as error:
+        raise LockedError(f"data directory {path} is in use by another process") from error
+    except OSError as error:
+        raise StorageError(f"data directory {path} is not usable: {error.strerror or error}") from error
+
+
+def refuse_unsafe(path: str) -> None:
+    """Raises StorageError for a data directory that is a link, of another user, or that others may write to."""
+    try:
+        info = os.lstat(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StorageError(f"data directory {path} is not usable: {error.strerror}") from error
+    if not stat.S_ISDIR(info.st_mode):
+        raise StorageError(f"data directory {path} is not a directory (a link is not followed)")
+    if info.st_uid != os.geteuid():
+        raise StorageError(f"data directory {path} belongs to user {info.st_uid}, not to {os.geteuid()}")
+    if info.st_mode & 0o022:
+        raise StorageError(f"data directory {path} may be written to by others: run `chmod go-w {path}`")
+
+
+def _make_with_parents(ring: Ring, path: str) -> list[str]:
+    """mkdir -p, each with mode 0700; the directories in which one was made."""
+    parent = os.path.dirname(path.rstrip("/")) or "."
+    try:
+        return [parent] if ring.make_directory(path) else []
+    except FileNotFoundError:
+        if parent in (path, "."):
+            raise
+        made_in = _make_with_parents(ring, parent)
+        ring.make_directory(path)
+        return [*made_in, parent]
+
+
+class Marker(msgspec.Struct):
+    """What a directory is."""
+
+    format: int
+    cores: int
+    """How many engines share it. Topics are spread over them by hash, so another count is refused."""
+
+
+async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> None:
+    """Writes the marker of a new directory, compares that of a used one. Raises FormatError or OSError."""
+    path = f"{taken.path}/topics.json"
+    for parent in taken.made_in:
+        await loop.files.sync_directory(parent)
+    taken.made_in.clear()
+    try:
+        marker = msgspec.json.decode(await read_file(loop.files, path), type=Marker)
+    except FileNotFoundError:
+        await replace_file(loop.files, path, msgspec.json.encode(Marker(FORMAT, cores)))
+        return
+    except msgspec.DecodeError as error:
+        raise FormatError(f"{path}: {error}") from error
+    if marker.format != FORMAT:
+        raise FormatError(f"{taken.path}: format {marker.format}; this build knows {FORMAT}")
+    if marker.cores != cores:
+        raise FormatError(
+            f"{taken.path}: made for {marker.cores} cores, not {cores}; start with --cores {marker.cores}"
+        )
+
+
+class Session(msgspec.Struct):
+    """Written when the store is ready to be used."""
+
+    boot: str
+    snapshot: int
+    """The newest at that time: a clean one with a higher number was taken by this session's close."""
+
+
+async def read_session(loop: Loop, path: str) -> Session | None:
+    """None when there is none that can be read."""
+    try:
+        return msgspec.json.decode(await read_file(loop.files, f"{path}/session"), type=Session)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+async def write_session(loop: Loop, path: str, newest_snapshot: int) -> None:
+    """Durable on return."""
+    session = Session(loop.ring.boot_id(), newest_snapshot)
+    await replace_file(loop.files, f"{path}/session", msgspec.json.encode(session))

@@ -1,0 +1,244 @@
+"""Recovery: the newest snapshot, the rows of the segments it lists, then the log from the cut on.
+
+Every shard directory found is replayed, whatever the current count. What concerns one topic lies in one shard, in
+order; creations, configs and deletions of topics carry an order number and are applied by it over all shards, so a
+piece of one shard may have to wait for another's. Within a piece ordered controls come first, then records (each
+topic's in bulk), then the other controls, which carry their bounds.
+
+Nothing is written here but zeros behind unsealed segments, so a recovery that is killed is simply begun again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from topics.errors import CorruptError
+from topics.loop.loop import Loop
+from topics.loop.tasks import Future
+from topics.store.catalog import Catalog
+from topics.store.codec import Frames
+from topics.store.filecalls import list_if_there, unlink_if_there
+from topics.store.filetable import FileKind, FileTable
+from topics.store.format import FLAG_EXT, FRAME_HEADER_BYTES, ORDERED_TYPES, FrameType, unpack_idempotency
+from topics.store.manifest import Manifest, ReplayStart
+from topics.store.pack import read_pack
+from topics.store.replay import Chunk, DirectReader, ShardReplay, Survey, survey_shard
+from topics.store.row_columns import by_topic, select
+from topics.store.segment import cut_back, read_rows, rewrite_index
+from topics.store.segment_format import PACK_DIRECTORY, index_path
+from topics.store.snapshot import Loaded, load_snapshot
+
+Progress = Callable[[float], None]
+"""0 to 1."""
+
+
+class Recovered(NamedTuple):
+    """What recovery found out; the catalog has the rest."""
+
+    loaded: Loaded | None
+    """None: the directory was empty."""
+    manifest: Manifest
+    surveys: dict[int, Survey]
+    shards: dict[int, ShardReplay]
+    """At their ends."""
+    replay: dict[int, ReplayStart]
+    batches: int
+
+
+async def recover(
+    loop: Loop, directory: str, catalog: Catalog, table: FileTable, *, file_bytes: int, progress: Progress
+) -> Recovered:
+    """Fills the catalog. Raises CorruptError or FormatError naming the place, or OSError."""
+    files = loop.files
+    loaded = await load_snapshot(files, directory)
+    if loaded is None:
+        _refuse_orphaned(loop, directory)
+        catalog.restore(None)
+        return Recovered(None, Manifest(), {}, {}, {}, 0)
+    store = loaded.store
+    manifest = Manifest.of(store)
+    if store.rebuilt:
+        catalog.restore(None)
+        for topic_id, description in msgspec.json.decode(loaded.catalog, type=list[tuple[int, msgspec.Raw]]):
+            catalog.adopt(topic_id, bytes(description))
+    else:
+        catalog.restore(loaded.catalog)
+    await _load_rows(loop, directory, catalog, table, manifest)
+
+    direct = 0 < loop.files.direct_block_bytes(directory) <= 4096
+    reader = DirectReader(files, direct=direct)
+    surveys: dict[int, Survey] = {}
+    for name in list_if_there(files, f"{directory}/wal"):
+        if name.startswith("shard-") and name[6:].isdigit():
+            shard = int(name[6:])
+            start = store.replay.get(shard, ReplayStart(0)).file_no
+            surveys[shard] = await survey_shard(files, reader, f"{directory}/wal/{name}", start, file_bytes)
+    total = sum(file.size for survey in surveys.values() for file in survey.used) or 1
+    done = 0
+
+    def on_bytes(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(min(1.0, done / total))
+
+    shards = {
+        shard: ShardReplay(files, reader, table, survey, pause=lambda: next_pass(loop), on_bytes=on_bytes)
+        for shard, survey in surveys.items()
+    }
+    await _Replay(catalog, manifest).run(list(shards.values()))
+    batches = sum(shard.batches for shard in shards.values())
+    if batches or not store.clean:
+        await _sweep(loop, directory, manifest)
+    return Recovered(loaded, manifest, surveys, shards, store.replay, batches)
+
+
+def next_pass(loop: Loop) -> Future[None]:
+    """Resolved in the next step of ready tasks, after the ring saw what was queued."""
+    future: Future[None] = Future()
+    loop.call_soon(lambda: future.set_result(None))
+    return future
+
+
+def _refuse_orphaned(loop: Loop, directory: str) -> None:
+    """Without a snapshot there is nothing else either, or a snapshot was lost."""
+    for name in ("wal", "topics", PACK_DIRECTORY):
+        for entry in list_if_there(loop.files, f"{directory}/{name}"):
+            if name != "wal" or any(
+                file.startswith("wal-") for file in list_if_there(loop.files, f"{directory}/wal/{entry}")
+            ):
+                raise CorruptError(
+                    f"{directory}: there are records but no snapshot. Run `topics fsck --rebuild` to restore from "
+                    "segments",
+                    {"path": directory},
+                )
+
+
+# --- segments and packs ----------------------------------------------------------------------------------------------
+
+
+async def _load_rows(loop: Loop, directory: str, catalog: Catalog, table: FileTable, manifest: Manifest) -> None:
+    """Registers every file the snapshot lists and hands over its live rows: packs first, each topic's in order."""
+    files = loop.files
+    for number in sorted(manifest.packs):
+        pack = manifest.packs[number]
+        pack.file_id = table.add(FileKind.PACK, f"{directory}/{pack.path}", size=pack.size).file_id
+        index = await read_pack(files, directory, pack)
+        topic_ids = index.table["topic_id"].tolist()
+        for row, rows in index.runs(pack.file_id):
+            if row in pack.runs and len(rows.seqs):
+                catalog.add_rows(topic_ids[row], rows)
+    for segment in manifest.all_segments():
+        path = f"{directory}/{segment.path}"
+        segment.file_id = table.add(FileKind.SEGMENT, path, size=segment.frames_end).file_id
+        if not segment.sealed:
+            await cut_back(files, directory, segment)
+        found = await read_rows(files, directory, segment)
+        if found.derived:
+            await rewrite_index(files, directory, segment, found.rows)
+        if len(found.rows.seqs):
+            catalog.add_rows(segment.topic_id, found.rows)
+
+
+async def _sweep(loop: Loop, directory: str, manifest: Manifest) -> None:
+    """Unlinks segments and packs that the snapshot does not list: a checkpoint was cut short."""
+    files = loop.files
+    keep = manifest.paths()
+    keep |= {index_path(path) for path in keep if path.startswith("topics/")}
+    for topic in list_if_there(files, f"{directory}/topics"):
+        for name in list_if_there(files, f"{directory}/topics/{topic}"):
+            path = f"topics/{topic}/{name}"
+            if path not in keep:
+                await unlink_if_there(files, f"{directory}/{path}")
+    for name in list_if_there(files, f"{directory}/{PACK_DIRECTORY}"):
+        path = f"{PACK_DIRECTORY}/{name}"
+        if path not in keep:
+            await unlink_if_there(files, f"{directory}/{path}")
+
+
+# --- the log ---------------------------------------------------------------------------------------------------------
+
+
+class _Pending(NamedTuple):
+    """A shard's piece whose ordered controls are not all applied yet."""
+
+    shard: ShardReplay
+    chunk: Chunk
+    controls: deque[tuple[int, int]]
+    """(order number, index into chunk.frames)."""
+
+
+class _Replay:
+    """Applies the pieces of all shards."""
+
+    def __init__(self, catalog: Catalog, manifest: Manifest) -> None:
+        self._catalog = catalog
+        self._copied_upto = {topic_id: manifest.copied_upto(topic_id) for topic_id in manifest.topic_ids()}
+
+    async def run(self, shards: list[ShardReplay]) -> None:
+        pending: list[_Pending] = []
+        for shard in shards:
+            await self._advance(shard, pending)
+        while pending:
+            entry = min(pending, key=lambda entry: entry.controls[0][0])
+            _, at = entry.controls.popleft()
+            self._apply_control(entry.chunk, at)
+            if not entry.controls:
+                pending.remove(entry)
+                self._apply(entry.chunk)
+                await self._advance(entry.shard, pending)
+
+    async def _advance(self, shard: ShardReplay, pending: list[_Pending]) -> None:
+        """Applies the shard's pieces up to one with ordered controls, which then waits its turn."""
+        while (chunk := await shard.next()) is not None:
+            types = chunk.frames["type"]
+            if (types == FrameType.RECORD).all():
+                self._apply(chunk)
+                continue
+            ordered = np.flatnonzero(np.isin(types, list(ORDERED_TYPES)))
+            if not len(ordered):
+                self._apply(chunk)
+                continue
+            numbers = chunk.frames["seq"][ordered].tolist()
+            pending.append(_Pending(shard, chunk, deque(zip(numbers, ordered.tolist(), strict=True))))
+            return
+
+    def _apply(self, chunk: Chunk) -> None:
+        """The records, then the controls that are not ordered."""
+        frames = chunk.frames
+        is_record = frames["type"] == FrameType.RECORD
+        records = frames if is_record.all() else frames[is_record]
+        for topic_id, rows in by_topic(records, chunk.data, chunk.base, chunk.file_id):
+            upto = self._copied_upto.get(topic_id, 0)
+            if upto and int(rows.seqs[0]) <= upto:
+                rows = select(rows, rows.seqs > upto)
+            if len(rows.seqs):
+                self._catalog.add_rows(topic_id, rows)
+        self._apply_keys(chunk, records)
+        for at in np.flatnonzero(~is_record).tolist():
+            if int(frames["type"][at]) not in ORDERED_TYPES:
+                self._apply_control(chunk, at)
+
+    def _apply_keys(self, chunk: Chunk, records: Frames) -> None:
+        keyed = records[(records["flags"] & FLAG_EXT) != 0]
+        for topic_id, seq, offset, length in zip(
+            *(keyed[name].tolist() for name in ("topic_id", "seq", "offset", "ext_len")), strict=True
+        ):
+            start = offset - chunk.base + FRAME_HEADER_BYTES
+            entry = unpack_idempotency(bytes(chunk.data[start : start + length]))
+            if entry is not None:
+                self._catalog.add_idempotency(topic_id, entry.key, seq, entry.records, entry.started_ms)
+
+    def _apply_control(self, chunk: Chunk, at: int) -> None:
+        frame = chunk.frames[at]
+        kind = int(frame["type"])
+        if kind == FrameType.CHECKPOINT:
+            return
+        texts = int(frame["ext_len"]) + int(frame["node_len"]) + int(frame["tag_len"])
+        start = int(frame["offset"]) - chunk.base + FRAME_HEADER_BYTES + texts
+        payload = bytes(chunk.data[start : start + int(frame["data_len"])])
+        self._catalog.apply_control(kind, int(frame["topic_id"]), int(frame["seq"]), int(frame["ts_ms"]), payload)

@@ -1,0 +1,225 @@
+"""The store as one thing: opened (locked, recovered, ready), used through its parts, closed cleanly.
+
+After recovery read everything the log goes on in fresh files, and the first thing written there is the tail that
+recovery read but that nothing says was synced. After a failed sync the page cache may have shown it although the disk
+does not have it; so it is written again and synced before anybody is told of it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from topics.config import Config
+from topics.loop.loop import Loop
+from topics.loop.tasks import Future
+from topics.store.catalog import Catalog
+from topics.store.checkpoint import Checkpointer
+from topics.store.commit import Commit
+from topics.store.directory import TakenDirectory, check_marker, read_session, take, write_session
+from topics.store.filecalls import unlink_if_there
+from topics.store.filetable import FileTable
+from topics.store.format import FrameType
+from topics.store.log import Log, ShardStart
+from topics.store.manifest import ReplayStart, StorePart, pack_store_part
+from topics.store.memory import MemoryFrames
+from topics.store.openfiles import OpenFiles
+from topics.store.reader import Reader
+from topics.store.recovery import Progress, Recovered, recover
+from topics.store.replay import TailPart
+from topics.store.snapshot import write_snapshot
+
+log = logging.getLogger(__name__)
+
+FLUSH_ORDER = 20
+"""Of the log among the hooks at the end of a pass."""
+
+
+class Store:
+    """log, files, reader, memory and checkpointer of one data directory. Made by `Store.open`."""
+
+    def __init__(self, loop: Loop, config: Config, catalog: Catalog, directory: TakenDirectory) -> None:
+        self._loop = loop
+        self._config = config
+        self._catalog = catalog
+        self._directory = directory
+        self.files = FileTable()
+        self.log = Log(loop, config, self.files)
+        self._opener = OpenFiles(loop)
+        self.reader = Reader(loop.files, self.files, self.log.tail, self._opener)
+        self.memory = MemoryFrames(self.files)
+        self.checkpointer: Checkpointer
+        self.power_lost = False
+        """Whether the machine went down since the directory was last used."""
+        self.skipped_snapshots: list[str] = []
+        """Paths of newer snapshots that were damaged."""
+
+    @classmethod
+    async def open(
+        cls,
+        loop: Loop,
+        config: Config,
+        catalog: Catalog,
+        *,
+        directory: TakenDirectory | None = None,
+        on_progress: Progress = lambda share: None,
+    ) -> Store:
+        """Recovers config.data_dir and fills the catalog; everything it says is durable on return.
+
+        directory: locked already, by `directory.take`; None: it is taken here.
+        Raises LockedError, CorruptError, FormatError, StorageError or OSError, and then the lock is given back.
+        """
+        store = cls(loop, config, catalog, directory or take(loop.ring, config))
+        try:
+            await check_marker(loop, store._directory)
+            await store._open(on_progress)
+        except BaseException:
+            store._directory.release()
+            raise
+        return store
+
+    async def _open(self, progress: Progress) -> None:
+        loop, config, directory = self._loop, self._config, self._config.data_dir
+        found = await recover(
+            loop, directory, self._catalog, self.files, file_bytes=config.wal_file_bytes, progress=progress
+        )
+        loaded = found.loaded
+        number = loaded.number if loaded is not None else await self._write_first_snapshot()
+        self.power_lost = loaded is not None and await self._lost_power(found)
+        self.skipped_snapshots = loaded.skipped if loaded is not None else []
+        for path in self.skipped_snapshots:
+            log.error("snapshot %s is damaged and was passed over", path)
+        await self.log.open(self._starts(found))
+        loop.on_pass_end(self.log.flush, FLUSH_ORDER)
+        await self._rewrite_tails(found)
+        self._catalog.recovered(power_lost=self.power_lost)
+        self.checkpointer = Checkpointer(
+            loop,
+            config,
+            wal=self.log,
+            reader=self.reader,
+            table=self.files,
+            opener=self._opener,
+            catalog=self._catalog,
+            manifest=found.manifest,
+            last_snapshot=number,
+            replay=found.replay,
+            retired_shards={
+                shard: ReplayStart(survey.last_file_no + 1)
+                for shard, survey in found.surveys.items()
+                if shard >= self._shards
+            },
+        )
+        await self._settle(found)
+        await write_session(loop, directory, self.checkpointer.snapshot_number)
+        self.checkpointer.start()
+        progress(1.0)
+
+    async def _write_first_snapshot(self) -> int:
+        """An empty directory gets a snapshot before anything else, so that one without is known to have lost it."""
+        loop, directory = self._loop, self._config.data_dir
+        if loop.files.make_directory(f"{directory}/snapshots"):
+            await loop.files.sync_directory(directory)
+        part = StorePart({}, [], [], loop.ring.boot_id(), self._shards)
+        return await write_snapshot(
+            loop.files,
+            directory,
+            after=0,
+            now_ms=loop.clock.now_ms(),
+            store=pack_store_part(part),
+            catalog=self._catalog.snapshot(),
+        )
+
+    @property
+    def _shards(self) -> int:
+        return max(1, self._config.wal_shards)
+
+    async def _lost_power(self, found: Recovered) -> bool:
+        assert found.loaded is not None, "asked of a directory that was used"
+        session = await read_session(self._loop, self._config.data_dir)
+        stored = found.loaded.store
+        if stored.clean and (session is None or session.snapshot < found.loaded.number):
+            return False
+        return (session.boot if session is not None else stored.boot) != self._loop.ring.boot_id()
+
+    def _starts(self, found: Recovered) -> list[ShardStart]:
+        """Where each shard goes on. What is not known to be synced is numbered, and written, again."""
+        starts = []
+        for shard in range(self._shards):
+            survey, replay = found.surveys.get(shard), found.shards.get(shard)
+            first = max(
+                survey.last_file_no + 1 if survey is not None else 1,
+                found.replay[shard].file_no if shard in found.replay else 1,
+            )
+            last_batch_no = min(replay.synced_upto, replay.last_batch_no) if replay is not None else 0
+            starts.append(ShardStart(first, last_batch_no, tuple(survey.spares) if survey is not None else ()))
+        return starts
+
+    async def _rewrite_tails(self, found: Recovered) -> None:
+        """Stages each shard's unsynced tail as one batch, syncs it and moves its rows there.
+
+        One batch, because the first whole batch of a new file takes over from the old file: all of it or none. A shard
+        that is no longer in use keeps its tail: `_settle` copies everything into segments before anything is served.
+        """
+        waits: list[tuple[list[TailPart], list[int], Future[Commit]]] = []
+        for shard, replay in found.shards.items():
+            parts = await replay.tail() if shard < self._shards else []
+            if not parts:
+                continue
+            wal = self.log.shards[shard]
+            with self.log.use_reserve():
+                starts = [wal.stage_frames(part.body, len(part.frames)) for part in parts]
+            future: Future[Commit] = Future()
+            wal.when_committed(True, future.set_result)
+            waits.append((parts, starts, future))
+        for parts, starts, future in waits:
+            commit = await future
+            if commit.error is not None:
+                raise commit.error
+            for part, start in zip(parts, starts, strict=True):
+                self._move(part, commit.file_id, commit.base + start)
+        for survey, replay in zip(found.surveys.values(), found.shards.values(), strict=True):
+            for path in (*replay.lost, *survey.stale):
+                await unlink_if_there(self._loop.files, path)
+
+    def _move(self, part: TailPart, file_id: int, base: int) -> None:
+        """Points the rows of one batch to where it lies now."""
+        records = part.frames[part.frames["type"] == FrameType.RECORD]
+        for topic_id in np.unique(records["topic_id"]).tolist():
+            rows = records[records["topic_id"] == topic_id]
+            seqs = np.ascontiguousarray(rows["seq"])
+            self._catalog.moved(topic_id, seqs, file_id, (rows["offset"] + base).astype(np.uint32))
+
+    async def _settle(self, found: Recovered) -> None:
+        """What must be durable before the first answer: crash gaps, and a log of another shard count."""
+        shards_now = set(range(self._shards))
+        if found.loaded is not None and (
+            found.loaded.store.shards != self._shards or not set(found.surveys) <= shards_now
+        ):
+            await self.checkpointer.run()
+        elif self.power_lost or (found.loaded is not None and found.loaded.store.rebuilt):
+            await self.checkpointer.take_snapshot(clean=False)
+
+    async def close(self, *, checkpoint: bool = True) -> None:
+        """Drains the log, takes a last checkpoint that makes the next start exact, and unlocks.
+
+        A log that is read-only is closed as it is. Nothing may be staged any more. Raises OSError or StorageError when
+        the checkpoint failed; everything is closed then, too.
+        """
+        self.checkpointer.stop()
+        try:
+            await self.log.drain()
+            if checkpoint and not self.log.read_only:
+                await self.checkpointer.run(clean=True)
+        finally:
+            await self.log.close()
+            await self._close_files()
+            self._directory.release()
+
+    async def _close_files(self) -> None:
+        for file in self.files:
+            for fd in (file.fd, file.direct_fd):
+                if fd >= 0:
+                    await self._loop.files.close(fd)
+            file.fd = file.direct_fd = -1
