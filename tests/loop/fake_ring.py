@@ -33,7 +33,7 @@ class FakeRing:
         self.queued: list[Call] = []
         self.answers: dict[str, Callable[..., int]] = {
             "close": lambda fd: 0,
-            "shutdown": lambda fd: 0,
+            "shutdown": lambda fd, sends_only: 0,
             "open": lambda path, flags, mode: 90,
         }
         self.completions: list[tuple[int, int, int]] = []
@@ -93,8 +93,8 @@ class FakeRing:
         for user_data, fd, data in sends:
             self.queue("send", user_data, fd, bytes(data))
 
-    def queue_shutdown(self, user_data: int, fd: int) -> None:
-        self.queue("shutdown", user_data, fd)
+    def queue_shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
+        self.queue("shutdown", user_data, fd, sends_only)
 
     def peer_of(self, fd: int) -> tuple[str, int]:
         if fd in self.bogus:

@@ -430,6 +430,17 @@ class RingConformance:
         pair.ring.queue_close(CANCEL, pair.fd)
         assert pair.driver.res(CANCEL) == 0
 
+    def test_a_shutdown_of_the_sends_alone_leaves_the_receive(self, pair: Pair) -> None:
+        pair.ring.queue_recv(RECEIVE, pair.fd)
+        pair.ring.queue_shutdown(CANCEL, pair.fd, sends_only=True)
+        assert pair.driver.res(CANCEL) == 0
+        pair.client_receives(1)
+        assert pair.client.ended
+        assert pair.client.send(b"still here") == 10
+        res, flags = pair.driver.take(RECEIVE)
+        assert bytes(pair.ring.received(flags, res)) == b"still here"[:res]
+        pair.ring.recycle([flags])
+
     def test_a_cancelled_receive_completes_by_itself(self, pair: Pair) -> None:
         pair.ring.queue_recv(RECEIVE, pair.fd)
         pair.driver.step(0)

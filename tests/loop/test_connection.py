@@ -9,6 +9,7 @@ import pytest
 from tests.loop.fake_ring import Call, fake_loop
 from tests.loop.handlers import Recorder
 from topics.loop import Connection, StreamLimits
+from topics.loop.connection import LINGER_NS
 from topics.loop.ring import F_MORE
 
 LIMITS = StreamLimits(send_high_water_bytes=100, send_low_water_bytes=40)
@@ -195,7 +196,7 @@ def test_drained_is_told_once_at_the_low_water_mark_after_the_high_one(on: Setup
     assert on.run() == []
 
 
-def test_close_sends_what_is_staged_then_shuts_down_cancels_waits_and_closes(on: Setup) -> None:
+def test_close_sends_what_is_staged_then_our_end_awaits_the_peers_and_closes(on: Setup) -> None:
     on.ring.answers.clear()
     on.conn.write(b"bye")
     on.conn.close()
@@ -204,17 +205,44 @@ def test_close_sends_what_is_staged_then_shuts_down_cancels_waits_and_closes(on:
     on.ring.receive(on.recv, b"late")
     on.ring.complete(on.ring.one("send"), 3)
     assert on.run() == [], "what arrives after close is dropped"
-    shutdown, cancel = on.ring.one("shutdown"), on.ring.one("cancel")
-    assert cancel.arguments == (on.recv.user_data,)
+    half = on.ring.one("shutdown")
+    assert half.arguments == (10, True)
+    on.ring.complete(half, 0)
+    on.ring.receive(on.recv, b"still sending")
+    assert on.run() == []
+    on.ring.complete(on.recv, 0)
+    on.run()
+    shutdown = on.ring.one("shutdown")
+    assert shutdown.arguments == (10, False)
+    assert on.ring.take("close") == [], "the shutdown still has the descriptor"
     on.ring.complete(shutdown, 0)
+    assert on.run() == [("lost", on.conn.id, 0)]
+    assert on.ring.one("close").arguments == (10,)
+    assert on.listener.connections == []
+    assert on.ring.recycled == [1, 2]
+
+
+def test_a_peer_that_never_ends_is_cut_off_after_the_linger_time(on: Setup) -> None:
+    on.conn.close()
+    on.run()
+    on.loop.run_pass(None)
+    assert on.ring.waits[-1] == LINGER_NS
+    on.run()
+    cancel = on.ring.one("cancel")
+    assert cancel.arguments == (on.recv.user_data,)
     on.ring.complete(cancel, -errno.EALREADY)
     assert on.run() == []
     assert on.ring.take("close") == [], "the receive still has the descriptor"
     on.ring.complete(on.recv, -errno.ECANCELED)
     assert on.run() == [("lost", on.conn.id, 0)]
-    assert on.ring.one("close").arguments == (10,)
-    assert on.listener.connections == []
-    assert on.ring.recycled == [1]
+
+
+def test_close_after_the_peers_end_needs_no_lingering(on: Setup) -> None:
+    on.ring.complete(on.recv, 0)
+    on.run()
+    on.conn.close()
+    assert on.ring.queued[0].arguments == (10, False)
+    assert on.run() == [("lost", on.conn.id, 0)]
 
 
 def test_abort_cancels_the_send_in_flight_and_drops_the_rest(on: Setup) -> None:

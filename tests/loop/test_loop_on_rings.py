@@ -148,6 +148,23 @@ def test_close_delivers_what_was_written_and_both_ends_are_told(loop: Loop) -> N
     assert listener.connections == []
 
 
+def test_an_answer_reaches_a_peer_that_is_still_sending_when_we_close(loop: Loop) -> None:
+    server, client = Recorder(), Recorder()
+
+    def refuse(conn: Connection, data: bytes) -> None:
+        conn.write(b"too large")
+        conn.close()
+
+    server.on_receive = refuse
+    pair(loop, server, client)
+    client.conn.write(bytes(300_000))
+    until(loop, lambda: client.has("end"))
+    assert client.data() == b"too large"
+    client.conn.close()
+    until(loop, lambda: server.has("lost") and client.has("lost"))
+    assert client.events[-1] == ("lost", client.conn.id, 0)
+
+
 def test_abort_in_the_middle_ends_every_operation(loop: Loop) -> None:
     server, client = Recorder(), Recorder()
     listener = pair(loop, server, client)

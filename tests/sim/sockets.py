@@ -90,7 +90,7 @@ class SimSockets:
 
         self._core.queue(user_data, "connect", start)
 
-    def shutdown(self, user_data: int, fd: int) -> None:
+    def shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
         def end(operation: Operation) -> None:
             assert operation.handle is not None
             node = operation.handle.node
@@ -100,7 +100,10 @@ class SimSockets:
                 res = 0
             elif isinstance(node, Endpoint):
                 res = -errno.ENOTCONN if node.error else 0
-                node.shutdown()
+                if sends_only:
+                    node.finish_sending()
+                else:
+                    node.shutdown()
             self._core.complete(operation, res)
 
         def start(operation: Operation) -> None:

@@ -2,9 +2,12 @@
 
 The phases, and who moves them:
 
-    OPEN      --close()-->            FLUSHING   what is staged still goes out, what arrives is dropped
-    OPEN, FLUSHING --abort(), error, all flushed--> CLOSING   shutdown, cancels; waits for its own completions
+    OPEN      --close()-->            FLUSHING   what is staged still goes out, what arrives is dropped; then our end is
+                                                 sent, and the peer's awaited for LINGER_NS
+    OPEN, FLUSHING --abort(), error, both ended--> CLOSING   shutdown, cancels; waits for its own completions
     CLOSING   --last completion-->    CLOSED     descriptor closed, `handler.lost` called, once
+
+A peer still sending when we close for good gets a reset, which may overtake our answer: hence the lingering.
 
 The descriptor is closed only after the last completion of its operations, because its number may be given to a new
 connection at once, and because close(2) ends no pending operation.
@@ -18,6 +21,7 @@ from topics.loop.operations import CONTROL, RECV, SEND, ignore
 
 if TYPE_CHECKING:
     from topics.loop.streams import Streams
+    from topics.loop.timers import Timer
     from topics.loop.traffic import Traffic
 
 OPEN: Final = 0
@@ -25,6 +29,8 @@ FLUSHING: Final = 1
 CLOSING: Final = 2
 CLOSED: Final = 3
 
+LINGER_NS: Final = 1_000_000_000
+"""How long a flushed connection waits for the peer's end."""
 LOOK_CLOSER: Final = -(1 << 20)
 """`expected` of a connection whose next send completion needs more than a comparison; no result is equal to it."""
 
@@ -39,6 +45,7 @@ class Connection:
         "_error",
         "_held",
         "_high_water",
+        "_linger",
         "_pending",
         "_sends",
         "_staged",
@@ -86,6 +93,7 @@ class Connection:
         self._staged_bytes = 0
         self._held: list[bytes] | None = None
         self._end = False
+        self._linger: Timer | None = None
         self._error = 0
         self._pending = 0
 
@@ -138,10 +146,9 @@ class Connection:
         self._held = None
         self.inbox = self._traffic.dropped
         self.expected = LOOK_CLOSER
+        self.arm()
         if self.flying is None:
-            self._shut(0)
-        else:
-            self.arm()
+            self._on_flushed()
 
     def abort(self) -> None:
         """Closes at once; what is staged is lost."""
@@ -189,7 +196,7 @@ class Connection:
         if self._staged:
             self._sends.append((self.send_data, self.fd, self._take_staged()))
         elif self.phase == FLUSHING:
-            self._shut(0)
+            self._on_flushed()
             return
         else:
             self.expected = 0
@@ -249,7 +256,7 @@ class Connection:
         """End of stream (0) or a receive's errno, after the rows before it were delivered."""
         if self.phase >= CLOSING:
             return
-        if error:
+        if error or self._linger is not None:
             self._shut(error)
             return
         self._end = True
@@ -268,6 +275,16 @@ class Connection:
             self._streams.handler.drained(self)
 
     # --- closing -----------------------------------------------------------------------------------------------------
+    def _on_flushed(self) -> None:
+        """After `close`, nothing is left to send: ends our direction and awaits the end of the other one."""
+        if self._end:
+            self._shut(0)
+            return
+        traffic = self._traffic
+        self._pending += 1
+        traffic.ring.queue_shutdown(traffic.operations.expect(CONTROL, self._on_control), self.fd, sends_only=True)
+        self._linger = traffic.call_later(LINGER_NS, self.abort)
+
     def _shut(self, error: int) -> None:
         """shutdown, then cancel by user_data, then wait: `_finish` closes when the last completion has come."""
         traffic = self._traffic
@@ -283,7 +300,9 @@ class Connection:
         if self.flying is not None and traffic.withdraw(self.send_data):
             self.flying = None
         expect = traffic.operations.expect
-        self._pending = 1
+        if self._linger is not None:
+            self._linger.cancel()
+        self._pending += 1
         traffic.ring.queue_shutdown(expect(CONTROL, self._on_control), self.fd)
         for target in (self.recv_data, self.send_data if self.flying is not None else 0):
             if target:
@@ -292,7 +311,8 @@ class Connection:
 
     def _on_control(self, _res: int) -> None:
         self._pending -= 1
-        self._finish()
+        if self.phase == CLOSING:
+            self._finish()
 
     def _finish(self) -> None:
         """Closes the descriptor and tells the handler, if every operation has completed."""

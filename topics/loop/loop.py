@@ -50,7 +50,7 @@ class Loop:
         self.on_error: Callable[[BaseException, str], None] = self._log_and_remember
         self._operations = Operations()
         self._stats = LoopStats()
-        self._traffic = Traffic(ring, self._operations, self._stats, self._report)
+        self._traffic = Traffic(ring, self._operations, self._stats, self._report, self.call_later)
         self.files = Files(ring, self._operations)
         self._timers = Timers()
         self._ready: deque[Callable[[], None]] = deque()

@@ -81,8 +81,8 @@ class PortableRing(BlockingCalls):
         for send in sends:
             self._queue(send[0], self._sockets.send, send)
 
-    def queue_shutdown(self, user_data: int, fd: int) -> None:
-        self._queue(user_data, self._sockets.shutdown, (user_data, fd))
+    def queue_shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
+        self._queue(user_data, self._sockets.shutdown, (user_data, fd, sends_only))
 
     # --- files -------------------------------------------------------------------------------------------------------
     def queue_open(self, user_data: int, path: str, flags: int, mode: int) -> None:

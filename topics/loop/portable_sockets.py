@@ -231,12 +231,12 @@ class SocketTable:
     def _unsend(stream: Stream) -> None:
         stream.send, stream.sending = 0, b""
 
-    def shutdown(self, user_data: int, fd: int) -> None:
+    def shutdown(self, user_data: int, fd: int, sends_only: bool) -> None:
         stream = self._stream(user_data, fd)
         if stream is None:
             return
         try:
-            stream.socket.shutdown(socket.SHUT_RDWR)
+            stream.socket.shutdown(socket.SHUT_WR if sends_only else socket.SHUT_RDWR)
         except OSError as error:
             self._completions.add(user_data, -(error.errno or errno.EIO))
         else:

@@ -65,8 +65,8 @@ class Ring(Protocol):
         The caller keeps one send in flight per descriptor: the kernel may reorder several.
         """
 
-    def queue_shutdown(self, user_data: int, fd: int) -> None:
-        """shutdown(fd, SHUT_RDWR)."""
+    def queue_shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
+        """shutdown(fd, SHUT_RDWR), or SHUT_WR: the peer sees our end, and what it still sends is received."""
 
     def peer_of(self, fd: int) -> tuple[str, int]:
         """Address of the other side; raises OSError when it is gone (or the descriptor is bogus)."""

@@ -14,6 +14,7 @@ from topics.loop.operations import Operations
 from topics.loop.ring import Ring, Send
 from topics.loop.stats import LoopStats
 from topics.loop.streams import StreamHandler, StreamLimits, Streams
+from topics.loop.timers import Timer
 
 SHARE_ROWS = 8
 """Provided buffers one connection may fill in a pass in which others found none."""
@@ -22,16 +23,20 @@ _TRY_AGAIN = frozenset((errno.ECANCELED, errno.EINTR, errno.EAGAIN))
 """A receive that ended with one of these says nothing about the connection."""
 
 OnError = Callable[[BaseException, str], None]
+CallLater = Callable[[int, Callable[[], None]], Timer]
 
 
 class Traffic:
     """State all connections of a loop share."""
 
-    def __init__(self, ring: Ring, operations: Operations, stats: LoopStats, on_error: OnError) -> None:
+    def __init__(
+        self, ring: Ring, operations: Operations, stats: LoopStats, on_error: OnError, call_later: CallLater
+    ) -> None:
         self.ring = ring
         self.operations = operations
         self.stats = stats
         self._on_error = on_error
+        self.call_later = call_later
         self._serial = 0
         self._groups: list[Streams] = []
         self.sends: list[Send] = []

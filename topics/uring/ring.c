@@ -272,7 +272,10 @@ int tp_sends(tp_ring *r, unsigned count, const uint64_t *user_data, const int *f
     return 0;
 }
 
-int tp_shutdown(tp_ring *r, uint64_t user_data, int fd) { PREPARE(io_uring_prep_shutdown(sqe, fd, SHUT_RDWR)); }
+int tp_shutdown(tp_ring *r, uint64_t user_data, int fd, int sends_only)
+{
+    PREPARE(io_uring_prep_shutdown(sqe, fd, sends_only ? SHUT_WR : SHUT_RDWR));
+}
 
 int tp_openat(tp_ring *r, uint64_t user_data, const char *path, int flags, unsigned mode)
 {

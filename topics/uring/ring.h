@@ -38,7 +38,7 @@ int tp_send(tp_ring *ring, uint64_t user_data, int fd, const void *data, size_t 
 /* `count` sends, whose bytes lie one after the other at `data`. */
 int tp_sends(tp_ring *ring, unsigned count, const uint64_t *user_data, const int *fds, const uint32_t *lengths,
              const uint8_t *data);
-int tp_shutdown(tp_ring *ring, uint64_t user_data, int fd);
+int tp_shutdown(tp_ring *ring, uint64_t user_data, int fd, int sends_only);
 int tp_openat(tp_ring *ring, uint64_t user_data, const char *path, int flags, unsigned mode);
 int tp_close(tp_ring *ring, uint64_t user_data, int fd);
 int tp_read(tp_ring *ring, uint64_t user_data, int fd, void *buffer, size_t length, uint64_t offset);

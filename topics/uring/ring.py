@@ -143,8 +143,8 @@ class UringRing(BlockingCalls):
             self._pin(user_data, data)
             self._check(lib.tp_send(self._ring, user_data, fd, data, len(data)))
 
-    def queue_shutdown(self, user_data: int, fd: int) -> None:
-        self._check(lib.tp_shutdown(self._ring, user_data, fd))
+    def queue_shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
+        self._check(lib.tp_shutdown(self._ring, user_data, fd, sends_only))
 
     # --- files -----------------------------------------------------------------------------------------------------
     def queue_open(self, user_data: int, path: str, flags: int, mode: int) -> None:
