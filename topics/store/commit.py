@@ -15,8 +15,8 @@ from topics.errors import StorageError
 from topics.store.codec import Pointer, ffi
 from topics.store.format import BATCH_HEADER_BYTES, BLOCK_BYTES
 
-DSYNC_BYTES_MAX = 64 * 1024
-"""Up to here one write with RWF_DSYNC beats the chain, which needs a worker's hop for its sync; see perf/commit.py."""
+DSYNC_BYTES_MAX = 256 * 1024
+"""Up to here one write with RWF_DSYNC beats the chain, which needs a worker's hop for its sync (perf/commits.py)."""
 
 _FULL = (-errno.ENOSPC, -errno.EDQUOT)
 _AGAIN = (-errno.EINTR, -errno.EAGAIN)

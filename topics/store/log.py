@@ -84,6 +84,7 @@ class Log:
                 last_batch_no=start.last_batch_no,
                 commit=config.commit,
                 sync_every_ns=config.sync_every_ms * 1_000_000,
+                window_ns=config.commit_window_us * 1000,
                 file_bytes=config.wal_file_bytes,
                 prepared_files=config.wal_spare_files,
             )
@@ -158,6 +159,11 @@ class Log:
             return False
         self.counters.submit_full += 1
         return True
+
+    def set_commit_window(self, ns: int) -> None:
+        """How long after a commit the next one may be held back to gather more: widened under pressure."""
+        for wal in self._wals:
+            wal.window_ns = ns
 
     @property
     def queue_depth(self) -> int:

@@ -51,6 +51,8 @@ from topics.store.walfile import WalDirectory, WalFile
 _BATCH_ROOM = 64 * 1024
 _BATCH_ROLL_BYTES = 4 << 20
 """A filling batch larger than this is closed at the end of the pass, even if it cannot be written yet."""
+_WINDOW_BYTES_MAX = 256 * 1024
+"""A batch of this size gains nothing by waiting for more."""
 _LENGTHS_POOL = 1 << 14
 _REST_ATTEMPTS_MAX = 64
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN)
@@ -96,6 +98,7 @@ class Wal:
         last_batch_no: int,
         commit: str,
         sync_every_ns: int,
+        window_ns: int,
         file_bytes: int,
         prepared_files: int,
     ) -> None:
@@ -109,6 +112,8 @@ class Wal:
         self._counters = counters
         self._setting = commit
         self._sync_every_ns = sync_every_ns
+        self.window_ns = window_ns
+        """How long after a commit's end the next one is held back to gather more; a lone write never waits."""
         self._file_bytes = file_bytes
         self._prepared_files = max(1, prepared_files)
 
@@ -128,6 +133,8 @@ class Wal:
         """Size of the file that a batch waits for; 0: none waits."""
         self._sync_timer: Timer | None = None
         self._sync_running = False
+        self._committed_ns = -(1 << 62)
+        self._window_timer: Timer | None = None
         self._moved = Event()
         """Set whenever something ended that `drain` may wait for."""
         self._lengths = np.empty(_LENGTHS_POOL, np.uint32)
@@ -279,6 +286,8 @@ class Wal:
         if not batch.frames:
             self._settle_empty(batch)
             return
+        if self.window_ns and batch.used < _WINDOW_BYTES_MAX and self._window_is_open():
+            return
         if batch.wants_sync and not self._may_sync():
             return
         file = self._file
@@ -291,6 +300,18 @@ class Wal:
         else:
             self._filling = self._empty_batch()
         self._send(batch, file)
+
+    def _window_is_open(self) -> bool:
+        """A commit ended a moment ago: those it answered are likely to write again. The timer brings the next pass."""
+        left_ns = self._committed_ns + self.window_ns - self._clock.monotonic_ns()
+        if left_ns <= 0:
+            return False
+        if self._window_timer is None:
+            self._window_timer = self._loop.call_later(left_ns, self._on_window)
+        return True
+
+    def _on_window(self) -> None:
+        self._window_timer = None
 
     def _may_sync(self) -> bool:
         """No other sync runs on the file, and none is owed to an earlier one.
@@ -397,7 +418,8 @@ class Wal:
     def _on_committed(self, flight: _Flight, file: WalFile) -> None:
         batch = flight.batch
         synced = flight.primitive is not Primitive.BARE
-        elapsed_ns = self._clock.monotonic_ns() - flight.submitted_ns
+        self._committed_ns = self._clock.monotonic_ns()
+        elapsed_ns = self._committed_ns - flight.submitted_ns
         self._durable.on_written(self._durable.written + 1, synced=synced)
         file.position = align_up(file.position + batch.used, BATCH_ALIGN)
         self._chain = flight.checksum
