@@ -6,8 +6,7 @@ Phases, and what moves between them:
     HEAD     --a head, body to come-->      BODY
     BODY     --the body is whole-->         ANSWER
     ANSWER   --answered-->                  HEAD        or CLOSED when the connection is not kept
-    any      --refused, body unread-->      DISCARD     the answer goes out; input is thrown away until the peer leaves
-    any      --close, lost, bad syntax-->   CLOSED
+    any      --refused with its body unread, close, lost, bad syntax-->   CLOSED
 
 The next request of a connection is looked at after the previous one was answered; pipelined bytes wait.
 """
@@ -33,11 +32,10 @@ class Phase(enum.Enum):
     HEAD = "head"
     BODY = "body"
     ANSWER = "answer"
-    DISCARD = "discard"
     CLOSED = "closed"
 
 
-HEAD, BODY, ANSWER, DISCARD, CLOSED = Phase.HEAD, Phase.BODY, Phase.ANSWER, Phase.DISCARD, Phase.CLOSED
+HEAD, BODY, ANSWER, CLOSED = Phase.HEAD, Phase.BODY, Phase.ANSWER, Phase.CLOSED
 
 SKIPPED_BODY_BYTES = 65_536
 """A refused request's body up to this size is read and dropped, so that the connection can go on."""
@@ -53,7 +51,7 @@ class Transport(Protocol):
     def write(self, data: bytes) -> None: ...
 
     def close(self) -> None:
-        """Closes after what was written has been sent."""
+        """Closes after what was written has been sent; what the peer still sends is taken and dropped for a while."""
 
     def pause_reading(self) -> None: ...
 
@@ -342,10 +340,7 @@ class HttpConnection:
             self.respond(status_of(error), envelope(error), JSON, extra_headers(error))
             return
         self._write(plan, status_of(error), envelope(error), JSON, extra_headers(error), connection=b"close")
-        if plan.expects_continue:
-            self._close()  # the client has been told before it sent anything
-        else:
-            self._discard()
+        self._close()
 
     def _refuse_syntax(self, error: BadRequestError) -> None:
         """Nobody knows where the next request would begin, so nothing more is read."""
@@ -361,13 +356,6 @@ class HttpConnection:
             status, body, content_type=content_type, headers=headers, connection=connection, without_body=plan.is_head
         )
         self.transport.write(data)
-
-    def _discard(self) -> None:
-        """Closing with input unread would make the kernel reset the connection, and the answer could be lost."""
-        self.phase = DISCARD
-        self.since = self.service.tick
-        self._plan = self._body = None
-        self._pending = b""
 
     def _close(self) -> None:
         self.phase = CLOSED

@@ -1,0 +1,113 @@
+"""The metrics page: every family the contract names, in both forms, in every state."""
+
+import re
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.server.world import World
+from topics.engine.results import TopicState
+from topics.engine.topic_config import DEFAULT, TopicConfig
+
+FAMILIES = {
+    "topics_topics": "gauge",
+    "topics_topics_by_class": "gauge",
+    "topics_routers": "gauge",
+    "topics_records_live": "gauge",
+    "topics_bytes_live": "gauge",
+    "topics_topic_head_seq": "gauge",
+    "topics_topic_earliest_seq": "gauge",
+    "topics_topic_records_live": "gauge",
+    "topics_topic_bytes_live": "gauge",
+    "topics_topic_queue_ready": "gauge",
+    "topics_topic_queue_in_flight": "gauge",
+    "topics_topic_metrics_truncated": "gauge",
+    "topics_queue_topics": "gauge",
+    "topics_queue_leases_in_flight": "gauge",
+    "topics_sse_connections": "gauge",
+    "topics_watch_sessions": "gauge",
+    "topics_ready": "gauge",
+    "topics_recovery_progress": "gauge",
+    "topics_uptime_ms": "counter",
+    "topics_wal_frames_total": "counter",
+    "topics_wal_batches_total": "counter",
+    "topics_wal_fsyncs_total": "counter",
+    "topics_wal_bytes_written_total": "counter",
+    "topics_wal_rotations_total": "counter",
+    "topics_wal_queue_depth": "gauge",
+    "topics_wal_queue_depth_peak": "gauge",
+    "topics_wal_submit_full_total": "counter",
+    "topics_wal_read_only": "gauge",
+    "topics_wal_fsync_latency_us": "histogram",
+}
+
+
+def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found[sample.name, tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+def test_12_3_every_family_has_help_and_type() -> None:
+    world = World().start()
+    text = world.connect().get("/v0/metrics").body.decode()
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+    assert FAMILIES.items() <= types.items()
+    assert set(types) <= set(re.findall(r"^# HELP (\S+) ", text, re.MULTILINE))
+    assert len(types) == text.count("# TYPE ")
+
+
+def test_12_3_values_are_those_of_the_engine_and_the_log() -> None:
+    world = World().start()
+    queue = TopicConfig.parse(b'{"type":"queue"}')
+    world.backend.engine.states = [
+        TopicState('a"\\\n', DEFAULT, 9, 4, 5, 310, 500, None, None, None),
+        TopicState("q", queue, 1, 1, 1, 3, 0, None, None, None),
+    ]
+    counters = world.backend.log.counters
+    counters.frames = 12
+    counters.count_sync(60_000)
+    counters.count_sync(200_000_000)
+    found = samples(world.connect().get("/v0/metrics").body.decode())
+    assert found["topics_topics", ()] == 2
+    assert found["topics_topics_by_class", (("class", "disk"),)] == 2
+    assert found["topics_topics_by_class", (("class", "fsync"),)] == 0
+    assert found["topics_topic_head_seq", (("topic", 'a"\\\n'),)] == 9
+    assert found["topics_topic_bytes_live", (("topic", "q"),)] == 3
+    assert found["topics_wal_frames_total", ()] == 12
+    assert found["topics_wal_fsync_latency_us_bucket", (("le", "50"),)] == 0
+    assert found["topics_wal_fsync_latency_us_bucket", (("le", "100"),)] == 1
+    assert found["topics_wal_fsync_latency_us_bucket", (("le", "+Inf"),)] == 2
+    assert found["topics_wal_fsync_latency_us_count", ()] == found["topics_wal_fsyncs_total", ()] == 2
+    assert found["topics_wal_fsync_latency_us_sum", ()] == 200_060
+    assert found["topics_ready", ()] == 1
+
+
+def test_12_3_the_json_form() -> None:
+    world = World().start()
+    world.backend.log.counters.count_sync(5000)
+    answer = world.connect().get("/v0/metrics", "Accept: application/json").json
+    assert set(answer) == {
+        "topics", "topics_ephemeral", "topics_memory", "topics_disk", "topics_fsync", "routers", "records_live",
+        "bytes_live", "queue_topics", "queue_leases_in_flight", "sse_connections", "watch_sessions", "ready",
+        "replay_progress", "uptime_ms", "wal",
+    }  # fmt: skip
+    assert set(answer["wal"]) == {
+        "fsyncs", "frames", "batches", "bytes_written", "rotations", "queue_depth", "queue_depth_peak",
+        "submit_full_total", "read_only", "fsync_count", "fsync_micros_total",
+    }  # fmt: skip
+    assert answer["ready"] is True
+    assert answer["wal"]["read_only"] is False
+    assert answer["wal"]["fsync_micros_total"] == 5
+
+
+def test_12_3_metrics_are_answered_while_recovering() -> None:
+    world = World()
+    world.recovered = False
+    client = world.start().connect()
+    world.progress(0.5)
+    found = samples(client.get("/v0/metrics").body.decode())
+    assert found["topics_ready", ()] == 0
+    assert found["topics_recovery_progress", ()] == 0.5
+    assert client.get("/v0/metrics", "Accept: application/json").json["ready"] is False

@@ -1,0 +1,230 @@
+"""A whole server on the simulated ring: recovery, probes, limits of time, and the graceful stop."""
+
+import pytest
+
+from tests.server.world import World
+from topics.engine.results import DiffResult, TopicState
+from topics.engine.topic_config import DEFAULT
+from topics.errors import CorruptError
+
+GET = b"GET /v0/topics/a HTTP/1.1\r\nHost: localhost\r\n\r\n"
+DIFF = (
+    b"POST /v0/topics/a/diff HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b'Content-Length: 17\r\n\r\n{"wait_ms":30000}'
+)
+STATE = TopicState("a", DEFAULT, 9, 4, 5, 310, 500, None, None, None)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.backend.engine.answers["state"] = STATE
+    return world
+
+
+# --- recovery --------------------------------------------------------------------------------------------------------
+def test_r_life_4_while_recovering_only_probes_and_metrics_are_answered(world: World) -> None:
+    world.recovered = False
+    client = world.start().connect()
+    world.progress(0.25)
+    assert client.get("/healthz").status == 200
+    assert client.get("/v0/metrics").status == 200
+    for path in ("/readyz", "/v0/topics/a", "/nowhere"):
+        response = client.get(path)
+        assert response.status == 503
+        assert response.code == "not_ready"
+        assert response.json["error"]["detail"] == {"replay_progress": 0.25}
+        assert response.headers["retry-after"] == "1"
+    world.recovered = True
+    world.run_ms(5)
+    assert client.get("/v0/topics/a").status == 200
+    assert client.get("/readyz").json == {"status": "ready", "wal_replay_complete": True, "topics": 0}
+
+
+def test_data_that_cannot_be_recovered_end_the_server_with_code_1(world: World) -> None:
+    world.recovery_error = CorruptError("block 7 is damaged")
+    world.start()
+    assert world.codes == [1]
+
+
+def test_a_stop_during_recovery_ends_it(world: World) -> None:
+    world.recovered = False
+    world.start()
+    world.server.stop()
+    world.run_ms(500)
+    assert world.codes == [0]
+    assert not world.backend.closed
+
+
+# --- probes ----------------------------------------------------------------------------------------------------------
+def test_12_2_a_read_only_log_makes_the_server_not_ready_while_reads_go_on(world: World) -> None:
+    client = world.start().connect()
+    world.backend.log.read_only = "a sync failed"
+    response = client.get("/readyz")
+    assert response.code == "not_ready"
+    assert response.json["error"]["detail"] == {"reason": "read_only"}
+    assert client.get("/v0/topics/a").status == 200
+
+
+def test_12_1_uptime_is_counted_from_the_start(world: World) -> None:
+    client = world.start().connect()
+    world.run_ms(1000)
+    assert 1000 <= client.get("/healthz").json["uptime_ms"] <= 1100
+
+
+# --- time limits -----------------------------------------------------------------------------------------------------
+def test_r_net_4_a_connection_that_never_sends_is_closed_without_an_answer(world: World) -> None:
+    client = world.start().connect()
+    world.run_ms(59_000)
+    assert not client.tcp.ended
+    world.run_ms(3000)
+    assert client.tcp.receive() == b""
+    assert client.tcp.ended
+
+
+@pytest.mark.parametrize("part", [b"GET / HTT", b"PRI * HTTP/2.0\r\n"])
+def test_r_net_4_a_partial_head_is_closed_without_an_answer_however_it_trickles(world: World, part: bytes) -> None:
+    client = world.start().connect()
+    for index in range(len(part) - 1):
+        client.tcp.send(part[index : index + 1])
+        world.run_ms(60_000 // len(part))
+    world.run_ms(10_000)
+    assert client.tcp.receive() == b""
+    assert client.tcp.ended
+
+
+def test_r_net_4_the_time_counts_from_the_last_answer(world: World) -> None:
+    client = world.start().connect()
+    world.run_ms(40_000)
+    assert len(client.ask(GET)) == 1
+    world.run_ms(40_000)
+    assert len(client.ask(GET)) == 1
+    world.run_ms(63_000)
+    assert client.tcp.ended
+
+
+def test_a_request_being_answered_has_no_time_limit(world: World) -> None:
+    client = world.start().connect()
+    assert client.ask(DIFF) == []
+    world.run_ms(200_000)
+    assert not client.tcp.ended
+    world.backend.engine.waiting[0](DiffResult(b"", 0, 9, 9, 1, None, 0, 0))
+    assert client.responses()[0].status == 200
+
+
+def test_a_body_that_stops_arriving_is_not_waited_for_forever(world: World) -> None:
+    client = world.start().connect()
+    client.tcp.send(DIFF[:-5])
+    world.run_ms(63_000)
+    assert client.tcp.ended
+
+
+def test_a_reader_that_takes_nothing_is_dropped(world: World) -> None:
+    client = world.start().connect()
+    big = DiffResult(b'"' + b"x" * 5_000_000 + b'"', 1, 9, 9, 1, None, 1, 0)
+    world.backend.engine.answers["diff"] = big
+    client.tcp.send(DIFF)
+    world.run_ms(25_000)
+    assert len(world.server.listener.connections) == 1
+    world.run_ms(10_000)
+    assert world.server.listener.connections == []
+
+
+def test_a_refused_client_that_goes_on_sending_gets_its_answer_and_is_cut_off(world: World) -> None:
+    client = world.start().connect()
+    head = b"POST /v0/topics/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1099511627776\r\n\r\n"
+    assert client.ask(head + b"x" * 1000)[0].status == 413
+    client.tcp.send(b"x" * 1000)
+    world.run_ms(100)
+    assert not client.tcp.reset_by_server, "a reset could overtake the answer"
+    world.run_ms(2000)
+    assert world.server.listener.connections == []
+
+
+# --- stopping --------------------------------------------------------------------------------------------------------
+def test_r_life_7_idle_connections_do_not_delay_the_stop(world: World) -> None:
+    client = world.start().connect()
+    assert client.get("/healthz").status == 200
+    world.server.stop()
+    world.run_ms(1000)
+    assert world.codes == [0]
+    assert world.backend.closed
+    assert client.tcp.ended
+
+
+def test_r_life_7_new_requests_are_told_and_probes_say_so(world: World) -> None:
+    world.start()
+    clients = [world.connect() for _ in range(3)]
+    world.server.stop()
+    for client, path, status in zip(clients, ("/v0/topics/a", "/readyz", "/healthz"), (503, 503, 200), strict=True):
+        response = client.get(path)
+        assert response.status == status
+        assert response.headers["connection"] == "close"
+        if status == 503:
+            assert response.code == "shutting_down"
+            assert response.headers["retry-after"] == "1"
+
+
+def test_r_life_7_requests_in_progress_finish_and_long_polls_answer_at_once(world: World) -> None:
+    client = world.start().connect()
+    engine = world.backend.engine
+    engine.at_shutdown = DiffResult(b"", 0, 9, 9, 1, None, 0, 0)
+    assert client.ask(DIFF) == []
+    world.server.stop()
+    (response,) = client.responses()
+    assert response.status == 200
+    assert response.json["caught_up"] is True
+    assert response.headers["connection"] == "close"
+    world.run_ms(500)
+    assert world.codes == [0]
+
+
+def test_r_life_7_a_request_that_does_not_finish_is_abandoned_after_the_grace(world: World) -> None:
+    client = world.start().connect()
+    client.ask(DIFF)
+    world.server.stop()
+    world.run_ms(9000)
+    assert world.codes == []
+    world.run_ms(2500)
+    assert world.codes == [0]
+    assert world.backend.closed
+
+
+def test_asked_twice_the_server_does_not_wait(world: World) -> None:
+    client = world.start().connect()
+    client.ask(DIFF)
+    world.server.stop()
+    world.run_ms(100)
+    world.server.stop()
+    world.run_ms(100)
+    assert world.codes == [0]
+
+
+# --- connections -----------------------------------------------------------------------------------------------------
+def test_r_net_11_a_client_that_goes_frees_what_it_held(world: World) -> None:
+    client = world.start().connect()
+    client.ask(DIFF)
+    client.tcp.reset()
+    world.run_ms(10)
+    assert world.backend.engine.cancelled == 1
+    assert world.server.service.in_progress == 0
+
+
+def test_a_fault_in_one_connection_ends_that_one_alone(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    one, two = world.start().connect(), world.connect()
+    broken, _ = world.server.listener.connections
+    broken.state.service = None
+    one.tcp.send(GET)
+    assert two.ask(GET)[0].status == 200
+    world.run_ms(5)
+    assert one.tcp.ended
+    assert "a bug of ours" in caplog.text
+
+
+def test_many_clients_are_served_in_one_pass(world: World) -> None:
+    world.start()
+    clients = [world.connect() for _ in range(50)]
+    for client in clients:
+        client.tcp.send(GET + GET)
+    world.run_ms(5)
+    assert [len(client.responses(0)) for client in clients] == [2] * 50

@@ -1,0 +1,44 @@
+"""What is refused before the port is bound, and what is left for others to read (R-LIFE-1, R-LIFE-2)."""
+
+from pathlib import Path
+
+import pytest
+
+from topics.config import Config
+from topics.errors import UsageError
+from topics.server.port_file import shown_address, write_port_file
+from topics.server.startup import check_config, connection_limit
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_r_life_1_loopback_needs_no_keys(host: str) -> None:
+    check_config(Config(host=host))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "no-such-host.invalid"])
+def test_r_life_1_any_other_address_is_refused_unless_allowed(host: str) -> None:
+    with pytest.raises(UsageError, match="TOPICS_ALLOW_INSECURE_NO_AUTH"):
+        check_config(Config(host=host))
+    check_config(Config(host=host, allow_insecure_no_auth=True))
+
+
+def test_keys_are_refused_rather_than_ignored_and_blank_entries_are_no_keys() -> None:
+    with pytest.raises(UsageError, match="TOPICS_API_KEYS"):
+        check_config(Config(api_keys="secret:read"))
+    check_config(Config(api_keys=" , "))
+
+
+def test_r_life_2_the_port_file_holds_the_address_alone(tmp_path: Path) -> None:
+    path = tmp_path / "port"
+    path.write_text("older and longer than the new one")
+    write_port_file(str(path), ("127.0.0.1", 4000))
+    assert path.read_bytes() == b"127.0.0.1:4000"
+    assert list(tmp_path.iterdir()) == [path]
+    assert shown_address(("::1", 80)) == "[::1]:80"
+    with pytest.raises(OSError, match="No such file"):
+        write_port_file(str(tmp_path / "missing" / "port"), ("127.0.0.1", 1))
+
+
+def test_the_number_of_connections_is_as_set_or_what_descriptors_allow() -> None:
+    assert connection_limit(Config(max_connections=7)) == 7
+    assert connection_limit(Config()) != 7

@@ -1,0 +1,164 @@
+"""One server: a listener, its HTTP side and the engine behind it, from the bound port to the last closed file."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from topics.config import Config
+from topics.errors import RequestError, TopicsError
+from topics.http.errors import envelope
+from topics.http.response import ResponseWriter
+from topics.http.service import Service
+from topics.http.table import route_table
+from topics.loop.listener import Listener
+from topics.loop.loop import Loop
+from topics.loop.streams import StreamLimits
+from topics.loop.tasks import Task
+from topics.server.backend import Backend, OpenBackend, ServedEngine
+from topics.server.gate import Gate, State
+from topics.server.handler import HttpHandler
+from topics.server.metrics import ServerMetrics, Snapshot
+from topics.server.port_file import write_port_file
+from topics.server.shutdown import drain
+from topics.server.timeouts import Sweep
+
+_log = logging.getLogger("topics.server")
+
+
+class Server:
+    """One server on a loop somebody else runs. `open` binds and starts recovery; `stop` begins the end.
+
+    on_end(code): everything is closed; 0 after a graceful stop, 1 when recovery failed.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        loop: Loop,
+        open_backend: OpenBackend,
+        *,
+        max_connections: int = 0,
+        on_end: Callable[[int], None] = lambda _code: None,
+    ) -> None:
+        self.config = config
+        self.loop = loop
+        self.service = Service(config, loop.clock, route_table(), self, config.host)
+        self.gate = Gate(self.service)
+        self.hurried = False
+        """Asked twice to stop: nothing is waited for."""
+        self._open_backend = open_backend
+        self._on_end = on_end
+        self._backend: Backend | None = None
+        self._recovery: Task[None] | None = None
+        self._stopping = False
+        self._started_ns = loop.clock.monotonic_ns()
+        self._handler = HttpHandler(self.service)
+        self._metrics = ServerMetrics(loop, self.service, self._handler.requests, self._snapshot)
+        limits = StreamLimits(
+            max_connections=max_connections,
+            send_high_water_bytes=config.send_high_water_bytes,
+            send_low_water_bytes=config.send_low_water_bytes,
+            refusal=_refusal(),
+        )
+        self.listener: Listener = loop.listen(config.host, config.port, self._handler, config.listen_backlog, limits)
+        self._sweep = Sweep(loop, config, self.service, lambda: self.listener.connections)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port bound."""
+        return self.listener.address
+
+    @property
+    def engine(self) -> ServedEngine | None:
+        """None until recovery is over."""
+        return self._backend.engine if self._backend is not None else None
+
+    # --- life --------------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Recovery begins; until it ends, requests are answered 503. Raises OSError for the port file."""
+        if self.config.port_file:
+            write_port_file(self.config.port_file, self.address)
+        self._sweep.start()
+        self._recovery = self.loop.spawn(self._recover(), "recovery")
+
+    async def _recover(self) -> None:
+        try:
+            backend = await self._open_backend(self.loop, self.config, self._on_progress)
+        except (TopicsError, OSError) as error:
+            _log.error("the data in %s cannot be served: %s", self.config.data_dir, error)
+            self.listener.close()
+            self._end(1)
+            return
+        self._backend = backend
+        if self._stopping:
+            return
+        self.service.serve(backend.engine)
+        self.gate.open()
+        took_ms = (self.loop.clock.monotonic_ns() - self._started_ns) // 1_000_000
+        _log.info("ready after %d ms: %d topics", took_ms, self.topic_count())
+
+    def _on_progress(self, share: float) -> None:
+        self.gate.progress = min(max(share, 0.0), 1.0)
+
+    def stop(self) -> None:
+        """Begins a graceful stop; a second call hurries it."""
+        if self._stopping:
+            self.hurried = True
+            return
+        self._stopping = True
+        _log.info("stopping")
+        self.loop.spawn(self._stop(), "shutdown")
+
+    async def _stop(self) -> None:
+        await drain(self)
+        recovery = self._recovery
+        if recovery is not None and not recovery.done:
+            # Recovery changes nothing that the next one could not do again, so it may end anywhere.
+            recovery.cancel()
+        code = 0
+        if self._backend is not None:
+            try:
+                await self._backend.close()
+            except (TopicsError, OSError) as error:
+                _log.error("closing the log failed: %s", error)
+                code = 1
+        self._end(code)
+
+    def _end(self, code: int) -> None:
+        self._sweep.stop()
+        self._on_end(code)
+
+    # --- probes ------------------------------------------------------------------------------------------------------
+    def uptime_ms(self) -> int:
+        return (self.loop.clock.monotonic_ns() - self._started_ns) // 1_000_000
+
+    def not_ready(self) -> RequestError | None:
+        refusal = self.gate.refusal()
+        if refusal is None and self._backend is not None and self._backend.log.read_only:
+            message = f"the log takes no writes any more: {self._backend.log.read_only}"
+            return RequestError("not_ready", message, {"reason": "read_only"})
+        return refusal
+
+    def topic_count(self) -> int:
+        return self._backend.engine.stats().topics if self._backend is not None else 0
+
+    def metrics_text(self) -> bytes:
+        return self._metrics.text()
+
+    def metrics_json(self) -> bytes:
+        return self._metrics.json()
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(
+            self._backend if self.gate.state is not State.RECOVERING else None,
+            ready=self.not_ready() is None,
+            progress=self.gate.progress,
+            uptime_ms=self.uptime_ms(),
+        )
+
+
+def _refusal() -> bytes:
+    """What a connection over the limit is told before it is closed."""
+    error = RequestError("throttled", "too many connections")
+    return ResponseWriter().render(429, envelope(error), headers=b"Retry-After: 1\r\n", connection=b"close")

@@ -1,0 +1,53 @@
+"""What stands behind the HTTP side, as Protocols: an engine over an opened store, and the store's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from topics.config import Config
+from topics.engine.results import EngineStats, TopicState
+from topics.http.engine_api import EngineApi
+from topics.loop.loop import Loop
+from topics.store.counters import LogCounters
+
+
+class ServedEngine(EngineApi, Protocol):
+    """An engine with what a server needs besides the handlers."""
+
+    def begin_shutdown(self) -> None:
+        """Long polls answer with what they have."""
+
+    def stats(self) -> EngineStats: ...
+
+    def topic_states(self, limit: int) -> list[TopicState]: ...
+
+
+class LogNumbers(Protocol):
+    """The log as metrics and readiness see it."""
+
+    @property
+    def counters(self) -> LogCounters: ...
+
+    @property
+    def queue_depth(self) -> int: ...
+
+    @property
+    def read_only(self) -> str: ...
+
+
+class Backend(Protocol):
+    """An engine that serves, and how it ends."""
+
+    @property
+    def engine(self) -> ServedEngine: ...
+
+    @property
+    def log(self) -> LogNumbers: ...
+
+    async def close(self) -> None:
+        """Makes everything durable, writes a checkpoint, closes."""
+
+
+OpenBackend = Callable[[Loop, Config, Callable[[float], None]], Coroutine[Any, Any, Backend]]
+"""Recovers a data directory; the callback is told the share done, 0..1."""

@@ -1,0 +1,54 @@
+"""The glue between the loop's connections and HTTP: what a pass received, handed to each connection's state."""
+
+from __future__ import annotations
+
+import logging
+
+from topics.http.connection import HttpConnection
+from topics.http.service import Service
+from topics.loop.connection import Connection
+from topics.metrics import Histogram
+
+_log = logging.getLogger(__name__)
+
+
+class HttpHandler:
+    """Serves all connections of a listener; a fault in one connection's handling ends that connection alone."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.requests = Histogram()
+        """A pass's receives: parsing, handling and staging of every request in them."""
+
+    def connected(self, conn: Connection) -> None:
+        conn.state = HttpConnection(self._service, conn)
+
+    def receive(self, batch: list[tuple[Connection, memoryview]]) -> None:
+        now_ns = self._service.now_ns
+        started_ns = now_ns()
+        for conn, view in batch:
+            try:
+                conn.state.receive(view)
+            except Exception:
+                self._give_up(conn)
+        self.requests.add(now_ns() - started_ns)
+
+    def end_of_stream(self, conn: Connection) -> None:
+        try:
+            conn.state.end_of_stream()
+        except Exception:
+            self._give_up(conn)
+
+    def drained(self, conn: Connection) -> None:
+        try:
+            conn.state.drained()
+        except Exception:
+            self._give_up(conn)
+
+    def lost(self, conn: Connection, error: int) -> None:
+        conn.state.lost()
+
+    @staticmethod
+    def _give_up(conn: Connection) -> None:
+        _log.exception("handling connection %d failed by a bug of ours; it is closed", conn.id)
+        conn.abort()

@@ -1,0 +1,180 @@
+"""The metrics page: names, types and labels of the wire contract, section 12.3, rendered by prometheus-client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from topics.engine.results import EngineStats
+from topics.http.service import Service
+from topics.loop.loop import Loop
+from topics.metrics import Histogram
+from topics.server.backend import Backend
+from topics.store.counters import FSYNC_BUCKETS_US, LogCounters
+
+TOPICS_SHOWN = 1000
+CLASSES = ("ephemeral", "memory", "disk", "fsync")
+NO_ENGINE = EngineStats(0, dict.fromkeys(CLASSES, 0), 0, 0, 0)
+
+
+class Snapshot:
+    """All numbers of one instant; the zeros of an empty server while recovery goes on."""
+
+    def __init__(self, backend: Backend | None, *, ready: bool, progress: float, uptime_ms: int) -> None:
+        self.ready = ready
+        self.progress = progress
+        self.uptime_ms = uptime_ms
+        self.backend = backend
+        self.engine = NO_ENGINE if backend is None else backend.engine.stats()
+        self.log = LogCounters() if backend is None else backend.log.counters
+        self.queue_depth = 0 if backend is None else backend.log.queue_depth
+        self.read_only = backend is not None and bool(backend.log.read_only)
+
+
+class ServerMetrics(Collector):
+    """Collected when asked for; nothing is kept up to date in between."""
+
+    def __init__(self, loop: Loop, service: Service, requests: Histogram, snapshot: Callable[[], Snapshot]) -> None:
+        self._loop = loop
+        self._service = service
+        self._requests = requests
+        self._snapshot = snapshot
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def text(self) -> bytes:
+        """Prometheus text format 0.0.4."""
+        page: bytes = generate_latest(self._registry)
+        # The exposition insists that a counter's name ends in _total; the contract's uptime does not.
+        return page.replace(b"topics_uptime_ms_total", b"topics_uptime_ms")
+
+    def json(self) -> bytes:
+        now = self._snapshot()
+        engine, log = now.engine, now.log
+        shown: dict[str, Any] = {"topics": engine.topics}
+        shown |= {f"topics_{name}": engine.topics_by_class[name] for name in CLASSES}
+        shown |= {
+            "routers": 0,
+            "records_live": engine.records_live,
+            "bytes_live": engine.bytes_live,
+            "queue_topics": engine.queues,
+            "queue_leases_in_flight": 0,
+            "sse_connections": 0,
+            "watch_sessions": 0,
+            "ready": now.ready,
+            "replay_progress": now.progress,
+            "uptime_ms": now.uptime_ms,
+            "wal": {
+                "fsyncs": log.fsyncs,
+                "frames": log.frames,
+                "batches": log.batches,
+                "bytes_written": log.bytes_written,
+                "rotations": log.rotations,
+                "queue_depth": now.queue_depth,
+                "queue_depth_peak": log.queue_depth_peak,
+                "submit_full_total": log.submit_full,
+                "read_only": now.read_only,
+                "fsync_count": log.fsyncs,
+                "fsync_micros_total": log.fsync_us_sum,
+            },
+        }
+        return msgspec.json.encode(shown)
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        now = self._snapshot()
+        yield from _engine_families(now)
+        yield from _topic_families(now)
+        yield from _log_families(now)
+        yield _stages(self._stage_histograms())
+        yield CounterMetricFamily(
+            "topics_http_requests_total", "Requests handed to a handler", self._service.requests_total
+        )
+        yield CounterMetricFamily(
+            "topics_http_refused_total", "Requests answered 4xx or 5xx", self._service.refused_total
+        )
+        for name, number in self._loop.stats().numbers().items():
+            yield CounterMetricFamily(f"topics_loop_{name}", f"{name} of the event loop", number)
+
+    def _stage_histograms(self) -> dict[str, Histogram]:
+        stages: dict[str, Any] = dict(self._loop.stats().stages())
+        service = self._service
+        return stages | {"requests": self._requests, "append": service.append, "answer": service.answer}
+
+
+def _engine_families(now: Snapshot) -> Iterator[Metric]:
+    engine = now.engine
+    yield GaugeMetricFamily("topics_topics", "Number of topics", engine.topics)
+    by_class = GaugeMetricFamily("topics_topics_by_class", "Topics per commit class", labels=["class"])
+    for name in CLASSES:
+        by_class.add_metric([name], engine.topics_by_class[name])
+    yield by_class
+    yield GaugeMetricFamily("topics_routers", "Routers", 0)
+    yield GaugeMetricFamily("topics_records_live", "Live records over all topics", engine.records_live)
+    yield GaugeMetricFamily("topics_bytes_live", "Accounted bytes of the live records", engine.bytes_live)
+    yield GaugeMetricFamily("topics_queue_topics", "Queues", engine.queues)
+    yield GaugeMetricFamily("topics_queue_leases_in_flight", "Unexpired leases over all queues", 0)
+    yield GaugeMetricFamily("topics_sse_connections", "Open watch and work streams and WebSockets", 0)
+    yield GaugeMetricFamily("topics_watch_sessions", "Live watch sessions", 0)
+    yield GaugeMetricFamily("topics_ready", "1 when the server serves", int(now.ready))
+    yield GaugeMetricFamily("topics_recovery_progress", "Share of recovery done, 1 when ready", now.progress)
+    yield CounterMetricFamily("topics_uptime_ms", "Milliseconds since the process started", now.uptime_ms)
+
+
+def _topic_families(now: Snapshot) -> Iterator[Metric]:
+    """Per topic, for at most a thousand of them: a page that grows with the topics helps nobody."""
+    head = GaugeMetricFamily("topics_topic_head_seq", "Last seq assigned", labels=["topic"])
+    earliest = GaugeMetricFamily("topics_topic_earliest_seq", "Smallest live seq", labels=["topic"])
+    records = GaugeMetricFamily("topics_topic_records_live", "Live records", labels=["topic"])
+    size = GaugeMetricFamily("topics_topic_bytes_live", "Accounted bytes of the live records", labels=["topic"])
+    ready = GaugeMetricFamily("topics_topic_queue_ready", "Jobs ready to be claimed", labels=["topic"])
+    leased = GaugeMetricFamily("topics_topic_queue_in_flight", "Jobs leased", labels=["topic"])
+    for state in now.backend.engine.topic_states(TOPICS_SHOWN) if now.backend is not None else ():
+        label = [state.name]
+        head.add_metric(label, state.head_seq)
+        earliest.add_metric(label, state.earliest_seq)
+        records.add_metric(label, state.count)
+        size.add_metric(label, state.bytes)
+        if state.queue is not None:
+            ready.add_metric(label, state.queue.ready)
+            leased.add_metric(label, state.queue.in_flight)
+    yield from (head, earliest, records, size, ready, leased)
+    yield GaugeMetricFamily(
+        "topics_topic_metrics_truncated",
+        f"1 if the per-topic families show only {TOPICS_SHOWN} topics",
+        int(now.engine.topics > TOPICS_SHOWN),
+    )
+
+
+def _log_families(now: Snapshot) -> Iterator[Metric]:
+    log = now.log
+    yield CounterMetricFamily("topics_wal_frames_total", "Log frames written", log.frames)
+    yield CounterMetricFamily("topics_wal_batches_total", "Group-commit batches", log.batches)
+    yield CounterMetricFamily("topics_wal_fsyncs_total", "Group-commit syncs", log.fsyncs)
+    yield CounterMetricFamily("topics_wal_bytes_written_total", "Bytes of batches written", log.bytes_written)
+    yield CounterMetricFamily("topics_wal_rotations_total", "Log files begun after the first", log.rotations)
+    yield GaugeMetricFamily("topics_wal_queue_depth", "Submissions not yet committed", now.queue_depth)
+    yield GaugeMetricFamily("topics_wal_queue_depth_peak", "Most of them at a time", log.queue_depth_peak)
+    yield CounterMetricFamily("topics_wal_submit_full_total", "Submissions refused for backlog", log.submit_full)
+    yield GaugeMetricFamily("topics_wal_read_only", "1 once the log refuses writes after a failure", int(now.read_only))
+    bounds = [*map(str, FSYNC_BUCKETS_US), "+Inf"]
+    latency = HistogramMetricFamily("topics_wal_fsync_latency_us", "Duration of the log's syncs in microseconds")
+    buckets = list(zip(bounds, map(float, accumulate(log.fsync_buckets)), strict=True))
+    latency.add_metric([], buckets, sum_value=log.fsync_us_sum)
+    yield latency
+
+
+def _stages(histograms: dict[str, Histogram]) -> Metric:
+    """Where the time of a pass goes."""
+    family = HistogramMetricFamily("topics_stage_us", "Duration of a stage in microseconds", labels=["stage"])
+    for stage, histogram in histograms.items():
+        family.add_metric([stage], histogram.cumulative_us(), sum_value=histogram.total_ns / 1000)
+    return family

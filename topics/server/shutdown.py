@@ -1,0 +1,58 @@
+"""A graceful stop. Source: wire contract, R-LIFE-7 and R-LIFE-8.
+
+Accepting stops; what is new on open connections is told `shutting_down`; long polls answer empty; requests in progress
+finish; then connections close, the log drains and a checkpoint is written. Nothing waits for an idle client: it has
+a moment to hear of the end, and after `shutdown_grace_ms` whoever is left is abandoned.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from topics.http.connection import Phase
+
+if TYPE_CHECKING:
+    from topics.server.app import Server
+
+_log = logging.getLogger(__name__)
+
+_LAME_DUCK_MS = 250
+"""A request that crossed our decision on its way gets its 503 instead of a reset."""
+_LOOK_EVERY_MS = 10
+_FLUSH_MS = 1000
+"""For the last answers to leave once everything is decided."""
+
+
+async def drain(server: Server) -> None:
+    """Returns when every connection is closed and nothing is in progress, or the grace is over."""
+    loop, service, listener = server.loop, server.service, server.listener
+    started_ns = loop.clock.monotonic_ns()
+    grace_ns = server.config.shutdown_grace_ms * 1_000_000
+    listener.stop_accepting()
+    server.gate.drain()
+    if server.engine is not None:
+        server.engine.begin_shutdown()
+    while listener.connections and not server.hurried:
+        waited_ns = loop.clock.monotonic_ns() - started_ns
+        if waited_ns >= grace_ns or (waited_ns >= _LAME_DUCK_MS * 1_000_000 and not _in_progress(server)):
+            break
+        await loop.sleep(_LOOK_EVERY_MS * 1_000_000)
+    if service.in_progress:
+        _log.warning("%d requests were not finished within the grace and are abandoned", service.in_progress)
+    for conn in listener.connections:
+        conn.close()
+    flush_until_ns = loop.clock.monotonic_ns() + _FLUSH_MS * 1_000_000
+    while any(conn.outbound_bytes for conn in listener.connections) and not server.hurried:
+        if loop.clock.monotonic_ns() >= flush_until_ns:
+            break
+        await loop.sleep(_LOOK_EVERY_MS * 1_000_000)
+    for conn in listener.connections:
+        conn.abort()
+
+
+def _in_progress(server: Server) -> bool:
+    """A request waits for its answer, or its body is still arriving."""
+    return bool(server.service.in_progress) or any(
+        conn.state.phase is Phase.BODY for conn in server.listener.connections
+    )

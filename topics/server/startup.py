@@ -1,0 +1,59 @@
+"""What is settled before the port is bound: settings that make no sense together, and who may reach the server.
+
+Source: wire contract, R-LIFE-1. Everything here raises, with the sentence that is printed.
+"""
+
+from __future__ import annotations
+
+import resource
+import socket
+
+from topics.config import Config
+from topics.errors import UsageError
+from topics.http.origin import is_loopback
+
+_OTHER_DESCRIPTORS = 512
+"""Left for files and the ring when the number of connections is derived from RLIMIT_NOFILE."""
+_CONNECTIONS_MIN = 16
+
+
+def check_config(config: Config) -> None:
+    """Raises: UsageError naming the setting and the remedy."""
+    if any(entry.strip() for entry in config.api_keys.split(",")):
+        raise UsageError(
+            "TOPICS_API_KEYS is set, and this version cannot check keys yet: it refuses to start rather than to ignore "
+            "them. Unset it, and keep the server on loopback"
+        )
+    if not (config.allow_insecure_no_auth or only_this_machine(config.host)):
+        raise UsageError(
+            f"{config.host!r} can be reached from other machines and no keys are configured: bind 127.0.0.1, or set "
+            "TOPICS_ALLOW_INSECURE_NO_AUTH=1 if everyone who can reach it may do everything"
+        )
+
+
+def only_this_machine(host: str) -> bool:
+    """True when all addresses of `host` are loopback. Unspecified addresses are not, nor is a name without any."""
+    if is_loopback(host):
+        return True
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return bool(found) and all(is_loopback(str(address[0])) for *_, address in found)
+
+
+def connection_limit(config: Config) -> int:
+    """Most connections at a time: as configured, or what the process's limit of descriptors leaves.
+
+    The soft limit is raised to the hard one first, which needs no rights.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (OSError, ValueError):
+            pass
+    if config.max_connections:
+        return config.max_connections
+    return max(_CONNECTIONS_MIN, soft - _OTHER_DESCRIPTORS) if soft != resource.RLIM_INFINITY else 0

@@ -1,0 +1,85 @@
+"""Connections that keep the server waiting, found by one look over all of them each second: no timer per request.
+
+A connection is closed when it does not deliver a request head in time (R-NET-4: from accept or the last answer), sends
+nothing more of a body it began, or takes nothing of its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from email.utils import formatdate
+
+from topics.config import Config
+from topics.http.connection import HttpConnection, Phase
+from topics.http.service import Service
+from topics.loop.connection import Connection
+from topics.loop.loop import Loop
+
+LOOK_EVERY_MS = 1000
+_NO_LIMIT = 1 << 62
+
+
+class Sweep:
+    """Looks at `connections()` every second (more often under shorter limits); also moves the clock of the Date."""
+
+    def __init__(
+        self, loop: Loop, config: Config, service: Service, connections: Callable[[], Iterable[Connection]]
+    ) -> None:
+        self._loop = loop
+        self._service = service
+        self._connections = connections
+        shortest_ms = min(config.head_timeout_ms, config.idle_timeout_ms, config.write_stall_timeout_ms)
+        self._every_ms = max(10, min(LOOK_EVERY_MS, shortest_ms // 4))
+        self._head = self._ticks(config.head_timeout_ms)
+        self._idle = min(self._head, self._ticks(config.idle_timeout_ms))
+        self._stall = self._ticks(config.write_stall_timeout_ms)
+        self._stalled: dict[int, tuple[int, int]] = {}
+        """Connection number to (unsent bytes, tick at which there were that many)."""
+        self._stopped = False
+
+    def start(self) -> None:
+        self._set_date()
+        self._loop.call_later(self._every_ms * 1_000_000, self._look)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def _ticks(self, ms: int) -> int:
+        """A limit in looks, rounded up."""
+        return -(-ms // self._every_ms)
+
+    def _look(self) -> None:
+        if self._stopped:
+            return
+        self._service.tick += 1
+        self._set_date()
+        self._check()
+        self._loop.call_later(self._every_ms * 1_000_000, self._look)
+
+    def _set_date(self) -> None:
+        self._service.writer.set_date(formatdate(self._loop.clock.now_ms() / 1000, usegmt=True).encode())
+
+    def _check(self) -> None:
+        tick = self._service.tick
+        stalled: dict[int, tuple[int, int]] = {}
+        for conn in self._connections():
+            outbound = conn.outbound_bytes
+            if outbound:
+                before = self._stalled.get(conn.id)
+                since = before[1] if before is not None and before[0] <= outbound else tick
+                stalled[conn.id] = (outbound, since)
+                if tick - since > self._stall:
+                    conn.abort()
+                continue
+            http: HttpConnection = conn.state
+            if tick - http.since > self._limit(http):
+                conn.close()
+        self._stalled = stalled
+
+    def _limit(self, http: HttpConnection) -> int:
+        """Looks a connection may wait in its phase. An answer takes what it takes."""
+        if http.phase is Phase.HEAD:
+            return self._idle if http.idle else self._head
+        if http.phase is Phase.BODY:
+            return self._head
+        return _NO_LIMIT
