@@ -58,6 +58,7 @@ _REST_ATTEMPTS_MAX = 64
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN)
 """What preparing a file may fail with while the disk is fine."""
 _RETRY_NS = 100_000_000
+_ATTEMPTS_MAX = 10
 
 
 class Framed(NamedTuple):
@@ -131,6 +132,8 @@ class Wal:
         self._preparing = False
         self._wanted_bytes = 0
         """Size of the file that a batch waits for; 0: none waits."""
+        self._failed_attempts = 0
+        self._preparing_later = False
         self._sync_timer: Timer | None = None
         self._sync_running = False
         self._committed_ns = -(1 << 62)
@@ -538,7 +541,7 @@ class Wal:
         self._start_sync()
 
     def _prepare_soon(self) -> None:
-        if not self._preparing and not self._admission.read_only:
+        if not (self._preparing or self._preparing_later or self._admission.read_only):
             self._preparing = True
             self._loop.spawn(self._prepare(), "log file")
 
@@ -551,17 +554,31 @@ class Wal:
                     await self._directory.grow(self._prepared[0], size)
                 else:
                     self._prepared.append(await self._directory.prepare(size))
-            self._wanted_bytes = 0
+            self._wanted_bytes = self._failed_attempts = 0
         except DiskFullError as error:
             await self._on_prepare_full(error)
         except OSError as error:
             if error.errno in _PASSING:
-                self._loop.call_later(_RETRY_NS, self._prepare_soon)
+                self._on_passing_error(error)
             else:
                 self._latch(f"preparing a log file failed: {error}")
         finally:
             self._preparing = False
             self._moved.set()
+
+    def _on_passing_error(self, error: OSError) -> None:
+        """Tried again soon; a batch waits a second for that, then it fails."""
+        self._failed_attempts += 1
+        if self._wanted_bytes and self._failed_attempts >= _ATTEMPTS_MAX:
+            self._wanted_bytes = self._failed_attempts = 0
+            self._fail_staged(StorageError(f"no log file could be opened: {error}"))
+        else:
+            self._preparing_later = True
+            self._loop.call_later(_RETRY_NS, self._prepare_again)
+
+    def _prepare_again(self) -> None:
+        self._preparing_later = False
+        self._prepare_soon()
 
     async def _on_prepare_full(self, error: StorageError) -> None:
         """No space for a file ahead. If a batch waits for one, the reserve makes it, or else the batch fails."""
@@ -605,6 +622,7 @@ class Wal:
     async def close(self) -> None:
         """Drains and closes the files that are written to. Those the log has left are the file table's."""
         await self.drain()
+        self._preparing_later = True  # no file ahead any more
         if self._sync_timer is not None:
             self._sync_timer.cancel()
         while self._flight is not None or self._sync_running or self._preparing:

@@ -7,6 +7,7 @@ never replays them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import deque
 
@@ -75,24 +76,38 @@ class WalDirectory:
             await files.rename(self._spares.popleft(), path)
         else:
             await self._create(f"{self._path}/prepare.tmp", path, size)
-        await files.sync_directory(self._path)
-        fd = await files.open(path, os.O_RDWR)
-        direct_fd = await files.open(path, os.O_RDWR | _O_DIRECT) if self.direct_works else -1
+        fd = direct_fd = -1
+        try:
+            await files.sync_directory(self._path)
+            fd = await files.open(path, os.O_RDWR)
+            if self.direct_works:
+                direct_fd = await files.open(path, os.O_RDWR | _O_DIRECT)
+        except OSError:
+            with contextlib.suppress(OSError):
+                if fd >= 0:
+                    await files.close(fd)
+            if size == self._file_bytes:
+                self._spares.append(path)
+            else:
+                await files.unlink(path)
+            raise
         return WalFile(self._table.add(FileKind.WAL, path, fd=fd, direct_fd=direct_fd), number, size)
 
     async def _create(self, temporary: str, path: str, size: int) -> None:
         files = self._loop.files
         fd = await files.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
-            await files.allocate_zeroed(fd, size)
+            try:
+                await files.allocate_zeroed(fd, size)
+            finally:
+                await files.close(fd)
             await files.rename(temporary, path)
         except OSError as error:
-            await files.unlink(temporary)
+            with contextlib.suppress(OSError):
+                await files.unlink(temporary)
             if is_full(error):
                 raise DiskFullError(f"no space for a log file of {size} bytes") from error
             raise
-        finally:
-            await files.close(fd)
 
     async def grow(self, file: WalFile, size: int) -> None:
         """Makes a prepared file larger, for a batch that needs one of its own. Raises like `prepare`."""
