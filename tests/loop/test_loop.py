@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.loop.fake_ring import fake_loop
+from tests.loop.handlers import Recorder
+from topics.loop.ring import F_MORE
 
 
 def test_a_pass_runs_completions_then_timers_then_ready_work_then_hooks_in_their_order() -> None:
@@ -59,3 +61,19 @@ def test_stats_count_passes_and_time_their_stages() -> None:
     assert stats.numbers()["passes"] == 1
     assert stats.wait.total_ns == 1_000
     assert stats.stages()["tasks"].count == 1
+
+
+def test_completed_sends_alone_do_not_make_a_pass_of_run() -> None:
+    loop, ring = fake_loop()
+    handler = Recorder()
+    loop.listen("127.0.0.1", 0, handler)
+    ring.complete(ring.one("accept"), 10, F_MORE)
+    loop.run_pass(0)
+    handler.conn.write(b"x")
+    loop.run_pass(0)
+    ring.complete(ring.one("send"), 1)
+    passes = loop.stats().passes
+    loop.call_later(1_000, loop.stop)
+    loop.run()
+    assert loop.stats().passes == passes + 1, "the timer's"
+    assert handler.conn.outbound_bytes == 0

@@ -65,8 +65,13 @@ class Loop:
     def run(self) -> None:
         """Passes until `stop`."""
         self._stopped = False
+        now = self.clock.monotonic_ns
         while not self._stopped:
-            self.run_pass(None)
+            started_ns = now()
+            self.ring.submit_and_wait(self._wait_ns(None, started_ns))
+            waited_ns = now()
+            if self._dispatch():  # else sends were completed and nothing else: waiting again is all there is to do
+                self._finish_pass(started_ns, waited_ns)
 
     def run_until(self, done: Callable[[], bool]) -> None:
         """Passes until `done()`, which is asked before each of them."""
@@ -86,29 +91,41 @@ class Loop:
 
     def run_pass(self, timeout_ns: int | None) -> None:
         """One pass. Waits at most `timeout_ns` (None: any time), less when a timer is due or work is ready."""
-        ring = self.ring
         now = self.clock.monotonic_ns
-        stats = self._stats
         started_ns = now()
-        ring.submit_and_wait(self._wait_ns(timeout_ns, started_ns))
+        self.ring.submit_and_wait(self._wait_ns(timeout_ns, started_ns))
         waited_ns = now()
         self._dispatch()
+        self._finish_pass(started_ns, waited_ns)
+
+    def _finish_pass(self, started_ns: int, waited_ns: int) -> None:
+        """What follows the dispatch; stages without anything to do cost a comparison."""
+        now = self.clock.monotonic_ns
+        stats = self._stats
         self._traffic.deliver()
-        received_ns = now()
-        if self._from_threads:
-            self._ready.extend(self._take_from_threads())
-        for fn in self._timers.due(received_ns):
-            self._call(fn, "timer")
+        received_ns = ran_ns = now()
+        timers = self._timers
         ready = self._ready
-        for _ in range(len(ready)):  # only what is ready now: I/O never starves
-            self._call(ready.popleft(), "callback")
-        ran_ns = now()
-        for _, hook in self._hooks:
-            self._call(hook, "pass end")
+        if self._from_threads:
+            ready.extend(self._take_from_threads())
+        if ready or timers.due_by(received_ns):
+            for fn in timers.due(received_ns):
+                self._call(fn, "timer")
+            for _ in range(len(ready)):  # only what is ready now: I/O never starves
+                self._call(ready.popleft(), "callback")
+            ran_ns = now()
+            stats.tasks.add(ran_ns - received_ns)
+        hooks = iter(self._hooks)
+        while True:
+            try:
+                for _, hook in hooks:
+                    hook()
+                break
+            except Exception as error:
+                self._report(error, "pass end")
         stats.passes += 1
         stats.wait.add(waited_ns - started_ns)
         stats.receive.add(received_ns - waited_ns)
-        stats.tasks.add(ran_ns - received_ns)
         stats.pass_end.add(now() - ran_ns)
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -213,10 +230,15 @@ class Loop:
         until_due_ns = max(0, due_ns - now_ns)
         return until_due_ns if timeout_ns is None else min(timeout_ns, until_due_ns)
 
-    def _dispatch(self) -> None:
-        """Hands every completion to its owner. The receives, the hottest kind, are collected for `deliver`."""
+    def _dispatch(self) -> bool:
+        """Hands every completion to its owner. The receives, the hottest kind, are collected for `deliver`.
+
+        False when all were sends that left nothing to do, and nobody woke the ring.
+        """
         columns = self.ring.reap()
-        self._stats.completions += len(columns[0])
+        count = len(columns[0])
+        self._stats.completions += count
+        more_to_do = count == 0
         rows = zip(*columns, strict=True)
         operations = self._operations
         receiving = operations.receiving
@@ -236,14 +258,17 @@ class Loop:
                             sender.expected = 0
                             sender.flying = None
                         else:
+                            more_to_do = True
                             sender.on_sent(res)
-                    elif user_data in callbacks:
-                        callbacks.pop(user_data)(res)
-                    elif user_data in receiving:
-                        self._traffic.on_receive_without_more(user_data, res, flags)
                     else:
-                        operations.accepting[user_data].on_accept(res, flags)
-                return
+                        more_to_do = True
+                        if user_data in callbacks:
+                            callbacks.pop(user_data)(res)
+                        elif user_data in receiving:
+                            self._traffic.on_receive_without_more(user_data, res, flags)
+                        else:
+                            operations.accepting[user_data].on_accept(res, flags)
+                return more_to_do or bool(used or self._ready or self._from_threads)
             except Exception as error:
                 self._report(error, "completion")
 

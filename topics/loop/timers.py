@@ -56,6 +56,10 @@ class Timers:
         heapq.heappush(self._heap, (due_ns, self._serial, timer))
         return timer
 
+    def due_by(self, now_ns: int) -> bool:
+        """Whether `due` may have something to give."""
+        return bool(self._heap) and self._heap[0][0] <= now_ns
+
     def next_due_ns(self) -> int | None:
         """When the earliest live timer is due; None without one."""
         heap = self._heap

@@ -65,7 +65,7 @@ class Traffic:
     @property
     def busy(self) -> bool:
         """Something is to be done in the next pass whatever completes."""
-        return bool(self.sends or self.resumed or self.benched or self.rearm)
+        return bool(self.sends or self.resumed or self.rearm)
 
     # --- making ------------------------------------------------------------------------------------------------------
     def group(self, handler: StreamHandler, limits: StreamLimits) -> Streams:
@@ -79,10 +79,6 @@ class Traffic:
             if streams.handler is handler and streams.limits == limits:
                 return streams
         return self.group(handler, limits)
-
-    def remove_group(self, streams: Streams) -> None:
-        assert not streams.connections, "a group is left only without connections"
-        self._groups.remove(streams)
 
     def open(self, streams: Streams, fd: int, peer: tuple[str, int]) -> Connection:
         """A connection on a descriptor; told to its handler and reading."""
