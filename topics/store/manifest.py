@@ -71,7 +71,9 @@ class ReplayStart(msgspec.Struct, array_like=True):
     """Where replay of one shard begins."""
 
     file_no: int
-    """Lower ones are copied. An array, so that a place inside the file may be added."""
+    """Lower ones are copied."""
+    marked: bool = True
+    """The file was begun, by a mark, before the snapshot: it must be there."""
 
 
 class StorePart(msgspec.Struct, omit_defaults=True):

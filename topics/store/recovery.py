@@ -24,15 +24,23 @@ from topics.store.catalog import Catalog
 from topics.store.codec import Frames
 from topics.store.filecalls import list_if_there, unlink_if_there
 from topics.store.filetable import FileKind, FileTable
-from topics.store.format import FLAG_EXT, FRAME_HEADER_BYTES, ORDERED_TYPES, FrameType, unpack_idempotency
+from topics.store.format import (
+    FLAG_EXT,
+    FRAME_HEADER_BYTES,
+    ORDERED_TYPES,
+    FrameType,
+    unpack_idempotency,
+    wal_file_name,
+)
 from topics.store.manifest import Manifest, ReplayStart
 from topics.store.pack import read_pack
-from topics.store.replay import Chunk, DirectReader, ShardReplay, Survey, survey_shard
+from topics.store.replay import REMEDY, Chunk, DirectReader, ShardReplay, Survey, survey_shard
 from topics.store.row_columns import by_topic, select
 from topics.store.segment import cut_back, read_rows, rewrite_index
 from topics.store.segment_format import PACK_DIRECTORY, index_path
 from topics.store.snapshot import Loaded, load_snapshot
 
+_WHOLE = ReplayStart(0, marked=False)
 Progress = Callable[[float], None]
 """0 to 1."""
 
@@ -76,8 +84,12 @@ async def recover(
     for name in list_if_there(files, f"{directory}/wal"):
         if name.startswith("shard-") and name[6:].isdigit():
             shard = int(name[6:])
-            start = store.replay.get(shard, ReplayStart(0)).file_no
-            surveys[shard] = await survey_shard(files, reader, f"{directory}/wal/{name}", start, file_bytes)
+            start = store.replay.get(shard, _WHOLE)
+            path = f"{directory}/wal/{name}"
+            survey = surveys[shard] = await survey_shard(files, reader, path, start.file_no, file_bytes)
+            if start.marked and (not survey.used or survey.used[0].number != start.file_no):
+                missing = f"{path}/{wal_file_name(start.file_no)}"
+                raise CorruptError(f"{missing}: the log begins in this file, and it is missing. {REMEDY}")
     total = sum(file.size for survey in surveys.values() for file in survey.used) or 1
     done = 0
 
@@ -87,7 +99,15 @@ async def recover(
         progress(min(1.0, done / total))
 
     shards = {
-        shard: ShardReplay(files, reader, table, survey, pause=lambda: next_pass(loop), on_bytes=on_bytes)
+        shard: ShardReplay(
+            files,
+            reader,
+            table,
+            survey,
+            whole=shard not in store.replay,
+            pause=lambda: next_pass(loop),
+            on_bytes=on_bytes,
+        )
         for shard, survey in surveys.items()
     }
     await _Replay(catalog, manifest).run(list(shards.values()))

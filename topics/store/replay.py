@@ -36,7 +36,7 @@ from topics.store.format import (
 CHUNK_BYTES = 8 << 20
 NO_LIMIT = 1 << 63
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
-_REMEDY = "Nothing was changed. Run `topics fsck` to see what is damaged and what can be kept"
+REMEDY = "Nothing was changed. Run `topics fsck` to see what is damaged and what can be kept"
 
 
 class LogFile(NamedTuple):
@@ -174,13 +174,16 @@ async def _highest_synced(reader: DirectReader, fd: int, file: LogFile, offset: 
 def _torn_middle(file: LogFile, offset: int, batch_no: int, known: int) -> CorruptError:
     return CorruptError(
         f"{file.path}: damaged at byte {offset}: batch {batch_no} is missing, and a later one knows that batches up to "
-        f"{known} were on stable storage. {_REMEDY}",
+        f"{known} were on stable storage. {REMEDY}",
         {"path": file.path, "offset": offset},
     )
 
 
 class ShardReplay:
-    """The pieces of one shard's log, in order. `next` until it gives None; then the end is known."""
+    """The pieces of one shard's log, in order. `next` until it gives None; then the end is known.
+
+    whole: the log is replayed from its very first batch on.
+    """
 
     def __init__(
         self,
@@ -189,6 +192,7 @@ class ShardReplay:
         table: FileTable,
         survey: Survey,
         *,
+        whole: bool,
         pause: Callable[[], Future[None]],
         on_bytes: Callable[[int], None],
         chunk_bytes: int = CHUNK_BYTES,
@@ -209,7 +213,7 @@ class ShardReplay:
         """Where each piece that was scanned begins."""
         self._ends: dict[int, int] = {}
         """Behind the last batch of each file."""
-        self.last_batch_no = survey.used[0].header.first_batch_no - 1 if survey.used else 0
+        self.last_batch_no = 0 if whole or not survey.used else survey.used[0].header.first_batch_no - 1
         """Of the last batch that counts."""
         self.synced_upto = self.last_batch_no
         """Highest batch number known to be on stable storage."""

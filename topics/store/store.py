@@ -106,7 +106,7 @@ class Store:
             last_snapshot=number,
             replay=found.replay,
             retired_shards={
-                shard: ReplayStart(survey.last_file_no + 1)
+                shard: ReplayStart(survey.last_file_no + 1, marked=False)
                 for shard, survey in found.surveys.items()
                 if shard >= self._shards
             },

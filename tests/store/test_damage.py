@@ -1,0 +1,179 @@
+"""Bit rot: found and named, or harmless; never wrong data."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim import SimRing
+from tests.store.store_world import DIRECTORY, StoreWorld, small_config
+from topics.errors import CorruptError, FormatError
+from topics.store.format import WAL_FIRST_BATCH_OFFSET
+from topics.store.segment_format import FLAGS_OFFSET_PER_ROW, INDEX_HEADER_BYTES
+
+LOG = f"{DIRECTORY}/wal/shard-00"
+
+
+def filled(records: int = 150) -> StoreWorld:
+    world = StoreWorld().open()
+    world.create(1)
+    world.append(1, records, size=100, tag=b"t")
+    return world
+
+
+def first_log(ring: SimRing) -> str:
+    name = min(name for name in ring.disk.list_directory(LOG) if name.startswith("wal-"))
+    return f"{LOG}/{name}"
+
+
+def test_damage_in_the_middle_of_the_log_stops_the_start_and_names_the_place() -> None:
+    world = filled()
+    world.append(1, 1)
+    ring = world.end(power_cut=False)
+    ring.corrupt_file(first_log(ring), WAL_FIRST_BATCH_OFFSET + 5000)
+    with pytest.raises(CorruptError, match=r"wal-0000000000000001.log: damaged at byte \d+: batch 2.*topics fsck") as e:
+        StoreWorld(ring).open()
+    assert e.value.detail is not None
+    assert e.value.detail["path"].endswith("wal-0000000000000001.log")
+
+
+def test_damage_in_the_last_batch_is_a_torn_tail() -> None:
+    world = filled(2)
+    size = len(world.ring.file_bytes(first_log(world.ring)).rstrip(b"\0"))
+    ring = world.end(power_cut=False)
+    ring.corrupt_file(first_log(ring), size - 20)
+    world = StoreWorld(ring).open()
+    assert world.topic(1).rows == {}
+    world.append(1, 3)
+    again = world.next_life()
+    assert sorted(again.topic(1).rows) == [1, 2, 3]
+
+
+def test_a_log_file_header_that_rots_stops_the_start() -> None:
+    ring = filled().end(power_cut=False)
+    ring.corrupt_file(first_log(ring), 20)
+    with pytest.raises(CorruptError, match="checksum of the file header"):
+        StoreWorld(ring).open()
+
+
+def test_a_missing_log_file_stops_the_start() -> None:
+    world = filled(400)
+    world.append(1, 400, size=100)
+    ring = world.end(power_cut=False)
+    ring.disk.unlink(first_log(ring))
+    with pytest.raises(CorruptError):
+        StoreWorld(ring).open()
+
+
+def test_one_damaged_snapshot_is_passed_over() -> None:
+    world = filled()
+    world.checkpoint()
+    before = world.catalog.state()
+    ring = world.end(power_cut=False)
+    newest = max(ring.disk.list_directory(f"{DIRECTORY}/snapshots"))
+    ring.corrupt_file(f"{DIRECTORY}/snapshots/{newest}", 70)
+    world = StoreWorld(ring).open()
+    assert world.catalog.state() == before
+    assert world.store.skipped_snapshots == [f"{DIRECTORY}/snapshots/{newest}"]
+
+
+def test_without_a_sound_snapshot_nothing_is_guessed() -> None:
+    world = filled()
+    world.checkpoint()
+    ring = world.end(power_cut=False)
+    for name in ring.disk.list_directory(f"{DIRECTORY}/snapshots"):
+        ring.corrupt_file(f"{DIRECTORY}/snapshots/{name}", 70)
+    with pytest.raises(CorruptError, match="topics fsck --rebuild"):
+        StoreWorld(ring).open()
+
+
+def test_records_without_any_snapshot_are_not_an_empty_directory() -> None:
+    ring = filled().end(power_cut=False)
+    for name in ring.disk.list_directory(f"{DIRECTORY}/snapshots"):
+        ring.disk.unlink(f"{DIRECTORY}/snapshots/{name}")
+    with pytest.raises(CorruptError, match="no snapshot"):
+        StoreWorld(ring).open()
+
+
+@pytest.mark.parametrize("damage", ["missing", "rotten", "flags only"])
+def test_a_segment_index_is_derived_again_never_evidence(damage: str) -> None:
+    world = filled(150)
+    world.checkpoint()
+    world.delete(1, [7, 60])
+    world.checkpoint()
+    before = world.catalog.state()
+    ring = world.end(power_cut=False)
+    index = f"{DIRECTORY}/topics/0000000000000001/seg-00000000000000000001.idx"
+    if damage == "missing":
+        ring.disk.unlink(index)
+    elif damage == "rotten":
+        ring.corrupt_file(index, INDEX_HEADER_BYTES + 17)
+    else:
+        ring.corrupt_file(index, INDEX_HEADER_BYTES + 100 * FLAGS_OFFSET_PER_ROW + 3, mask=0x40)
+    world = StoreWorld(ring).open()
+    assert world.catalog.state() == before
+    world.check_every_record()
+    assert index.rpartition("/")[2] in world.files("topics/0000000000000001")
+
+
+def test_a_damaged_pack_index_is_derived_from_its_runs() -> None:
+    world = StoreWorld().open()
+    for topic_id in (1, 2):
+        world.create(topic_id)
+        world.append(topic_id, 3, tag=b"x")
+    world.checkpoint()
+    world.delete(1, [2])
+    world.checkpoint()
+    before = world.catalog.state()
+    ring = world.end(power_cut=False)
+    pack = f"{DIRECTORY}/packs/{ring.disk.list_directory(f'{DIRECTORY}/packs')[0]}"
+    ring.corrupt_file(pack, len(ring.file_bytes(pack)) - 150)
+    world = StoreWorld(ring).open()
+    assert world.catalog.state() == before
+    world.check_every_record()
+
+
+def test_a_damaged_record_in_a_segment_is_found_when_it_is_read_or_its_index_is_not_there() -> None:
+    world = filled(150)
+    world.checkpoint()
+    ring = world.end(power_cut=False)
+    segment = f"{DIRECTORY}/topics/0000000000000001/seg-00000000000000000001"
+    ring.corrupt_file(f"{segment}.data", 4096 + 3000)
+    world = StoreWorld(ring).open()
+    with pytest.raises(CorruptError, match="topic 1"):
+        world.check_every_record()
+    ring = world.end(power_cut=False)
+    ring.disk.unlink(f"{segment}.idx")
+    with pytest.raises(CorruptError, match=r"seg-00000000000000000001.data: damaged at byte \d+ \(topic 1, after seq"):
+        StoreWorld(ring).open()
+
+
+def test_a_file_of_a_newer_build_is_refused_by_version_not_by_checksum() -> None:
+    world = filled()
+    world.checkpoint()
+    ring = world.end(power_cut=False)
+    for name in ring.disk.list_directory(f"{DIRECTORY}/snapshots"):
+        ring.corrupt_file(f"{DIRECTORY}/snapshots/{name}", 4, mask=0x02)
+    with pytest.raises(FormatError, match="of version 3; this build knows 1"):
+        StoreWorld(ring).open()
+
+
+def test_a_directory_made_for_more_cores_is_refused() -> None:
+    ring = filled().end(power_cut=False)
+    ring.put_file(f"{DIRECTORY}/topics.json", b'{"format":1,"cores":4}')
+    with pytest.raises(FormatError, match="--cores 4"):
+        StoreWorld(ring).open()
+
+
+def test_records_damaged_in_the_log_are_not_copied_into_a_segment() -> None:
+    world = StoreWorld(config=small_config(hot_tail_bytes=0)).open()
+    world.create(1)
+    world.append(1, 3)
+    world.append(1, 2)
+    row = world.topic(1).rows[2]
+    world = world.next_life()
+    row = world.topic(1).rows[2]
+    world.ring.corrupt_file(world.store.files[row.file_id].path, row.offset + 60)
+    with pytest.raises(CorruptError, match="topic 1, seq 2"):
+        world.checkpoint()
+    assert world.store.checkpointer.error
+    assert not world.store.log.read_only
