@@ -289,9 +289,9 @@ class HttpConnection:
         assert route is not None
         if route.body is Body.IGNORED:
             body = b""
-        elif plan.gzip or plan.wrong_type is not None or plan.wrong_encoding is not None:
+        elif not plan.usual_body:
             try:
-                if plan.gzip and plan.wrong_encoding is None:
+                if plan.gzip:
                     body = gunzip(body, service.planner.max_body_bytes)
                 refusal = plan.body_refusal(not body)
             except RequestError as error:

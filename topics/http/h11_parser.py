@@ -26,4 +26,7 @@ class H11Parser:
             raise BadRequestError(f"the request head is malformed: {error}") from None
         if not isinstance(event, h11.Request):
             raise BadRequestError("the request head is incomplete")
-        return list(event.headers)
+        fields: Fields = {}
+        for name, value in event.headers:
+            fields.setdefault(name, value)
+        return fields

@@ -17,7 +17,7 @@ _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/1\.([01])\r\n")
 _FIELDS = re.compile(rb"(?:" + _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n")
 _TARGET = re.compile(rb"/|\*\Z|https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/|\Z)")
-_FRAMING = re.compile(rb"\r\n(content-length|transfer-encoding|host):[ \t]*([^\r]*)", re.IGNORECASE)
+_FRAMING = re.compile(rb"\r\n(content-length|transfer-encoding|connection|host):[ \t]*([^\r]*)", re.IGNORECASE)
 _STARTS_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]")
 
 
@@ -25,15 +25,15 @@ class Framing(NamedTuple):
     """The request line and what says where the body ends.
 
     target: as sent, starting with "/", "*" or an http scheme. version_minor: 0 or 1. content_length: 0 without a body
-    and when `chunked`. has_length: a Content-Length was given.
+    and when `chunked`. connection: the options of all Connection fields, joined by commas.
     """
 
     method: bytes
     target: bytes
     version_minor: int
     content_length: int
-    has_length: bool
     chunked: bool
+    connection: bytes
 
 
 def check_head(head: bytes, max_bytes: int, max_fields: int) -> Framing:
@@ -53,41 +53,48 @@ def check_head(head: bytes, max_bytes: int, max_fields: int) -> Framing:
     method, target, minor = line.groups()
     if _TARGET.match(target) is None:
         raise BadRequestError("the request target must be a path")
-    lengths: list[bytes] = []
-    encodings: list[bytes] = []
+    length = encoding = None
+    connection = b""
     hosts = 0
     for name, value in _FRAMING.findall(head, line.end() - 2):
         kind = len(name)
         if kind == 4:
             hosts += 1
+        elif kind == 10:
+            connection = connection + b"," + value if connection else value
         elif kind == 14:
-            lengths.append(value.rstrip(b" \t"))
+            if length is not None:
+                raise BadRequestError("Content-Length must be given once")
+            length = value
+        elif encoding is not None:
+            raise BadRequestError("Transfer-Encoding must be given once")
         else:
-            encodings.append(value)
+            encoding = value
     version_minor = minor[0] - 48
     if hosts != 1 and (hosts or version_minor):
         raise BadRequestError("a request has one Host field")
-    if encodings:
-        return _chunked(method, target, version_minor, lengths, encodings)
-    if not lengths:
-        return Framing(method, target, version_minor, 0, False, False)
-    if len(lengths) > 1 or not lengths[0].isdigit() or len(lengths[0]) > 19:
+    if encoding is not None:
+        _check_encoding(encoding, version_minor, with_length=length is not None)
+        return Framing(method, target, version_minor, 0, True, connection)
+    if length is None:
+        return Framing(method, target, version_minor, 0, False, connection)
+    length = length.rstrip(b" \t")
+    if not length.isdigit() or len(length) > 19:
         raise BadRequestError("Content-Length must be one number")
-    return Framing(method, target, version_minor, int(lengths[0]), True, False)
+    return Framing(method, target, version_minor, int(length), False, connection)
 
 
-def _chunked(method: bytes, target: bytes, minor: int, lengths: list[bytes], encodings: list[bytes]) -> Framing:
-    """A body with Transfer-Encoding: chunked alone, in HTTP/1.1 alone, never beside a length.
+def _check_encoding(encoding: bytes, version_minor: int, *, with_length: bool) -> None:
+    """Transfer-Encoding: chunked alone, in HTTP/1.1 alone, never beside a length.
 
     Spelled without white space behind it: readers differ in whether that is still `chunked`.
     """
-    if lengths:
+    if with_length:
         raise BadRequestError("Content-Length and Transfer-Encoding exclude each other")
-    if len(encodings) > 1 or encodings[0].lower() != b"chunked":
+    if encoding.lower() != b"chunked":
         raise BadRequestError("the only Transfer-Encoding is chunked")
-    if not minor:
+    if not version_minor:
         raise BadRequestError("HTTP/1.0 has no Transfer-Encoding")
-    return Framing(method, target, minor, 0, False, True)
 
 
 def check_partial_head(data: bytes, max_bytes: int) -> None:

@@ -12,15 +12,12 @@ _KNOWN_METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIO
 
 
 class _Collector:
-    """llhttp's callbacks; only the one that is needed, because each costs a call."""
+    """llhttp's callbacks. `dict.setdefault` itself is the one for fields, so that none of them costs a Python frame."""
 
-    __slots__ = ("fields",)
+    __slots__ = ("on_header",)
 
-    def __init__(self) -> None:
-        self.fields: Fields = []
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.fields.append((name.lower(), value.rstrip(b" \t")))
+    def __init__(self, fields: Fields) -> None:
+        self.on_header = fields.setdefault
 
 
 class HttptoolsParser:
@@ -33,11 +30,12 @@ class HttptoolsParser:
             # llhttp knows a closed list of methods and gives some of them rules of their own. To this server any other
             # token is an unsupported method (405), so the fields are parsed as those of a GET.
             head = b"GET" + head[len(framing.method) :]
-        collector = _Collector()
+        sent: Fields = {}
         try:
-            httptools.HttpRequestParser(collector).feed_data(head)
+            httptools.HttpRequestParser(_Collector(sent)).feed_data(head)
         except httptools.HttpParserUpgrade:
             pass  # the head is complete; upgrading is not the parser's business
         except httptools.HttpParserError as error:
             raise BadRequestError(f"the request head is malformed: {error}") from None
-        return collector.fields
+        # Backwards, so that of names that differ in case alone the first stays.
+        return {name.lower(): value.rstrip(b" \t") for name, value in reversed(sent.items())}

@@ -13,6 +13,7 @@ import ipaddress
 from topics.errors import RequestError
 from topics.http.request import Request
 
+_HOSTS_KEPT = 256
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
@@ -26,12 +27,14 @@ class HostRule:
     def __init__(self, bound_host: str, allowed_hosts: tuple[str, ...] = (), *, enabled: bool = True) -> None:
         self._allowed = {name.lower() for name in (*allowed_hosts, bound_host)}
         self._checks_host = enabled and (bool(allowed_hosts) or is_loopback(bound_host)) and "*" not in allowed_hosts
+        self._known: dict[str, bool] = {}
+        """Hosts seen and whether they are ours; a server hears few."""
         self._checks_origin = enabled and "*" not in allowed_hosts
 
     def refusal(self, request: Request) -> RequestError | None:
         """403 for a foreign Host, and for a state-changing request of another site's page; None when all is well."""
         host = request.authority or request.headers.get(b"host", b"").decode("latin-1")
-        if self._checks_host and host and not self._is_ours(host_name(host)):
+        if self._checks_host and host and not self._is_known(host):
             return RequestError(
                 "forbidden", "this Host is not served here: add it to TOPICS_ALLOWED_HOSTS if it should be"
             )
@@ -42,6 +45,14 @@ class HostRule:
             if origin is not None and not self._is_own_origin(origin.decode("latin-1"), host):
                 return RequestError("forbidden", "a page of another origin may not change anything here")
         return None
+
+    def _is_known(self, host: str) -> bool:
+        known = self._known.get(host)
+        if known is None:
+            if len(self._known) >= _HOSTS_KEPT:
+                self._known.clear()
+            known = self._known[host] = self._is_ours(host_name(host))
+        return known
 
     def _is_ours(self, name: str) -> bool:
         if name in self._allowed or name.endswith(".localhost"):

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from topics.http.head import Framing
 
-Fields = list[tuple[bytes, bytes]]
-"""Lower-case names and values without white space around them, in the order sent, repeated names and all."""
+Fields = dict[bytes, bytes]
+"""Lower-case names and values without white space around them; of repeated fields the first."""
 
 
 class HeadParser(Protocol):

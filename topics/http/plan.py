@@ -20,13 +20,45 @@ from topics.http.routes import Body, Route, RouteTable
 
 _KEPT_HEAD_BYTES = 1024
 _KEPT_PLANS = 1024
+_KEPT_AIMS = 4096
+_JSON = b"application/json"
+
+
+class Aim:
+    """What a method and a target mean: route, parameters, query. Shared by all heads with them."""
+
+    __slots__ = ("missing", "name", "name_json", "query", "route")
+
+    def __init__(self, request: Request, routes: RouteTable) -> None:
+        self.query: Query = parse_query(request.query) if request.query else {}
+        self.route: Route | None = None
+        self.name = ""
+        """The path parameter, decoded."""
+        self.missing = self._resolve(request, routes)
+        """Why there is nothing to run: path, method or name. Steps 4 to 6 of 2.4."""
+        self.name_json = msgspec.json.encode(self.name)
+
+    def _resolve(self, request: Request, routes: RouteTable) -> RequestError | None:
+        match = routes.match(request.path)
+        if match is None:
+            return RequestError("not_found", "there is no such path")
+        route = match.methods.get("GET" if request.method == "HEAD" else request.method)
+        if route is None:
+            return MethodNotAllowedError(request.method, request.path, match.allow)
+        self.route = route
+        try:
+            for raw in match.parameters:
+                self.name = unquote_to_bytes(raw).decode()
+        except UnicodeDecodeError:
+            return RequestError("invalid_request", "the name in the path is not valid UTF-8 once percent-decoded")
+        return None
 
 
 class Plan:
     """One head's meaning; shared by all requests with that head, never changed.
 
     The refusals are in the order of the contract's 2.4: `foreign` (Host, Origin) comes before the not-ready gate,
-    `missing` (path, method, undecodable name) after it, `too_large` and `wrong_type` are steps of the body.
+    `missing` (path, method, undecodable name) after it, `too_large` and those of `body_refusal` are steps of the body.
     """
 
     __slots__ = (
@@ -40,86 +72,55 @@ class Plan:
         "missing",
         "name",
         "name_json",
-        "parameters",
         "plain",
         "query",
         "request",
         "route",
         "too_large",
-        "wrong_encoding",
-        "wrong_type",
+        "usual_body",
     )
 
-    def __init__(self, request: Request, routes: RouteTable, hosts: HostRule, max_body_bytes: int) -> None:
+    def __init__(self, request: Request, aim: Aim, foreign: RequestError | None, max_body_bytes: int) -> None:
         framing = request.framing
+        headers = request.headers
+        length = framing.content_length
         self.request = request
-        self.content_length = framing.content_length
-        self.has_body = framing.chunked or framing.content_length > 0
+        self.route = aim.route
+        self.name = aim.name
+        self.name_json = aim.name_json
+        self.query = aim.query
+        self.missing = aim.missing
+        self.foreign = foreign
+        self.content_length = length
+        self.has_body = framing.chunked or length > 0
         self.expects_continue = request.expects_continue and self.has_body
         self.is_head = request.method == "HEAD"
         self.keep_alive = request.keep_alive
-        self.query: Query = parse_query(request.query) if request.query else {}
-        self.route: Route | None = None
-        self.parameters: tuple[str, ...] = ()
-        self.foreign = hosts.refusal(request)
-        self.missing = self._resolve(routes)
-        self.name = self.parameters[0] if self.parameters else ""
-        """The first path parameter, decoded."""
-        self.name_json = msgspec.json.encode(self.name)
-        self.too_large: RequestError | None = None
-        if max_body_bytes and framing.content_length > max_body_bytes:
-            self.too_large = too_large(max_body_bytes)
-        self.gzip = False
-        self.wrong_encoding = self._check_encoding(request.headers.get(b"content-encoding", b""))
-        self.wrong_type: RequestError | None = None
-        if not request.headers.get(b"content-type", b"").lstrip().startswith(b"application/json"):
-            self.wrong_type = RequestError(
-                "unsupported_media_type", "the body must come as Content-Type: application/json"
-            )
+        self.too_large = too_large(max_body_bytes) if 0 < max_body_bytes < length else None
+        encoding = headers.get(b"content-encoding")
+        self.gzip = encoding is not None and encoding.lower() in (b"gzip", b"x-gzip")
+        self.usual_body = encoding is None and headers.get(b"content-type", b"").startswith(_JSON)
+        """JSON, not compressed: `body_refusal` need not be asked."""
         self.plain = (
-            self.foreign is None
-            and self.missing is None
+            foreign is None
+            and aim.missing is None
             and self.too_large is None
             and not framing.chunked
             and not self.expects_continue
         )
         """Nothing about the head needs a second look: the body is `content_length` bytes and then the handler runs."""
 
-    def _resolve(self, routes: RouteTable) -> RequestError | None:
-        """Sets route and parameters. Steps 4 to 6 of 2.4."""
-        request = self.request
-        match = routes.match(request.path)
-        if match is None:
-            return RequestError("not_found", "there is no such path")
-        route = match.methods.get("GET" if request.method == "HEAD" else request.method)
-        if route is None:
-            return MethodNotAllowedError(request.method, request.path, match.allow)
-        self.route = route
-        try:
-            self.parameters = tuple(unquote_to_bytes(raw).decode() for raw in match.parameters)
-        except UnicodeDecodeError:
-            return RequestError("invalid_request", "the name in the path is not valid UTF-8 once percent-decoded")
-        return None
-
-    def _check_encoding(self, value: bytes) -> RequestError | None:
-        coding = value.strip().lower()
-        if coding in (b"gzip", b"x-gzip"):
-            self.gzip = True
-        elif coding not in (b"", b"identity"):
-            return RequestError("unsupported_media_type", "Content-Encoding may be gzip or identity")
-        return None
-
     def body_refusal(self, body_is_empty: bool) -> RequestError | None:
-        """Steps 2 and 3 of 2.3 over a body as it came; a gzip body's type is checked after it was decompressed."""
-        route = self.route
-        assert route is not None, "a body of a request without a route"
-        if route.body is Body.IGNORED:
+        """Steps 2 and 3 of 2.3 for a JSON route; whether the body, decompressed, is empty may matter."""
+        assert self.route is not None, "a body of a request without a route"
+        encoding = self.request.headers.get(b"content-encoding", b"").lower()
+        if not self.gzip and encoding not in (b"", b"identity"):
+            return RequestError("unsupported_media_type", "Content-Encoding may be gzip or identity")
+        if body_is_empty and self.route.body is Body.JSON_OR_EMPTY:
             return None
-        if self.wrong_encoding is not None:
-            return self.wrong_encoding
-        if body_is_empty and route.body is Body.JSON_OR_EMPTY:
+        if self.request.headers.get(b"content-type", b"").lstrip().startswith(_JSON):
             return None
-        return self.wrong_type
+        return RequestError("unsupported_media_type", "the body must come as Content-Type: application/json")
 
 
 def too_large(max_body_bytes: int) -> RequestError:
@@ -147,11 +148,20 @@ class Planner:
         self._routes = routes
         self._parser = parser
         self._hosts = hosts
+        self._aims: dict[tuple[bytes, bytes], Aim] = {}
 
     def plan(self, head: bytes) -> Plan:
         """Raises: BadRequestError, the head is no request."""
         request = parse_request(head, self._parser, self.max_head_bytes, self._max_head_fields)
-        plan = Plan(request, self._routes, self._hosts, self.max_body_bytes)
+        target = request.framing.method, request.framing.target
+        aim = self._aims.get(target)
+        if aim is None:
+            aim = Aim(request, self._routes)
+            if len(head) <= _KEPT_HEAD_BYTES:
+                if len(self._aims) >= _KEPT_AIMS:
+                    self._aims.clear()
+                self._aims[target] = aim
+        plan = Plan(request, aim, self._hosts.refusal(request), self.max_body_bytes)
         if len(head) <= _KEPT_HEAD_BYTES and b"authorization" not in request.headers:
             # Tokens are not to stay in memory. Clearing all at once is as good as any order when heads never repeat.
             if len(self.kept) >= _KEPT_PLANS:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from topics.http.errors import BadRequestError
 from topics.http.head import Framing, check_head
 from topics.http.parser import HeadParser
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A parsed head.
 
     path: as sent, undecoded, without the query; query: the raw text behind "?". headers: lower-case name to value, the
@@ -30,15 +28,9 @@ class Request:
 def parse_request(head: bytes, parser: HeadParser, max_bytes: int, max_fields: int) -> Request:
     """Raises: BadRequestError with the status to answer before the connection closes."""
     framing = check_head(head, max_bytes, max_fields)
-    headers: dict[bytes, bytes] = {}
-    options = b""
-    for name, value in parser.fields(head, framing):
-        if name == b"connection":
-            options += b"," + value
-        headers.setdefault(name, value)
-    if b"host" not in headers and framing.version_minor:
-        raise BadRequestError("a request has one Host field")
+    headers = parser.fields(head, framing)
     authority, path, query = _split_target(framing.target.decode("ascii"))
+    options = framing.connection
     tokens = {token.strip().lower() for token in options.split(b",")} if options else ()
     keeps = framing.version_minor == 1 or b"keep-alive" in tokens
     return Request(

@@ -85,8 +85,11 @@ class Server:
     async def _recover(self) -> None:
         try:
             backend = await self._open_backend(self.loop, self.config, self._on_progress)
-        except (TopicsError, OSError) as error:
-            _log.error("the data in %s cannot be served: %s", self.config.data_dir, error)
+        except Exception as error:
+            expected = isinstance(error, TopicsError | OSError)
+            _log.error(
+                "the data in %s cannot be served: %s", self.config.data_dir, error, exc_info=None if expected else error
+            )
             self.listener.close()
             self._end(1)
             return
