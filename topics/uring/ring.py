@@ -115,7 +115,8 @@ class UringRing(BlockingCalls):
         self._check(lib.tp_recycle(self._ring, flags, len(flags)))
 
     def queue_sends(self, sends: Sequence[Send]) -> None:
-        if not sends:
+        if len(sends) < 2:  # a lone answer: copying together costs more than it saves
+            self._queue_large(sends)
             return
         user_data, fds, parts = zip(*sends, strict=True)
         lengths = list(map(len, parts))
