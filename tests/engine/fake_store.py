@@ -1,0 +1,247 @@
+"""A store in memory whose commits end when the test says so: the seam of topics/engine/ports.py.
+
+Frames are the real ones; a file is a StoredFile with memory, so the real Reader serves it. `restart` replays what was
+committed into another engine, in the order real recovery does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from topics.clock import ManualClock
+from topics.config import Config
+from topics.engine.catalog import EngineCatalog
+from topics.errors import DiskFullError, LogReadOnlyError, StorageError
+from topics.store import codec
+from topics.store.catalog import NO_TAG, RowColumns
+from topics.store.codec import Frames
+from topics.store.commit import Commit
+from topics.store.filetable import FileKind, FileTable, StoredFile
+from topics.store.format import ORDERED_TYPES, FrameType, unpack_idempotency
+from topics.store.hottail import HotTail
+from topics.store.memory import MemoryFrames
+from topics.store.reader import Fetched, Piece, Reader
+from topics.store.rows import Rows
+from topics.store.wal import Framed
+
+Done = Callable[[Commit], None]
+
+
+class Batch:
+    def __init__(self) -> None:
+        self.body = bytearray()
+        self.waiters: list[Done] = []
+        self.synced = False
+
+
+class FakeLog:
+    """One shard. `commit` ends what is staged; `synced_bytes` is what a power cut would leave."""
+
+    def __init__(self, files: FileTable) -> None:
+        self.file = files.add(FileKind.WAL, "wal")
+        self.file.memory = bytearray()
+        self.filling = Batch()
+        self.synced_bytes = 0
+        self.record_frames = 0
+        self.read_only = False
+        self.disk_full = False
+        self.backlogged = False
+        self._reserve_users = 0
+
+    def _check(self) -> None:
+        if self.read_only:
+            raise LogReadOnlyError("the log is read-only")
+        if self.disk_full and not self._reserve_users:
+            raise DiskFullError("no space left")
+
+    def stage_records(
+        self,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        rows: Rows,
+        *,
+        fsync: bool,
+        node: bytes | None = None,
+        extension: bytes = b"",
+    ) -> Framed:
+        self._check()
+        start = len(self.filling.body)
+        framed, lengths = codec.frame_rows(
+            rows, topic_id=topic_id, first_seq=first_seq, ts_ms=ts_ms, fsync=fsync, node=node, extension=extension
+        )
+        self.filling.body += framed
+        self.record_frames += rows.count
+        return Framed(start, lengths)
+
+    def stage_control(self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes) -> None:
+        self._check()
+        self.filling.body += codec.frame_control(kind, topic_id=topic_id, seq=seq, ts_ms=ts_ms, payload=payload)
+
+    def when_committed(self, topic_id: int, synced: bool, done: Done) -> None:
+        self.filling.waiters.append(done)
+        self.filling.synced |= synced
+
+    @contextmanager
+    def use_reserve(self) -> Iterator[None]:
+        self._reserve_users += 1
+        try:
+            yield
+        finally:
+            self._reserve_users -= 1
+
+    def is_backlogged(self) -> bool:
+        return self.backlogged
+
+    def commit(self, error: StorageError | None = None) -> None:
+        """What is staged is written (and synced where asked for), or fails."""
+        batch, self.filling = self.filling, Batch()
+        memory = self.file.memory
+        assert memory is not None
+        base = len(memory)
+        if error is None:
+            # A new object: views that a reader holds keep the old one alive.
+            self.file.memory = memory + batch.body
+            self.file.size = base + len(batch.body)
+            if batch.synced:
+                self.synced_bytes = self.file.size
+        commit = Commit(error) if error else Commit(None, self.file.file_id, base, 1000, 2000 if batch.synced else 0)
+        for done in batch.waiters:
+            done(commit)
+
+    def sync(self) -> None:
+        self.synced_bytes = self.file.size
+
+
+class SlowReader:
+    """Answers when `release` is called, while `slow`."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self.slow = False
+        self.held: list[tuple[Sequence[Piece], Callable[[Fetched], None]]] = []
+        self.fetched = 0
+        self.pieces = 0
+
+    def fetch(self, pieces: Sequence[Piece], done: Callable[[Fetched], None]) -> None:
+        self.fetched += sum(piece.length for piece in pieces)
+        self.pieces += len(pieces)
+        if self.slow:
+            self.held.append((pieces, done))
+        else:
+            self._reader.fetch(pieces, done)
+
+    def release(self) -> None:
+        held, self.held = self.held, []
+        for pieces, done in held:
+            self._reader.fetch(pieces, done)
+
+
+class FakeStore:
+    def __init__(self) -> None:
+        self.files = FileTable()
+        self.log = FakeLog(self.files)
+        self.memory = MemoryFrames(self.files)
+        self.reader = SlowReader(Reader(None, self.files, HotTail(0)))  # type: ignore[arg-type]
+
+    def new_file(self, kind: FileKind) -> StoredFile:
+        file = self.files.add(kind, "file")
+        file.memory = bytearray()
+        return file
+
+
+class FakeTimer:
+    def __init__(self, due_ns: int, fn: Callable[[], None]) -> None:
+        self.due_ns = due_ns
+        self.fn: Callable[[], None] | None = fn
+
+    def cancel(self) -> None:
+        self.fn = None
+
+
+class FakeLoop:
+    """Timers that run when the clock is moved."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.timers: list[FakeTimer] = []
+
+    def call_later(self, delay_ns: int, fn: Callable[[], None]) -> FakeTimer:
+        timer = FakeTimer(self.clock.monotonic_ns() + delay_ns, fn)
+        self.timers.append(timer)
+        return timer
+
+    def advance_ms(self, ms: int) -> None:
+        self.clock.advance_ns(ms * 1_000_000)
+        due = [timer for timer in self.timers if timer.due_ns <= self.clock.monotonic_ns()]
+        self.timers = [timer for timer in self.timers if timer not in due]
+        for timer in due:
+            if timer.fn is not None:
+                timer.fn()
+
+    @property
+    def waiting(self) -> int:
+        return sum(timer.fn is not None for timer in self.timers)
+
+
+def replay(store: FakeStore, catalog: EngineCatalog, snapshot: bytes | None, log: bytes, file: StoredFile) -> None:
+    """What recovery does with a snapshot and one chunk of log, whose bytes are those of `file`."""
+    catalog.restore(snapshot)
+    scan = codec.scan_frames(log)
+    assert scan.position == len(log), "the fake log holds whole frames"
+    frames = scan.frames
+    controls = frames[frames["type"] != FrameType.RECORD]
+    for frame in controls:
+        if int(frame["type"]) in ORDERED_TYPES:
+            _apply(catalog, frame, log)
+    records = frames[frames["type"] == FrameType.RECORD]
+    for topic_id in np.unique(records["topic_id"]):
+        its = records[records["topic_id"] == topic_id]
+        catalog.add_rows(int(topic_id), columns_of(its, log, file.file_id))
+        for frame in its[its["ext_len"] > 0]:
+            at = int(frame["offset"]) + 52
+            entry = unpack_idempotency(log[at : at + int(frame["ext_len"])])
+            if entry is not None:
+                catalog.add_idempotency(int(topic_id), entry.key, int(frame["seq"]), entry.records, entry.started_ms)
+    for frame in controls:
+        if int(frame["type"]) not in ORDERED_TYPES:
+            _apply(catalog, frame, log)
+
+
+def _apply(catalog: EngineCatalog, frame: np.void, log: bytes) -> None:
+    at = int(frame["offset"]) + 52
+    payload = log[at : at + int(frame["data_len"])]
+    catalog.apply_control(int(frame["type"]), int(frame["topic_id"]), int(frame["seq"]), int(frame["ts_ms"]), payload)
+
+
+def columns_of(frames: Frames, log: bytes, file_id: int) -> RowColumns:
+    """Record frames of one topic as the columns recovery hands over."""
+    table: list[bytes] = []
+    tags = []
+    for frame in frames:
+        if not int(frame["flags"]) & 1:
+            tags.append(NO_TAG)
+            continue
+        at = int(frame["offset"]) + 52 + int(frame["ext_len"]) + int(frame["node_len"])
+        tag = log[at : at + int(frame["tag_len"])]
+        if tag not in table:
+            table.append(tag)
+        tags.append(table.index(tag))
+    return RowColumns(
+        file_id,
+        frames["seq"].astype(np.uint64),
+        frames["offset"].astype(np.uint32),
+        frames["length"].astype(np.uint32),
+        frames["size"].astype(np.uint32),
+        frames["ts_ms"].astype(np.uint64),
+        frames["flags"].astype(np.uint8),
+        np.array(tags, np.uint32),
+        table,
+    )
+
+
+def small_config(**values: object) -> Config:
+    return Config(data_dir="", verify=True, **values)  # type: ignore[arg-type]

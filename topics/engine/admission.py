@@ -1,0 +1,40 @@
+"""Whether a write may come in: caps that refuse, and the quota over all topics. Source: R-CAP-5, 7.5 checks 7 and 8."""
+
+from __future__ import annotations
+
+from topics.engine import refusals
+from topics.engine.core import Core
+from topics.engine.retention import expire, expired_through
+from topics.engine.topic import Topic
+from topics.store.rows import Rows
+
+
+def check_admission(core: Core, topic: Topic, rows: Rows, now_ms: int) -> None:
+    """Raises RequestError record_too_large, topic_full or throttled. What is staged counts as if it were there."""
+    count, size, config = rows.count, rows.size, topic.config
+    if config.discard == "reject":
+        for amount, field in ((count, "cap_records"), (size, "cap_bytes")):
+            if 0 < getattr(config, field) < amount:
+                raise refusals.over_whole_cap(topic, field)
+        if 0 < config.cap_records < topic.index.live + topic.pending_records + count:
+            raise refusals.topic_full(topic)
+        if 0 < config.cap_bytes < topic.index.bytes + topic.pending_bytes + size:
+            raise refusals.topic_full(topic)
+    quota = core.config.max_total_bytes
+    if quota and core.usage.bytes + core.usage.pending_bytes + size > quota:
+        freed = _expire_everywhere(core, now_ms)
+        if core.usage.bytes + core.usage.pending_bytes - freed + size > quota:
+            raise refusals.limit_reached("max_total_bytes", quota)
+
+
+def _expire_everywhere(core: Core, now_ms: int) -> int:
+    """Stages the loss of what is expired in any topic; returns the bytes that will be free then."""
+    freed = 0
+    for topic in list(core.registry.by_name.values()):
+        ttl = expired_through(topic, now_ms)
+        if ttl:
+            freed += topic.index.totals_through(ttl)[1]
+            before = topic.index.bytes
+            expire(core, topic, now_ms)
+            freed -= before - topic.index.bytes  # applied already: no longer among the live
+    return freed

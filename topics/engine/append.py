@@ -1,0 +1,318 @@
+"""Writes: checks, seqs, frames into the log, and what happens when they are committed.
+
+The unit is the AppendBatch: all writes of one pass of the loop to one topic, with one callback from the log and one
+visit to the index. Source: wire contract 7.5, R-SEQ, R-CAP-5, R-IDEM.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.engine.admission import check_admission
+from topics.engine.controls import ReservationPayload, encode
+from topics.engine.core import Core
+from topics.engine.idempotency import KeyEntry
+from topics.engine.lifecycle import Lifecycle
+from topics.engine.operations import AT_ONCE, Operation
+from topics.engine.results import AppendRequest, AppendResult, Done
+from topics.engine.retention import expire
+from topics.engine.topic import Life, Topic
+from topics.errors import TopicsError
+from topics.store.commit import Commit
+from topics.store.format import FLAG_EXT, FLAG_FSYNC, FLAG_NODE, FrameType, Idempotency, pack_idempotency
+from topics.store.rows import ROW, ROW_DTYPE, TAG, Rows
+
+_RESERVE_MIN = 256
+_RESERVE_MAX = 65_536
+
+Key = tuple[bytes, int]
+"""Idempotency key and the time its write started, ms."""
+Write = tuple[
+    int, int, int, NDArray[np.uint32], bytes, int, list[bytes | None] | None, Key | None, bool, Done[AppendResult]
+]
+"""One request: count, ts, start of its frames in the log's batch, their lengths, spans of its rows, flags its frames
+have beside those in the spans, tags, key, created (the topic), done."""
+
+
+class AppendBatch(Operation):
+    """Writes of consecutive seqs, committed together."""
+
+    __slots__ = ("appender", "file_id", "first_seq", "fsync", "reserves", "rows", "size", "writes")
+
+    def __init__(self, appender: Appender, topic: Topic, *, fsync: bool) -> None:
+        super().__init__(appender.core, topic)
+        self.appender = appender
+        self.fsync = fsync
+        self.first_seq = topic.next_seq
+        self.rows = 0
+        self.size = 0
+        self.file_id = 0
+        """Of frames in memory (class `ephemeral`); 0: the commit says where they are."""
+        self.reserves = False
+        """A reservation lies in the same commit."""
+        self.writes: list[Write] = []
+
+    def add(self, write: Write, size: int) -> None:
+        count = write[0]
+        topic = self.topic
+        self.writes.append(write)
+        self.rows += count
+        self.size += size
+        topic.next_seq += count
+        topic.pending_records += count
+        topic.pending_bytes += size
+        self.core.usage.pending_bytes += size
+
+    def _undo_pending(self) -> None:
+        topic = self.topic
+        if topic.filling is self:
+            topic.filling = None
+        topic.pending_records -= self.rows
+        topic.pending_bytes -= self.size
+        self.core.usage.pending_bytes -= self.size
+
+    # --- committed ---------------------------------------------------------------------------------------------------
+    def apply(self, commit: Commit) -> None:
+        """Publishes: index extended, head visible, caps applied, writers answered, waiters woken."""
+        self._undo_pending()
+        topic, core = self.topic, self.core
+        file_id = self.file_id or commit.file_id
+        if self.rows == 1:
+            self._place_one(file_id, commit.base)
+        else:
+            self._place(file_id, commit.base)
+        topic.head = self.first_seq + self.rows - 1
+        topic.last_write_ms = self.writes[-1][1]
+        topic.retain_caps()
+        if topic.waiters:
+            core.awake[topic] = None
+        core.in_log.add(topic.id)
+        write_ns, sync_ns = commit.write_ns, commit.sync_ns if self.fsync else 0
+        first = self.first_seq
+        for count, _ts, _start, _lengths, _spans, _flags, _tags, key, created, done in self.writes:
+            last = first + count - 1
+            result = AppendResult(first, last, last, count, created, False, write_ns, sync_ns)
+            if key is not None:
+                self.appender.on_key_published(topic, key, first, count)
+            done(result)
+            first += count
+
+    def _place_one(self, file_id: int, base: int) -> None:
+        _count, ts, start, lengths, spans, flags, tags, key, _created, _done = self.writes[0]
+        if key is not None:
+            flags |= FLAG_EXT
+        self.topic.index.append_row(
+            self.first_seq,
+            file_id,
+            base + start,
+            lengths.item(0),
+            self.size,
+            ts,
+            flags | spans[36],
+            tags[0] if tags is not None else None,
+        )
+
+    def _place(self, file_id: int, base: int) -> None:
+        writes = self.writes
+        columns = np.frombuffer(b"".join([write[4] for write in writes]), ROW_DTYPE)
+        flags = columns["flags"].astype(np.uint8)
+        if len(writes) == 1:
+            _count, ts, start, lengths, _spans, extra, tags, key, _created, _done = writes[0]
+            offsets = np.cumsum(lengths, dtype=np.uint64) - lengths + np.uint64(base + start)
+            if extra:
+                flags |= np.uint8(extra)
+            if key is not None:
+                flags[0] |= FLAG_EXT
+            stamps: NDArray[np.uint64] | int = ts
+        else:
+            counts = np.array([write[0] for write in writes])
+            firsts = np.cumsum(counts) - counts
+            lengths = np.concatenate([write[3] for write in writes])
+            ends = np.cumsum(lengths, dtype=np.uint64)
+            starts = np.array([write[2] for write in writes], np.uint64) + np.uint64(base)
+            # Frames of one write lie back to back; `before` is where they would lie if all writes did.
+            before = ends[firsts] - lengths[firsts]
+            offsets = ends - lengths + np.repeat(starts - before, counts)
+            flags |= np.repeat(np.array([write[5] for write in writes], np.uint8), counts)
+            flags[firsts] |= np.array([FLAG_EXT if write[7] is not None else 0 for write in writes], np.uint8)
+            stamps = np.repeat(np.array([write[1] for write in writes], np.uint64), counts)
+            tags = None
+            if any(write[6] is not None for write in writes):
+                tags = [tag for write in writes for tag in (write[6] or [None] * write[0])]
+        self.topic.index.append_rows(
+            self.first_seq, file_id, offsets.astype(np.uint32), lengths, columns["size"], stamps, flags, tags
+        )
+
+    # --- failed ------------------------------------------------------------------------------------------------------
+    def fail(self, error: TopicsError) -> None:
+        """Nothing becomes visible; the seqs are burned, since the frames may still be found after a restart."""
+        self._undo_pending()
+        topic = self.topic
+        if self.reserves and topic.stage_class == "disk":
+            topic.reserved = 0
+        for write in self.writes:
+            key, done = write[7], write[9]
+            waiting = topic.key_store().end(key[0]) if key is not None else []
+            done(error)
+            for request, later in waiting:
+                self.appender.append(request, later)
+
+
+class Appender:
+    """`append` takes writes; what is staged by the end of a pass is one batch a topic."""
+
+    def __init__(self, core: Core, lifecycle: Lifecycle) -> None:
+        self.core = core
+        self._lifecycle = lifecycle
+        self._has_quota = core.config.max_total_bytes > 0
+        self._by_name = core.registry.by_name
+
+    def append(self, request: AppendRequest, done: Done[AppendResult]) -> None:
+        """See `Engine.append`. A topic without admission or expiry, no key: the short way."""
+        topic = self._by_name.get(request.topic)
+        try:
+            if (
+                topic is None
+                or not topic.plain
+                or request.key is not None
+                or topic.life is not Life.LIVE
+                or self._has_quota
+                or request.violation is not None
+            ):
+                self._append_checked(topic, request, done)
+            else:
+                self._stage(topic, request.rows, request.node, self.core.clock.now_ms(), None, False, done)
+        except TopicsError as error:
+            done(error)
+
+    # --- checks ------------------------------------------------------------------------------------------------------
+    def _append_checked(self, topic: Topic | None, request: AppendRequest, done: Done[AppendResult]) -> None:
+        """All checks, in the order of 7.5; raises the first that fails."""
+        if topic is not None and topic.life is Life.DELETING:
+            topic.parked.append(lambda: self.append(request, done))
+            return
+        created = topic is None
+        if topic is None:
+            topic = self._lifecycle.create_for(request)
+        elif request.violation is not None:
+            raise request.violation
+        core, config = self.core, topic.config
+        now_ms = core.clock.now_ms()
+        if config.ttl_ms:
+            expiry = expire(core, topic, now_ms)
+            if expiry is not None and config.discard == "reject":
+                # What expired makes room, once that is durable.
+                expiry.then.append(lambda error: done(error) if error is not None else self.append(request, done))
+                return
+        key = request.key
+        if key is not None and self._is_duplicate(topic, key, now_ms, request, done):
+            return
+        check_admission(core, topic, request.rows, now_ms)
+        self._stage(topic, request.rows, request.node, now_ms, None if key is None else (key, now_ms), created, done)
+
+    def _is_duplicate(
+        self, topic: Topic, key: bytes, now_ms: int, request: AppendRequest, done: Done[AppendResult]
+    ) -> bool:
+        """Answers a duplicate (R-IDEM-3), or lets it wait for the write it repeats (R-IDEM-5)."""
+        keys = topic.keys
+        if keys is None:
+            return False
+        entry = keys.find(key, now_ms, topic.config.idempotency_window_ms)
+        if entry is not None:
+            done(entry.answer())
+            return True
+        waiting = keys.waiting_for(key)
+        if waiting is None:
+            return False
+        waiting.append((request, done))
+        return True
+
+    def on_key_published(self, topic: Topic, key: Key, first_seq: int, count: int) -> None:
+        """Stores the entry with the publication itself (R-IDEM-6) and answers the duplicates that waited."""
+        name, started_ms = key
+        entry = KeyEntry(first_seq, count, started_ms)
+        keys = topic.key_store()
+        keys.store(name, entry, self.core.clock.now_ms(), topic.config.idempotency_window_ms)
+        for _request, done in keys.end(name):
+            done(entry.answer())
+
+    # --- staging -----------------------------------------------------------------------------------------------------
+    def _stage(  # noqa: PLR0917 - one call a request
+        self,
+        topic: Topic,
+        rows: Rows,
+        node: bytes | None,
+        now_ms: int,
+        key: Key | None,
+        created: bool,
+        done: Done[AppendResult],
+    ) -> None:
+        """Gives out seqs and puts the frames into the log's filling batch. Raises, and then nothing was staged."""
+        count, spans = rows.count, rows.spans
+        first = topic.next_seq
+        ts = now_ms if now_ms > topic.last_ts else topic.last_ts
+        extension = b"" if key is None else pack_idempotency(Idempotency(count, key[1], key[0]))
+        flags = 0 if node is None else FLAG_NODE
+        if topic.stage_class == "ephemeral":
+            batch = AppendBatch(self, topic, fsync=False)
+            batch.file_id, start, lengths = self.core.memory.stage_records(
+                topic.id, first, ts, rows, node=node, extension=extension
+            )
+        else:
+            fsync = topic.stage_class == "fsync"
+            if fsync:
+                flags |= FLAG_FSYNC
+            reserves = first + count - 1 > topic.reserved
+            filling = topic.filling
+            if reserves or filling is None:
+                filling = None
+                self.core.check_backlog()
+            reserved = self._reserve(topic, first + count - 1, now_ms) if reserves else 0
+            start, lengths = self.core.log.stage_records(
+                topic.id, first, ts, rows, fsync=fsync, node=node, extension=extension
+            )
+            if filling is None:
+                filling = self._open(topic, reserved, fsync=fsync)
+            batch = filling
+        topic.last_ts = ts
+        if key is not None:
+            topic.key_store().begin(key[0])
+        batch.add((count, ts, start, lengths, spans, flags, _tags(rows), key, created, done), rows.size)
+        if batch.file_id:
+            topic.pending.append(batch)
+            batch.on_commit(AT_ONCE)
+
+    def _open(self, topic: Topic, reserved: int, *, fsync: bool) -> AppendBatch:
+        """A batch for this pass's further writes; with a reservation, they wait until that is on stable storage."""
+        batch = topic.filling = AppendBatch(self, topic, fsync=fsync)
+        if reserved:
+            batch.reserves = True
+            topic.reserved = reserved
+        batch.stage(synced=fsync or bool(reserved))
+        self.core.filled.append(topic)
+        return batch
+
+    def _reserve(self, topic: Topic, last_seq: int, now_ms: int) -> int:
+        """Stages a reservation of seqs beyond `last_seq`; returns the highest. Source: R-DUR-6."""
+        reserved = last_seq + max(_RESERVE_MIN, min(_RESERVE_MAX, last_seq // 2))
+        topic.generation += 1
+        payload = encode(ReservationPayload(topic.generation))
+        self.core.log.stage_control(topic.id, FrameType.HEAD_RESERVATION, reserved, now_ms, payload)
+        return reserved
+
+
+def _tags(rows: Rows) -> list[bytes | None] | None:
+    """The tag of each row; None when no row has one."""
+    buffer, spans = rows.buffer, rows.spans
+    if rows.count == 1:
+        if not spans[36] & TAG:
+            return None
+        _data, _dlen, _meta, _mlen, at, size, *_rest = ROW.unpack_from(spans)
+        return [buffer[at : at + size]]
+    columns = np.frombuffer(spans, ROW_DTYPE)
+    tagged = columns["flags"] & TAG
+    if not tagged.any():
+        return None
+    places = zip(tagged.tolist(), columns["tag_off"].tolist(), columns["tag_len"].tolist(), strict=True)
+    return [buffer[at : at + size] if has else None for has, at, size in places]

@@ -1,0 +1,276 @@
+"""The engine's side of recovery and checkpoint: implements `topics.store.catalog.Catalog`; the rules are said there.
+
+What a cap evicted is not in the log: it follows from the records and the caps, so recovery evicts again where a
+control frame says which caps held when, and at the end with those that hold now (controls.py).
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.engine.chunk import DEAD, Chunk
+from topics.engine.controls import ConfigPayload, CreatePayload, RemovalPayload, ReservationPayload, parse_config
+from topics.engine.core import Core
+from topics.engine.delete import delete_now
+from topics.engine.floors import CRASH, Gap
+from topics.engine.idempotency import KeyEntry
+from topics.engine.index import Selection
+from topics.engine.snapshot import Snapshot, TopicImage, image_of
+from topics.engine.topic import Life, Topic
+from topics.engine.topic_config import TopicConfig
+from topics.store.catalog import NO_TAG, Deletions, RowColumns
+from topics.store.format import FrameType
+
+_ANY_AGE_MS = 1 << 64
+
+
+class EngineCatalog:
+    """Made with the engine; used by the store while it opens, and whenever it checkpoints."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._topics = core.registry.by_id
+        # --- while recovering
+        self._gaps: dict[int, tuple[Gap, ...]] = {}
+        """Interior gaps wait until all rows are there: only then is it known what lives below them."""
+        self._reserved: dict[int, int] = {}
+
+    # --- recovery ----------------------------------------------------------------------------------------------------
+    def restore(self, snapshot: bytes | None) -> None:
+        if snapshot is None:
+            return
+        image = msgspec.json.decode(snapshot, type=Snapshot)
+        registry = self._core.registry
+        for topic in image.topics:
+            self._take_image(topic)
+        registry.last_id = max(registry.last_id, image.last_id)
+        registry.last_order = max(registry.last_order, image.last_order)
+
+    def adopt(self, topic_id: int, description: bytes) -> None:
+        image = msgspec.json.decode(description, type=TopicImage)
+        topic = self._take_image(image)
+        if topic is not None and image.order >= topic.order:
+            topic.order = image.order
+            config = parse_config(image.config)
+            topic.set_config(config, config)
+
+    def _take_image(self, image: TopicImage) -> Topic | None:
+        topic = self._topics.get(image.id)
+        if topic is None:
+            topic = self._add(image.name, image.id, image.order, parse_config(image.config))
+            if topic is None:
+                return None
+        topic.head = max(topic.head, image.head)
+        topic.last_ts = max(topic.last_ts, image.last_ts)
+        topic.generation = max(topic.generation, image.generation)
+        image.floors.raise_floors(topic.floors)
+        if image.gaps:
+            self._gaps[topic.id] = image.gap_tuple()
+        if image.reserved:
+            self._reserved[topic.id] = image.reserved
+        for row in image.keys:
+            self.add_idempotency(topic.id, row.key, row.first_seq, row.count, row.started_ms)
+        return topic
+
+    def _add(self, name: str, topic_id: int, order: int, config: TopicConfig) -> Topic | None:
+        """A topic under this name, unless a later one holds it."""
+        registry = self._core.registry
+        holder = registry.by_name.get(name)
+        if holder is not None:
+            if holder.order >= order:
+                return None
+            self._remove(holder)
+        topic = Topic(name, topic_id, config, order, self._core.usage)
+        topic.life = Life.LIVE
+        registry.add(topic)
+        return topic
+
+    def _remove(self, topic: Topic) -> None:
+        topic.index.kill_through(topic.index.last_seq)
+        self._core.registry.remove(topic)
+        self._gaps.pop(topic.id, None)
+        self._reserved.pop(topic.id, None)
+
+    def add_rows(self, topic_id: int, rows: RowColumns) -> None:
+        topic = self._topics.get(topic_id)
+        if topic is None or not len(rows.seqs):
+            return
+        last = int(rows.seqs[-1])
+        topic.head = max(topic.head, last)
+        topic.last_ts = max(topic.last_ts, int(rows.ts[-1]))
+        index = topic.index
+        new = int(np.searchsorted(rows.seqs, np.uint64(max(index.last_seq, topic.floors.dead_through)), "right"))
+        if new == len(rows.seqs):
+            return
+        part = slice(new, None)
+        seqs = rows.seqs[part]
+        file_ids = np.full(len(seqs), rows.file_id, np.uint32)
+        columns = Selection(seqs, file_ids, rows.offsets[part], rows.lengths[part], rows.sizes[part], rows.flags[part])
+        tags: list[bytes | None] = []
+        if len(rows.tag_table):
+            table = rows.tag_table
+            tags = [None if number == NO_TAG else table[number] for number in rows.tags[part].tolist()]
+        index.add_scattered(seqs, rows.file_id, columns, rows.ts[part], tags)
+        self._core.in_log.add(topic_id)
+
+    def apply_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
+        registry = self._core.registry
+        if kind == FrameType.TOPIC_CREATE:
+            registry.last_id = max(registry.last_id, topic_id)
+            registry.last_order = max(registry.last_order, seq)
+            if topic_id not in self._topics:
+                create = msgspec.json.decode(payload, type=CreatePayload)
+                self._add(create.name, topic_id, seq, parse_config(create.config))
+            return
+        if kind in (FrameType.TOPIC_CONFIG, FrameType.TOPIC_DELETE):
+            registry.last_order = max(registry.last_order, seq)
+        topic = self._topics.get(topic_id)
+        if topic is None:
+            return
+        if kind == FrameType.TOPIC_DELETE:
+            self._remove(topic)
+        elif kind == FrameType.TOPIC_CONFIG:
+            self._configure(topic, seq, msgspec.json.decode(payload, type=ConfigPayload))
+        elif kind == FrameType.HEAD_RESERVATION:
+            generation = msgspec.json.decode(payload, type=ReservationPayload).generation
+            if generation > topic.generation:
+                topic.generation = generation
+                self._reserved[topic_id] = max(seq, self._reserved.get(topic_id, 0))
+        elif kind in (FrameType.DELETE_RECORDS, FrameType.FLOORS):
+            removal = msgspec.json.decode(payload, type=RemovalPayload)
+            topic.enforce_caps(removal.upto, *removal.cap)
+            if kind == FrameType.FLOORS:
+                topic.lose_through(ttl=removal.ttl)
+            else:
+                delete_now(self._core, topic, removal.upto, removal.before, removal.predicate())
+
+    def _configure(self, topic: Topic, order: int, change: ConfigPayload) -> None:
+        if order <= topic.order:
+            return
+        topic.order = order
+        config = parse_config(change.config)
+        topic.set_config(config, config)
+        topic.head = max(topic.head, change.head)
+        if change.generation and change.generation >= topic.generation:
+            topic.generation = change.generation
+            self._reserved.pop(topic.id, None)
+
+    def add_idempotency(self, topic_id: int, key: bytes, first_seq: int, count: int, started_ms: int) -> None:
+        topic = self._topics.get(topic_id)
+        if topic is not None:
+            topic.key_store().store(key, KeyEntry(first_seq, count, started_ms), started_ms, _ANY_AGE_MS)
+
+    def recovered(self, *, power_lost: bool) -> None:
+        for topic in self._topics.values():
+            index, floors = topic.index, topic.floors
+            if topic.config.durability == "ephemeral":
+                index.kill_through(topic.head)
+                floors.raise_to(deleted=topic.head)  # rows of a time in another class stay gone (R-DUR-5)
+            floors.gaps = self._gaps.get(topic.id, ())
+            reserved = self._reserved.get(topic.id, 0)
+            if power_lost and reserved > topic.head:
+                floors.add_gap(Gap(topic.head + 1, reserved, CRASH))
+                topic.head = reserved
+            if topic.stage_class == "disk":
+                topic.reserved = max(topic.head, reserved)
+            topic.next_seq = topic.head + 1
+            topic.retain_caps()
+            floors.settle_gaps(topic.earliest)
+        self._gaps.clear()
+        self._reserved.clear()
+
+    # --- checkpoint --------------------------------------------------------------------------------------------------
+    def topics_in_log(self) -> list[int]:
+        in_log = self._core.in_log
+        for topic_id in list(in_log):
+            topic = self._topics.get(topic_id)
+            if topic is None or not topic.index.chunks or not self._ends_in_log(topic.index.chunks[-1]):
+                in_log.discard(topic_id)
+        return sorted(in_log)
+
+    def _ends_in_log(self, chunk: Chunk) -> bool:
+        """Rows move in the order of their seqs, so the newest live one tells for all."""
+        rows = chunk.live_rows(0, chunk.count)
+        return self._core.usage.is_log(int(chunk.file_ids[rows[-1]]))
+
+    def rows_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> list[RowColumns]:
+        topic = self._topics.get(topic_id)
+        found: dict[int, list[tuple[Chunk, NDArray[np.intp]]]] = {}
+        for chunk in topic.index.chunks if topic is not None else ():
+            rows = chunk.live_rows(0, chunk.count)
+            here = chunk.file_ids[rows]
+            for file_id in np.unique(here).tolist():
+                if file_id in file_ids:
+                    found.setdefault(file_id, []).append((chunk, rows[here == file_id]))
+        assert topic is not None or not found
+        return [self._columns(topic, file_id, parts) for file_id, parts in found.items()] if topic else []
+
+    def _columns(self, topic: Topic, file_id: int, parts: list[tuple[Chunk, NDArray[np.intp]]]) -> RowColumns:
+        numbers = np.concatenate(
+            [np.full(len(rows), NO_TAG, np.uint32) if chunk.tags is None else chunk.tags[rows] for chunk, rows in parts]
+        )
+        names, tags = np.unique(numbers, return_inverse=True)
+        table: list[bytes] = []
+        if topic.index.tags is not None:
+            table = [topic.index.tags.name(number) for number in names.tolist() if number != NO_TAG]
+        # NO_TAG is the highest number, so it comes last and all others are places in the table.
+        tags = np.where(numbers == NO_TAG, NO_TAG, tags)
+        return RowColumns(
+            file_id,
+            np.concatenate([(rows + chunk.first).astype(np.uint64) for chunk, rows in parts]),
+            np.concatenate([chunk.offsets[rows] for chunk, rows in parts]),
+            np.concatenate([chunk.lengths[rows] for chunk, rows in parts]),
+            np.concatenate([chunk.sizes[rows] for chunk, rows in parts]),
+            np.concatenate([chunk.ts[rows] for chunk, rows in parts]),
+            np.concatenate([chunk.flags[rows] for chunk, rows in parts]),
+            tags.astype(np.uint32),
+            table,
+        )
+
+    def moved(
+        self, topic_id: int, seqs: NDArray[np.uint64], file_id: int, offsets: NDArray[np.uint32]
+    ) -> NDArray[np.uint64]:
+        topic = self._topics.get(topic_id)
+        if topic is None:
+            return seqs
+        died = np.ones(len(seqs), np.bool_)
+        for chunk, start, end in topic.index.by_chunk(seqs):
+            rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
+            alive = chunk.flags[rows] < DEAD
+            died[start:end] = ~alive
+            rows = rows[alive]
+            if len(rows):
+                self._core.usage.left_files(chunk.file_ids[rows])
+                self._core.usage.placed(file_id, len(rows))
+                chunk.file_ids[rows] = file_id
+                chunk.offsets[rows] = offsets[start:end][alive]
+        return seqs[died]
+
+    def exists(self, topic_id: int) -> bool:
+        return topic_id in self._topics
+
+    def lowest_live_seq(self, topic_id: int) -> int:
+        return self._topics[topic_id].earliest
+
+    def describe(self, topic_id: int) -> bytes:
+        return msgspec.json.encode(image_of(self._topics[topic_id], None))
+
+    def snapshot(self) -> bytes:
+        """Releases reservations: what is above their topic's seqs is not given out without a new one."""
+        registry = self._core.registry
+        now_ms = self._core.clock.now_ms()
+        images = []
+        for topic in self._topics.values():
+            if topic.life is Life.CREATING:
+                continue
+            if topic.stage_class == "disk":
+                topic.reserved = topic.next_seq - 1
+            images.append(image_of(topic, now_ms))
+        return msgspec.json.encode(Snapshot(registry.last_id, registry.last_order, images))
+
+    def take_deletions(self) -> list[Deletions]:
+        deletions, self._core.deletions = self._core.deletions, []
+        usage = self._core.usage
+        return [part for part in deletions if part.topic_id in self._topics and usage.is_sealed(part.file_id)]

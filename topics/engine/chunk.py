@@ -1,0 +1,86 @@
+"""A run of index rows as columns: row i is seq first + i. A hole (burned or never stored) is a row marked dead."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.store.catalog import NO_TAG
+
+CHUNK_ROWS_MAX = 8192
+_ROWS_MIN = 16
+
+DEAD = 0x80
+"""In `flags`, above the frame's own: the row is not live (deleted, evicted, or a hole)."""
+
+
+class Chunk:
+    """Columns of shape (capacity,), rows [:count] valid. `ts` never decreases, dead rows included.
+
+    file_ids, offsets, lengths, sizes u32, ts u64, flags u8: 25 bytes a row; tags u32 only once one has a tag, and then
+    NO_TAG in rows without and behind the last.
+    """
+
+    __slots__ = ("count", "file_ids", "first", "flags", "lengths", "live", "offsets", "sizes", "tags", "ts")
+
+    def __init__(self, first: int, capacity: int) -> None:
+        self.first = first
+        self.count = 0
+        self.live = 0
+        self.file_ids: NDArray[np.uint32] = np.empty(capacity, np.uint32)
+        self.offsets: NDArray[np.uint32] = np.empty(capacity, np.uint32)
+        self.lengths: NDArray[np.uint32] = np.empty(capacity, np.uint32)
+        self.sizes: NDArray[np.uint32] = np.empty(capacity, np.uint32)
+        self.ts: NDArray[np.uint64] = np.empty(capacity, np.uint64)
+        self.flags: NDArray[np.uint8] = np.empty(capacity, np.uint8)
+        self.tags: NDArray[np.uint32] | None = None
+
+    @property
+    def capacity(self) -> int:
+        return len(self.flags)
+
+    @property
+    def end(self) -> int:
+        """The seq behind the last row."""
+        return self.first + self.count
+
+    def resize(self, capacity: int) -> None:
+        """Other arrays of this capacity with the same rows."""
+        assert capacity >= self.count, "no row is cut off"
+        for name in ("file_ids", "offsets", "lengths", "sizes", "ts", "flags"):
+            old = getattr(self, name)
+            new = np.empty(capacity, old.dtype)
+            new[: self.count] = old[: self.count]
+            setattr(self, name, new)
+        if self.tags is not None:
+            tags = np.full(capacity, NO_TAG, np.uint32)
+            tags[: self.count] = self.tags[: self.count]
+            self.tags = tags
+
+    def reserve(self, rows: int) -> None:
+        """Room for `rows` more; grows by doubling, so that a row costs a constant time."""
+        needed = self.count + rows
+        assert needed <= CHUNK_ROWS_MAX, "a chunk is full"
+        if needed > len(self.flags):
+            self.resize(min(CHUNK_ROWS_MAX, max(_ROWS_MIN, needed, 2 * len(self.flags))))
+
+    def tag_column(self) -> NDArray[np.uint32]:
+        """The column of tags, made when the first tag comes."""
+        if self.tags is None:
+            self.tags = np.full(self.capacity, NO_TAG, np.uint32)
+        return self.tags
+
+    def add_holes(self, rows: int) -> None:
+        """Rows that never held a record."""
+        self.reserve(rows)
+        start, end = self.count, self.count + rows
+        self.flags[start:end] = DEAD
+        self.ts[start:end] = self.ts[start - 1] if start else 0
+        self.sizes[start:end] = 0
+        self.count = end
+
+    def live_rows(self, start: int, end: int) -> NDArray[np.intp]:
+        """Row numbers of the live rows among [start, end), ascending."""
+        if self.live == self.count:
+            return np.arange(start, end)
+        return np.flatnonzero(self.flags[start:end] < DEAD) + start

@@ -1,0 +1,72 @@
+"""Payloads of the control frames the engine writes and reads back: compact JSON.
+
+A frame that removes records says how far the topic had come (`upto`) and which caps held (`cap`: records, bytes):
+recovery evicts what had been evicted by then before it removes the rest. So an append needs no frame for what its
+arrival evicts, and every replay ends at the same floors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from topics.engine.predicate import Predicate
+from topics.engine.topic import Topic
+from topics.engine.topic_config import TopicConfig
+
+
+class CreatePayload(msgspec.Struct, omit_defaults=True):
+    """TOPIC_CREATE."""
+
+    name: str
+    config: msgspec.Raw
+
+
+class ConfigPayload(msgspec.Struct, omit_defaults=True):
+    """TOPIC_CONFIG."""
+
+    config: msgspec.Raw
+    head: int = 0
+    """Seqs given out without a frame so far (class `ephemeral`)."""
+    generation: int = 0
+    """Reservations up to this one no longer count: all before is on stable storage with this frame."""
+
+
+class RemovalPayload(msgspec.Struct, omit_defaults=True):
+    """DELETE_RECORDS and FLOORS."""
+
+    upto: int
+    """The highest seq given out."""
+    cap: tuple[int, int] = (0, 0)
+    """cap_records and cap_bytes in force with discard old."""
+    ttl: int = 0
+    """FLOORS: records up to here expired."""
+    before: int | None = None
+    """DELETE_RECORDS: exclusive bound."""
+    match: tuple[bool, str] | None = None
+    """DELETE_RECORDS: is_prefix and value of the predicate."""
+
+    def predicate(self) -> Predicate | None:
+        return None if self.match is None else Predicate(self.match[0], self.match[1].encode())
+
+
+class ReservationPayload(msgspec.Struct):
+    """HEAD_RESERVATION; the frame's seq is the highest reserved one."""
+
+    generation: int
+
+
+def encode(payload: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(payload)
+
+
+def removal(topic: Topic, **values: Any) -> RemovalPayload:
+    """For the next operation staged on the topic: by then all that is given out now is applied."""
+    config = topic.next_config
+    cap = (config.cap_records, config.cap_bytes) if config.discard == "old" else (0, 0)
+    return RemovalPayload(topic.next_seq - 1, cap, **values)
+
+
+def parse_config(raw: msgspec.Raw) -> TopicConfig:
+    return TopicConfig.parse(bytes(raw))

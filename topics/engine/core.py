@@ -1,0 +1,54 @@
+"""What the parts of the engine share: topics, the store below, the clock, and who is told at the end of the pass."""
+
+from __future__ import annotations
+
+from topics.clock import Clock
+from topics.config import Config
+from topics.engine import refusals
+from topics.engine.ports import LogPort, ReaderPort, StorePort, Timers
+from topics.engine.registry import Registry
+from topics.engine.topic import Topic
+from topics.engine.usage import Usage
+from topics.store.catalog import Deletions
+from topics.store.memory import MemoryFrames
+
+
+class Core:
+    """One engine's state. `log`, `reader` and `memory` are there from `use` on, after recovery."""
+
+    log: LogPort
+    reader: ReaderPort
+    memory: MemoryFrames
+
+    def __init__(self, loop: Timers, config: Config) -> None:
+        self.loop = loop
+        self.clock: Clock = loop.clock
+        self.config = config
+        self.registry = Registry()
+        self.usage = Usage()
+        self.closing = False
+        """No more waiting: long polls answer at once."""
+        self.awake: dict[Topic, None] = {}
+        """Topics that changed while somebody waited for that; drained at the end of the pass."""
+        self.filled: list[Topic] = []
+        """Topics whose batch takes no more rows from the end of the pass on."""
+        self.in_log: set[int] = set()
+        """Ids of topics with rows in files of the log, and a few more."""
+        self.deletions: list[Deletions] = []
+        """Rows in sealed files deleted one by one since the last checkpoint."""
+
+    def use(self, store: StorePort) -> None:
+        self.log = store.log
+        self.reader = store.reader
+        self.memory = store.memory
+        self.usage.use(store.files, store.memory)
+
+    def check_backlog(self) -> None:
+        """Raises RequestError throttled while the disk is too far behind."""
+        if self.log.is_backlogged():
+            raise refusals.backlogged()
+
+    def wake(self, topic: Topic) -> None:
+        """Something became readable, or was lost: long polls look again at the end of the pass."""
+        if topic.waiters:
+            self.awake[topic] = None

@@ -1,0 +1,225 @@
+"""Reading from a cursor, with or without waiting. Source: wire contract 7.6, R-TOMB, R-NODE.
+
+One answer comes from one instant: head, E, tombstone and rows are taken before anything is read. Hot records answer
+before `diff` returns; cold ones when their reads are back. A long poll is the same read done again after a change.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topics.config import Config
+from topics.engine import refusals
+from topics.engine.core import Core
+from topics.engine.floors import Entry, enter
+from topics.engine.index import Selection
+from topics.engine.pieces import Plan, plan_pieces
+from topics.engine.ports import Timer
+from topics.engine.results import DiffQuery, DiffResult, Done
+from topics.engine.retention import when_retained
+from topics.engine.topic import Life, Topic
+from topics.errors import CorruptError, StorageError, TopicsError
+from topics.store.format import FLAG_NODE
+from topics.store.projection import Projection
+from topics.store.reader import Fetched
+
+SLOTS_MAX = 10_000
+"""Slots one read with a node filter examines at most (R-NODE-3)."""
+_ROUND_SLOTS = 1024
+
+
+class Diff:
+    """One read in progress. `cancel` may be called at any time."""
+
+    def __init__(self, core: Core, topic: Topic, query: DiffQuery, done: Done[DiffResult]) -> None:
+        self._core = core
+        self._topic = topic
+        self._query = query = _clamped(query, core.config)
+        self._done: Done[DiffResult] | None = done
+        self._timer: Timer | None = None
+        self._final = not query.wait_ms
+        """The next result is the answer, whatever it is."""
+        self._seen = query.from_seq
+        """A long poll has looked at everything up to here and found nothing deliverable."""
+        # --- of the look in progress
+        self._entry = Entry(None, 0, 0)
+        self._head = 0
+        self._earliest = 0
+        self._cursor = 0
+        self._scanned = 0
+        self._projection: Projection | None = None
+
+    def begin(self) -> None:
+        """The first look; marks the topic read (R-PRI-4)."""
+        topic = self._topic
+        topic.last_read_ms = topic.consumed_ms = self._core.clock.now_ms()
+        if self._core.closing:
+            self._final = True
+        if not self._final:
+            delay_ns = self._query.wait_ms * 1_000_000
+            self._timer = self._core.loop.call_later(delay_ns, self.on_deadline)
+        self.look()
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        self._done = None
+        self._leave()
+
+    def _leave(self) -> None:
+        self._topic.waiters.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _answer(self, result: DiffResult | TopicsError) -> None:
+        done, self._done = self._done, None
+        self._leave()
+        if done is not None:
+            done(result)
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+    def on_deadline(self) -> None:
+        """The time is over, or the server stops: the next result is the answer."""
+        self._final = True
+        if self in self._topic.waiters:
+            self.look()
+
+    def on_topic_gone(self) -> None:
+        self._answer(refusals.topic_not_found(self._topic.name))
+
+    def _park(self) -> None:
+        """Nothing deliverable: wait for a change, unless one came during the look."""
+        self._seen = self._head
+        if self._topic.head != self._head:
+            self.look()
+        else:
+            self._topic.waiters[self] = None
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+    def look(self) -> None:
+        """Answers, or waits for the next change."""
+        self._topic.waiters.pop(self, None)
+        when_retained(self._core, self._topic, self._core.clock.now_ms(), self._on_retained)
+
+    def _on_retained(self, error: TopicsError | None) -> None:
+        topic = self._topic
+        if self._done is None:
+            return
+        if topic.life is Life.GONE:
+            self.on_topic_gone()
+            return
+        if error is not None:
+            self._answer(error)
+            return
+        query = self._query
+        self._head, self._earliest = topic.head, topic.earliest
+        self._entry = enter(topic.floors, query.from_seq, self._head, self._earliest)
+        self._cursor = self._entry.cursor if self._entry.tombstone else max(self._entry.cursor, self._seen)
+        self._scanned = 0
+        self._projection = None
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """The next round: rows that may be delivered, up to the limit; one is enough without a node filter."""
+        query, topic, stop = self._query, self._topic, self._entry.stop
+        if topic.floors.lost > self._cursor:
+            self._finish()  # eviction overtook us between two rounds: the next read tells what was lost
+            return
+        filtered = bool(query.nodes) and topic.config.dedupe_node
+        rows = topic.index.select(self._cursor, stop, _ROUND_SLOTS if filtered else query.limit)
+        if not len(rows.seqs):
+            self._cursor = max(self._cursor, stop)
+            self._finish()
+            return
+        if filtered and not self._scanned and not (rows.flags & FLAG_NODE).any() and len(rows.seqs) < _ROUND_SLOTS:
+            filtered = False
+            rows = rows.rows(slice(query.limit))
+        budget = query.max_batch_bytes
+        if filtered:
+            fit = int(np.searchsorted(np.cumsum(rows.lengths, dtype=np.uint64), np.uint64(2 * budget), "right"))
+        else:
+            fit = int(np.searchsorted(np.cumsum(rows.sizes, dtype=np.uint64), np.uint64(budget), "right"))
+        rows = rows.rows(slice(max(1, fit)))
+        if self._projection is None:
+            self._projection = Projection(
+                topic.id,
+                limit=query.limit,
+                budget=budget,
+                nodes=query.nodes if filtered else (),
+                include_tags=query.include_tags,
+                include_meta=query.include_meta,
+                include_data=query.include_data,
+            )
+        plan = plan_pieces(rows)
+        self._core.reader.fetch(plan.pieces, lambda fetched: self._on_fetched(plan, fetched, filtered))
+
+    def _on_fetched(self, plan: Plan, fetched: Fetched, filtered: bool) -> None:
+        topic, projection = self._topic, self._projection
+        if self._done is None or projection is None:
+            return
+        if topic.life is Life.GONE:
+            self.on_topic_gone()
+            return
+        if isinstance(fetched, StorageError):
+            self._answer(fetched)
+            return
+        try:
+            for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
+                kept = self._not_deleted(rows)
+                if len(kept.seqs):
+                    examined = projection.add(view, piece.offset, kept.offsets, kept.lengths, kept.seqs)
+                    self._scanned += examined
+                    if examined:
+                        self._cursor = int(kept.seqs[examined - 1])
+                if projection.full:
+                    break
+                self._cursor = int(rows.seqs[-1])
+        except CorruptError as error:
+            detail = {**(error.detail or {}), "topic": topic.name}
+            detail.pop("topic_id", None)
+            self._answer(CorruptError(f"topic {topic.name}: {error}", detail))
+            return
+        if filtered and not projection.full and self._scanned < SLOTS_MAX:
+            self._read_on()
+        else:
+            self._finish()
+
+    def _not_deleted(self, rows: Selection) -> Selection:
+        """Without what was deleted while the bytes were read (R-DEL-7); what was evicted meanwhile stays."""
+        alive = self._topic.index.alive(rows.seqs)
+        if alive.all():
+            return rows
+        return rows.rows(alive | (rows.seqs <= np.uint64(self._topic.floors.lost)))
+
+    def _finish(self) -> None:
+        entry, projection = self._entry, self._projection
+        count = projection.count if projection is not None else 0
+        if self._cursor < entry.stop and self._topic.floors.lost <= self._cursor:
+            following = self._topic.index.next_live(self._cursor + 1)
+            if not following or following > entry.stop:
+                self._cursor = entry.stop  # only deleted ones are left
+        caught_up = self._cursor == self._head
+        if not (count or entry.tombstone or self._final) and caught_up:
+            self._park()
+            return
+        self._answer(
+            DiffResult(
+                projection.records() if projection is not None else b"",
+                count,
+                self._cursor,
+                self._head,
+                self._earliest,
+                entry.tombstone,
+                self._scanned,
+                0,
+            )
+        )
+
+
+def _clamped(query: DiffQuery, config: Config) -> DiffQuery:
+    """The bounds of 5.2; 0 is the default."""
+    return query._replace(
+        limit=min(query.limit or config.default_limit, config.max_limit),
+        max_batch_bytes=min(query.max_batch_bytes or config.default_batch_bytes, config.max_batch_bytes),
+        wait_ms=min(query.wait_ms, config.max_wait_ms),
+    )

@@ -1,0 +1,149 @@
+"""The engine: what can be asked of topics. One thread, no waiting: answers come through callbacks.
+
+Every `done` is called exactly once, perhaps before the method returns, with the result or a TopicsError: RequestError
+(the wire contract's code) or StorageError (500). What is staged leaves at the end of the pass of the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+
+from topics.config import Config
+from topics.engine import refusals
+from topics.engine.append import Appender
+from topics.engine.catalog import EngineCatalog
+from topics.engine.core import Core
+from topics.engine.delete import delete_records
+from topics.engine.diff import Diff
+from topics.engine.lifecycle import Lifecycle
+from topics.engine.listing import list_topics
+from topics.engine.ports import StorePort, Timers
+from topics.engine.predicate import Predicate
+from topics.engine.results import (
+    AppendRequest,
+    AppendResult,
+    Cancel,
+    DeleteResult,
+    DeleteTopicResult,
+    DiffQuery,
+    DiffResult,
+    Done,
+    EngineStats,
+    PutResult,
+    TopicPage,
+    TopicState,
+)
+from topics.engine.retention import when_retained
+from topics.engine.topic import Life
+from topics.engine.topic_config import TopicConfig
+from topics.errors import TopicsError
+
+
+class Engine:
+    """Made first; `catalog` goes to `Store.open`, whose store goes to `start`. Register `flush` as pass-end hook 10."""
+
+    def __init__(self, loop: Timers, config: Config) -> None:
+        self._core = core = Core(loop, config)
+        self._lifecycle = Lifecycle(core)
+        self._appender = Appender(core, self._lifecycle)
+        self.catalog = EngineCatalog(core)
+
+    def start(self, store: StorePort) -> None:
+        """Recovery is over: from now on requests are taken."""
+        self._core.use(store)
+
+    # --- topics ------------------------------------------------------------------------------------------------------
+    def put_topic(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:
+        """Creates the topic or replaces its whole configuration (7.1)."""
+        self._lifecycle.put(name, config, done)
+
+    def state(self, name: str, *, touch: bool, done: Done[TopicState]) -> None:
+        """touch: counts as consumption, before the state is taken (7.2)."""
+        core = self._core
+        topic = core.registry.visible(name)
+        if topic is None:
+            done(refusals.topic_not_found(name))
+            return
+        now_ms = core.clock.now_ms()
+        if touch:
+            topic.last_read_ms = topic.consumed_ms = now_ms
+
+        def on_retained(error: TopicsError | None) -> None:
+            if error is None and topic.life is Life.GONE:
+                error = refusals.topic_not_found(name)
+            done(error if error is not None else topic.state(now_ms))
+
+        when_retained(core, topic, now_ms, on_retained)
+
+    def list_topics(  # noqa: PLR0917 - a seam, as it was agreed
+        self,
+        prefix: str,
+        after: str,
+        page_size: int,
+        touch: bool,
+        allowed: Callable[[str], bool],
+        done: Done[TopicPage],
+    ) -> None:
+        """Topics behind `after` whose names begin with `prefix` and are allowed, by name (7.3)."""
+        list_topics(self._core, prefix, after, page_size, touch, allowed, done)
+
+    def delete_topic(self, name: str, *, if_empty: bool, done: Done[DeleteTopicResult]) -> None:
+        """Removes the topic and all it holds; an absent one is no error (7.4)."""
+        self._lifecycle.delete(name, if_empty=if_empty, done=done)
+
+    # --- records -----------------------------------------------------------------------------------------------------
+    def append(self, request: AppendRequest, done: Done[AppendResult]) -> None:
+        """Appends at the commit point of the topic's class (7.5); `rows` and their buffer may be reused afterwards."""
+        self._appender.append(request, done)
+
+    def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel:
+        """Records above a cursor (7.6); with `wait_ms` the answer may wait for some to come."""
+        topic = self._core.registry.visible(name)
+        if topic is None:
+            done(refusals.topic_not_found(name))
+            return _nothing_to_cancel
+        diff = Diff(self._core, topic, query, done)
+        diff.begin()
+        return diff.cancel
+
+    def delete_records(
+        self, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]
+    ) -> None:
+        """Deletes records below a seq, with matching tags, or both (7.7)."""
+        delete_records(self._core, name, before_seq, match, done)
+
+    # --- the loop ----------------------------------------------------------------------------------------------------
+    def flush(self) -> None:
+        """The pass ends: long polls on changed topics look again, batches take no more rows."""
+        core = self._core
+        while core.awake:
+            awake, core.awake = core.awake, {}
+            for topic in awake:
+                for waiter in list(topic.waiters):
+                    waiter.look()
+        if core.filled:
+            for topic in core.filled:
+                topic.filling = None
+            core.filled = []
+
+    def begin_shutdown(self) -> None:
+        """Long polls answer at once, those parked and those still to come."""
+        core = self._core
+        core.closing = True
+        for topic in list(core.registry.by_name.values()):
+            for waiter in list(topic.waiters):
+                waiter.on_deadline()
+
+    # --- numbers -----------------------------------------------------------------------------------------------------
+    def stats(self) -> EngineStats:
+        return self._core.registry.stats(self._core.usage)
+
+    def topic_states(self, limit: int) -> list[TopicState]:
+        """The first topics by name, as they are, without retention: for metrics."""
+        now_ms = self._core.clock.now_ms()
+        return [topic.state(now_ms) for topic in islice(self._core.registry.after(""), limit)]
+
+
+def _nothing_to_cancel() -> None:
+    pass

@@ -1,0 +1,111 @@
+"""What a topic has lost, and what a reader is told about it. Source: R-FLOOR, R-TOMB, R-REC, R-TRIM, R-DUR-6.
+
+`lost` is the involuntary floor L. A fifth mark joins the contract's four: `crash`, for a crash gap whose older records
+are all gone, as `trim` is for a trim gap.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from topics.engine.results import Tombstone
+
+CRASH = "crash"
+TRIM = "source_trim"
+
+
+class Gap(NamedTuple):
+    """Seqs first .. last were never materialized, above live records: an interior gap."""
+
+    first: int
+    last: int
+    reason: str
+
+
+class Floors:
+    """Highest lost seqs; none ever decreases."""
+
+    __slots__ = ("cap", "crash", "deleted", "gaps", "lost", "trim", "ttl")
+
+    def __init__(self) -> None:
+        self.cap = 0
+        self.ttl = 0
+        self.trim = 0
+        self.crash = 0
+        self.deleted = 0
+        """By prefix deletes: voluntary."""
+        self.lost = 0
+        self.gaps: tuple[Gap, ...] = ()
+        """Interior gaps, ascending, not adjacent."""
+
+    @property
+    def dead_through(self) -> int:
+        """No seq up to here is live."""
+        return max(self.lost, self.deleted)
+
+    def raise_to(self, *, cap: int = 0, ttl: int = 0, trim: int = 0, crash: int = 0, deleted: int = 0) -> None:
+        """Marks go up to these; lower ones change nothing (R-FLOOR-5)."""
+        self.cap = max(self.cap, cap)
+        self.ttl = max(self.ttl, ttl)
+        self.trim = max(self.trim, trim)
+        self.crash = max(self.crash, crash)
+        self.deleted = max(self.deleted, deleted)
+        self.lost = max(self.cap, self.ttl, self.trim, self.crash)
+
+    def add_gap(self, gap: Gap) -> None:
+        """A gap above all others; one that adjoins the last extends it."""
+        if self.gaps and gap.last <= self.gaps[-1].last:
+            return
+        if self.gaps and self.gaps[-1].last + 1 >= gap.first:
+            last = self.gaps[-1]
+            gap = Gap(last.first, gap.last, last.reason)
+            self.gaps = self.gaps[:-1]
+        self.gaps = (*self.gaps, gap)
+
+    def settle_gaps(self, earliest: int) -> None:
+        """Gaps with no live record below become part of the floor (R-TRIM-2). `earliest` is E."""
+        while self.gaps and self.gaps[0].first <= earliest:
+            gap, self.gaps = self.gaps[0], self.gaps[1:]
+            self.raise_to(**{"crash" if gap.reason == CRASH else "trim": gap.last})
+
+    def reason(self, gap_from: int) -> str:
+        """R-TOMB-3."""
+        by_cap, by_ttl = self.cap >= gap_from, self.ttl >= gap_from
+        if by_cap and by_ttl:
+            return "mixed"
+        if by_cap or by_ttl:
+            return "cap" if by_cap else "ttl"
+        return CRASH if self.crash >= gap_from and self.trim < gap_from else TRIM
+
+
+class Entry(NamedTuple):
+    """Where a read begins and how far it may go: live records with cursor < seq <= stop."""
+
+    tombstone: Tombstone | None
+    cursor: int
+    stop: int
+
+
+def enter(floors: Floors, from_seq: int, head: int, earliest: int) -> Entry:
+    """What a reader at `from_seq` (exclusive) gets. head is H, earliest is E."""
+    tombstone: Tombstone | None = None
+    cursor = from_seq
+    if from_seq > head:
+        tombstone = Tombstone(1, head, "recreated", max(head, 1), earliest, head)
+        cursor = earliest - 1
+    elif from_seq < floors.lost:
+        tombstone = _lost(from_seq, floors.lost, floors.reason(from_seq + 1), head)
+        cursor = floors.lost
+    stop = head
+    for gap in floors.gaps:
+        if gap.first - 1 <= cursor < gap.last and tombstone is None:
+            tombstone = _lost(cursor, gap.last, gap.reason, head)
+            cursor = gap.last
+        elif gap.first > cursor:
+            stop = gap.first - 1
+            break
+    return Entry(tombstone, cursor, stop)
+
+
+def _lost(cursor: int, upto: int, reason: str, head: int) -> Tombstone:
+    return Tombstone(cursor + 1, upto, reason, upto - cursor, upto + 1, head)

@@ -1,0 +1,426 @@
+"""Where the records of one topic lie, by seq: chunks of columns, whose dead ones are dropped whole.
+
+A gap between chunks costs nothing, so neither does the width of what was deleted, evicted or burned. The index counts
+live records and bytes, keeps E, and tells the topic's tags and the files about every row that comes and goes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.engine.chunk import CHUNK_ROWS_MAX, DEAD, Chunk
+from topics.engine.predicate import Predicate
+from topics.engine.tags import Tags
+from topics.engine.usage import Usage
+from topics.store.catalog import NO_TAG
+
+_HOLE_ROWS_MAX = 64
+"""A wider hole starts another chunk."""
+
+
+class Selection(NamedTuple):
+    """Live rows in seq order; columns of shape (n,), copies."""
+
+    seqs: NDArray[np.uint64]
+    file_ids: NDArray[np.uint32]
+    offsets: NDArray[np.uint32]
+    lengths: NDArray[np.uint32]
+    sizes: NDArray[np.uint32]
+    flags: NDArray[np.uint8]
+
+    def rows(self, which: slice | NDArray[np.bool_]) -> Selection:
+        return Selection(
+            self.seqs[which],
+            self.file_ids[which],
+            self.offsets[which],
+            self.lengths[which],
+            self.sizes[which],
+            self.flags[which],
+        )
+
+
+_NOTHING = Selection(
+    np.empty(0, np.uint64),
+    np.empty(0, np.uint32),
+    np.empty(0, np.uint32),
+    np.empty(0, np.uint32),
+    np.empty(0, np.uint32),
+    np.empty(0, np.uint8),
+)
+
+
+class Index:
+    """`earliest` is the smallest live seq, 0 when there is none; `last_seq` the newest row's, dead or not."""
+
+    __slots__ = ("_firsts", "_usage", "bytes", "chunks", "earliest", "last_seq", "live", "tags")
+
+    def __init__(self, usage: Usage) -> None:
+        self._usage = usage
+        self.chunks: list[Chunk] = []
+        self._firsts: list[int] = []
+        self.live = 0
+        self.bytes = 0
+        self.earliest = 0
+        self.last_seq = 0
+        self.tags: Tags | None = None
+
+    # --- adding ------------------------------------------------------------------------------------------------------
+    def append_row(  # noqa: PLR0917 - one call a request
+        self, seq: int, file_id: int, offset: int, length: int, size: int, ts: int, flags: int, tag: bytes | None
+    ) -> None:
+        """One live row above all others. Same as `append_rows`, for the commonest case."""
+        chunk = self._chunk_for(seq)
+        row = chunk.count
+        if row == len(chunk.flags):
+            chunk.reserve(1)
+        chunk.file_ids[row] = file_id
+        chunk.offsets[row] = offset
+        chunk.lengths[row] = length
+        chunk.sizes[row] = size
+        chunk.ts[row] = ts
+        chunk.flags[row] = flags
+        if tag is not None:
+            chunk.tag_column()[row] = self._take_tag(tag)
+        chunk.count = row + 1
+        chunk.live += 1
+        self._added(file_id, seq, seq, 1, size)
+
+    def append_rows(  # noqa: PLR0917 - columns
+        self,
+        first_seq: int,
+        file_id: int,
+        offsets: NDArray[np.uint32],
+        lengths: NDArray[np.uint32],
+        sizes: NDArray[np.uint32],
+        ts: NDArray[np.uint64] | int,
+        flags: NDArray[np.uint8],
+        tags: list[bytes | None] | None,
+    ) -> None:
+        """Live rows first_seq, first_seq + 1, ...; shapes (n,), n >= 1. first_seq is above every row so far."""
+        count = len(offsets)
+        done = 0
+        while done < count:
+            chunk = self._chunk_for(first_seq + done)
+            rows = min(count - done, CHUNK_ROWS_MAX - chunk.count)
+            chunk.reserve(rows)
+            part, at = slice(done, done + rows), slice(chunk.count, chunk.count + rows)
+            chunk.file_ids[at] = file_id
+            chunk.offsets[at] = offsets[part]
+            chunk.lengths[at] = lengths[part]
+            chunk.sizes[at] = sizes[part]
+            chunk.ts[at] = ts if isinstance(ts, int) else ts[part]
+            chunk.flags[at] = flags[part]
+            if tags is not None:
+                take = self._take_tag
+                chunk.tag_column()[at] = [NO_TAG if tag is None else take(tag) for tag in tags[part]]
+            chunk.count += rows
+            chunk.live += rows
+            done += rows
+        self._added(file_id, first_seq, first_seq + count - 1, count, int(sizes.sum(dtype=np.uint64)))
+
+    def add_scattered(
+        self,
+        seqs: NDArray[np.uint64],
+        file_id: int,
+        columns: Selection,
+        ts: NDArray[np.uint64],
+        tags: list[bytes | None],
+    ) -> None:
+        """Live rows with holes between them (recovery), all above every row so far; tags empty when no row has one."""
+        wide = np.flatnonzero(np.diff(seqs) > _HOLE_ROWS_MAX) + 1
+        for start, end in zip([0, *wide.tolist()], [*wide.tolist(), len(seqs)], strict=True):
+            while start < end:
+                chunk = self._chunk_for(int(seqs[start]))
+                limit = chunk.first + CHUNK_ROWS_MAX
+                stop = start + int(np.searchsorted(seqs[start:end], np.uint64(limit)))
+                self._scatter(chunk, seqs[start:stop], columns, ts, tags, start)
+                start = stop
+        if len(seqs):
+            total = int(columns.sizes.sum(dtype=np.uint64))
+            self._added(file_id, int(seqs[0]), int(seqs[-1]), len(seqs), total)
+
+    def _scatter(  # noqa: PLR0917 - columns
+        self,
+        chunk: Chunk,
+        seqs: NDArray[np.uint64],
+        columns: Selection,
+        ts: NDArray[np.uint64],
+        tags: list[bytes | None],
+        start: int,
+    ) -> None:
+        old = chunk.count
+        part = slice(start, start + len(seqs))
+        chunk.add_holes(int(seqs[-1]) + 1 - chunk.end)
+        rows = (seqs - np.uint64(chunk.first)).astype(np.intp)
+        chunk.file_ids[rows] = columns.file_ids[part]
+        chunk.offsets[rows] = columns.offsets[part]
+        chunk.lengths[rows] = columns.lengths[part]
+        chunk.sizes[rows] = columns.sizes[part]
+        chunk.flags[rows] = columns.flags[part]
+        chunk.ts[rows] = ts[part]
+        from_row = max(0, old - 1)
+        np.maximum.accumulate(chunk.ts[from_row : chunk.count], out=chunk.ts[from_row : chunk.count])
+        if tags:
+            take = self._take_tag
+            chunk.tag_column()[rows] = [NO_TAG if tag is None else take(tag) for tag in tags[part]]
+        chunk.live += len(seqs)
+
+    def _chunk_for(self, seq: int) -> Chunk:
+        """The chunk whose next row is `seq`: the last one, perhaps after a few holes, or a new one."""
+        assert seq > self.last_seq, "rows come in the order of their seqs"
+        if self.chunks:
+            chunk = self.chunks[-1]
+            hole = seq - chunk.first - chunk.count
+            if hole == 0 and chunk.count < CHUNK_ROWS_MAX:
+                return chunk
+            if chunk.live and 0 < hole <= _HOLE_ROWS_MAX and chunk.count + hole < CHUNK_ROWS_MAX:
+                chunk.add_holes(hole)
+                return chunk
+            if chunk.count < chunk.capacity // 2:
+                chunk.resize(chunk.count)
+        chunk = Chunk(seq, 16)
+        self.chunks.append(chunk)
+        self._firsts.append(seq)
+        return chunk
+
+    def _take_tag(self, tag: bytes) -> int:
+        if self.tags is None:
+            self.tags = Tags()
+        return self.tags.take(tag)
+
+    def _added(self, file_id: int, first: int, last: int, count: int, size: int) -> None:
+        self.live += count
+        self.bytes += size
+        self.last_seq = last
+        if not self.earliest:
+            self.earliest = first
+        usage = self._usage
+        usage.records += count
+        usage.bytes += size
+        usage.placed(file_id, count)
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+    def position_of(self, seq: int) -> int:
+        """Number of the chunk that holds `seq` or, in a gap, of the one before; -1 before the first."""
+        return bisect_right(self._firsts, seq) - 1
+
+    def next_live(self, seq: int) -> int:
+        """The smallest live seq >= `seq`; 0 when there is none."""
+        for position in range(max(0, self.position_of(seq)), len(self.chunks)):
+            chunk = self.chunks[position]
+            if not chunk.live:
+                continue
+            start = max(0, seq - chunk.first)
+            if start < chunk.count:
+                alive = chunk.flags[start : chunk.count] < DEAD
+                row = int(alive.argmax())
+                if alive[row]:
+                    return chunk.first + start + row
+        return 0
+
+    def select(self, after: int, upto: int, limit: int) -> Selection:
+        """The first `limit` live rows with after < seq <= upto."""
+        parts: list[Selection] = []
+        for position in range(max(0, self.position_of(after + 1)), len(self.chunks)):
+            chunk = self.chunks[position]
+            if chunk.first > upto or limit <= 0:
+                break
+            start, end = max(0, after + 1 - chunk.first), min(chunk.count, upto + 1 - chunk.first)
+            if start >= end or not chunk.live:
+                continue
+            rows = chunk.live_rows(start, end)[:limit]
+            limit -= len(rows)
+            if len(rows):
+                parts.append(_columns(chunk, rows))
+        if len(parts) == 1:
+            return parts[0]
+        return _joined(parts) if parts else _NOTHING
+
+    def totals_through(self, upto: int) -> tuple[int, int]:
+        """Live records and their bytes up to and including `upto`."""
+        records, size = self.live, self.bytes
+        for chunk in reversed(self.chunks):
+            if chunk.end <= upto + 1:
+                break
+            rows = chunk.live_rows(max(0, upto + 1 - chunk.first), chunk.count)
+            records -= len(rows)
+            size -= int(chunk.sizes[rows].sum(dtype=np.uint64))
+        return records, size
+
+    def alive(self, seqs: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Which of these seqs, ascending, are live now."""
+        result = np.zeros(len(seqs), np.bool_)
+        for chunk, start, end in self.by_chunk(seqs):
+            rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
+            result[start:end] = chunk.flags[rows] < DEAD
+        return result
+
+    def by_chunk(self, seqs: NDArray[np.uint64]) -> Iterator[tuple[Chunk, int, int]]:
+        """(chunk, start, end): seqs[start:end] are rows of the chunk; seqs no chunk holds are left out."""
+        start = 0
+        while start < len(seqs):
+            position = self.position_of(int(seqs[start]))
+            if position < 0:
+                if not self.chunks:
+                    return
+                start = int(np.searchsorted(seqs, np.uint64(self._firsts[0])))
+                continue
+            chunk = self.chunks[position]
+            end = int(np.searchsorted(seqs, np.uint64(chunk.end)))
+            if end > start:
+                yield chunk, start, end
+            if position + 1 == len(self.chunks):
+                return
+            start = max(end, int(np.searchsorted(seqs, np.uint64(self._firsts[position + 1]))))
+
+    def last_before(self, ts_ms: int) -> int:
+        """The highest live seq whose `$ts` is below `ts_ms`; 0 when there is none."""
+        found = 0
+        for chunk in self.chunks:
+            if not chunk.live:
+                continue
+            rows = int(np.searchsorted(chunk.ts[: chunk.count], np.uint64(ts_ms)))
+            alive = chunk.live_rows(0, rows)
+            if len(alive):
+                found = chunk.first + int(alive[-1])
+            if rows < chunk.count:
+                break
+        return found
+
+    # --- killing -----------------------------------------------------------------------------------------------------
+    def evict_one(self) -> int:
+        """The oldest live record dies; returns its seq."""
+        seq = self.earliest
+        chunk = self.chunks[self.position_of(seq)]
+        row = seq - chunk.first
+        chunk.flags[row] |= DEAD
+        chunk.live -= 1
+        self._lost(1, int(chunk.sizes[row]))
+        self._usage.left(int(chunk.file_ids[row]), 1)
+        if self.tags is not None and chunk.tags is not None and (number := int(chunk.tags[row])) != NO_TAG:
+            self._drop_tag(number)
+        if row + 1 < chunk.count and chunk.flags[row + 1] < DEAD:
+            self.earliest = seq + 1
+        else:
+            self._drop_dead_chunks()
+            self.earliest = self.next_live(seq + 1)
+        return seq
+
+    def evict_oldest(self, records: int, size: int, upto: int) -> int:
+        """The fewest oldest live records die that are at least `records` and `size` bytes together.
+
+        None above `upto` does. Returns the last one's seq, 0 when none had to.
+        """
+        last = 0
+        for chunk in self.chunks:
+            if (records <= 0 and size <= 0) or chunk.first > upto:
+                break
+            if not chunk.live:
+                continue
+            rows = chunk.live_rows(0, min(chunk.count, upto + 1 - chunk.first))
+            sums = np.cumsum(chunk.sizes[rows], dtype=np.uint64)
+            count = max(records, int(np.searchsorted(sums, np.uint64(size))) + 1 if size > 0 else 0)
+            rows = rows[:count]
+            if len(rows):
+                records -= len(rows)
+                size -= int(sums[len(rows) - 1])
+                last = chunk.first + int(rows[-1])
+                self._kill_rows(chunk, rows)
+        if last:
+            self._after_kill()
+        return last
+
+    def kill_through(self, seq: int) -> int:
+        """All live rows up to and including `seq` die; returns how many."""
+        before = self.live
+        for chunk in self.chunks:
+            if chunk.first > seq:
+                break
+            if chunk.live:
+                self._kill_rows(chunk, chunk.live_rows(0, min(chunk.count, seq + 1 - chunk.first)))
+        if self.live != before:
+            self._after_kill()
+        return before - self.live
+
+    def kill_matching(self, predicate: Predicate, upto: int) -> list[Selection]:
+        """Live rows up to `upto` whose tag matches die; returns them."""
+        killed: list[Selection] = []
+        tags = self.tags
+        if tags is None or not len(numbers := tags.matching(predicate)):
+            return killed
+        for chunk in self.chunks:
+            if chunk.first > upto:
+                break
+            rows = tags.rows_matching(chunk, numbers)
+            rows = rows[: int(np.searchsorted(rows, upto + 1 - chunk.first))]
+            if len(rows):
+                killed.append(_columns(chunk, rows))
+                self._kill_rows(chunk, rows)
+                if not len(tags):
+                    break
+        if killed:
+            self._after_kill()
+        return killed
+
+    def _kill_rows(self, chunk: Chunk, rows: NDArray[np.intp]) -> None:
+        """These live rows of a chunk die; `_after_kill` comes once all chunks are through."""
+        if not len(rows):
+            return
+        chunk.flags[rows] |= DEAD
+        chunk.live -= len(rows)
+        self._lost(len(rows), int(chunk.sizes[rows].sum(dtype=np.uint64)))
+        self._usage.left_files(chunk.file_ids[rows])
+        if self.tags is not None and chunk.tags is not None:
+            self.tags.drop_rows(chunk.tags[rows])
+            if not len(self.tags):
+                self.tags = None
+
+    def _lost(self, count: int, size: int) -> None:
+        self.live -= count
+        self.bytes -= size
+        self._usage.records -= count
+        self._usage.bytes -= size
+
+    def _drop_tag(self, number: int) -> None:
+        assert self.tags is not None, "a row bears a tag"
+        self.tags.drop(number)
+        if not len(self.tags):
+            self.tags = None
+
+    def _after_kill(self) -> None:
+        self._drop_dead_chunks()
+        self.earliest = self.next_live(self.earliest)
+
+    def _drop_dead_chunks(self) -> None:
+        """Forgets chunks without a live row; where they were is a gap."""
+        chunks = self.chunks
+        if not all(chunk.live for chunk in chunks):
+            self.chunks = [chunk for chunk in chunks if chunk.live]
+            self._firsts = [chunk.first for chunk in self.chunks]
+
+
+def _columns(chunk: Chunk, rows: NDArray[np.intp]) -> Selection:
+    return Selection(
+        (rows + chunk.first).astype(np.uint64),
+        chunk.file_ids[rows],
+        chunk.offsets[rows],
+        chunk.lengths[rows],
+        chunk.sizes[rows],
+        chunk.flags[rows],
+    )
+
+
+def _joined(parts: list[Selection]) -> Selection:
+    return Selection(
+        np.concatenate([part.seqs for part in parts]),
+        np.concatenate([part.file_ids for part in parts]),
+        np.concatenate([part.offsets for part in parts]),
+        np.concatenate([part.lengths for part in parts]),
+        np.concatenate([part.sizes for part in parts]),
+        np.concatenate([part.flags for part in parts]),
+    )

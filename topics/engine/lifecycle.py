@@ -1,0 +1,201 @@
+"""Topics come, change and go: durable before any answer. Source: wire contract 7.1, 7.4, R-REC, R-CFG."""
+
+from __future__ import annotations
+
+import msgspec
+
+from topics.engine import refusals
+from topics.engine.controls import ConfigPayload, CreatePayload, encode, removal
+from topics.engine.core import Core
+from topics.engine.names import check_topic_name
+from topics.engine.operations import Operation
+from topics.engine.results import AppendRequest, DeleteTopicResult, Done, PutResult
+from topics.engine.retention import expire, when_retained
+from topics.engine.topic import Life, Topic
+from topics.engine.topic_config import DEFAULT, TopicConfig, check_dead_letter_of
+from topics.errors import TopicsError
+from topics.store.commit import Commit
+from topics.store.format import FrameType
+
+
+class Creation(Operation):
+    """First in its topic's queue; `done` is None when a write brought the topic about."""
+
+    __slots__ = ("done",)
+
+    def __init__(self, core: Core, topic: Topic, done: Done[PutResult] | None) -> None:
+        super().__init__(core, topic)
+        self.done = done
+
+    def apply(self, commit: Commit) -> None:
+        self.topic.life = Life.LIVE
+        if self.done is not None:
+            self.done(PutResult(True, self.topic.config))
+
+    def fail(self, error: TopicsError) -> None:
+        """The topic never was; what is queued behind fails, too."""
+        self.core.registry.remove(self.topic)
+        if self.done is not None:
+            self.done(error)
+
+
+class Reconfiguration(Operation):
+    __slots__ = ("config", "done", "order")
+
+    def __init__(self, core: Core, topic: Topic, config: TopicConfig, order: int, done: Done[PutResult]) -> None:
+        super().__init__(core, topic)
+        self.config = config
+        self.order = order
+        self.done = done
+
+    def apply(self, commit: Commit) -> None:
+        """Records, seqs, floors and keys stay; tighter caps take effect at once (R-CFG-2)."""
+        topic = self.topic
+        topic.order = self.order
+        topic.set_config(self.config, topic.next_config)
+        topic.retain_caps()
+        self.core.wake(topic)
+        self.done(PutResult(False, self.config))
+
+    def fail(self, error: TopicsError) -> None:
+        topic = self.topic
+        if topic.next_config is self.config:
+            topic.set_config(topic.config, topic.config)
+        self.done(error)
+
+
+class Removal(Operation):
+    """The end of a topic instance; nothing is queued behind it, changes wait for the outcome."""
+
+    __slots__ = ("done",)
+
+    def __init__(self, core: Core, topic: Topic, done: Done[DeleteTopicResult]) -> None:
+        super().__init__(core, topic)
+        self.done = done
+
+    def apply(self, commit: Commit) -> None:
+        topic = self.topic
+        topic.index.kill_through(topic.head)
+        self.core.registry.remove(topic)
+        self.core.in_log.discard(topic.id)
+        self.done(DeleteTopicResult(True, []))
+        for waiter in list(topic.waiters):
+            waiter.on_topic_gone()
+        self._resume()
+
+    def fail(self, error: TopicsError) -> None:
+        self.topic.life = Life.LIVE
+        self.done(error)
+        self._resume()
+
+    def _resume(self) -> None:
+        parked, self.topic.parked = self.topic.parked, []
+        for resume in parked:
+            resume()
+
+
+class Lifecycle:
+    """Stages the operations above. Methods answer through `done`; those that raise say so."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    def put(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:
+        topic = self.core.registry.by_name.get(name)
+        try:
+            if topic is None:
+                self._create(name, config, done)
+            elif topic.life is Life.DELETING:
+                topic.parked.append(lambda: self.put(name, config, done))
+            else:
+                check_dead_letter_of(config, name)
+                self._reconfigure(topic, config, done)
+        except TopicsError as error:
+            done(error)
+
+    def create_for(self, request: AppendRequest) -> Topic:
+        """The new topic a write asks for; raises the first failing check of 7.5, 2 to 5."""
+        config, name = request.config, request.topic
+        if config is not None and not request.may_create_with_config:
+            raise refusals.config_needs_admin(name)
+        if request.violation is not None:
+            raise request.violation
+        wanted = request.create
+        if wanted is None:
+            wanted = config is None or config.auto_create
+        if not wanted:
+            raise refusals.topic_not_found(name)
+        return self._create(name, config or DEFAULT, None)
+
+    def _create(self, name: str, config: TopicConfig, done: Done[PutResult] | None) -> Topic:
+        core = self.core
+        check_topic_name(name)
+        check_dead_letter_of(config, name)
+        if len(core.registry) >= core.config.max_topics:
+            raise refusals.limit_reached("max_topics", core.config.max_topics)
+        core.check_backlog()
+        topic = Topic(name, core.registry.take_id(), config, core.registry.take_order(), core.usage)
+        payload = encode(CreatePayload(name, msgspec.Raw(config.as_json())))
+        core.log.stage_control(topic.id, FrameType.TOPIC_CREATE, topic.order, core.clock.now_ms(), payload)
+        core.registry.add(topic)
+        Creation(core, topic, done).stage(synced=True)
+        return topic
+
+    def _reconfigure(self, topic: Topic, config: TopicConfig, done: Done[PutResult]) -> None:
+        core = self.core
+        if config.type != topic.config.type:
+            raise refusals.incompatible_type(topic, config.type)
+        now_ms = core.clock.now_ms()
+        expire(core, topic, now_ms)  # what the old ttl_ms has expired stays so
+        if config is topic.config and config is topic.next_config and topic.life is Life.LIVE:
+            done(PutResult(False, config))
+            return
+        before = removal(topic)
+        if before.cap != (0, 0):
+            # What the old caps have evicted stays so, too.
+            core.log.stage_control(topic.id, FrameType.FLOORS, before.upto, now_ms, encode(before))
+        change = ConfigPayload(msgspec.Raw(config.as_json()))
+        if topic.stage_class == "ephemeral":
+            change.head = topic.next_seq - 1
+        if topic.stage_class == "disk" and config.durability != "disk":
+            # Synced with all before it, so from here on the new class alone says what a crash may take.
+            change.generation = topic.generation
+        order = core.registry.take_order()
+        core.log.stage_control(topic.id, FrameType.TOPIC_CONFIG, order, now_ms, encode(change))
+        topic.set_config(topic.config, config)
+        Reconfiguration(core, topic, config, order, done).stage(synced=True)
+
+    def delete(self, name: str, *, if_empty: bool, done: Done[DeleteTopicResult]) -> None:
+        topic = self.core.registry.by_name.get(name)
+        if topic is None:
+            done(DeleteTopicResult(False, []))
+        elif topic.life is Life.DELETING:
+            topic.parked.append(lambda: self.delete(name, if_empty=if_empty, done=done))
+        elif if_empty:
+
+            def on_retained(error: TopicsError | None) -> None:
+                if error is not None:
+                    done(error)
+                elif topic.life is not Life.LIVE:  # it changed while we waited
+                    self.delete(name, if_empty=True, done=done)
+                elif count := topic.index.live + topic.pending_records:
+                    done(refusals.topic_not_empty(name, count))
+                else:
+                    self._remove(topic, done)
+
+            when_retained(self.core, topic, self.core.clock.now_ms(), on_retained)
+        else:
+            self._remove(topic, done)
+
+    def _remove(self, topic: Topic, done: Done[DeleteTopicResult]) -> None:
+        core = self.core
+        order = core.registry.take_order()
+        try:
+            with core.log.use_reserve():
+                core.log.stage_control(topic.id, FrameType.TOPIC_DELETE, order, core.clock.now_ms(), b"{}")
+        except TopicsError as error:
+            done(error)
+            return
+        topic.life = Life.DELETING
+        topic.filling = None
+        Removal(core, topic, done).stage(synced=True)

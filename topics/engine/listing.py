@@ -1,0 +1,53 @@
+"""The list of topics, page by page. Source: wire contract 7.3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+
+from topics.engine.core import Core
+from topics.engine.results import Done, TopicPage
+from topics.engine.retention import expire
+from topics.engine.topic import Life
+from topics.errors import TopicsError
+
+
+def list_topics(  # noqa: PLR0917 - as in Engine
+    core: Core,
+    prefix: str,
+    after: str,
+    page_size: int,
+    touch: bool,
+    allowed: Callable[[str], bool],
+    done: Done[TopicPage],
+) -> None:
+    """Answers when what is expired in any listed topic is durably lost, at once when nothing is."""
+    now_ms = core.clock.now_ms()
+    found = list(islice((t for t in core.registry.after(after, prefix) if allowed(t.name)), page_size + 1))
+    next_after = found[page_size - 1].name if len(found) > page_size else None
+    del found[page_size:]
+    waiting = 1
+
+    def on_retained(error: TopicsError | None) -> None:
+        nonlocal waiting
+        if error is not None and waiting:
+            waiting = 0
+            done(error)
+        elif waiting:
+            waiting -= 1
+            if waiting == 0:
+                rows = [topic.state(now_ms) for topic in found if topic.life is not Life.GONE]
+                done(TopicPage(rows, next_after))
+
+    for topic in found:
+        if touch:
+            topic.consumed_ms = now_ms
+        try:
+            expiry = expire(core, topic, now_ms) if topic.config.ttl_ms else None
+        except TopicsError as error:
+            on_retained(error)
+            return
+        if expiry is not None:
+            waiting += 1
+            expiry.then.append(on_retained)
+    on_retained(None)

@@ -1,0 +1,48 @@
+"""From rows to reads: neighbouring frames of one file are fetched as one piece."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from topics.engine.index import Selection
+from topics.store.reader import Piece
+
+_SLACK_BYTES = 4096
+"""Foreign frames between two of ours are read along up to here: cheaper than another read."""
+
+
+class Plan(NamedTuple):
+    """pieces[i] holds the frames of rows[i], in seq order."""
+
+    pieces: list[Piece]
+    rows: list[Selection]
+
+
+def plan_pieces(rows: Selection) -> Plan:
+    """rows: at least one."""
+    begins = rows.offsets.astype(np.int64)
+    ends = begins + rows.lengths
+    gaps = begins[1:] - ends[:-1]
+    apart = (np.diff(rows.file_ids) != 0) | (gaps < 0) | (gaps > _SLACK_BYTES)
+    if not apart.any():
+        return Plan([_piece(rows, begins, ends, 0, len(begins))], [rows])
+    cuts = [0, *(np.flatnonzero(apart) + 1).tolist(), len(begins)]
+    spans = list(pairwise(cuts))
+    return Plan(
+        [_piece(rows, begins, ends, start, end) for start, end in spans],
+        [rows.rows(slice(start, end)) for start, end in spans],
+    )
+
+
+def _piece(
+    rows: Selection,
+    begins: np.ndarray[tuple[int], np.dtype[np.int64]],
+    ends: np.ndarray[tuple[int], np.dtype[np.int64]],
+    start: int,
+    end: int,
+) -> Piece:
+    begin = int(begins[start])
+    return Piece(int(rows.file_ids[start]), begin, int(ends[end - 1]) - begin)

@@ -1,0 +1,66 @@
+"""What the engine asks of the store and of the loop, as Protocols: `topics.store` satisfies them, and so do fakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from topics.clock import Clock
+from topics.store.commit import Done
+from topics.store.filetable import FileTable
+from topics.store.memory import MemoryFrames
+from topics.store.reader import Fetched, Piece
+from topics.store.rows import Rows
+from topics.store.wal import Framed
+
+
+class LogPort(Protocol):
+    """The part of `topics.store.log.Log` used here; see there."""
+
+    def stage_records(
+        self,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        rows: Rows,
+        *,
+        fsync: bool,
+        node: bytes | None = None,
+        extension: bytes = b"",
+    ) -> Framed: ...
+    def stage_control(self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes) -> None: ...
+    def when_committed(self, topic_id: int, synced: bool, done: Done) -> None: ...
+    def use_reserve(self) -> AbstractContextManager[None]: ...
+    def is_backlogged(self) -> bool: ...
+
+
+class ReaderPort(Protocol):
+    """`topics.store.reader.Reader`."""
+
+    def fetch(self, pieces: Sequence[Piece], done: Callable[[Fetched], None]) -> None: ...
+
+
+class StorePort(Protocol):
+    """`topics.store.store.Store`: the opened data directory."""
+
+    @property
+    def log(self) -> LogPort: ...
+    @property
+    def files(self) -> FileTable: ...
+    @property
+    def reader(self) -> ReaderPort: ...
+    @property
+    def memory(self) -> MemoryFrames: ...
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Timers(Protocol):
+    """The part of `topics.loop.Loop` used here."""
+
+    @property
+    def clock(self) -> Clock: ...
+    def call_later(self, delay_ns: int, fn: Callable[[], None]) -> Timer: ...

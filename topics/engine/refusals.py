@@ -1,0 +1,62 @@
+"""The errors the engine answers with, worded once. Source: wire contract, section 3.2."""
+
+from __future__ import annotations
+
+from topics.engine.names import shown
+from topics.engine.topic import Topic
+from topics.errors import RequestError
+
+
+def topic_not_found(name: str) -> RequestError:
+    return RequestError("topic_not_found", f"topic {shown(name)} does not exist: create it first", {"topic": name})
+
+
+def incompatible_type(topic: Topic, requested: str) -> RequestError:
+    existing = topic.config.type
+    return RequestError(
+        "topic_exists_incompatible",
+        f"topic {shown(topic.name)} is a {existing}, and its type cannot change: send type {existing!r}",
+        {"topic": topic.name, "existing_type": existing, "requested_type": requested},
+    )
+
+
+def topic_not_empty(name: str, count: int) -> RequestError:
+    message = f"topic {shown(name)} holds {count} records: delete them first, or leave out if_empty"
+    return RequestError("topic_not_empty", message, {"topic": name, "count": count})
+
+
+def over_whole_cap(topic: Topic, field: str) -> RequestError:
+    limit = getattr(topic.config, field)
+    message = f"this write alone exceeds {field} {limit} of topic {shown(topic.name)}: split it or raise the cap"
+    return RequestError("record_too_large", message)
+
+
+def topic_full(topic: Topic) -> RequestError:
+    config = topic.config
+    return RequestError(
+        "topic_full",
+        f"topic {shown(topic.name)} is full and refuses writes (discard reject): delete or consume records first",
+        {
+            "topic": topic.name,
+            "cap_records": config.cap_records,
+            "cap_bytes": config.cap_bytes,
+            "head_seq": topic.head,
+            "earliest_seq": topic.earliest,
+        },
+    )
+
+
+def limit_reached(name: str, maximum: int) -> RequestError:
+    """429 for one of the server's own limits; the wire adds Retry-After."""
+    message = f"the server's limit {name} ({maximum}) is reached: free something, or raise TOPICS_{name.upper()}"
+    return RequestError("throttled", message, {"limit": name, "max": maximum})
+
+
+def backlogged() -> RequestError:
+    message = "the disk does not keep up with the writes: try again in a second"
+    return RequestError("throttled", message, {"retry_after_ms": 1000})
+
+
+def config_needs_admin(name: str) -> RequestError:
+    message = f"creating topic {shown(name)} with a config needs the scope admin: leave config out or create it first"
+    return RequestError("forbidden", message, {"topic": name})

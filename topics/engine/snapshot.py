@@ -1,0 +1,76 @@
+"""What the snapshot says about topics: everything that neither rows in files nor the log behind it say."""
+
+from __future__ import annotations
+
+import msgspec
+
+from topics.engine.floors import Floors, Gap
+from topics.engine.topic import NO_RESERVATION, Topic
+
+
+class FloorMarks(msgspec.Struct, omit_defaults=True):
+    cap: int = 0
+    ttl: int = 0
+    trim: int = 0
+    crash: int = 0
+    deleted: int = 0
+
+    @classmethod
+    def of(cls, floors: Floors) -> FloorMarks:
+        return cls(floors.cap, floors.ttl, floors.trim, floors.crash, floors.deleted)
+
+    def raise_floors(self, floors: Floors) -> None:
+        floors.raise_to(cap=self.cap, ttl=self.ttl, trim=self.trim, crash=self.crash, deleted=self.deleted)
+
+
+class KeyRow(msgspec.Struct, array_like=True):
+    key: bytes
+    first_seq: int
+    count: int
+    started_ms: int
+
+
+class TopicImage(msgspec.Struct, omit_defaults=True):
+    """One topic: in the snapshot, and (without keys) in headers and footers of its segments."""
+
+    name: str
+    id: int
+    order: int
+    config: msgspec.Raw
+    head: int = 0
+    last_ts: int = 0
+    floors: FloorMarks = msgspec.field(default_factory=FloorMarks)
+    gaps: list[tuple[int, int, str]] = msgspec.field(default_factory=list)
+    reserved: int = 0
+    generation: int = 0
+    keys: list[KeyRow] = msgspec.field(default_factory=list)
+
+    def gap_tuple(self) -> tuple[Gap, ...]:
+        return tuple(Gap(*gap) for gap in self.gaps)
+
+
+class Snapshot(msgspec.Struct):
+    last_id: int
+    last_order: int
+    topics: list[TopicImage]
+
+
+def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
+    """What is committed of the topic; now_ms None leaves out its idempotency keys."""
+    keys: list[KeyRow] = []
+    if now_ms is not None and topic.keys is not None:
+        within = topic.keys.within(now_ms, topic.config.idempotency_window_ms)
+        keys = [KeyRow(key, entry.first_seq, entry.count, entry.started_ms) for key, entry in within]
+    return TopicImage(
+        topic.name,
+        topic.id,
+        topic.order,
+        msgspec.Raw(topic.config.as_json()),
+        topic.head,
+        topic.last_ts,
+        FloorMarks.of(topic.floors),
+        [(gap.first, gap.last, gap.reason) for gap in topic.floors.gaps],
+        0 if topic.reserved == NO_RESERVATION else topic.reserved,
+        topic.generation,
+        keys,
+    )

@@ -1,0 +1,176 @@
+"""One topic instance: its numbers, its index, and what is staged but not decided yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from topics.engine.floors import Floors
+from topics.engine.idempotency import KeyStore
+from topics.engine.index import Index
+from topics.engine.priority import effective_priority
+from topics.engine.results import QueueState, TopicState
+from topics.engine.topic_config import DURABILITIES, TopicConfig
+from topics.engine.usage import Usage
+
+if TYPE_CHECKING:
+    from topics.engine.append import AppendBatch
+    from topics.engine.diff import Diff
+    from topics.engine.operations import Operation
+    from topics.engine.retention import Expiry
+
+NO_RESERVATION = (1 << 64) - 1
+"""`reserved` of a class that needs none."""
+
+
+class Life(Enum):
+    CREATING = 1
+    """Its creation is not durable yet: readers do not see it, writes queue behind it."""
+    LIVE = 2
+    DELETING = 3
+    """Its deletion is on its way: readers still see it, changes wait for the outcome."""
+    GONE = 4
+
+
+class Topic:
+    """Readers see seqs up to `head`; seqs up to `next_seq` - 1 are given out.
+
+    `pending` are the operations staged and not yet applied, in the order they will be, which is that of their seqs.
+    """
+
+    __slots__ = (
+        "config",
+        "consumed_ms",
+        "expiry",
+        "filling",
+        "floors",
+        "generation",
+        "head",
+        "id",
+        "index",
+        "keys",
+        "last_read_ms",
+        "last_ts",
+        "last_write_ms",
+        "life",
+        "name",
+        "next_config",
+        "next_seq",
+        "order",
+        "parked",
+        "pending",
+        "pending_bytes",
+        "pending_records",
+        "plain",
+        "reserved",
+        "stage_class",
+        "waiters",
+    )
+
+    def __init__(self, name: str, topic_id: int, config: TopicConfig, order: int, usage: Usage) -> None:
+        self.name = name
+        self.id = topic_id
+        self.order = order
+        """The number of the latest create or config frame of this topic, over all topics."""
+        self.life = Life.CREATING
+        self.head = 0
+        self.next_seq = 1
+        self.last_ts = 0
+        self.floors = Floors()
+        self.index = Index(usage)
+        self.keys: KeyStore | None = None
+        self.reserved = NO_RESERVATION
+        """Class `disk`: seqs up to here may be acknowledged before they are on stable storage (R-DUR-6)."""
+        self.generation = 0
+        """Counts reservations: those of a generation that a snapshot released do not count in recovery."""
+        # --- staged
+        self.pending: list[Operation] = []
+        self.filling: AppendBatch | None = None
+        """The last of `pending` while it may still take rows of this pass."""
+        self.pending_records = 0
+        self.pending_bytes = 0
+        self.expiry: Expiry | None = None
+        """The latest expiry staged and not applied."""
+        self.parked: list[Callable[[], None]] = []
+        """Changes that wait for the outcome of a deletion."""
+        # --- readers
+        self.waiters: dict[Diff, None] = {}
+        """Long polls, in order of arrival."""
+        self.last_write_ms = 0
+        self.last_read_ms = 0
+        self.consumed_ms = 0
+        self.set_config(config, config)
+
+    def set_config(self, applied: TopicConfig, staged: TopicConfig) -> None:
+        """What holds for readers and retention, and the latest that is on its way (the same one, mostly).
+
+        A write is staged in the stronger of both classes: it may be acknowledged after the change (R-CFG-3).
+        """
+        self.config, self.next_config = applied, staged
+        self.filling = None
+        self.stage_class = max(applied.durability, staged.durability, key=DURABILITIES.index)
+        self.plain = not applied.ttl_ms and applied.discard == "old" and self.stage_class != "ephemeral"
+        """An append needs no admission and no retention first."""
+        if self.stage_class != "disk":
+            self.reserved = NO_RESERVATION
+        elif self.reserved == NO_RESERVATION:
+            self.reserved = 0
+
+    @property
+    def earliest(self) -> int:
+        """E."""
+        return self.index.earliest or self.head + 1
+
+    @property
+    def visible(self) -> bool:
+        return self.life is Life.LIVE or self.life is Life.DELETING
+
+    def enforce_caps(self, upto: int, cap_records: int, cap_bytes: int) -> None:
+        """Evicts the oldest records until those up to `upto` are within the caps (0: none). R-CAP-1, -3, -4."""
+        index = self.index
+        records, size = index.live, index.bytes
+        if upto < index.last_seq:
+            records, size = index.totals_through(upto)
+        over = records - cap_records if cap_records else 0
+        over_bytes = size - cap_bytes if cap_bytes else 0
+        if over <= 0 and over_bytes <= 0:
+            return
+        if over == 1 and over_bytes <= 0:
+            self.floors.raise_to(cap=index.evict_one())
+        else:
+            self.floors.raise_to(cap=index.evict_oldest(over, over_bytes, upto))
+        if self.floors.gaps:
+            self.floors.settle_gaps(self.earliest)
+
+    def retain_caps(self) -> None:
+        """The caps of the applied config."""
+        config = self.config
+        if config.discard == "old" and (config.cap_records or config.cap_bytes):
+            self.enforce_caps(self.head, config.cap_records, config.cap_bytes)
+
+    def lose_through(self, *, ttl: int = 0, deleted: int = 0) -> int:
+        """Records up to here expired, or were deleted as a prefix; returns how many died."""
+        died = self.index.kill_through(max(ttl, deleted))
+        self.floors.raise_to(ttl=ttl, deleted=deleted)
+        self.floors.settle_gaps(self.earliest)
+        return died
+
+    def key_store(self) -> KeyStore:
+        if self.keys is None:
+            self.keys = KeyStore()
+        return self.keys
+
+    def state(self, now_ms: int) -> TopicState:
+        return TopicState(
+            self.name,
+            self.config,
+            self.head,
+            self.earliest,
+            self.index.live,
+            self.index.bytes,
+            effective_priority(self.config, self.consumed_ms, now_ms),
+            self.last_write_ms or None,
+            self.last_read_ms or None,
+            QueueState(self.index.live, 0, 0) if self.config.is_queue else None,
+        )

@@ -1,0 +1,76 @@
+"""What lives where: live records and bytes over all topics, and the rows that point to each file."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.store.filetable import FileKind, FileTable
+from topics.store.memory import MemoryFrames
+
+
+class Usage:
+    """Kept exact by every index: the quota, the metrics and the files' right to exist depend on it."""
+
+    __slots__ = ("_early", "_files", "_memory", "bytes", "pending_bytes", "records")
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.bytes = 0
+        self.pending_bytes = 0
+        """Staged, not yet live."""
+        self._files: FileTable | None = None
+        self._memory: MemoryFrames | None = None
+        self._early: dict[int, int] = {}
+        """Rows of each file while the files are not known yet (recovery)."""
+
+    def use(self, files: FileTable, memory: MemoryFrames | None) -> None:
+        """The files that rows point to."""
+        self._files = files
+        self._memory = memory
+        early, self._early = self._early, {}
+        for file_id, rows in early.items():
+            if rows:
+                files[file_id].live_rows += rows
+
+    def is_sealed(self, file_id: int) -> bool:
+        """A segment or pack (or not known yet): records deleted there are flagged in it at the next checkpoint."""
+        if self._files is None:
+            return True
+        file = self._files.get(file_id)
+        return file is not None and file.kind in (FileKind.SEGMENT, FileKind.PACK)
+
+    def is_log(self, file_id: int) -> bool:
+        """A file of the log."""
+        file = None if self._files is None else self._files.get(file_id)
+        return file is not None and file.kind is FileKind.WAL
+
+    def placed(self, file_id: int, rows: int) -> None:
+        """Rows now point to this file; one in memory has counted them when it took them."""
+        if self._files is None:
+            self._early[file_id] = self._early.get(file_id, 0) + rows
+            return
+        file = self._files[file_id]
+        if file.kind is not FileKind.MEMORY:
+            file.live_rows += rows
+
+    def left(self, file_id: int, rows: int) -> None:
+        """Rows no longer point to this file."""
+        if self._files is None:
+            self._early[file_id] -= rows
+            return
+        file = self._files[file_id]
+        if file.kind is FileKind.MEMORY and self._memory is not None:
+            self._memory.discard(file, rows)
+        else:
+            file.live_rows -= rows
+            assert file.live_rows >= 0, "more rows left a file than pointed to it"
+
+    def left_files(self, file_ids: NDArray[np.uint32]) -> None:
+        """One row leaves for each element."""
+        first = int(file_ids[0])
+        if (file_ids == first).all():
+            self.left(first, len(file_ids))
+            return
+        for file_id, rows in zip(*np.unique(file_ids, return_counts=True), strict=True):
+            self.left(int(file_id), int(rows))
