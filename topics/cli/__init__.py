@@ -1,1 +1,5 @@
 """The command line: serve, doctor, fsck."""
+
+from topics.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,112 @@
+"""`topics serve` as a process on this machine's kernel: the port file, requests, signals, exit codes."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = [sys.executable, "-c", "from topics.cli import main; main()", "serve"]
+
+
+class Process:
+    """A running server and how to talk to it."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.port_file = directory / "port"
+        self.data_dir = directory / "data"
+        arguments = ["--data-dir", str(self.data_dir), "--port", "0", "--port-file", str(self.port_file), *options]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
+        self.process = subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env=environment)
+        self.log = self._wait_for("ready after")
+        self.address = self.port_file.read_text()
+
+    def _wait_for(self, text: str) -> str:
+        assert self.process.stderr is not None
+        log = ""
+        for line in self.process.stderr:
+            log += line
+            if text in line:
+                return log
+        raise AssertionError(f"the server ended: {log}")
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        connection = http.client.HTTPConnection(self.address, timeout=10)
+        try:
+            data = None if body is None else json.dumps(body)
+            connection.request(method, path, data, {"Content-Type": "application/json"} if data else {})
+            return json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(10)
+
+
+@pytest.fixture(params=["uring", "portable"])
+def process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Process]:
+    if request.param == "uring":
+        from topics.uring.probe import probe  # noqa: PLC0415
+
+        if not probe().ok:
+            pytest.skip(f"no io_uring here: {probe().reason}")
+    process = Process(tmp_path, "--io", request.param)
+    yield process
+    if process.process.poll() is None:
+        process.process.kill()
+        process.process.wait()
+
+
+def test_r_life_2_serve_says_where_it_listens_and_sigterm_ends_it_with_0(process: Process, tmp_path: Path) -> None:
+    assert process.ask("GET", "/readyz")["status"] == "ready"
+    assert process.ask("POST", "/v0/topics/t", {"records": [{"data": 1}]})["seqs"] == [1]
+    assert process.address in process.log
+    assert "auth: off" in process.log
+    idle = http.client.HTTPConnection(process.address, timeout=10)
+    idle.request("GET", "/healthz")
+    idle.getresponse().read()
+    assert process.stop() == 0
+    again = Process(tmp_path)
+    assert again.ask("GET", "/v0/topics/t")["head_seq"] == 1
+    assert again.stop(signal.SIGINT) == 0
+
+
+def test_r_life_1_a_second_server_on_the_same_directory_is_refused(process: Process) -> None:
+    command = [*COMMAND, "--data-dir", str(process.data_dir), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1
+    assert "in use" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "told"),
+    [
+        (["--host", "0.0.0.0"], {}, "TOPICS_ALLOW_INSECURE_NO_AUTH"),
+        ([], {"TOPICS_API_KEYS": "secret"}, "TOPICS_API_KEYS"),
+        ([], {"TOPICS_PORT": "x"}, "TOPICS_PORT"),
+        (["--io", "magic"], {}, "io"),
+        (["--port-file", "/no/such/directory/port"], {}, "/no/such/directory"),
+    ],
+)
+def test_r_life_1_what_cannot_be_is_said_in_one_line(
+    tmp_path: Path, options: list[str], environment: dict[str, str], told: str
+) -> None:
+    command = [*COMMAND, "--data-dir", str(tmp_path / "data"), *options]
+    if "TOPICS_PORT" not in environment:
+        command += ["--port", "0"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=20, check=False, env={**os.environ, **environment}
+    )
+    assert done.returncode == 1
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,50 @@
+"""`topics serve`: settings from the environment, overridden by options."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from topics.config import Config
+
+
+def serve(  # noqa: PLR0917 - typer makes options of them
+    data_dir: Annotated[str | None, typer.Option(help="Where records are kept; made if missing.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to bind; may carry the port.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to bind; 0 picks a free one.")] = None,
+    io: Annotated[str | None, typer.Option(help="auto, uring or portable.")] = None,
+    commit: Annotated[str | None, typer.Option(help="auto, link, direct or dsync; `topics doctor` explains.")] = None,
+    http_parser: Annotated[str | None, typer.Option(help="auto, httptools or h11.")] = None,
+    port_file: Annotated[str | None, typer.Option(help="File that gets the bound host:port.")] = None,
+    allowed_host: Annotated[list[str] | None, typer.Option(help="Further Host to serve; repeatable.")] = None,
+    sync_every_ms: Annotated[int | None, typer.Option(help="Background sync of `disk` records.")] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Serve topics over HTTP until SIGINT or SIGTERM. Every setting is also a TOPICS_* variable (docs/settings.md)."""
+    from topics.server.main import serve as run_server  # noqa: PLC0415 - `topics --help` should not load the server
+
+    options = {
+        "DATA_DIR": data_dir,
+        "HOST": host,
+        "PORT": port,
+        "IO": io,
+        "COMMIT": commit,
+        "HTTP_PARSER": http_parser,
+        "PORT_FILE": port_file,
+        "ALLOWED_HOSTS": ",".join(allowed_host) if allowed_host else None,
+        "SYNC_EVERY_MS": sync_every_ms,
+    }
+    given = {f"TOPICS_{name}": str(value) for name, value in options.items() if value is not None}
+    config = Config.from_env({**os.environ, **given})
+    logging.basicConfig(
+        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    # What exists now lives as long as the process: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    raise typer.Exit(run_server(config))

@@ -1,0 +1,60 @@
+"""The composition root: one ring, one loop, one server over one data directory, from the settings to the exit code."""
+
+from __future__ import annotations
+
+import logging
+
+from topics import __version__
+from topics.clock import SystemClock
+from topics.config import Config
+from topics.loop.choose import open_ring
+from topics.loop.loop import Loop
+from topics.loop.signals import install_signal_handlers
+from topics.server.app import Server
+from topics.server.port_file import shown_address
+from topics.server.startup import check_config, connection_limit
+from topics.server.storage import backend_opener
+from topics.store.directory import take
+
+_log = logging.getLogger("topics.server")
+
+
+def serve(config: Config) -> int:
+    """Runs a server until SIGINT or SIGTERM. Returns the exit code.
+
+    Raises: UsageError, StorageError or OSError for what is wrong before the port is bound (R-LIFE-1).
+    """
+    check_config(config)
+    limit = connection_limit(config)
+    ring, io_reason = open_ring(config, shared=False)
+    loop = Loop(ring, SystemClock())
+    codes: list[int] = []
+
+    def on_end(code: int) -> None:
+        codes.append(code)
+        loop.stop()
+
+    try:
+        directory = take(ring, config)
+        try:
+            server = Server(config, loop, backend_opener(directory), max_connections=limit, on_end=on_end)
+            uninstall = install_signal_handlers(loop, lambda _number: server.stop())
+            try:
+                server.start()
+                _log.info(
+                    "topics %s on http://%s, data in %s; io: %s (%s); commit: %s; auth: off, no keys",
+                    __version__,
+                    shown_address(server.address),
+                    config.data_dir,
+                    ring.name,
+                    io_reason,
+                    config.commit,
+                )
+                loop.run()
+            finally:
+                uninstall()
+        finally:
+            directory.release()
+        return codes[0] if codes else 0
+    finally:
+        loop.close()
