@@ -1,3 +1,66 @@
-"""`topics`: an append-only event log for one machine. The embedded API lives here."""
+"""`topics`: an append-only event log for one machine. The embedded API: see docs/embedded.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from topics.errors import (
+    CorruptError,
+    DiskFullError,
+    FormatError,
+    LockedError,
+    LogReadOnlyError,
+    RequestError,
+    StorageError,
+    TopicsError,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from topics.embedded.log import Log, open_log
+    from topics.embedded.records import GapError, Page, Record
+    from topics.engine.value_rows import NewRecord
 
 __version__ = "0.1.0"
+__all__ = [
+    "CorruptError",
+    "DiskFullError",
+    "FormatError",
+    "GapError",
+    "LockedError",
+    "Log",
+    "LogReadOnlyError",
+    "NewRecord",
+    "Page",
+    "Record",
+    "RequestError",
+    "StorageError",
+    "TopicsError",
+    "UsageError",
+    "open",
+]
+
+_LAZY = {
+    "open": ("topics.embedded.log", "open_log"),
+    "Log": ("topics.embedded.log", "Log"),
+    "GapError": ("topics.embedded.records", "GapError"),
+    "Page": ("topics.embedded.records", "Page"),
+    "Record": ("topics.embedded.records", "Record"),
+    "NewRecord": ("topics.engine.value_rows", "NewRecord"),
+}
+"""Imported on first use: every module of the package passes through here, and none needs the whole engine for that."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'topics' has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415
+
+    module, attribute = _LAZY[name]
+    value = getattr(import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+if TYPE_CHECKING:
+    open = open_log

@@ -19,6 +19,10 @@ from topics.uring.probe import probe
 ENGINES = ["portable", "uring"]
 
 
+def nothing() -> None:
+    """Nobody waits for anything."""
+
+
 class Disk:
     """Stands in for the engine: a call is one write to a file, answered by its completion."""
 
@@ -49,7 +53,7 @@ def test_a_caller_alone_drives_the_loop_itself(disk: Disk) -> None:
     driver = Driver(disk.loop)
     assert driver.call(disk.write(0)) == 1
     assert disk.threads == {threading.current_thread().name}
-    driver.end()
+    driver.end(nothing)
 
 
 def test_many_threads_are_all_answered_and_may_end_at_once(disk: Disk, tmp_path: Path) -> None:
@@ -66,7 +70,7 @@ def test_many_threads_are_all_answered_and_may_end_at_once(disk: Disk, tmp_path:
     for thread in threads:
         thread.join(30)
         assert not thread.is_alive(), "a caller was left asleep"
-    driver.end()
+    driver.end(nothing)
     total = thread_count * count_per_thread
     assert (tmp_path / "file").read_bytes() == bytes(offset % 251 for offset in range(total))
 
@@ -84,7 +88,7 @@ def test_a_caller_that_cannot_wait_is_served_by_the_maintenance_thread(disk: Dis
     assert answered.wait(10)
     assert calls[0].result() == 1
     assert disk.threads == {"topics-maintenance"}
-    driver.end()
+    driver.end(nothing)
 
 
 def test_timers_run_while_nobody_calls(disk: Disk) -> None:
@@ -97,7 +101,7 @@ def test_timers_run_while_nobody_calls(disk: Disk) -> None:
 
     driver.call(start)
     assert rang.wait(10)
-    driver.end()
+    driver.end(nothing)
 
 
 def test_an_error_of_the_engine_reaches_its_caller_alone(disk: Disk) -> None:
@@ -109,11 +113,11 @@ def test_an_error_of_the_engine_reaches_its_caller_alone(disk: Disk) -> None:
     with pytest.raises(TopicsError, match="no"):
         driver.call(refuse)
     assert driver.call(disk.write(0)) == 1
-    driver.end()
+    driver.end(nothing)
 
 
 def test_after_the_end_a_call_is_a_usage_error(disk: Disk) -> None:
     driver = Driver(disk.loop)
-    driver.end()
+    driver.end(nothing)
     with pytest.raises(UsageError, match="closed"):
         driver.call(disk.write(0))

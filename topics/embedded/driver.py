@@ -86,6 +86,7 @@ class Driver:
 
     def call(self, start: Start[R]) -> R:
         """Runs `start` on the loop and waits for its answer. Raises what it answered with, or UsageError."""
+        self._check()
         call: Call[R] = Call(start)
         call.prepare_to_sleep()
         self._inbox.append(call)  # type: ignore[arg-type]
@@ -114,11 +115,21 @@ class Driver:
         self._stirred.set()
         self._loop.ring.wake()
 
-    def end(self) -> None:
-        """Stops the maintenance thread. The loop is the caller's again."""
+    def end(self, first: Callable[[], None]) -> None:
+        """Runs `first` on the loop (it ends the waits of others), then stops the maintenance thread.
+
+        When this returns nobody drives: the loop is the caller's again. Calls made later are UsageErrors.
+        """
+
+        def start(done: Callable[[None], None]) -> None:
+            first()
+            done(None)
+
+        self.call(start)
         self._ended = True
         self._stirred.set()
         self._maintenance.join()
+        self._wheel.acquire()
 
     def _check(self) -> None:
         if self._failure is not None:

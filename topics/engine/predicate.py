@@ -25,6 +25,13 @@ class Predicate(NamedTuple):
     is_prefix: bool
     value: bytes
 
+    @classmethod
+    def of(cls, text: str) -> Predicate:
+        """The bare form: ending in `*` a Glob, else an Eq."""
+        if text.endswith("*"):
+            return cls(True, text[:-1].encode())
+        return cls(False, text.encode())
+
     def matches(self, tag: bytes | None) -> bool:
         """None is an untagged record, which never matches."""
         if tag is None:
@@ -40,7 +47,7 @@ class Predicate(NamedTuple):
 def parse_predicate(span: JsonSpan, name: str = "match") -> Predicate:
     """The predicate in field `name`. Raises RequestError invalid_request for any other shape."""
     if span.kind == Kind.STRING:
-        return _bare(string_value(span.text))
+        return Predicate.of(string_value(span.text))
     if span.kind != Kind.ARRAY:
         raise refuse(name, _SHAPE, span)
     items = records.array_items(span.text)
@@ -58,10 +65,4 @@ def parse_predicate(span: JsonSpan, name: str = "match") -> Predicate:
         raise RequestError("invalid_request", f'{name}[1] must be "Eq" or "Glob", not {shown(operator)}')
     if not value.endswith("*"):
         raise RequestError("invalid_request", f'{name}[2] is {shown(value)}: a Glob must end in "*"')
-    return _bare(value)
-
-
-def _bare(text: str) -> Predicate:
-    if text.endswith("*"):
-        return Predicate(True, text[:-1].encode())
-    return Predicate(False, text.encode())
+    return Predicate.of(value)

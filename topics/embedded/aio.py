@@ -1,0 +1,86 @@
+"""The library from asyncio: the same calls as awaitables, answered by the maintenance thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from topics.embedded.driver import Call, Start
+from topics.embedded.records import Page, Record
+from topics.engine.predicate import Predicate
+from topics.engine.results import AppendResult, DeleteResult
+
+if TYPE_CHECKING:
+    from topics.embedded.log import Log, Values
+
+R = TypeVar("R")
+
+_TAIL_WAIT_MS = 30_000
+
+
+class AsyncLog:
+    """`log.aio`. A cancelled await does not undo its call: an append may still happen."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    async def append(
+        self,
+        topic: str,
+        records: Values,
+        *,
+        key: str | None = None,
+        node: str | None = None,
+        create: bool | None = None,
+    ) -> AppendResult:
+        return await self._run(self._log.appending(topic, records, key=key, node=node, create=create))
+
+    async def append_many(self, topic: str, texts: Sequence[bytes], *, key: str | None = None) -> AppendResult:
+        return await self._run(self._log.appending_texts(topic, texts, key=key))
+
+    async def delete(
+        self, topic: str, *, before_seq: int | None = None, match: str | Predicate | None = None
+    ) -> DeleteResult:
+        return await self._run(self._log.deleting(topic, before_seq=before_seq, match=match))
+
+    async def page(self, topic: str, from_seq: int = 0, *, limit: int = 0, node: str = "", wait_ms: int = 0) -> Page:
+        return await self._run(self._log.paging(topic, from_seq, limit=limit, node=node, wait_ms=wait_ms))
+
+    async def read(self, topic: str, from_seq: int = 0, *, node: str = "") -> AsyncIterator[Record]:
+        """Records above `from_seq` up to the head there is now. Raises GapError like `Log.read`."""
+        while True:
+            page = await self.page(topic, from_seq, limit=self._log.config.max_limit, node=node)
+            page.raise_gap()
+            for record in page.records:
+                yield record
+            from_seq = page.next_from_seq
+            if page.caught_up:
+                return
+
+    async def tail(self, topic: str, from_seq: int = 0, *, node: str = "") -> AsyncIterator[Record]:
+        """Records above `from_seq` as they come; never ends by itself."""
+        while True:
+            page = await self.page(topic, from_seq, limit=self._log.config.max_limit, node=node, wait_ms=_TAIL_WAIT_MS)
+            page.raise_gap()
+            for record in page.records:
+                yield record
+            from_seq = page.next_from_seq
+
+    async def _run(self, start: Start[R]) -> R:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+
+        def settle(call: Call[R]) -> None:
+            if future.cancelled():
+                return
+            if isinstance(call.outcome, BaseException):
+                future.set_exception(call.outcome)
+            else:
+                future.set_result(call.result())
+
+        def on_answer(call: Call[R]) -> None:
+            loop.call_soon_threadsafe(settle, call)
+
+        self._log.driver.submit(start, on_answer)
+        return await future

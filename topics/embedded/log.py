@@ -1,0 +1,243 @@
+"""`topics.open(path)`: a log in this process, without a server. Any thread may call it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from topics.clock import SystemClock
+from topics.config import Config
+from topics.embedded.aio import AsyncLog
+from topics.embedded.driver import Driver, Start
+from topics.embedded.records import Page, Record, parse_page
+from topics.engine.engine import Engine
+from topics.engine.predicate import Predicate
+from topics.engine.results import (
+    AppendRequest,
+    AppendResult,
+    DeleteResult,
+    DeleteTopicResult,
+    DiffQuery,
+    Done,
+    PutResult,
+    TopicPage,
+    TopicState,
+)
+from topics.engine.topic_config import TopicConfig
+from topics.engine.value_rows import NewRecord, rows_from_values
+from topics.engine.write_body import WriteScanner
+from topics.errors import TopicsError, UsageError
+from topics.loop import Loop
+from topics.loop.choose import open_ring
+from topics.store.directory import take
+from topics.store.store import Store
+
+R = TypeVar("R")
+Values = Iterable[Any]
+"""What `append` takes: JSON-encodable values (each becomes a record's data) or NewRecord for tag, node and meta."""
+
+_TAIL_WAIT_MS = 30_000
+
+
+def open_log(path: str, **settings: Any) -> Log:
+    """Opens the log in directory `path`, creating it if it is missing, and recovers what is there.
+
+    settings: any field of `Config` (docs/settings.md), e.g. io="portable", commit="link", sync_every_ms=100. Nothing is
+    read from the environment, so several logs may be open in one process, each on its own settings.
+    Raises: LockedError, another process has it open; StorageError, it cannot be trusted; UsageError, a bad setting.
+    """
+    try:
+        config = replace(Config(), data_dir=str(path), **settings)
+    except TypeError as error:
+        raise UsageError(f"{error}: see docs/settings.md for the settings there are") from None
+    return Log(config)
+
+
+class Log:
+    """A log in this process. Use as a context manager, or call `close`.
+
+    Every method that waits returns once its topic's durability class is met. Errors: RequestError (with the wire
+    contract's `code`) for what cannot be done as asked, StorageError when the disk failed or is full.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        ring, self.engine_reason = open_ring(config, shared=True)
+        self._loop = Loop(ring, SystemClock())
+        try:
+            self._engine = Engine(self._loop, config)
+            directory = take(ring, config)
+            opening = Store.open(self._loop, config, self._engine.catalog, directory=directory)
+            self._store = self._loop.run_task(opening, "open")
+            self._engine.start(self._store)
+        except BaseException:
+            self._loop.close()
+            raise
+        self._loop.on_pass_end(self._engine.flush, 10)
+        self._scanner = WriteScanner(config)
+        self._scanning = threading.Lock()
+        self._driver = Driver(self._loop)
+        self._closed = False
+        self.aio = AsyncLog(self)
+        """The same from asyncio: `await log.aio.append(...)`."""
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+    def append(
+        self,
+        topic: str,
+        records: Values,
+        *,
+        key: str | None = None,
+        node: str | None = None,
+        create: bool | None = None,
+    ) -> AppendResult:
+        """Appends records, all or none; returns their seqs once the topic's class is met.
+
+        key: idempotency key, a repeated one answers with the seqs of the first time. node: origin for records without
+        their own. create False: the topic must exist.
+        """
+        return self._driver.call(self.appending(topic, records, key=key, node=node, create=create))
+
+    def append_many(self, topic: str, texts: Sequence[bytes], *, key: str | None = None) -> AppendResult:
+        """Appends ready-made JSON texts, one record each: nothing is encoded, only validated."""
+        return self._driver.call(self.appending_texts(topic, texts, key=key))
+
+    def delete(
+        self, topic: str, *, before_seq: int | None = None, match: str | Predicate | None = None
+    ) -> DeleteResult:
+        """Deletes records for good: below a seq, with a tag ("a", or "a*" for a prefix), or both conditions."""
+        return self._driver.call(self.deleting(topic, before_seq=before_seq, match=match))
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+    def read(self, topic: str, from_seq: int = 0, *, limit: int | None = None, node: str = "") -> Iterator[Record]:
+        """Records above `from_seq` up to the head there is now, oldest first; at most `limit`.
+
+        node: leaves out records this node wrote. Raises GapError where records were lost (a cap, an expiry, a power
+        cut below fsync): read on from its `resume_from`.
+        """
+        left = limit
+        while left is None or left > 0:
+            page = self.page(
+                topic, from_seq, limit=min(left or self.config.max_limit, self.config.max_limit), node=node
+            )
+            page.raise_gap()
+            yield from page.records
+            from_seq = page.next_from_seq
+            if left is not None:
+                left -= len(page.records)
+            if page.caught_up:
+                return
+
+    def tail(self, topic: str, from_seq: int | None = None, *, node: str = "") -> Iterator[Record]:
+        """Records above `from_seq` (None: the head there is now) as they come; ends when the log is closed."""
+        at = self.state(topic, touch=False).head_seq if from_seq is None else from_seq
+        while True:
+            page = self.page(topic, at, limit=self.config.max_limit, node=node, wait_ms=_TAIL_WAIT_MS)
+            page.raise_gap()
+            yield from page.records
+            if self._closed:
+                return
+            at = page.next_from_seq
+
+    def page(self, topic: str, from_seq: int = 0, *, limit: int = 0, node: str = "", wait_ms: int = 0) -> Page:
+        """One read: records, the next cursor, and a tombstone where something was lost."""
+        return self._driver.call(self.paging(topic, from_seq, limit=limit, node=node, wait_ms=wait_ms))
+
+    def state(self, topic: str, *, touch: bool = True) -> TopicState:
+        """Head, floor, counts, config. touch: counts as a consumption for the priority by recency."""
+        return self._driver.call(lambda done: self._engine.state(topic, touch=touch, done=done))
+
+    # --- topics ------------------------------------------------------------------------------------------------------
+    def put_topic(self, topic: str, **config: Any) -> PutResult:
+        """Creates a topic or replaces its whole config, e.g. durability="fsync", ttl_ms=60_000, cap_records=1000."""
+        made = TopicConfig.make(**config)
+        return self._driver.call(lambda done: self._engine.put_topic(topic, made, done))
+
+    def delete_topic(self, topic: str, *, if_empty: bool = False) -> DeleteTopicResult:
+        return self._driver.call(lambda done: self._engine.delete_topic(topic, if_empty=if_empty, done=done))
+
+    def topics(self, prefix: str = "") -> list[TopicState]:
+        """Every topic whose name begins with `prefix`, by name."""
+
+        def start(done: Done[list[TopicState]]) -> None:
+            found: list[TopicState] = []
+
+            def ask(after: str) -> None:
+                self._engine.list_topics(prefix, after, self.config.max_limit, False, _any_name, on_page)
+
+            def on_page(page: TopicPage | TopicsError) -> None:
+                if isinstance(page, TopicsError):
+                    done(page)
+                    return
+                found.extend(page.rows)
+                if page.next_after is None:
+                    done(found)
+                else:
+                    ask(page.next_after)
+
+            ask("")
+
+        return self._driver.call(start)
+
+    # --- ending ------------------------------------------------------------------------------------------------------
+    def close(self) -> None:
+        """Writes a checkpoint and gives the directory back. Waiting tails end. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._driver.end(self._engine.begin_shutdown)
+            self._loop.run_task(self._store.close(checkpoint=True), "close")
+        finally:
+            self._loop.close()
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- calls as values, for whoever drives --------------------------------------------------------------------------
+    def appending(
+        self, topic: str, records: Values, *, key: str | None, node: str | None, create: bool | None
+    ) -> Start[AppendResult]:
+        made = [record if isinstance(record, NewRecord) else NewRecord(record) for record in records]
+        if not made:
+            raise UsageError("append needs one record at least")
+        with self._scanning:
+            rows = rows_from_values(made, self._scanner)
+        request = AppendRequest(topic, rows, _encoded(node), _encoded(key), create)
+        return lambda done: self._engine.append(request, done)
+
+    def appending_texts(self, topic: str, texts: Sequence[bytes], *, key: str | None) -> Start[AppendResult]:
+        if not texts:
+            raise UsageError("append_many needs one record at least")
+        with self._scanning:
+            rows = self._scanner.scan_texts(texts)
+        request = AppendRequest(topic, rows, key=_encoded(key))
+        return lambda done: self._engine.append(request, done)
+
+    def deleting(self, topic: str, *, before_seq: int | None, match: str | Predicate | None) -> Start[DeleteResult]:
+        predicate = Predicate.of(match) if isinstance(match, str) else match
+        if before_seq is None and predicate is None:
+            raise UsageError("delete needs before_seq, match, or both")
+        return lambda done: self._engine.delete_records(topic, before_seq, predicate, done)
+
+    def paging(self, topic: str, from_seq: int, *, limit: int, node: str, wait_ms: int) -> Start[Page]:
+        nodes = (node.encode(),) if node else ()
+        query = DiffQuery(from_seq, limit, nodes, include_tags=True, wait_ms=wait_ms)
+        return lambda done: self._engine.diff(topic, query, lambda result: done(parse_page(topic, result)))
+
+    @property
+    def driver(self) -> Driver:
+        return self._driver
+
+
+def _any_name(_name: str) -> bool:
+    return True
+
+
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()

@@ -1,0 +1,66 @@
+"""What a reader of the library gets: records, pages, and gaps that cannot be overlooked."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from topics.engine.results import DiffResult, Tombstone
+from topics.errors import TopicsError
+
+T = TypeVar("T")
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One record as it was written. ts: milliseconds since the epoch."""
+
+    seq: int = msgspec.field(name="$seq")
+    ts: int = msgspec.field(name="$ts")
+    data: Any
+    meta: Any = None
+    tag: str | None = msgspec.field(name="$tag", default=None)
+    node: str | None = msgspec.field(name="$node", default=None)
+
+
+class GapError(TopicsError):
+    """Records below the next readable one were lost, not deleted. `tombstone` has range and reason."""
+
+    def __init__(self, topic: str, tombstone: Tombstone) -> None:
+        lost = f"{tombstone.gap_from}..{tombstone.gap_to}"
+        super().__init__(f"{topic}: records {lost} were lost ({tombstone.reason}); read on from resume_from")
+        self.topic = topic
+        self.tombstone = tombstone
+        self.resume_from = 0 if tombstone.reason == "recreated" else tombstone.gap_to
+        """The cursor that passes the gap."""
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One read of a topic."""
+
+    topic: str
+    records: list[Record]
+    next_from_seq: int
+    head_seq: int
+    earliest_seq: int
+    tombstone: Tombstone | None
+
+    @property
+    def caught_up(self) -> bool:
+        return self.next_from_seq == self.head_seq
+
+    def raise_gap(self) -> None:
+        """Raises GapError if this page crossed one."""
+        if self.tombstone is not None:
+            raise GapError(self.topic, self.tombstone)
+
+
+_decoder = msgspec.json.Decoder(list[Record])
+
+
+def parse_page(topic: str, result: DiffResult | TopicsError) -> Page | TopicsError:
+    """The engine's answer with its records decoded; an error stays what it is."""
+    if isinstance(result, TopicsError):
+        return result
+    records = _decoder.decode(b"[" + result.records + b"]")
+    return Page(topic, records, result.next_from_seq, result.head_seq, result.earliest_seq, result.tombstone)
