@@ -1,0 +1,225 @@
+"""The library on a real directory: what was appended is read back, by threads, by asyncio, after a restart."""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import topics
+from topics.uring.probe import probe
+
+SMALL = {
+    "wal_file_bytes": 1 << 20,
+    "wal_spare_files": 1,
+    "checkpoint_wal_bytes": 4 << 20,
+    "disk_reserve_bytes": 1 << 16,
+}
+
+
+@pytest.fixture(params=["uring", "portable"])
+def settings(request: pytest.FixtureRequest) -> dict[str, Any]:
+    if request.param == "uring" and not probe().ok:
+        pytest.skip(probe().reason)
+    return {"io": request.param, **SMALL}
+
+
+@pytest.fixture
+def log(tmp_path: Path, settings: dict[str, Any]) -> Iterator[topics.Log]:
+    with topics.open(str(tmp_path / "data"), **settings) as opened:
+        yield opened
+
+
+def values_of(records: Iterator[topics.Record]) -> list[Any]:
+    return [record.data for record in records]
+
+
+def test_what_was_appended_is_read_back_in_order(log: topics.Log) -> None:
+    assert log.append("orders", [{"sku": 1}, {"sku": 2}]).last_seq == 2
+    assert log.append("orders", ["é", None]).first_seq == 3
+    assert values_of(log.read("orders")) == [{"sku": 1}, {"sku": 2}, "é", None]
+    assert values_of(log.read("orders", 2, limit=1)) == ["é"]
+
+
+def test_tags_nodes_and_meta_come_back_with_their_record(log: topics.Log) -> None:
+    log.append("t", [topics.NewRecord(1, tag="a", node="n", meta={"k": "v"})], node="default")
+    log.append("t", [2], node="default")
+    first, second = log.read("t")
+    assert (first.tag, first.node, first.meta) == ("a", "n", {"k": "v"})
+    assert (second.tag, second.node, second.meta) == (None, "default", None)
+    assert values_of(log.read("t", node="default")) == [1]
+
+
+def test_ready_made_texts_are_appended_as_they_are(log: topics.Log) -> None:
+    result = log.append_many("t", [b'{"a":1.50}', b"[]"])
+    assert (result.first_seq, result.last_seq) == (1, 2)
+    assert values_of(log.read("t")) == [{"a": 1.5}, []]
+
+
+def test_a_text_that_is_no_json_is_refused_and_nothing_is_appended(log: topics.Log) -> None:
+    log.append("t", [1])
+    with pytest.raises(topics.RequestError):
+        log.append_many("t", [b"1", b"{"])
+    assert log.state("t").head_seq == 1
+
+
+def test_everything_is_there_after_closing_and_opening_again(tmp_path: Path, settings: dict[str, Any]) -> None:
+    path = str(tmp_path / "data")
+    with topics.open(path, **settings) as log:
+        log.put_topic("t", durability="fsync", cap_records=1000)
+        for number in range(50):
+            log.append("t", [number])
+    with topics.open(path, **settings) as log:
+        assert values_of(log.read("t")) == list(range(50))
+        assert log.state("t").config.cap_records == 1000
+        assert log.append("t", ["next"]).first_seq == 51
+
+
+def test_an_idempotency_key_is_recognised_after_opening_again(tmp_path: Path, settings: dict[str, Any]) -> None:
+    path = str(tmp_path / "data")
+    with topics.open(path, **settings) as log:
+        first = log.append("t", [1, 2], key="k")
+    with topics.open(path, **settings) as log:
+        again = log.append("t", [1, 2], key="k")
+        assert again.deduped
+        assert (again.first_seq, again.last_seq) == (first.first_seq, first.last_seq)
+        assert log.state("t").count == 2
+
+
+def test_deleted_records_stay_deleted(tmp_path: Path, settings: dict[str, Any]) -> None:
+    path = str(tmp_path / "data")
+    with topics.open(path, **settings) as log:
+        log.append("t", [topics.NewRecord(number, tag=f"tag-{number % 3}") for number in range(9)])
+        assert log.delete("t", match="tag-1").deleted == 3
+        assert log.delete("t", before_seq=4).deleted == 2
+    with topics.open(path, **settings) as log:
+        assert values_of(log.read("t")) == [3, 5, 6, 8]
+
+
+def test_a_gap_is_an_error_that_names_the_range_and_the_cursor_behind_it(log: topics.Log) -> None:
+    log.put_topic("t", cap_records=2)
+    log.append("t", [1, 2, 3, 4])
+    with pytest.raises(topics.GapError) as caught:
+        list(log.read("t"))
+    gap = caught.value
+    assert (gap.tombstone.gap_from, gap.tombstone.gap_to, gap.tombstone.reason) == (1, 2, "cap")
+    assert values_of(log.read("t", gap.resume_from)) == [3, 4]
+
+
+def test_threads_append_side_by_side_without_a_loss_or_a_duplicate(log: topics.Log) -> None:
+    thread_count, count = 6, 40
+
+    def work(name: int) -> None:
+        for number in range(count):
+            log.append("t", [[name, number]])
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(thread_count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    values = values_of(log.read("t"))
+    assert len(values) == thread_count * count
+    for name in range(thread_count):
+        assert [number for who, number in values if who == name] == list(range(count))
+
+
+def test_a_tail_gets_what_another_thread_appends_and_ends_with_the_log(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    log = topics.open(str(tmp_path / "data"), **settings)
+    log.append("t", [0])
+    seen: list[Any] = []
+    three_seen = threading.Event()
+
+    def follow() -> None:
+        for record in log.tail("t", 0):
+            seen.append(record.data)
+            if len(seen) == 3:
+                three_seen.set()
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    log.append("t", [1])
+    log.append("t", [2])
+    assert three_seen.wait(10)
+    log.close()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert seen == [0, 1, 2]
+
+
+def test_asyncio_callers_append_read_and_tail(log: topics.Log) -> None:
+    async def main() -> list[Any]:
+        results = await asyncio.gather(*(log.aio.append("t", [number]) for number in range(20)))
+        assert sorted(result.first_seq for result in results) == list(range(1, 21))
+        seen = [record.data async for record in log.aio.read("t")]
+        async for record in log.aio.tail("t", 19):
+            seen.append(record.seq)
+            break
+        with pytest.raises(topics.RequestError):
+            await log.aio.page("missing")
+        return seen
+
+    seen = asyncio.run(main())
+    assert sorted(seen[:-1]) == list(range(20))
+    assert seen[-1] == 20
+
+
+def test_a_second_process_or_log_is_refused_with_a_clear_error(tmp_path: Path, settings: dict[str, Any]) -> None:
+    path = str(tmp_path / "data")
+    with topics.open(path, **settings), pytest.raises(topics.LockedError, match="data"):
+        topics.open(path, **settings)
+    topics.open(path, **settings).close()
+
+
+def test_two_logs_in_one_process_do_not_know_each_other(tmp_path: Path, settings: dict[str, Any]) -> None:
+    with topics.open(str(tmp_path / "a"), **settings) as a, topics.open(str(tmp_path / "b"), **settings) as b:
+        a.append("t", ["a"])
+        b.append("t", ["b"])
+        assert values_of(a.read("t")) == ["a"]
+        assert values_of(b.read("t")) == ["b"]
+
+
+def test_a_closed_log_says_so(log: topics.Log) -> None:
+    log.close()
+    with pytest.raises(topics.UsageError, match="closed"):
+        log.append("t", [1])
+
+
+def test_an_unknown_setting_is_named(tmp_path: Path) -> None:
+    with pytest.raises(topics.UsageError, match="hot_tial_bytes"):
+        topics.open(str(tmp_path), hot_tial_bytes=1)
+
+
+def _append_until_killed(path: str, settings: dict[str, Any], acked: Any) -> None:
+    log = topics.open(path, **settings)
+    log.put_topic("t", durability="fsync")
+    number = 0
+    while True:
+        log.append("t", [number])
+        number += 1
+        acked.value = number
+
+
+def test_kill_minus_nine_loses_nothing_acknowledged(tmp_path: Path, settings: dict[str, Any]) -> None:
+    context = multiprocessing.get_context("spawn")
+    acked = context.Value("q", 0, lock=False)
+    path = str(tmp_path / "data")
+    child = context.Process(target=_append_until_killed, args=(path, settings, acked))
+    child.start()
+    while acked.value < 20:
+        assert child.is_alive()
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    child.join()
+    with topics.open(path, **settings) as log:
+        values = values_of(log.read("t"))
+        assert values[: acked.value] == list(range(acked.value))
+        assert len(values) <= acked.value + 1
