@@ -147,16 +147,28 @@ class Log:
 
     def state(self, topic: str, *, touch: bool = True) -> TopicState:
         """Head, floor, counts, config. touch: counts as a consumption for the priority by recency."""
-        return self._driver.call(lambda done: self._engine.state(topic, touch=touch, done=done))
+
+        def start(done: Done[TopicState]) -> None:
+            self._engine.state(topic, touch=touch, done=done)
+
+        return self._driver.call(start)
 
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, topic: str, **config: Any) -> PutResult:
         """Creates a topic or replaces its whole config, e.g. durability="fsync", ttl_ms=60_000, cap_records=1000."""
         made = TopicConfig.make(**config)
-        return self._driver.call(lambda done: self._engine.put_topic(topic, made, done))
+
+        def start(done: Done[PutResult]) -> None:
+            self._engine.put_topic(topic, made, done)
+
+        return self._driver.call(start)
 
     def delete_topic(self, topic: str, *, if_empty: bool = False) -> DeleteTopicResult:
-        return self._driver.call(lambda done: self._engine.delete_topic(topic, if_empty=if_empty, done=done))
+
+        def start(done: Done[DeleteTopicResult]) -> None:
+            self._engine.delete_topic(topic, if_empty=if_empty, done=done)
+
+        return self._driver.call(start)
 
     def topics(self, prefix: str = "") -> list[TopicState]:
         """Every topic whose name begins with `prefix`, by name."""
