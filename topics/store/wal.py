@@ -518,6 +518,7 @@ class Wal:
         needed = WAL_FIRST_BATCH_OFFSET + align_up(batch_bytes, BLOCK_BYTES)
         if not self._prepared or self._prepared[0].size < needed:
             self._wanted_bytes = needed
+            self._directory.in_a_hurry = True
             self._prepare_soon()
             return None
         if self._file is not None:
@@ -527,6 +528,7 @@ class Wal:
         header = self._directory.begin(file, self._durable.written + 1, self._clock.now_ms())
         self._header = header.pack()
         self._chain = header.checksum
+        self._directory.in_a_hurry = False
         self._prepare_soon()
         return file
 

@@ -18,6 +18,8 @@ from topics.store.format import BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET, WalHeader, 
 from topics.store.space import is_full
 
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
+_ZEROS = memoryview(bytes(1 << 20))
+_ZERO_PAUSE_NS = 2_000_000
 
 
 class WalFile:
@@ -57,6 +59,10 @@ class WalDirectory:
         self._next_file_no = next_file_no
         self._file_bytes = file_bytes
         self._spares_max = spares_max
+        # Not the name an earlier run left behind: that one is being cleared away while we write ours.
+        self._temporary = f"{path}/prepare-{loop.ring.random_bytes(4).hex()}.tmp"
+        self.in_a_hurry = True
+        """Somebody waits for the next file."""
         self._spares: deque[str] = deque(path for path in spares if loop.ring.file_size(path) == file_bytes)
         self._boot_id = boot_hash(loop.ring.boot_id())
         block = loop.ring.direct_block_bytes(path)
@@ -75,7 +81,7 @@ class WalDirectory:
             size = self._file_bytes
             await files.rename(self._spares.popleft(), path)
         else:
-            await self._create(f"{self._path}/prepare.tmp", path, size)
+            await self._create(self._temporary, path, size)
         fd = direct_fd = -1
         try:
             await files.sync_directory(self._path)
@@ -97,17 +103,31 @@ class WalDirectory:
         files = self._loop.files
         fd = await files.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
-            try:
-                await files.allocate_zeroed(fd, size)
-            finally:
-                await files.close(fd)
-            await files.rename(temporary, path)
+            await self._zero(fd, size)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                await files.close(fd)
             with contextlib.suppress(OSError):
                 await files.unlink(temporary)
             if is_full(error):
                 raise DiskFullError(f"no space for a log file of {size} bytes") from error
             raise
+        await files.close(fd)
+        await files.rename(temporary, path)
+
+    async def _zero(self, fd: int, size: int) -> None:
+        """Reserves and zeroes a file, synced, so that commits into it change no metadata.
+
+        Piece by piece with pauses, since the disk is the commits' too; at full speed when a batch waits for the file.
+        """
+        files = self._loop.files
+        files.allocate(fd, size)
+        for offset in range(0, size, len(_ZEROS)):
+            await files.write_all(fd, _ZEROS[: size - offset], offset)
+            if not self.in_a_hurry:
+                await files.fdatasync(fd)
+                await self._loop.sleep(_ZERO_PAUSE_NS)
+        await files.fsync(fd)
 
     async def grow(self, file: WalFile, size: int) -> None:
         """Makes a prepared file larger, for a batch that needs one of its own. Raises like `prepare`."""
