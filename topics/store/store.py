@@ -90,6 +90,9 @@ class Store:
         self.skipped_snapshots = loaded.skipped if loaded is not None else []
         for path in self.skipped_snapshots:
             log.error("snapshot %s is damaged and was passed over", path)
+        for survey in found.surveys.values():
+            for path in survey.stale:
+                await unlink_if_there(loop.files, path)
         await self.log.open(self._starts(found))
         loop.on_pass_end(self.log.flush, FLUSH_ORDER)
         await self._rewrite_tails(found)
@@ -179,8 +182,8 @@ class Store:
                 raise commit.error
             for part, start in zip(parts, starts, strict=True):
                 self._move(part, commit.file_id, commit.base + start)
-        for survey, replay in zip(found.surveys.values(), found.shards.values(), strict=True):
-            for path in (*replay.lost, *survey.stale):
+        for replay in found.shards.values():
+            for path in replay.lost:
                 await unlink_if_there(self._loop.files, path)
 
     def _move(self, part: TailPart, file_id: int, base: int) -> None:
