@@ -1,0 +1,145 @@
+"""Damage is found where it is; a directory is rebuilt from its segments."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.sim import SimRing
+from tests.store.store_world import DIRECTORY, StoreWorld, small_config
+from topics.loop import Loop
+from topics.store.format import WAL_FIRST_BATCH_OFFSET
+from topics.store.fsck import Report, verify
+from topics.store.rebuild import rebuild
+
+SEGMENTS = f"{DIRECTORY}/topics/0000000000000001"
+
+
+def filled() -> StoreWorld:
+    """Sealed segments, an unsealed one, a pack, and a log behind them."""
+    world = StoreWorld(config=small_config(segment_max_events=40, pack_run_bytes=4096)).open()
+    for topic_id in (1, 2, 3):
+        world.create(topic_id)
+        world.configure(topic_id, f"config {topic_id}")
+    world.append(1, 100, size=80, tag=b"a")
+    world.append(2, 5, tag=b"b")
+    world.append(3, 5)
+    world.checkpoint()
+    world.delete(1, [3, 50])
+    world.delete(2, [2])
+    world.evict(1, 10)
+    world.checkpoint()
+    world.append(1, 5)
+    world.append(3, 1)
+    return world
+
+
+def check(ring: SimRing) -> Report:
+    loop = Loop(ring, ring.clock)
+    return loop.run_task(verify(loop, DIRECTORY))
+
+
+def test_a_sound_directory_has_no_findings() -> None:
+    world = filled()
+    report = check(world.end(power_cut=False))
+    assert report.findings == []
+    assert (report.snapshots, report.segments, report.packs, report.records) == (2, 3, 1, 110)
+    assert report.log_batches > 0
+
+
+def data_files(ring: SimRing) -> list[str]:
+    names = [f"{SEGMENTS}/{name}" for name in ring.disk.list_directory(SEGMENTS)]
+    names += [f"{DIRECTORY}/packs/{name}" for name in ring.disk.list_directory(f"{DIRECTORY}/packs")]
+    return names + [f"{DIRECTORY}/snapshots/{name}" for name in ring.disk.list_directory(f"{DIRECTORY}/snapshots")]
+
+
+def test_every_flipped_bit_that_matters_is_found_with_its_path() -> None:
+    ring = filled().end(power_cut=False)
+    rng = random.Random(5)
+    found = 0
+    for path in data_files(ring):
+        data = ring.file_bytes(path)
+        for at in rng.sample([i for i, byte in enumerate(data) if byte], 12):
+            ring.corrupt_file(path, at)
+            report = check(ring)
+            ring.corrupt_file(path, at)
+            if report.findings:
+                found += 1
+                assert {finding.path for finding in report.findings} == {path}
+            else:  # deleted flags alone are under no checksum
+                assert data[at] in (0xD5, 0x80 | 1, 0x80 | 17, 17, 16, 1), (path, at, data[at])
+    assert found > 60
+    assert check(ring).sound
+
+
+def test_a_damaged_record_is_named_by_topic_and_seq() -> None:
+    world = filled()
+    offset = world.topic(1).rows[20].offset
+    ring = world.end(power_cut=False)
+    ring.corrupt_file(f"{SEGMENTS}/seg-00000000000000000001.data", offset + 60)
+    (finding,) = check(ring).findings
+    assert (finding.topic_id, finding.seq, finding.offset) == (1, 20, offset)
+
+
+def test_damage_in_the_log_is_found() -> None:
+    world = filled()
+    path = world.store.files[world.topic(1).rows[101].file_id].path
+    ring = world.end(power_cut=False)
+    ring.corrupt_file(path, WAL_FIRST_BATCH_OFFSET + 70)
+    assert [finding.path for finding in check(ring).findings] == [path]
+
+
+def rebuilt(ring: SimRing) -> StoreWorld:
+    loop = Loop(ring, ring.clock)
+    loop.run_task(rebuild(loop, DIRECTORY))
+    return StoreWorld(ring, config=small_config()).open()
+
+
+@pytest.mark.parametrize("with_log", [True, False])
+def test_a_directory_is_rebuilt_from_segments_alone(with_log: bool) -> None:
+    world = filled()
+    if not with_log:
+        world.checkpoint()
+    before = world.catalog.state()
+    ring = world.end(power_cut=False)
+    for name in ring.disk.list_directory(f"{DIRECTORY}/snapshots"):
+        ring.disk.unlink(f"{DIRECTORY}/snapshots/{name}")
+    if not with_log:
+        for name in ring.disk.list_directory(f"{DIRECTORY}/wal/shard-00"):
+            ring.disk.unlink(f"{DIRECTORY}/wal/shard-00/{name}")
+    world = rebuilt(ring)
+    for topic_id, (name, config, head, floor, _, rows) in before.items():  # type: ignore[misc]
+        topic = world.topic(topic_id)
+        assert (topic.name, topic.config, topic.head) == (name, config, head)
+        assert {seq for seq in topic.rows if seq > floor} == set(rows), topic_id
+    world.check_every_record()
+    again = world.next_life(power_cut=True)
+    again.check_every_record()
+
+
+def test_a_damaged_segment_loses_only_the_damaged_record_and_is_kept_aside() -> None:
+    world = filled()
+    world.checkpoint()
+    row = world.topic(1).rows[20]
+    before = set(world.topic(1).rows)
+    ring = world.end(power_cut=False)
+    ring.corrupt_file(f"{SEGMENTS}/seg-00000000000000000001.data", row.offset + 60)
+    world = rebuilt(ring)
+    assert set(world.topic(1).rows) - set(range(1, 11)) == before - {20}
+    world.check_every_record()
+    (aside,) = [name for name in world.files("") if name.startswith("set-aside")]
+    assert world.files(aside) == ["topics-0000000000000001-seg-00000000000000000001.data"]
+
+
+def test_a_damaged_log_is_kept_up_to_the_damage() -> None:
+    world = filled()
+    for _ in range(5):
+        world.append(3, 1)
+    ring = world.end(power_cut=False)
+    row = world.topic(3).rows[9]
+    path = next(file.path for file in world.store.files if file.file_id == row.file_id)
+    ring.corrupt_file(path, row.offset + 55)
+    world = rebuilt(ring)
+    assert sorted(world.topic(3).rows) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert world.next_life().topic(3).rows.keys() == world.topic(3).rows.keys()

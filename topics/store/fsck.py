@@ -1,0 +1,242 @@
+"""Verify a data directory: every checksum of snapshots, segments, packs, their indexes and the log. Changes nothing.
+
+For `topics fsck`. A finding names path, byte, topic and seq as far as they are known. What an ordinary crash leaves (a
+torn tail of the log, files no snapshot lists) is no damage and is told as a note.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from topics.errors import CorruptError, FormatError, StorageError
+from topics.loop.loop import Loop
+from topics.store import codec
+from topics.store.codec import Stop
+from topics.store.filecalls import FileCalls, list_if_there, read_file
+from topics.store.filetable import FileTable
+from topics.store.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
+from topics.store.pack import PackIndex, read_pack, scan_runs
+from topics.store.recovery import next_pass
+from topics.store.replay import DirectReader, ShardReplay, survey_shard
+from topics.store.segment import read_footer
+from topics.store.segment_format import (
+    PACK_DIRECTORY,
+    SNAPSHOT_DIRECTORY,
+    IndexHeader,
+    SegmentHeader,
+    SnapshotFile,
+    index_path,
+    snapshot_path,
+)
+from topics.store.snapshot import snapshot_numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One damaged place. offset, topic_id and seq are -1 when they are not known; seq: the first that is damaged."""
+
+    path: str
+    message: str
+    offset: int = -1
+    topic_id: int = -1
+    seq: int = -1
+    is_index: bool = False
+    """It will be derived again from the data when the store is opened."""
+
+
+@dataclass
+class Report:
+    """What `verify` found."""
+
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    snapshots: int = 0
+    segments: int = 0
+    packs: int = 0
+    records: int = 0
+    """In segments and packs, deleted ones included."""
+    log_batches: int = 0
+
+    @property
+    def sound(self) -> bool:
+        return not self.findings
+
+
+async def verify(loop: Loop, directory: str) -> Report:
+    """Reads everything. The caller holds the directory's lock. Raises OSError when something cannot be read."""
+    report = Report()
+    part = await _verify_snapshots(loop.files, directory, report)
+    manifest = Manifest.of(part) if part is not None else None
+    await _verify_segments(loop.files, directory, manifest, report)
+    await _verify_packs(loop.files, directory, manifest, report)
+    await _verify_log(loop, directory, part, report)
+    return report
+
+
+async def _verify_snapshots(files: FileCalls, directory: str, report: Report) -> StorePart | None:
+    """The store's part of the newest sound one."""
+    newest: StorePart | None = None
+    numbers = snapshot_numbers(files, directory)
+    for number in numbers:
+        path = f"{directory}/{snapshot_path(number)}"
+        report.snapshots += 1
+        try:
+            file = SnapshotFile.unpack(await read_file(files, path), path)
+            newest = newest or unpack_store_part(file.store)
+        except StorageError as error:
+            report.findings.append(Finding(path, str(error), 0))
+    if newest is None:
+        report.findings.append(Finding(f"{directory}/{SNAPSHOT_DIRECTORY}", "there is no sound snapshot"))
+    return newest
+
+
+# --- segments --------------------------------------------------------------------------------------------------------
+
+
+async def _verify_segments(files: FileCalls, directory: str, manifest: Manifest | None, report: Report) -> None:
+    listed = {segment.path: segment for segment in manifest.all_segments()} if manifest is not None else {}
+    for topic in list_if_there(files, f"{directory}/topics"):
+        for name in list_if_there(files, f"{directory}/topics/{topic}"):
+            path = f"topics/{topic}/{name}"
+            if not name.endswith(".data"):
+                continue
+            segment = listed.pop(path, None)
+            if segment is None and manifest is not None:
+                report.notes.append(f"{path}: no snapshot lists it (a checkpoint was cut short)")
+            report.segments += 1
+            await _verify_segment(files, f"{directory}/{path}", segment, report)
+    for path, segment in listed.items():
+        report.findings.append(
+            Finding(f"{directory}/{path}", "the snapshot lists it, and it is missing", -1, segment.topic_id)
+        )
+
+
+async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, report: Report) -> None:
+    data = await read_file(files, path)
+    try:
+        header = SegmentHeader.unpack(data, path)
+        footer = read_footer(data, path)
+    except (CorruptError, FormatError) as error:
+        topic_id = segment.topic_id if segment is not None else -1
+        report.findings.append(Finding(path, str(error), 0, topic_id))
+        return
+    begin = header.header_bytes
+    if segment is not None:
+        end, total = segment.frames_end, segment.sum
+    elif footer is not None:
+        end, total = footer.frames_end, footer.sum
+    else:
+        end, total = len(data), -1
+    scan = codec.scan_frames(memoryview(data)[begin:end], base=begin)
+    report.records += len(scan.frames)
+    if scan.reason is not Stop.END or (total >= 0 and scan.sum != total):
+        before = int(scan.frames["seq"][-1]) if len(scan.frames) else header.first_seq - 1
+        at = begin + scan.position
+        report.findings.append(
+            Finding(path, f"damaged at byte {at}, behind seq {before}", at, header.topic_id, before + 1)
+        )
+    elif footer is not None:
+        await _verify_index(files, path, header, scan, report)
+
+
+async def _verify_index(
+    files: FileCalls, path: str, header: SegmentHeader, scan: codec.FrameScan, report: Report
+) -> None:
+    index = index_path(path)
+    try:
+        head, columns = IndexHeader.unpack(await read_file(files, index), index)
+    except FileNotFoundError:
+        report.notes.append(f"{index}: missing; it will be derived from the data")
+        return
+    except (CorruptError, FormatError, ValueError) as error:
+        report.findings.append(Finding(index, str(error), 0, header.topic_id, is_index=True))
+        return
+    at = np.searchsorted(scan.frames["offset"], columns.offsets)
+    rows = scan.frames[np.minimum(at, len(scan.frames) - 1)]
+    agrees = (
+        (rows["offset"] == columns.offsets)
+        & (rows["length"] == columns.lengths)
+        & (rows["seq"] == columns.deltas.astype(np.uint64) + np.uint64(header.first_seq))
+    )
+    if head.epoch != header.epoch or not agrees.all():
+        report.findings.append(Finding(index, "does not agree with its data", -1, header.topic_id, is_index=True))
+
+
+# --- packs -----------------------------------------------------------------------------------------------------------
+
+
+async def _verify_packs(files: FileCalls, directory: str, manifest: Manifest | None, report: Report) -> None:
+    listed: dict[str, Pack] = {pack.path: pack for pack in manifest.packs.values()} if manifest is not None else {}
+    for name in list_if_there(files, f"{directory}/{PACK_DIRECTORY}"):
+        path = f"{PACK_DIRECTORY}/{name}"
+        pack = listed.pop(path, None)
+        if pack is None and manifest is not None:
+            report.notes.append(f"{path}: no snapshot lists it (a checkpoint was cut short)")
+        report.packs += 1
+        full = f"{directory}/{path}"
+        try:
+            runs = scan_runs(await read_file(files, full), full)
+            report.records += sum(len(run.frames) for run in runs)
+            index: PackIndex | None = await read_pack(files, directory, pack) if pack is not None else None
+        except (CorruptError, FormatError) as error:
+            offset = (getattr(error, "detail", None) or {}).get("offset", -1)
+            report.findings.append(Finding(full, str(error), offset))
+            continue
+        if index is not None and index.derived:
+            report.findings.append(Finding(full, "the index of the pack is damaged", is_index=True))
+        if pack is not None and len(runs) <= max(pack.runs, default=-1):
+            report.findings.append(Finding(full, f"holds {len(runs)} runs, fewer than the snapshot lists"))
+    for path in listed:
+        report.findings.append(Finding(f"{directory}/{path}", "the snapshot lists it, and it is missing"))
+
+
+# --- log -------------------------------------------------------------------------------------------------------------
+
+
+async def _verify_log(loop: Loop, directory: str, part: StorePart | None, report: Report) -> None:
+    direct = 0 < loop.files.direct_block_bytes(directory) <= 4096
+    reader = DirectReader(loop.files, direct=direct)
+    for name in list_if_there(loop.files, f"{directory}/wal"):
+        if not (name.startswith("shard-") and name[6:].isdigit()):
+            continue
+        path = f"{directory}/wal/{name}"
+        start = part.replay.get(int(name[6:])) if part is not None else None
+        try:
+            replay = await replay_shard(loop, reader, path, start)
+        except (CorruptError, FormatError) as error:
+            detail = getattr(error, "detail", None) or {}
+            report.findings.append(Finding(detail.get("path", path), str(error), detail.get("offset", -1)))
+            continue
+        report.log_batches += replay.batches
+        if replay.last_batch_no > replay.synced_upto:
+            report.notes.append(
+                f"{path}: batches {replay.synced_upto + 1} to {replay.last_batch_no} are sound, not known to be synced"
+            )
+        if replay.lost:
+            report.notes.append(f"{path}: a crash took batch {replay.last_batch_no + 1} and what lies behind it")
+
+
+async def replay_shard(loop: Loop, reader: DirectReader, path: str, start: ReplayStart | None) -> ShardReplay:
+    """Reads a shard to its end and applies nothing. Raises CorruptError or FormatError."""
+    table = FileTable()
+    survey = await survey_shard(loop.files, reader, path, start.file_no if start is not None else 0, 0)
+    if start is not None and start.marked and (not survey.used or survey.used[0].number != start.file_no):
+        raise CorruptError(f"{path}: log file {start.file_no} is missing or unreadable", {"path": path})
+    replay = ShardReplay(
+        loop.files,
+        reader,
+        table,
+        survey,
+        whole=start is None,
+        pause=lambda: next_pass(loop),
+        on_bytes=lambda count: None,
+    )
+    try:
+        while await replay.next() is not None:
+            pass
+    finally:
+        for file in table:
+            await loop.files.close(file.fd)
+    return replay
