@@ -70,7 +70,7 @@ def test_r_life_2_serve_says_where_it_listens_and_sigterm_ends_it_with_0(process
     assert process.ask("GET", "/readyz")["status"] == "ready"
     assert process.ask("POST", "/v0/topics/t", {"records": [{"data": 1}]})["seqs"] == [1]
     assert process.address in process.log
-    assert "auth: off" in process.log
+    assert "auth: off, 0 keys" in process.log
     idle = http.client.HTTPConnection(process.address, timeout=10)
     idle.request("GET", "/healthz")
     idle.getresponse().read()
@@ -95,6 +95,7 @@ def test_r_life_1_a_second_server_on_the_same_directory_is_refused(process: Proc
         ([], {"TOPICS_API_KEYS": "secret"}, "TOPICS_API_KEYS"),
         ([], {"TOPICS_PORT": "x"}, "TOPICS_PORT"),
         (["--io", "magic"], {}, "io"),
+        (["--log-level", "loud"], {}, "--log-level"),
         (["--port-file", "/no/such/directory/port"], {}, "/no/such/directory"),
     ],
 )

@@ -14,6 +14,7 @@ from topics.clock import SystemClock
 from topics.config import Config
 from topics.loop import Loop
 from topics.loop.choose import open_ring
+from topics.store.commit import explain_commit
 from topics.uring.probe import describe, probe
 
 BLOCK_BYTES = 4096
@@ -55,18 +56,6 @@ def report(config: Config) -> Iterator[str]:
 
 def low_water(config: Config) -> int:
     return config.disk_low_water_bytes >> 20
-
-
-def explain_commit(setting: str, block_bytes: int) -> str:
-    """Which primitive a commit would use, and why; see ARCHITECTURE.md, "A write"."""
-    if not block_bytes:
-        return "link: a buffered write linked to an fdatasync, for lack of O_DIRECT"
-    if setting == "auto":
-        return (
-            "auto: dsync (one O_DIRECT write with RWF_DSYNC) for small commits, direct (O_DIRECT write linked to an "
-            "fdatasync) for large ones, link where unsynced bytes precede; a bare write where nobody waits for a sync"
-        )
-    return f"{setting}: asked for; link where unsynced bytes precede"
 
 
 def measure_commits(loop: Loop, directory: str, *, direct: bool) -> Iterator[CommitCost]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import sys
@@ -11,6 +10,9 @@ from typing import Annotated
 import typer
 
 from topics.config import Config
+from topics.errors import UsageError
+
+_LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 def serve(  # noqa: PLR0917 - typer makes options of them
@@ -41,10 +43,9 @@ def serve(  # noqa: PLR0917 - typer makes options of them
     }
     given = {f"TOPICS_{name}": str(value) for name, value in options.items() if value is not None}
     config = Config.from_env({**os.environ, **given})
+    if log_level not in _LOG_LEVELS:
+        raise UsageError(f"--log-level is {log_level!r}: use one of {', '.join(_LOG_LEVELS)}")
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    # What exists now lives as long as the process: the collector need not look at it again.
-    gc.collect()
-    gc.freeze()
     raise typer.Exit(run_server(config))

@@ -29,7 +29,7 @@ _log = logging.getLogger("topics.server")
 class Server:
     """One server on a loop somebody else runs. `open` binds and starts recovery; `stop` begins the end.
 
-    on_end(code): everything is closed; 0 after a graceful stop, 1 when recovery failed.
+    on_ready(): recovery is over. on_end(code): everything is closed; 0 after a graceful stop, 1 when recovery failed.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Server:
         open_backend: OpenBackend,
         *,
         max_connections: int = 0,
+        on_ready: Callable[[], None] = lambda: None,
         on_end: Callable[[int], None] = lambda _code: None,
     ) -> None:
         self.config = config
@@ -48,6 +49,7 @@ class Server:
         self.hurried = False
         """Asked twice to stop: nothing is waited for."""
         self._open_backend = open_backend
+        self._on_ready = on_ready
         self._on_end = on_end
         self._backend: Backend | None = None
         self._recovery: Task[None] | None = None
@@ -98,6 +100,7 @@ class Server:
             return
         self.service.serve(backend.engine)
         self.gate.open()
+        self._on_ready()
         took_ms = (self.loop.clock.monotonic_ns() - self._started_ns) // 1_000_000
         _log.info("ready after %d ms: %d topics", took_ms, self.topic_count())
 

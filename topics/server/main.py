@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 
 from topics import __version__
@@ -14,9 +15,16 @@ from topics.server.app import Server
 from topics.server.port_file import shown_address
 from topics.server.startup import check_config, connection_limit
 from topics.server.storage import backend_opener
+from topics.store.commit import explain_commit
 from topics.store.directory import take
 
 _log = logging.getLogger("topics.server")
+
+
+def freeze_heap() -> None:
+    """What recovery built lives on: the collector need not look at it again, which would stop the loop for long."""
+    gc.collect()
+    gc.freeze()
 
 
 def serve(config: Config) -> int:
@@ -37,18 +45,20 @@ def serve(config: Config) -> int:
     try:
         directory = take(ring, config)
         try:
-            server = Server(config, loop, backend_opener(directory), max_connections=limit, on_end=on_end)
+            server = Server(
+                config, loop, backend_opener(directory), max_connections=limit, on_ready=freeze_heap, on_end=on_end
+            )
             uninstall = install_signal_handlers(loop, lambda _number: server.stop())
             try:
                 server.start()
                 _log.info(
-                    "topics %s on http://%s, data in %s; io: %s (%s); commit: %s; auth: off, no keys",
+                    "topics %s on http://%s, data in %s; io: %s (%s); commit: %s; auth: off, 0 keys",
                     __version__,
                     shown_address(server.address),
                     config.data_dir,
                     ring.name,
                     io_reason,
-                    config.commit,
+                    explain_commit(config.commit, ring.direct_block_bytes(config.data_dir)),
                 )
                 loop.run()
             finally:

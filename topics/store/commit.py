@@ -99,6 +99,18 @@ def choose_primitive(
     return Primitive(setting)
 
 
+def explain_commit(setting: str, block_bytes: int) -> str:
+    """Which primitive `choose_primitive` would take, and why, as a sentence. block_bytes: 0 without O_DIRECT."""
+    if not block_bytes:
+        return "link: a buffered write linked to an fdatasync, for lack of O_DIRECT"
+    if setting == "auto":
+        return (
+            "auto: dsync (one O_DIRECT write with RWF_DSYNC) for small commits, direct (O_DIRECT write linked to an "
+            "fdatasync) for large ones, link where unsynced bytes precede; a bare write where nobody waits for a sync"
+        )
+    return f"{setting}: asked for; link where unsynced bytes precede"
+
+
 class Verdict(Enum):
     """What the results of a commit mean."""
 
