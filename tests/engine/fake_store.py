@@ -187,9 +187,8 @@ class FakeLoop:
         return sum(timer.fn is not None for timer in self.timers)
 
 
-def replay(store: FakeStore, catalog: EngineCatalog, snapshot: bytes | None, log: bytes, file: StoredFile) -> None:
-    """What recovery does with a snapshot and one chunk of log, whose bytes are those of `file`."""
-    catalog.restore(snapshot)
+def replay(catalog: EngineCatalog, log: bytes, file: StoredFile) -> None:
+    """What recovery does with one chunk of log, whose bytes are those of `file`."""
     scan = codec.scan_frames(log)
     assert scan.position == len(log), "the fake log holds whole frames"
     frames = scan.frames

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
-from tests.engine.fake_store import FakeLoop, FakeStore, replay, small_config
+from tests.engine.fake_store import FakeLoop, FakeStore, columns_of, replay, small_config
 from topics.config import Config
 from topics.engine.engine import Engine
 from topics.engine.predicate import Predicate
@@ -23,6 +24,9 @@ from topics.engine.results import (
 )
 from topics.engine.topic_config import TopicConfig
 from topics.errors import TopicsError
+from topics.store import codec
+from topics.store.filetable import FileKind
+from topics.store.format import DELETED
 from topics.store.rows import Record, Rows, pack_rows
 
 T = TypeVar("T")
@@ -69,6 +73,9 @@ class Harness:
     def __init__(self, **config: Any) -> None:
         self.config: Config = small_config(**config)
         self.loop = FakeLoop()
+        self.snapshot: bytes | None = None
+        self.cut = 0
+        """Where the log begins that belongs to the snapshot."""
         self.store = FakeStore()
         self.engine = Engine(self.loop, self.config)
         self.engine.catalog.recovered(power_lost=False)
@@ -154,17 +161,53 @@ class Harness:
         self.settle()
         return answer.get()
 
-    # --- restart -----------------------------------------------------------------------------------------------------
-    def restart(self, *, power_lost: bool = False, snapshot: bytes | None = None) -> None:
-        """Another engine from what the log holds; a power cut leaves what was synced."""
+    # --- checkpoint and restart --------------------------------------------------------------------------------------
+    def checkpoint(self) -> None:
+        """Copies rows of the log to a segment file, flags deletions, takes a snapshot, and cuts the log before it."""
+        log, catalog = self.store.log, self.engine.catalog
+        assert log.file.memory is not None
+        cut = log.file.size
+        for topic_id in catalog.topics_in_log():
+            for rows in catalog.rows_in_files(topic_id, np.array([log.file.file_id], np.uint32)):
+                segment = self.store.new_file(FileKind.SEGMENT)
+                assert segment.memory is not None
+                for offset, length in zip(rows.offsets.tolist(), rows.lengths.tolist(), strict=True):
+                    segment.memory += log.file.memory[offset : offset + length]
+                segment.size = len(segment.memory)
+                offsets = (np.cumsum(rows.lengths) - rows.lengths).astype(np.uint32)
+                assert not len(catalog.moved(topic_id, rows.seqs, segment.file_id, offsets))
+        self._flag_deletions()
+        self.snapshot = catalog.snapshot()
+        self.cut = cut
+
+    def _flag_deletions(self) -> None:
+        for part in self.engine.catalog.take_deletions():
+            memory = self.store.files[part.file_id].memory
+            assert memory is not None
+            for offset, length in zip(part.offsets.tolist(), part.lengths.tolist(), strict=True):
+                memory[offset + length - 1] = DELETED
+
+    def restart(self, *, power_lost: bool = False) -> None:
+        """Another engine from what snapshot, segments and log hold; a power cut leaves what was synced."""
         log = self.store.log
         assert log.file.memory is not None
-        kept = bytes(log.file.memory[: log.synced_bytes if power_lost else log.file.size])
+        kept = bytes(log.file.memory[self.cut : log.synced_bytes if power_lost else log.file.size])
+        segments = [bytes(file.memory or b"") for file in self.store.files if file.kind is FileKind.SEGMENT]
         self.store = FakeStore()
         self.store.log.file.memory = bytearray(kept)
         self.store.log.file.size = self.store.log.synced_bytes = len(kept)
+        self.cut = 0
         self.engine = Engine(self.loop, self.config)
         catalog = self.engine.catalog
-        replay(self.store, catalog, snapshot, kept, self.store.log.file)
+        catalog.restore(self.snapshot)
+        for content in segments:
+            file = self.store.new_file(FileKind.SEGMENT)
+            file.memory, file.size = bytearray(content), len(content)
+            frames = codec.scan_frames(content).frames
+            frames = frames[frames["deleted"] == 0]
+            if len(frames):
+                catalog.add_rows(int(frames["topic_id"][0]), columns_of(frames, content, file.file_id))
+        replay(catalog, kept, self.store.log.file)
         catalog.recovered(power_lost=power_lost)
         self.engine.start(self.store)
+        self.snapshot = catalog.snapshot()
