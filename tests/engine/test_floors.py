@@ -1,0 +1,69 @@
+"""Tombstones over floors and interior gaps, as pure values."""
+
+from __future__ import annotations
+
+import pytest
+
+from topics.engine.floors import CRASH, TRIM, Floors, Gap, enter
+from topics.engine.results import Tombstone
+
+
+def lost(gap_from: int, gap_to: int, reason: str) -> Tombstone:
+    return Tombstone(gap_from, gap_to, reason, gap_to - gap_from + 1, gap_to + 1, 20)
+
+
+@pytest.fixture
+def floors() -> Floors:
+    """Lost to caps up to 3; seqs 8 .. 10 lost in a crash, above live records."""
+    floors = Floors()
+    floors.raise_to(cap=3)
+    floors.add_gap(Gap(8, 10, CRASH))
+    return floors
+
+
+@pytest.mark.parametrize(
+    ("from_seq", "entry"),
+    [
+        (0, (lost(1, 3, "cap"), 3, 7)),
+        (2, (lost(3, 3, "cap"), 3, 7)),
+        (3, (None, 3, 7)),
+        (6, (None, 6, 7)),
+        (7, (lost(8, 10, "crash"), 10, 20)),
+        (9, (lost(10, 10, "crash"), 10, 20)),
+        (10, (None, 10, 20)),
+        (20, (None, 20, 20)),
+        (21, (Tombstone(1, 20, "recreated", 20, 5, 20), 4, 7)),
+    ],
+)
+def test_r_trim_3_a_read_is_told_of_one_loss_and_stops_before_the_next(
+    floors: Floors, from_seq: int, entry: tuple[Tombstone | None, int, int]
+) -> None:
+    assert enter(floors, from_seq, head=20, earliest=5) == entry
+
+
+def test_r_trim_2_a_gap_with_nothing_live_below_becomes_part_of_the_floor(floors: Floors) -> None:
+    floors.settle_gaps(7)
+    assert floors.gaps
+    floors.settle_gaps(11)
+    assert not floors.gaps
+    assert (floors.lost, floors.crash, floors.trim) == (10, 10, 0)
+    assert enter(floors, 5, head=20, earliest=11).tombstone == lost(6, 10, "crash")
+    assert enter(floors, 0, head=20, earliest=11).tombstone == lost(1, 10, "cap")
+
+
+def test_r_floor_5_no_mark_decreases(floors: Floors) -> None:
+    floors.raise_to(cap=1, ttl=2, deleted=9)
+    assert (floors.cap, floors.ttl, floors.lost, floors.dead_through) == (3, 2, 3, 9)
+
+
+def test_r_tomb_3_the_reason_names_what_reaches_into_the_gap(floors: Floors) -> None:
+    floors.raise_to(ttl=2, trim=5, crash=5)
+    assert [floors.reason(gap_from) for gap_from in (1, 3, 4)] == ["mixed", "cap", TRIM]
+
+
+def test_gaps_that_adjoin_are_one_and_known_ones_are_not_added_again(floors: Floors) -> None:
+    floors.add_gap(Gap(11, 12, CRASH))
+    floors.add_gap(Gap(9, 12, CRASH))
+    assert floors.gaps == (Gap(8, 12, CRASH),)
+    floors.add_gap(Gap(15, 16, TRIM))
+    assert len(floors.gaps) == 2

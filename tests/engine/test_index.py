@@ -1,0 +1,161 @@
+"""The index against a dict, with chunks so small that every run crosses them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topics.engine import chunk as chunk_module
+from topics.engine import index as index_module
+from topics.engine.chunk import DEAD
+from topics.engine.index import Index, Selection
+from topics.engine.predicate import Predicate
+from topics.engine.usage import Usage
+from topics.store.filetable import FileKind, FileTable
+
+
+@pytest.fixture(autouse=True)
+def small_chunks() -> Iterator[None]:
+    with (
+        patch.object(chunk_module, "CHUNK_ROWS_MAX", 16),
+        patch.object(index_module, "CHUNK_ROWS_MAX", 16),
+        patch.object(chunk_module, "_ROWS_MIN", 4),
+        patch.object(index_module, "_HOLE_ROWS_MAX", 3),
+    ):
+        yield
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 20), st.integers(0, 6)),
+        st.tuples(st.just("one"), st.integers(0, 6), st.just(0)),
+        st.tuples(st.just("scatter"), st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(0, 30)),
+        st.tuples(st.just("kill"), st.integers(0, 120), st.just(0)),
+        st.tuples(st.just("evict"), st.integers(0, 20), st.integers(0, 60)),
+        st.tuples(st.just("evict one"), st.just(0), st.just(0)),
+        st.tuples(st.just("match"), st.integers(0, 120), st.sampled_from([b"t0", b"t1", b"t"])),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps)
+def test_the_index_is_a_dict_of_live_rows(plan: list[tuple[str, object, object]]) -> None:
+    files = FileTable()
+    file = files.add(FileKind.WAL, "wal")
+    usage = Usage()
+    usage.use(files, None)
+    index = Index(usage)
+    model: dict[int, tuple[int, bytes | None]] = {}
+    last = 0
+    for step, a, b in plan:
+        if step in ("append", "one"):
+            count = 1 if step == "one" else int(a)  # type: ignore[call-overload]
+            first = last + 1 + (int(a) if step == "one" else int(b))  # type: ignore[call-overload]
+            seqs = list(range(first, first + count))
+            tags = [_tag(seq) for seq in seqs]
+            if step == "one":
+                index.append_row(first, file.file_id, first * 10, 10, _size(first), first, 0, tags[0])
+            else:
+                numbers = np.array(seqs, np.uint32)
+                sizes = np.array([_size(seq) for seq in seqs], np.uint32)
+                zeros = np.zeros(count, np.uint8)
+                stamps = np.array(seqs, np.uint64)
+                index.append_rows(first, file.file_id, numbers * 10, numbers, sizes, stamps, zeros, tags)
+        elif step == "scatter":
+            assert isinstance(a, list)
+            seqs = (np.cumsum(a) + last + int(b)).tolist()  # type: ignore[call-overload]
+            numbers = np.array(seqs, np.uint64)
+            column = numbers.astype(np.uint32)
+            sizes = np.array([_size(seq) for seq in seqs], np.uint32)
+            rows = Selection(numbers, column, column * np.uint32(10), column, sizes, np.zeros(len(seqs), np.uint8))
+            rows.file_ids[:] = file.file_id
+            index.add_scattered(numbers, file.file_id, rows, numbers, [_tag(seq) for seq in seqs])
+        else:
+            _remove(index, model, step, a, b)
+            seqs = []
+        for seq in seqs:
+            model[seq] = (_size(seq), _tag(seq))
+        last = max(last, *seqs) if seqs else last
+        _check(index, model, last)
+        assert file.live_rows == usage.records == len(model)
+        assert usage.bytes == index.bytes
+
+
+def _remove(index: Index, model: dict[int, tuple[int, bytes | None]], step: str, a: object, b: object) -> None:
+    ordered = sorted(model)
+    if step == "kill":
+        doomed = [seq for seq in ordered if seq <= a]  # type: ignore[operator]
+        assert index.kill_through(a) == len(doomed)  # type: ignore[arg-type]
+    elif step == "match":
+        assert isinstance(b, bytes)
+        predicate = Predicate(b == b"t", b)
+        doomed = [seq for seq in ordered if seq <= a and predicate.matches(model[seq][1])]  # type: ignore[operator]
+        killed = index.kill_matching(predicate, a)  # type: ignore[arg-type]
+        assert [seq for part in killed for seq in part.seqs.tolist()] == doomed
+    elif step == "evict one":
+        doomed = ordered[:1]
+        if doomed:
+            assert index.evict_one() == doomed[0]
+    else:
+        doomed, size = [], 0
+        for seq in ordered:
+            if len(doomed) >= a and size >= b:  # type: ignore[operator]
+                break
+            doomed.append(seq)
+            size += model[seq][0]
+        assert index.evict_oldest(a, b, index.last_seq) == (doomed[-1] if doomed else 0)  # type: ignore[arg-type]
+    for seq in doomed:
+        del model[seq]
+
+
+def _check(index: Index, model: dict[int, tuple[int, bytes | None]], last: int) -> None:
+    ordered = sorted(model)
+    assert index.live == len(model)
+    assert index.bytes == sum(size for size, _tag_of in model.values())
+    assert index.earliest == (ordered[0] if ordered else 0)
+    for after in (0, last // 2, last):
+        rows = index.select(after, last, 5)
+        assert rows.seqs.tolist() == [seq for seq in ordered if seq > after][:5]
+        assert rows.offsets.tolist() == [seq * 10 for seq in rows.seqs.tolist()]
+        assert index.next_live(after + 1) == next((seq for seq in ordered if seq > after), 0)
+        through = [model[seq][0] for seq in ordered if seq <= after]
+        assert index.totals_through(after) == (len(through), sum(through))
+        assert index.last_before(after) == max((seq for seq in ordered if seq < after), default=0)
+    everything = np.arange(1, last + 3, dtype=np.uint64)
+    assert everything[index.alive(everything)].tolist() == ordered
+    tagged = {tag for _size_of, tag in model.values() if tag is not None}
+    assert len(index.tags or ()) == len(tagged)
+    assert all(chunk.live for chunk in index.chunks)
+
+
+def _size(seq: int) -> int:
+    return seq % 5 + 1
+
+
+def _tag(seq: int) -> bytes | None:
+    return None if seq % 3 == 2 else b"t%d" % (seq % 3)
+
+
+def test_a_record_costs_at_most_32_bytes_of_index() -> None:
+    with patch.object(chunk_module, "CHUNK_ROWS_MAX", 8192), patch.object(index_module, "CHUNK_ROWS_MAX", 8192):
+        files = FileTable()
+        usage = Usage()
+        usage.use(files, None)
+        index = Index(usage)
+        file_id = files.add(FileKind.WAL, "wal").file_id
+        column = np.ones(100_000, np.uint32)
+        flags = np.zeros(100_000, np.uint8)
+        index.append_rows(1, file_id, column, column, column, 1, flags, [b"t"] * 100_000)
+        held = 0
+        for chunk in index.chunks:
+            columns = (chunk.file_ids, chunk.offsets, chunk.lengths, chunk.sizes, chunk.ts, chunk.flags, chunk.tags)
+            held += sum(column.nbytes for column in columns if column is not None)
+        assert held / 100_000 <= 32
+        assert not (index.chunks[0].flags & DEAD).any()

@@ -1,0 +1,196 @@
+"""Topics come, change and go; the list of them."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from tests.engine.harness import Answer, Harness, records
+from topics.engine.results import DiffQuery
+from topics.engine.topic_config import TopicConfig
+from topics.errors import RequestError, StorageError
+
+
+@pytest.fixture
+def h() -> Harness:
+    return Harness()
+
+
+def test_a_fresh_topic_is_empty(h: Harness) -> None:
+    h.put()
+    state = h.state()
+    assert (state.head_seq, state.earliest_seq, state.count, state.bytes) == (0, 1, 0, 0)
+    assert (state.last_write_ts, state.last_read_ts, state.queue) == (None, None, None)
+    assert h.put("q", type="queue").config.is_queue
+    assert h.state("q").queue is not None
+
+
+def test_of_concurrent_creates_exactly_one_reports_created(h: Harness) -> None:
+    answers = [Answer() for _ in range(3)]
+    for answer in answers:
+        h.engine.put_topic("t", TopicConfig.make(ttl_ms=5), answer)
+    h.settle()
+    assert [answer.get().created for answer in answers] == [True, False, False]
+
+
+def test_a_topic_is_seen_by_nobody_before_its_creation_is_durable(h: Harness) -> None:
+    """R-DUR-1."""
+    answer = Answer()
+    h.engine.put_topic("t", TopicConfig.make(), answer)
+    assert h.store.log.filling.synced
+    assert h.engine.stats().topics == 0
+    assert not answer.given
+    h.settle(StorageError("EIO"))
+    with pytest.raises(StorageError):
+        answer.get()
+    assert h.put().created
+
+
+def test_a_type_cannot_change(h: Harness) -> None:
+    h.put(type="queue")
+    with pytest.raises(RequestError) as refused:
+        h.put()
+    detail = {"topic": "t", "existing_type": "queue", "requested_type": "log"}
+    assert (refused.value.code, refused.value.detail) == ("topic_exists_incompatible", detail)
+
+
+def test_the_same_config_again_costs_no_frame(h: Harness) -> None:
+    h.put(ttl_ms=5)
+    size = h.store.log.file.size
+    assert not h.put(ttl_ms=5).created
+    assert h.store.log.file.size == size
+
+
+def test_r_cfg_2_tighter_caps_take_effect_at_once_and_looser_ones_bring_nothing_back(h: Harness) -> None:
+    h.append(1, 2, 3, 4)
+    h.put(cap_records=2)
+    assert h.state().earliest_seq == 3
+    h.put(cap_records=100)
+    assert h.state().earliest_seq == 3
+    h.put(ttl_ms=10)
+    h.advance_ms(11)
+    h.put(ttl_ms=0)
+    state = h.state()
+    assert (state.earliest_seq, state.count) == (5, 0)
+
+
+def test_a_failed_change_changes_nothing(h: Harness) -> None:
+    h.put()
+    answer = Answer()
+    h.engine.put_topic("t", TopicConfig.make(cap_records=1, durability="ephemeral"), answer)
+    h.settle(StorageError("EIO"))
+    with pytest.raises(StorageError):
+        answer.get()
+    h.append(1, 2)
+    assert h.state().count == 2
+    assert h.state().config.durability == "disk"
+
+
+def test_deleting_an_absent_topic_is_no_error(h: Harness) -> None:
+    assert h.delete_topic("a b") == (False, [])
+
+
+def test_if_empty_refuses_a_topic_with_records_after_retention(h: Harness) -> None:
+    h.put(ttl_ms=10)
+    h.append(1)
+    with pytest.raises(RequestError) as refused:
+        h.delete_topic(if_empty=True)
+    assert (refused.value.code, refused.value.detail) == ("topic_not_empty", {"topic": "t", "count": 1})
+    h.advance_ms(11)
+    assert h.delete_topic(if_empty=True).deleted
+
+
+def test_changes_wait_for_a_deletion_and_reads_see_the_topic_until_then(h: Harness) -> None:
+    h.append(1)
+    gone, again, put, other = Answer(), Answer(), Answer(), Answer()
+    h.engine.delete_topic("t", if_empty=False, done=gone)
+    h.engine.delete_topic("t", if_empty=False, done=again)
+    write = h.start_append(records(7))
+    h.engine.put_topic("t", TopicConfig.make(ttl_ms=9), put)
+    h.engine.delete_records("t", 1, None, other)
+    assert h.start_diff(0).get().count == 1
+    h.settle()
+    assert gone.get().deleted
+    assert not again.get().deleted
+    assert (write.get().first_seq, write.get().created) == (1, True)
+    assert not put.get().created
+    assert other.results[0].code == "topic_not_found"  # the new topic was not there yet
+
+
+def test_a_failed_deletion_leaves_the_topic_and_lets_changes_go_on(h: Harness) -> None:
+    h.append(1)
+    gone = Answer()
+    h.engine.delete_topic("t", if_empty=False, done=gone)
+    write = h.start_append(records(2))
+    h.engine.flush()
+    h.store.log.commit(StorageError("EIO"))
+    h.settle()
+    with pytest.raises(StorageError):
+        gone.get()
+    assert write.get().first_seq == 2
+
+
+def test_r_rec_1_a_new_instance_has_another_id(h: Harness) -> None:
+    h.append(1)
+    first = h.engine._core.registry.by_name["t"].id
+    h.delete_topic()
+    h.append(1)
+    assert h.engine._core.registry.by_name["t"].id > first
+    assert [file.live_rows for file in h.store.files] == [1]
+
+
+def test_the_list_is_by_name_and_pages_go_on_behind_a_name(h: Harness) -> None:
+    for name in ("b", "a:2", "B", "a:1", "a:3"):
+        h.put(name)
+    assert [row.name for row in h.list().rows] == ["B", "a:1", "a:2", "a:3", "b"]
+    page = h.list(page_size=2)
+    assert ([row.name for row in page.rows], page.next_after) == (["B", "a:1"], "a:1")
+    page = h.list(after="a:1", page_size=3)
+    assert ([row.name for row in page.rows], page.next_after) == (["a:2", "a:3", "b"], None)
+    assert [row.name for row in h.list("a:").rows] == ["a:1", "a:2", "a:3"]
+    h.delete_topic("a:2")
+    assert [row.name for row in h.list("a:", after="a:1").rows] == ["a:3"]
+    assert h.list("zzz").rows == []
+
+
+def test_the_list_applies_retention_and_touch_moves_the_priority_clock_alone(h: Harness) -> None:
+    """7.3, R-FLOOR-7."""
+    h.put("a", ttl_ms=10)
+    h.put("b", ttl_ms=10)
+    h.append(1, name="a")
+    h.append(1, name="b")
+    h.advance_ms(11)
+    rows = h.list(touch=True).rows
+    assert [(row.count, row.earliest_seq, row.effective_priority, row.last_read_ts) for row in rows] == [
+        (0, 2, 500, None)
+    ] * 2
+
+
+def test_stats_count_every_class(h: Harness) -> None:
+    for name in ("ephemeral", "memory", "disk", "fsync"):
+        h.put(name, durability=name)
+    h.put("q", type="queue")
+    stats = h.engine.stats()
+    assert stats.topics_by_class == {"ephemeral": 1, "memory": 1, "disk": 2, "fsync": 1}
+    assert (stats.topics, stats.queues) == (5, 1)
+    assert len(h.engine.topic_states(3)) == 3
+
+
+def test_an_idle_topic_is_small(h: Harness) -> None:
+    """At most 3 KiB all in all."""
+    h.put("warm")
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for number in range(500):
+        h.engine.put_topic(f"idle-{number}", TopicConfig.make(), lambda result: None)
+    h.settle()
+    used = tracemalloc.get_traced_memory()[0] - before - h.store.log.file.size
+    tracemalloc.stop()
+    assert used / 500 < 3 * 1024
+
+
+def test_queries_are_clamped(h: Harness) -> None:
+    h.append(*range(10))
+    assert h.start_diff(0, limit=0, max_batch_bytes=0).get().count == 10
+    assert DiffQuery().limit == 0
