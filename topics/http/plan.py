@@ -21,6 +21,8 @@ from topics.http.routes import Body, Route, RouteTable
 _KEPT_HEAD_BYTES = 1024
 _KEPT_PLANS = 1024
 _KEPT_AIMS = 4096
+_UNKEPT = frozenset((b"authorization", b"cookie", b"idempotency-key"))
+"""Secrets are not to stay in memory, and a key that is new in every request would push out what repeats."""
 _JSON = b"application/json"
 
 
@@ -162,8 +164,8 @@ class Planner:
                     self._aims.clear()
                 self._aims[target] = aim
         plan = Plan(request, aim, self._hosts.refusal(request), self.max_body_bytes)
-        if len(head) <= _KEPT_HEAD_BYTES and b"authorization" not in request.headers:
-            # Tokens are not to stay in memory. Clearing all at once is as good as any order when heads never repeat.
+        if len(head) <= _KEPT_HEAD_BYTES and _UNKEPT.isdisjoint(request.headers):
+            # Clearing all at once is as good as any order when heads never repeat.
             if len(self.kept) >= _KEPT_PLANS:
                 self.kept.clear()
             self.kept[head] = plan
