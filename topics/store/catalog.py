@@ -115,7 +115,9 @@ class Catalog(Protocol):
     def moved(
         self, topic_id: int, seqs: NDArray[np.uint64], file_id: int, offsets: NDArray[np.uint32]
     ) -> NDArray[np.uint64]:
-        """These records now also lie in `file_id` at `offsets`, same bytes, synced: read them there from now on.
+        """These records now also lie in `file_id` at `offsets`, same bytes: read them there from now on.
+
+        They are synced before the snapshot is written that allows the log to forget them.
 
         seqs increasing. Returns those that were deleted one by one since `rows_in_files`, so that the store flags them
         in the copy (what a floor covers need not be among them); all or none for a topic that is gone.

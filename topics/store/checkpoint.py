@@ -1,7 +1,7 @@
 """Checkpoint: what the log holds goes into segments and packs, so that the log can be used again.
 
     cut       every shard begins another file with a mark; all before it is published and lies in files the log has left
-    copy      live records of those files, topic by topic (relocate.py); synced; then the catalog reads them there
+    copy      live records of those files, topic by topic (relocate.py); the catalog reads them there; all synced
     flag      records deleted one by one get their flag in segments and packs; synced (flagging.py)
     drop      segments and runs without a live record are forgotten
     snapshot  the catalog's part and ours of one instant; the log is synced up to it first, so that a snapshot never
@@ -35,7 +35,7 @@ from topics.store.log import Log
 from topics.store.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, pack_store_part
 from topics.store.openfiles import OpenFiles
 from topics.store.reader import Reader
-from topics.store.relocate import Relocation
+from topics.store.relocate import Relocation, Unsynced
 from topics.store.segment_format import index_path
 from topics.store.snapshot import write_snapshot
 from topics.store.space import is_full
@@ -97,6 +97,7 @@ class Checkpointer:
         self._retired_shards = retired_shards
         """Shards of an earlier count: where their replay begins once a checkpoint has copied them."""
         self._running: Future[None] | None = None
+        self._unsynced = Unsynced({}, {})
         self._stopped = False
         self._started_ms = 0
         self._frames_seen = 0
@@ -218,9 +219,11 @@ class Checkpointer:
             self._catalog,
             manifest=self._manifest,
             config=self._config,
+            unsynced=self._unsynced,
             now_ms=self._loop.clock.now_ms(),
             random_bytes=self._loop.ring.random_bytes,
             pause=self._next_pass,
+            spawn=self._loop.spawn,
         )
         ids = np.array(sorted(file.file_id for file in left), np.uint32)
         if len(ids):
@@ -230,6 +233,7 @@ class Checkpointer:
             tail = segments[-1]
             if not tail.sealed and tail.created_ms < oldest and tail.frames_end >= self._config.pack_run_bytes:
                 await relocation.seal(tail)
+        await relocation.sync()
         return relocation
 
     def _drop(self, relocation: Relocation) -> _Dropped:

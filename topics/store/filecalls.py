@@ -41,12 +41,13 @@ async def read_file(files: FileCalls, path: str, size: int | None = None) -> byt
     return bytes(memoryview(buffer)[:count])
 
 
-async def write_new_file(files: FileCalls, path: str, data: Buffer) -> None:
-    """Writes and syncs a file, replacing its bytes in place; its directory entry is synced by the caller."""
+async def write_new_file(files: FileCalls, path: str, data: Buffer, *, sync: bool = True) -> None:
+    """Writes (and syncs) a file, replacing its bytes in place; its directory entry is synced by the caller."""
     fd = await files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     try:
         await files.write_all(fd, data, 0)
-        await files.fsync(fd)
+        if sync:
+            await files.fsync(fd)
     finally:
         await files.close(fd)
 
@@ -57,6 +58,15 @@ async def replace_file(files: FileCalls, path: str, data: Buffer) -> None:
     await write_new_file(files, temporary, data)
     await files.rename(temporary, path)
     await files.sync_directory(os.path.dirname(path))
+
+
+async def sync_file(files: FileCalls, path: str) -> None:
+    """Syncs what was written through other descriptors. Raises OSError, also for a write-back that failed since."""
+    fd = await files.open(path, os.O_RDWR)
+    try:
+        await files.fsync(fd)
+    finally:
+        await files.close(fd)
 
 
 async def zero_range(files: FileCalls, path: str, start: int, end: int) -> bool:

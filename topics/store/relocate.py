@@ -1,37 +1,49 @@
 """The copying part of a checkpoint: live records out of log files into segments and packs.
 
 A topic with little to copy gets a run in a pack, unless it has segments of its own; a topic whose runs have become many
-is merged into one. Frames are verified on the way. The engine is told of a new place only when it is durable.
+is merged into one. Frames are verified on the way. All files are synced together at the end (`sync`), before the
+snapshot that lists them.
 """
 
 from __future__ import annotations
 
 import copy
+import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.config import Config
 from topics.errors import StorageError
-from topics.loop.tasks import Future
+from topics.loop.tasks import Future, Task
 from topics.store.catalog import Catalog, Deletions, RowColumns
-from topics.store.filecalls import FileCalls, make_directories, unlink_if_there
+from topics.store.filecalls import FileCalls, make_directories, sync_file, unlink_if_there
 from topics.store.filetable import FileKind, FileTable
 from topics.store.manifest import Manifest, Pack, Run, Segment
 from topics.store.pack import PackWriter
 from topics.store.reader import Fetched, Piece, Reader
 from topics.store.row_columns import contiguous, select
 from topics.store.segment import check_copied, create_segment, cut_back, extend, seal_segment
-from topics.store.segment_format import PACK_DIRECTORY, pack_path, topic_directory
+from topics.store.segment_format import PACK_DIRECTORY, index_path, pack_path, topic_directory
 
 RUNS_MAX = 8
 """A topic with so many runs in packs is merged into one run or into its first segment."""
 SEQ_SPAN_MAX = 1 << 32
 """Index columns hold a seq as a distance from the first one in 32 bits."""
 _TOPICS_PER_PASS = 256
+_SYNCS_IN_FLIGHT = 64
+_READS_PER_PASS = 512
+
+
+class Unsynced(NamedTuple):
+    """What was written and must be synced before the next snapshot; outlives a checkpoint that failed."""
+
+    files: dict[str, None]
+    directories: dict[str, None]
+    """Those with new entries."""
 
 
 class _SmallCopy(NamedTuple):
@@ -44,7 +56,7 @@ class _SmallCopy(NamedTuple):
 
 
 class _Placed(NamedTuple):
-    """Records written but not yet synced."""
+    """Records written, of which the catalog was not told yet."""
 
     topic_id: int
     seqs: NDArray[np.uint64]
@@ -64,9 +76,11 @@ class Relocation:
         *,
         manifest: Manifest,
         config: Config,
+        unsynced: Unsynced,
         now_ms: int,
         random_bytes: Callable[[int], bytes],
         pause: Callable[[], Future[None]],
+        spawn: Callable[[Coroutine[Any, Any, None]], Task[None]],
     ) -> None:
         self._files = files
         self._reader = reader
@@ -78,14 +92,17 @@ class Relocation:
         self._now_ms = now_ms
         self._random_bytes = random_bytes
         self._pause = pause
+        self._spawn = spawn
         self._budget = config.checkpoint_bytes_per_pass
         self.dead: list[Deletions] = []
         self.emptied: list[Pack] = []
         """Packs whose last run was merged elsewhere."""
+        self.unsynced = unsynced
         self.copied_rows = 0
         self.copied_bytes = 0
         self._small: list[_SmallCopy] = []
         self._small_bytes = 0
+        self._small_reads = 0
         self._pack: _PackFile | None = None
 
     # --- what goes where ---------------------------------------------------------------------------------------------
@@ -122,8 +139,33 @@ class Relocation:
             return
         self._small.append(_SmallCopy(topic_id, rows, merged))
         self._small_bytes += size
-        if self._small_bytes >= self._budget:
+        self._small_reads += sum(len(part.seqs) for part in rows)
+        if self._small_bytes >= self._budget or self._small_reads >= _READS_PER_PASS:
             await self._flush_small()
+
+    async def sync(self) -> None:
+        """Everything written is durable, many files at a time, so that they share the journal's commits.
+
+        Until then the catalog may already read copies that a crash would take: nobody is told that they are durable,
+        and the log still has them. Raises OSError.
+        """
+        await self._in_parallel([sync_file(self._files, path) for path in self.unsynced.files])
+        await self._in_parallel([self._files.sync_directory(path) for path in self.unsynced.directories])
+        self.unsynced.files.clear()
+        self.unsynced.directories.clear()
+
+    async def _in_parallel(self, coros: list[Coroutine[Any, Any, None]]) -> None:
+        """Raises the first error, when all have ended; never as a full disk, for a failed sync is not tried again."""
+        error: OSError | None = None
+        for at in range(0, len(coros), _SYNCS_IN_FLIGHT):
+            tasks = [self._spawn(coro) for coro in coros[at : at + _SYNCS_IN_FLIGHT]]
+            for task in tasks:
+                try:
+                    await task
+                except OSError as problem:
+                    error = error or problem
+        if error is not None:
+            raise OSError(errno.EIO, f"a sync failed: {error}") from error
 
     def _drop_runs(self, topic_id: int, merged: set[tuple[int, int]]) -> None:
         if merged:
@@ -147,21 +189,24 @@ class Relocation:
                             await writer.append(taken)
                         at += len(taken.seqs)
                         if not len(taken.seqs) or writer.is_full():
-                            await writer.settle()
+                            writer.settle()
                             await self.seal(writer.segment)
-            await writer.settle()
+            writer.settle()
         finally:
             await writer.close()
 
     def _chunks(self, rows: RowColumns) -> Iterator[RowColumns]:
-        """The rows in slices of at most the budget's bytes (one row at least)."""
+        """The rows in slices of at most the budget's bytes and a bounded number of reads (one row at least)."""
         ends = np.cumsum(rows.lengths, dtype=np.int64)
+        apart = rows.offsets[1:].astype(np.int64) != rows.offsets[:-1].astype(np.int64) + rows.lengths[:-1]
+        reads = np.concatenate(([0], np.cumsum(apart)))
         start = 0
         while start < len(ends):
             before = int(ends[start - 1]) if start else 0
-            end = max(start + 1, int(np.searchsorted(ends, before + self._budget, side="right")))
-            yield select(rows, slice(start, end))
-            start = end
+            end = int(np.searchsorted(ends, before + self._budget, side="right"))
+            end = min(end, int(np.searchsorted(reads, int(reads[start]) + _READS_PER_PASS)))
+            yield select(rows, slice(start, max(start + 1, end)))
+            start = max(start + 1, end)
 
     async def seal(self, segment: Segment) -> None:
         """Writes index and footer of a segment whose rows the catalog knows to be there."""
@@ -178,13 +223,15 @@ class Relocation:
             now_ms=self._now_ms,
             description=self._catalog.describe(segment.topic_id),
         )
-        await self._files.sync_directory(f"{self._directory}/{topic_directory(segment.topic_id)}")
+        path = f"{self._directory}/{segment.path}"
+        self.unsynced.files.update({path: None, index_path(path): None})
+        self.unsynced.directories[f"{self._directory}/{topic_directory(segment.topic_id)}"] = None
         self._table[segment.file_id].size = self._files.file_size(f"{self._directory}/{segment.path}")
 
     # --- packs -------------------------------------------------------------------------------------------------------
     async def _flush_small(self) -> None:
         """Reads what was collected in one go and adds it to the pack, a run a topic."""
-        small, self._small, self._small_bytes = self._small, [], 0
+        small, self._small, self._small_bytes, self._small_reads = self._small, [], 0, 0
         ranges = [[(part.file_id, *piece) for part in entry.rows for piece in _pieces(part)] for entry in small]
         views = await self.fetch([Piece(*piece) for entry in ranges for piece in entry]) if small else []
         at = 0
@@ -215,8 +262,8 @@ class Relocation:
         if pack is None:
             return
         await pack.write(pack.writer.finish())
-        await self._files.fsync(pack.fd)
-        await self._files.sync_directory(f"{self._directory}/{PACK_DIRECTORY}")
+        self.unsynced.files[pack.path] = None
+        self.unsynced.directories[f"{self._directory}/{PACK_DIRECTORY}"] = None
         self._pack = None
         await self._files.close(pack.fd)
         entry = Pack(
@@ -281,7 +328,6 @@ class _SegmentFile:
         self._segment: Segment | None = None
         self._settled: Segment | None = None
         self._fd = -1
-        self._unsynced_directories: list[str] = []
         self._placed: list[_Placed] = []
 
     @property
@@ -315,7 +361,8 @@ class _SegmentFile:
             now_ms=self._relocation.now_ms,
             description=self._catalog.describe(self._topic_id),
         )
-        self._unsynced_directories += [*changed, f"{self._directory}/{directory}"]
+        for name in (*changed, f"{self._directory}/{directory}"):
+            self._relocation.unsynced.directories[name] = None
         segment.last_seq = first_seq - 1
         path = f"{self._directory}/{segment.path}"
         segment.file_id = self._table.add(FileKind.SEGMENT, path, size=segment.frames_end).file_id
@@ -347,15 +394,12 @@ class _SegmentFile:
         extend(segment, scan)
         self._placed.append(_Placed(self._topic_id, rows.seqs, offsets, rows.lengths))
 
-    async def settle(self) -> None:
-        """Syncs, then tells the catalog where the records are now."""
+    def settle(self) -> None:
+        """Tells the catalog where the records are now; `Relocation.sync` follows before the snapshot."""
         if not self._placed:
             return
         segment = self.segment
-        await self._files.fdatasync(self._fd)
-        for directory in dict.fromkeys(reversed(self._unsynced_directories)):
-            await self._files.sync_directory(directory)
-        self._unsynced_directories.clear()
+        self._relocation.unsynced.files[f"{self._directory}/{segment.path}"] = None
         self._table[segment.file_id].size = segment.frames_end
         placed, self._placed = self._placed, []
         self._settled = copy.copy(segment)
@@ -398,7 +442,7 @@ class _PackFile:
     async def create(cls, relocation: Relocation) -> _PackFile:
         files, directory, _table, manifest, _catalog, _config = relocation.context
         for changed in make_directories(files, directory, PACK_DIRECTORY):
-            await files.sync_directory(changed)
+            relocation.unsynced.directories[changed] = None
         writer = PackWriter(manifest.next_pack, relocation.new_epoch(), relocation.now_ms)
         manifest.next_pack += 1
         path = f"{directory}/{pack_path(writer.number)}"

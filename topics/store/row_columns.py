@@ -70,6 +70,17 @@ def by_topic(frames: Frames, data: Buffer, base: int, file_id: int) -> Iterator[
     yield from zip(ordered[starts].tolist(), split(rows, [*starts.tolist(), len(order)]), strict=True)
 
 
+def indices_by_topic(topic_ids: NDArray[np.uint64]) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """(topic id, where it is, in order) for each topic."""
+    if not len(topic_ids):
+        return
+    order = np.argsort(topic_ids, kind="stable")
+    ordered = topic_ids[order]
+    starts = np.flatnonzero(np.diff(ordered)) + 1
+    for where in np.split(order, starts):
+        yield int(topic_ids[where[0]]), where
+
+
 def split(rows: RowColumns, starts: list[int]) -> Iterator[RowColumns]:
     """The rows in slices [starts[i], starts[i + 1]), each with a tag table of its own."""
     file_id, seqs, offsets, lengths, sizes, ts, flags, tags, table = rows

@@ -83,9 +83,10 @@ async def seal_segment(
     now_ms: int,
     description: bytes,
 ) -> None:
-    """Writes and syncs the index of the live `rows`, then the footer; the directory is synced by the caller.
+    """Writes the index of the live `rows` and the footer. Both files and the directory are synced by the caller.
 
-    The data's frames are synced before. A crash in between leaves an unsealed segment with an index nobody looks at.
+    A crash before the next snapshot leaves an unsealed segment, whose footer recovery zeroes, and an index nobody
+    looks at.
     """
     path = f"{directory}/{segment.path}"
     columns = index_of(rows, segment.first_seq)
@@ -97,7 +98,7 @@ async def seal_segment(
         len(columns.tag_table),
         segment.sum,
     )
-    await write_new_file(files, index_path(path), header.pack(columns.pack()))
+    await write_new_file(files, index_path(path), header.pack(columns.pack()), sync=False)
     footer = SegmentFooter(
         segment.topic_id,
         segment.epoch,
@@ -117,7 +118,6 @@ async def seal_segment(
     try:
         end = max(files.file_size(path), segment.frames_end + len(footer))
         await files.write_all(fd, footer, end - len(footer))
-        await files.fsync(fd)
     finally:
         await files.close(fd)
     segment.sealed = True

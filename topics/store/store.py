@@ -28,6 +28,7 @@ from topics.store.openfiles import OpenFiles
 from topics.store.reader import Reader
 from topics.store.recovery import Progress, Recovered, recover
 from topics.store.replay import TailPart
+from topics.store.row_columns import indices_by_topic
 from topics.store.snapshot import write_snapshot
 
 log = logging.getLogger(__name__)
@@ -180,19 +181,19 @@ class Store:
             commit = await future
             if commit.error is not None:
                 raise commit.error
-            for part, start in zip(parts, starts, strict=True):
-                self._move(part, commit.file_id, commit.base + start)
+            self._move(parts, starts, commit)
         for replay in found.shards.values():
             for path in replay.lost:
                 await unlink_if_there(self._loop.files, path)
 
-    def _move(self, part: TailPart, file_id: int, base: int) -> None:
-        """Points the rows of one batch to where it lies now."""
-        records = part.frames[part.frames["type"] == FrameType.RECORD]
-        for topic_id in np.unique(records["topic_id"]).tolist():
-            rows = records[records["topic_id"] == topic_id]
-            seqs = np.ascontiguousarray(rows["seq"])
-            self._catalog.moved(topic_id, seqs, file_id, (rows["offset"] + base).astype(np.uint32))
+    def _move(self, parts: list[TailPart], starts: list[int], commit: Commit) -> None:
+        """Points the rows of the tail to where they lie now."""
+        frames = np.concatenate([part.frames for part in parts])
+        shifts = np.repeat(starts, [len(part.frames) for part in parts]) + commit.base
+        is_record = frames["type"] == FrameType.RECORD
+        records, offsets = frames[is_record], (frames["offset"] + shifts.astype(np.uint64))[is_record]
+        for topic_id, where in indices_by_topic(records["topic_id"]):
+            self._catalog.moved(topic_id, records["seq"][where], commit.file_id, offsets[where].astype(np.uint32))
 
     async def _settle(self, found: Recovered) -> None:
         """What must be durable before the first answer: crash gaps, and a log of another shard count."""
