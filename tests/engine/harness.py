@@ -199,6 +199,7 @@ class Harness:
         self.cut = 0
         self.engine = Engine(self.loop, self.config)
         catalog = self.engine.catalog
+        catalog.use_files(self.store.files)
         catalog.restore(self.snapshot)
         for content in segments:
             file = self.store.new_file(FileKind.SEGMENT)

@@ -50,7 +50,7 @@ def test_the_index_is_a_dict_of_live_rows(plan: list[tuple[str, object, object]]
     files = FileTable()
     file = files.add(FileKind.WAL, "wal")
     usage = Usage()
-    usage.use(files, None)
+    usage.use(files)
     index = Index(usage)
     model: dict[int, tuple[int, bytes | None]] = {}
     last = 0
@@ -147,7 +147,7 @@ def test_a_record_costs_at_most_32_bytes_of_index() -> None:
     with patch.object(chunk_module, "CHUNK_ROWS_MAX", 8192), patch.object(index_module, "CHUNK_ROWS_MAX", 8192):
         files = FileTable()
         usage = Usage()
-        usage.use(files, None)
+        usage.use(files)
         index = Index(usage)
         file_id = files.add(FileKind.WAL, "wal").file_id
         column = np.ones(100_000, np.uint32)

@@ -61,6 +61,9 @@ class FakeCatalog:
         if self.files is not None:
             self.files[file_id].live_rows += by
 
+    def use_files(self, files: FileTable) -> None:
+        """Rows are counted apart until the test gives the files itself."""
+
     # --- recovery --------------------------------------------------------------------------------------------------
     def restore(self, snapshot: bytes | None) -> None:
         self.calls.append("restore")

@@ -21,6 +21,7 @@ from topics.engine.snapshot import Snapshot, TopicImage, image_of
 from topics.engine.topic import Life, Topic
 from topics.engine.topic_config import TopicConfig
 from topics.store.catalog import NO_TAG, Deletions, RowColumns
+from topics.store.filetable import FileTable
 from topics.store.format import FrameType
 
 _ANY_AGE_MS = 1 << 64
@@ -38,6 +39,9 @@ class EngineCatalog:
         self._reserved: dict[int, int] = {}
 
     # --- recovery ----------------------------------------------------------------------------------------------------
+    def use_files(self, files: FileTable) -> None:
+        self._core.usage.use(files)
+
     def restore(self, snapshot: bytes | None) -> None:
         if snapshot is None:
             return

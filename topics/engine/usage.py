@@ -12,53 +12,39 @@ from topics.store.memory import MemoryFrames
 class Usage:
     """Kept exact by every index: the quota, the metrics and the files' right to exist depend on it."""
 
-    __slots__ = ("_early", "_files", "_memory", "bytes", "pending_bytes", "records")
+    __slots__ = ("_files", "_memory", "bytes", "pending_bytes", "records")
 
     def __init__(self) -> None:
         self.records = 0
         self.bytes = 0
         self.pending_bytes = 0
         """Staged, not yet live."""
-        self._files: FileTable | None = None
+        self._files = FileTable()
         self._memory: MemoryFrames | None = None
-        self._early: dict[int, int] = {}
-        """Rows of each file while the files are not known yet (recovery)."""
 
-    def use(self, files: FileTable, memory: MemoryFrames | None) -> None:
-        """The files that rows point to."""
+    def use(self, files: FileTable, memory: MemoryFrames | None = None) -> None:
+        """The files that rows point to, told before the first row comes; `memory` comes after recovery."""
         self._files = files
         self._memory = memory
-        early, self._early = self._early, {}
-        for file_id, rows in early.items():
-            if rows:
-                files[file_id].live_rows += rows
 
     def is_sealed(self, file_id: int) -> bool:
-        """A segment or pack (or not known yet): records deleted there are flagged in it at the next checkpoint."""
-        if self._files is None:
-            return True
+        """A segment or pack: records deleted there are flagged in it at the next checkpoint."""
         file = self._files.get(file_id)
         return file is not None and file.kind in (FileKind.SEGMENT, FileKind.PACK)
 
     def is_log(self, file_id: int) -> bool:
         """A file of the log."""
-        file = None if self._files is None else self._files.get(file_id)
+        file = self._files.get(file_id)
         return file is not None and file.kind is FileKind.WAL
 
     def placed(self, file_id: int, rows: int) -> None:
         """Rows now point to this file; one in memory has counted them when it took them."""
-        if self._files is None:
-            self._early[file_id] = self._early.get(file_id, 0) + rows
-            return
         file = self._files[file_id]
         if file.kind is not FileKind.MEMORY:
             file.live_rows += rows
 
     def left(self, file_id: int, rows: int) -> None:
         """Rows no longer point to this file."""
-        if self._files is None:
-            self._early[file_id] -= rows
-            return
         file = self._files[file_id]
         if file.kind is FileKind.MEMORY and self._memory is not None:
             self._memory.discard(file, rows)

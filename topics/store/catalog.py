@@ -14,6 +14,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.store.filetable import FileTable
+
 NO_TAG = 0xFFFF_FFFF
 """In `RowColumns.tags`: the record has no tag."""
 
@@ -59,6 +61,7 @@ class Catalog(Protocol):
 
     Recovery calls, in this order:
 
+        use_files(...)
         restore(snapshot or None)
         adopt(...)                          only in a directory rebuilt by `topics fsck --rebuild`
         add_rows(...)                       rows of segments and packs, each topic's in seq order
@@ -73,8 +76,11 @@ class Catalog(Protocol):
     """
 
     # --- recovery --------------------------------------------------------------------------------------------------
+    def use_files(self, files: FileTable) -> None:
+        """The files that rows will lie in, whose `live_rows` the catalog counts. Called first, on an empty catalog."""
+
     def restore(self, snapshot: bytes | None) -> None:
-        """Takes back what `snapshot()` gave; None: there is none. Called first, on an empty catalog."""
+        """Takes back what `snapshot()` gave; None: there is none."""
 
     def adopt(self, topic_id: int, description: bytes) -> None:
         """A topic known only by its segments: `describe` of the time they were written. The latest call of a topic

@@ -63,6 +63,7 @@ async def recover(
 ) -> Recovered:
     """Fills the catalog. Raises CorruptError or FormatError naming the place, or OSError."""
     files = loop.files
+    catalog.use_files(table)
     loaded = await load_snapshot(files, directory)
     if loaded is None:
         _refuse_orphaned(loop, directory)
