@@ -80,7 +80,7 @@ def start_topics(
     directory: Path, *options: str, env: dict[str, str] | None = None, ready_seconds: float = 60
 ) -> Server:
     port = free_port()
-    command = [sys.executable, "-m", "topics.cli", "serve", "--data-dir", str(directory), "--port", str(port), *options]
+    command = [sys.executable, "-m", "topics", "serve", "--data-dir", str(directory), "--port", str(port), *options]
     with (directory.parent / f"{directory.name}.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **(env or {})})
     server = Server(port, process)

@@ -25,7 +25,7 @@ class OwnServer:
     def _start(self) -> subprocess.Popen[bytes]:
         port_file = self._directory / "port"
         port_file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "topics.cli", "serve", "--port", "0", "--port-file", str(port_file)]
+        command = [sys.executable, "-m", "topics", "serve", "--port", "0", "--port-file", str(port_file)]
         process = subprocess.Popen([*command, "--data-dir", str(self._directory / "data")])
         while not port_file.exists():
             if process.poll() is not None:
