@@ -75,7 +75,7 @@ class FakeLog:
         )
         self.filling.body += framed
         self.record_frames += rows.count
-        return Framed(start, lengths)
+        return Framed(start, len(framed), lengths if rows.count > 1 else None)
 
     def stage_control(self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes) -> None:
         self._check()

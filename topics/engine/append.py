@@ -6,6 +6,8 @@ visit to the index. Source: wire contract 7.5, R-SEQ, R-CAP-5, R-IDEM.
 
 from __future__ import annotations
 
+from struct import Struct
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,23 +24,32 @@ from topics.errors import TopicsError
 from topics.store.commit import Commit
 from topics.store.format import FLAG_EXT, FLAG_FSYNC, FLAG_NODE, FrameType, Idempotency, pack_idempotency
 from topics.store.rows import ROW, ROW_DTYPE, TAG, Rows
+from topics.store.wal import Framed
 
 _RESERVE_MIN = 256
 _RESERVE_MAX = 65_536
 
 Key = tuple[bytes, int]
 """Idempotency key and the time its write started, ms."""
-Write = tuple[
-    int, int, int, NDArray[np.uint32], bytes, int, list[bytes | None] | None, Key | None, bool, Done[AppendResult]
-]
-"""One request: count, ts, start of its frames in the log's batch, their lengths, spans of its rows, flags its frames
-have beside those in the spans, tags, key, created (the topic), done."""
+Write = tuple[int, Key | None, bool, Done[AppendResult]]
+"""One request: count of its records, key, created (the topic), done."""
+_PLACED = Struct("<IIIB3xQ")
+_PLACED_DTYPE = np.dtype(
+    {
+        "names": ["start", "length", "size", "flags", "ts"],
+        "formats": ["<u4", "<u4", "<u4", "u1", "<u8"],
+        "offsets": [0, 4, 8, 12, 16],
+        "itemsize": _PLACED.size,
+    }
+)
+"""One record as the index will have it. start: bytes from the body of the log's batch."""
+_pack_placed = _PLACED.pack
 
 
 class AppendBatch(Operation):
     """Writes of consecutive seqs, committed together."""
 
-    __slots__ = ("appender", "file_id", "first_seq", "fsync", "reserves", "rows", "size", "writes")
+    __slots__ = ("appender", "file_id", "first_seq", "fsync", "placed", "reserves", "rows", "size", "tags", "writes")
 
     def __init__(self, appender: Appender, topic: Topic, *, fsync: bool) -> None:
         super().__init__(appender.core, topic)
@@ -52,17 +63,62 @@ class AppendBatch(Operation):
         self.reserves = False
         """A reservation lies in the same commit."""
         self.writes: list[Write] = []
+        self.placed = bytearray()
+        """A _PLACED a record: columns over all writes."""
+        self.tags: list[bytes | None] | None = None
+        """A tag a record; None while none has one."""
 
-    def add(self, write: Write, size: int) -> None:
-        count = write[0]
-        topic = self.topic
+    def add(self, write: Write, rows: Rows, framed: Framed, ts: int, flags: int) -> None:
+        """One request. flags: what all its frames have beside the flags of its rows."""
+        buffer, spans, count, size = rows
+        start, length, lengths = framed
+        if lengths is None:
+            row_flags = spans[36]
+            first_flags = flags | row_flags if write[1] is None else flags | row_flags | FLAG_EXT
+            self.placed += _pack_placed(start, length, size, first_flags, ts)
+            if row_flags & TAG:
+                _data, _dlen, _meta, _mlen, at, tag_len, *_rest = ROW.unpack_from(spans)
+                self._add_tags([buffer[at : at + tag_len]])
+            elif self.tags is not None:
+                self.tags.append(None)
+        else:
+            self._place_many(write, rows, start, lengths, ts, flags)
         self.writes.append(write)
         self.rows += count
         self.size += size
+        topic = self.topic
         topic.next_seq += count
         topic.pending_records += count
         topic.pending_bytes += size
         self.core.usage.pending_bytes += size
+
+    def _place_many(  # noqa: PLR0917
+        self, write: Write, rows: Rows, start: int, lengths: NDArray[np.uint32], ts: int, flags: int
+    ) -> None:
+        columns = np.frombuffer(rows.spans, ROW_DTYPE)
+        placed = np.zeros(rows.count, _PLACED_DTYPE)
+        ends = np.cumsum(lengths, dtype=np.uint32)
+        placed["start"] = ends - lengths + np.uint32(start)
+        placed["length"] = lengths
+        placed["size"] = columns["size"]
+        placed["flags"] = columns["flags"].astype(np.uint8) | np.uint8(flags)
+        if write[1] is not None:
+            placed["flags"][0] |= FLAG_EXT
+        placed["ts"] = ts
+        self.placed += placed.tobytes()
+        tagged = columns["flags"] & TAG
+        if tagged.any():
+            buffer = rows.buffer
+            places = zip(tagged.tolist(), columns["tag_off"].tolist(), columns["tag_len"].tolist(), strict=True)
+            self._add_tags([buffer[at : at + size] if has else None for has, at, size in places])
+        elif self.tags is not None:
+            self.tags += [None] * rows.count
+
+    def _add_tags(self, tags: list[bytes | None]) -> None:
+        """Tags of the rows being added, `self.rows` being those before them."""
+        if self.tags is None:
+            self.tags = [None] * self.rows
+        self.tags += tags
 
     def _undo_pending(self) -> None:
         topic = self.topic
@@ -78,19 +134,15 @@ class AppendBatch(Operation):
         self._undo_pending()
         topic, core = self.topic, self.core
         file_id = self.file_id or commit.file_id
-        if self.rows == 1:
-            self._place_one(file_id, commit.base)
-        else:
-            self._place(file_id, commit.base)
+        self._publish(file_id, commit.base)
         topic.head = self.first_seq + self.rows - 1
-        topic.last_write_ms = self.writes[-1][1]
         topic.retain_caps()
         if topic.waiters:
             core.awake[topic] = None
         core.in_log.add(topic.id)
         write_ns, sync_ns = commit.write_ns, commit.sync_ns if self.fsync else 0
         first = self.first_seq
-        for count, _ts, _start, _lengths, _spans, _flags, _tags, key, created, done in self.writes:
+        for count, key, created, done in self.writes:
             last = first + count - 1
             result = AppendResult(first, last, last, count, created, False, write_ns, sync_ns)
             if key is not None:
@@ -98,51 +150,21 @@ class AppendBatch(Operation):
             done(result)
             first += count
 
-    def _place_one(self, file_id: int, base: int) -> None:
-        _count, ts, start, lengths, spans, flags, tags, key, _created, _done = self.writes[0]
-        if key is not None:
-            flags |= FLAG_EXT
-        self.topic.index.append_row(
-            self.first_seq,
-            file_id,
-            base + start,
-            lengths.item(0),
-            self.size,
-            ts,
-            flags | spans[36],
-            tags[0] if tags is not None else None,
-        )
-
-    def _place(self, file_id: int, base: int) -> None:
-        writes = self.writes
-        columns = np.frombuffer(b"".join([write[4] for write in writes]), ROW_DTYPE)
-        flags = columns["flags"].astype(np.uint8)
-        if len(writes) == 1:
-            _count, ts, start, lengths, _spans, extra, tags, key, _created, _done = writes[0]
-            offsets = np.cumsum(lengths, dtype=np.uint64) - lengths + np.uint64(base + start)
-            if extra:
-                flags |= np.uint8(extra)
-            if key is not None:
-                flags[0] |= FLAG_EXT
-            stamps: NDArray[np.uint64] | int = ts
+    def _publish(self, file_id: int, base: int) -> None:
+        """The rows into the index."""
+        topic, tags = self.topic, self.tags
+        if self.rows == 1:
+            start, length, size, flags, ts = _PLACED.unpack(self.placed)
+            tag = tags[0] if tags is not None else None
+            topic.index.append_row(self.first_seq, file_id, base + start, length, size, ts, flags, tag)
         else:
-            counts = np.array([write[0] for write in writes])
-            firsts = np.cumsum(counts) - counts
-            lengths = np.concatenate([write[3] for write in writes])
-            ends = np.cumsum(lengths, dtype=np.uint64)
-            starts = np.array([write[2] for write in writes], np.uint64) + np.uint64(base)
-            # Frames of one write lie back to back; `before` is where they would lie if all writes did.
-            before = ends[firsts] - lengths[firsts]
-            offsets = ends - lengths + np.repeat(starts - before, counts)
-            flags |= np.repeat(np.array([write[5] for write in writes], np.uint8), counts)
-            flags[firsts] |= np.array([FLAG_EXT if write[7] is not None else 0 for write in writes], np.uint8)
-            stamps = np.repeat(np.array([write[1] for write in writes], np.uint64), counts)
-            tags = None
-            if any(write[6] is not None for write in writes):
-                tags = [tag for write in writes for tag in (write[6] or [None] * write[0])]
-        self.topic.index.append_rows(
-            self.first_seq, file_id, offsets.astype(np.uint32), lengths, columns["size"], stamps, flags, tags
-        )
+            rows = np.frombuffer(self.placed, _PLACED_DTYPE)
+            offsets = rows["start"] + np.uint32(base)
+            topic.index.append_rows(
+                self.first_seq, file_id, offsets, rows["length"], rows["size"], rows["ts"], rows["flags"], tags
+            )
+            ts = int(rows["ts"][-1])
+        topic.last_write_ms = ts
 
     # --- failed ------------------------------------------------------------------------------------------------------
     def fail(self, error: TopicsError) -> None:
@@ -152,7 +174,7 @@ class AppendBatch(Operation):
         if self.reserves and topic.stage_class == "disk":
             topic.reserved = 0
         for write in self.writes:
-            key, done = write[7], write[9]
+            _count, key, _created, done = write
             waiting = topic.key_store().end(key[0]) if key is not None else []
             done(error)
             for request, later in waiting:
@@ -249,16 +271,16 @@ class Appender:
         done: Done[AppendResult],
     ) -> None:
         """Gives out seqs and puts the frames into the log's filling batch. Raises, and then nothing was staged."""
-        count, spans = rows.count, rows.spans
+        count = rows.count
         first = topic.next_seq
         ts = now_ms if now_ms > topic.last_ts else topic.last_ts
         extension = b"" if key is None else pack_idempotency(Idempotency(count, key[1], key[0]))
         flags = 0 if node is None else FLAG_NODE
         if topic.stage_class == "ephemeral":
             batch = AppendBatch(self, topic, fsync=False)
-            batch.file_id, start, lengths = self.core.memory.stage_records(
-                topic.id, first, ts, rows, node=node, extension=extension
-            )
+            placed = self.core.memory.stage_records(topic.id, first, ts, rows, node=node, extension=extension)
+            batch.file_id = placed.file_id
+            framed = Framed(placed.offset, int(placed.lengths.sum()), placed.lengths if count > 1 else None)
         else:
             fsync = topic.stage_class == "fsync"
             if fsync:
@@ -269,16 +291,14 @@ class Appender:
                 filling = None
                 self.core.check_backlog()
             reserved = self._reserve(topic, first + count - 1, now_ms) if reserves else 0
-            start, lengths = self.core.log.stage_records(
-                topic.id, first, ts, rows, fsync=fsync, node=node, extension=extension
-            )
+            framed = self.core.log.stage_records(topic.id, first, ts, rows, fsync=fsync, node=node, extension=extension)
             if filling is None:
                 filling = self._open(topic, reserved, fsync=fsync)
             batch = filling
         topic.last_ts = ts
         if key is not None:
             topic.key_store().begin(key[0])
-        batch.add((count, ts, start, lengths, spans, flags, _tags(rows), key, created, done), rows.size)
+        batch.add((count, key, created, done), rows, framed, ts, flags)
         if batch.file_id:
             topic.pending.append(batch)
             batch.on_commit(AT_ONCE)
@@ -300,19 +320,3 @@ class Appender:
         payload = encode(ReservationPayload(topic.generation))
         self.core.log.stage_control(topic.id, FrameType.HEAD_RESERVATION, reserved, now_ms, payload)
         return reserved
-
-
-def _tags(rows: Rows) -> list[bytes | None] | None:
-    """The tag of each row; None when no row has one."""
-    buffer, spans = rows.buffer, rows.spans
-    if rows.count == 1:
-        if not spans[36] & TAG:
-            return None
-        _data, _dlen, _meta, _mlen, at, size, *_rest = ROW.unpack_from(spans)
-        return [buffer[at : at + size]]
-    columns = np.frombuffer(spans, ROW_DTYPE)
-    tagged = columns["flags"] & TAG
-    if not tagged.any():
-        return None
-    places = zip(tagged.tolist(), columns["tag_off"].tolist(), columns["tag_len"].tolist(), strict=True)
-    return [buffer[at : at + size] if has else None for has, at, size in places]

@@ -65,7 +65,14 @@ class Framed(NamedTuple):
     """Where staged records will lie: row i at Commit.base + start + sum(lengths[:i])."""
 
     start: int
-    lengths: NDArray[np.uint32]
+    size: int
+    """Bytes of all frames together."""
+    many: NDArray[np.uint32] | None
+    """Length of each frame; None: there is one, of `size` bytes."""
+
+    @property
+    def lengths(self) -> NDArray[np.uint32]:
+        return np.array([self.size], np.uint32) if self.many is None else self.many
 
 
 class _Flight:
@@ -200,8 +207,10 @@ class Wal:
         assert written or not count, "a row points outside its buffer"
         batch.used = at + written
         batch.frames += count
+        if count == 1:
+            return Framed(at - BATCH_HEADER_BYTES, written, None)
         self._lengths_used = end = lengths_at + count
-        return Framed(at - BATCH_HEADER_BYTES, self._lengths[lengths_at:end])
+        return Framed(at - BATCH_HEADER_BYTES, written, self._lengths[lengths_at:end])
 
     def _new_lengths(self, count: int) -> None:
         """Another array for lengths; the old one lives as long as slices of it do."""
