@@ -61,7 +61,11 @@ class Call:
     # --- the answer --------------------------------------------------------------------------------------------------
     def reply(self, body: bytes, status: int = 200) -> None:
         """JSON."""
-        self.respond(status, body, JSON, b"")
+        exchange = self._exchange
+        if exchange is not None:
+            self._exchange = self.on_disconnect = None
+            self.service.in_progress -= 1
+            exchange.respond(status, body, JSON, b"")
 
     def fail(self, error: BaseException) -> None:
         """The error envelope for any exception."""
@@ -102,7 +106,13 @@ def run(call: Call) -> None:
         call.fail(error)
 
 
+_USUAL = tuple(b"0.0" if us == 0 else b"%d.%03d" % (us // 1000, us % 1000) for us in range(10_000))
+"""Up to 10 ms: what nearly every request takes."""
+
+
 def milliseconds(ns: int) -> bytes:
     """Nanoseconds as JSON milliseconds with three decimals, cheaply; never negative."""
     us = ns // 1000
+    if 0 <= us < 10_000:
+        return _USUAL[us]
     return b"%d.%03d" % (us // 1000, us % 1000) if us > 0 else b"0.0"

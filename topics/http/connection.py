@@ -320,7 +320,7 @@ class HttpConnection:
             self.phase = HEAD
             self._plan = None
             self.since = service.tick
-            if not self._running:
+            if not self._running and (self._pending or self._ended or self._paused):
                 self._go_on()
             return
         self._write(plan, status, body, content_type, headers, connection=b"close")

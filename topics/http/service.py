@@ -65,10 +65,12 @@ class Service:
         self.requests_total = 0
         self.refused_total = 0
         """Requests answered 4xx or 5xx, malformed ones included."""
+        self.sampling = False
+        """The next write of this pass is timed: one a pass, since timing all costs as much as what is timed."""
+        self.parse = Histogram()
+        """Of the write sampled: from its whole head and body to the rows."""
         self.append = Histogram()
-        self.commit = Histogram()
-        self.answer = Histogram()
-        """From the whole request to its answer, of writes."""
+        """Of the write sampled: admission, seqs, frames in the log's batch."""
         self._engine: EngineApi | None = None
 
     @property

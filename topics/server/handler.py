@@ -26,6 +26,7 @@ class HttpHandler:
     def receive(self, batch: list[tuple[Connection, memoryview]]) -> None:
         now_ns = self._service.now_ns
         started_ns = now_ns()
+        self._service.sampling = True
         for conn, view in batch:
             try:
                 conn.state.receive(view)

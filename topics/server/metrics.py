@@ -107,7 +107,11 @@ class ServerMetrics(Collector):
     def _stage_histograms(self) -> dict[str, Histogram]:
         stages: dict[str, Any] = dict(self._loop.stats().stages())
         service = self._service
-        return stages | {"requests": self._requests, "append": service.append, "answer": service.answer}
+        stages |= {"requests": self._requests, "parse": service.parse, "append": service.append}
+        backend = self._snapshot().backend
+        if backend is not None:
+            stages |= {"commit": backend.log.counters.commit, "answer": backend.log.counters.answer}
+        return stages
 
 
 def _engine_families(now: Snapshot) -> Iterator[Metric]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
+from topics.metrics import Histogram
+
 FSYNC_BUCKETS_US = (50, 100, 250, 500, 1000, 5000, 10_000, 50_000, 100_000)
 """Upper bounds; one more bucket counts what is above."""
 
@@ -24,6 +26,10 @@ class LogCounters:
     fsync_buckets: list[int] = field(default_factory=lambda: [0] * (len(FSYNC_BUCKETS_US) + 1))
     """Not cumulative."""
     fsync_us_sum: int = 0
+    commit: Histogram = field(default_factory=Histogram)
+    """A batch, from its submission to its last completion."""
+    answer: Histogram = field(default_factory=Histogram)
+    """Running the callbacks of a batch: publication and answers."""
 
     def count_sync(self, ns: int) -> None:
         """One sync of the log that took so long."""

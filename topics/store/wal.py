@@ -449,8 +449,11 @@ class Wal:
         batch.clear()
         if batch.room <= _BATCH_ROLL_BYTES:
             self._spare_batch = batch
+        counters.commit.add(elapsed_ns)
+        answering_ns = self._clock.monotonic_ns()
         for done in waiters:
             done(commit)
+        counters.answer.add(self._clock.monotonic_ns() - answering_ns)
 
     # --- background sync ---------------------------------------------------------------------------------------------
     def _on_sync_timer(self) -> None:

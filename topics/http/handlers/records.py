@@ -23,55 +23,44 @@ def write(call: Call) -> None:
             key, violation = _check_header_key(call, key, violation)
     with_seqs = boolean(plan.query, "return_seqs", True) if plan.query else True
     topic = plan.name_json
+    started_ns = call.started_ns
 
     def done(result: AppendResult | TopicsError) -> None:
         if isinstance(result, TopicsError):
             call.fail(result)
             return
-        first, last = result.first_seq, result.last_seq
-        if not with_seqs:
-            seqs = b""
-        elif first == last:
-            seqs = b'"seqs":[%d],' % first
-        else:
-            seqs = b'"seqs":[%b],' % ",".join(map(str, range(first, last + 1))).encode()
-        total_ns = service.now_ns() - call.started_ns
-        if result.deduped:
-            performance = b'"server_total_ms":%b' % milliseconds(total_ns)
-        else:
-            service.append.add(result.append_ns)
-            service.answer.add(total_ns)
-            performance = b'"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b' % (
-                milliseconds(total_ns),
-                milliseconds(result.append_ns),
-                milliseconds(result.sync_ns),
-            )
-        answer = (
-            b'{"topic":%b,"first_seq":%d,"last_seq":%d,%b"head_seq":%d,"count":%d,"created":%b,"deduped":%b,'
-            b'"performance":{%b}}'
-        ) % (
-            topic,
-            first,
-            last,
-            seqs,
-            result.head_seq,
-            result.count,
-            b"true" if result.created else b"false",
-            b"true" if result.deduped else b"false",
-            performance,
-        )
-        call.reply(answer, 201 if result.created else 200)
+        first, last, head, count, created, deduped, append_ns, sync_ns = result
+        total = milliseconds(service.now_ns() - started_ns)
+        if count == 1 and with_seqs and not (created or deduped):
+            append, sync = milliseconds(append_ns), milliseconds(sync_ns)
+            call.reply(_ONE_RECORD % (topic, first, last, first, head, total, append, sync))
+            return
+        seqs = b'"seqs":[%b],' % ",".join(map(str, range(first, last + 1))).encode() if with_seqs else b""
+        performance = b'"server_total_ms":' + total
+        if not deduped:
+            performance += b',"wal_append_ms":%b,"fsync_ms":%b' % (milliseconds(append_ns), milliseconds(sync_ns))
+        flags = (b"true" if created else b"false", b"true" if deduped else b"false")
+        answer = _ANSWER % (topic, first, last, seqs, head, count, *flags, performance)
+        call.reply(answer, 201 if created else 200)
 
-    request = AppendRequest(
-        topic=plan.name,
-        rows=body.rows,
-        node=body.node,
-        key=key,
-        create=body.create,
-        config=body.config,
-        violation=violation,
-    )
-    service.engine.append(request, done)
+    request = AppendRequest(plan.name, body.rows, body.node, key, body.create, body.config, True, violation)
+    if service.sampling:
+        service.sampling = False
+        parsed_ns = service.now_ns()
+        service.engine.append(request, done)
+        service.parse.add(parsed_ns - started_ns)
+        service.append.add(service.now_ns() - parsed_ns)
+    else:
+        service.engine.append(request, done)
+
+
+_ANSWER = (
+    b'{"topic":%b,"first_seq":%d,"last_seq":%d,%b"head_seq":%d,"count":%d,"created":%b,"deduped":%b,"performance":{%b}}'
+)
+_ONE_RECORD = (
+    b'{"topic":%b,"first_seq":%d,"last_seq":%d,"seqs":[%d],"head_seq":%d,"count":1,"created":false,"deduped":false,'
+    b'"performance":{"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b}}'
+)
 
 
 def _check_header_key(
