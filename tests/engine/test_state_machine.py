@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.engine.harness import Answer, Harness
 from tests.engine.model import Model
+from tests.engine.real_world import RealWorld
 from topics.errors import RequestError
 from topics.store.rows import Record, Rows, pack_rows
 
@@ -39,9 +40,12 @@ def _text(text: str | None) -> bytes | None:
 class TopicMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.h = Harness()
+        self.h = self.world()
         self.model = Model()
         self.staged: list[tuple[Answer, Any]] = []
+
+    def world(self) -> Harness:
+        return Harness()
 
     @property
     def now(self) -> int:
@@ -113,8 +117,11 @@ class TopicMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.commit()
-        self.h.state()  # what time has taken is durable only once somebody was told
         self.model.expire(self.now)
+        self.h.state()  # what time has taken is durable only once somebody was told
+        self.next_life()
+
+    def next_life(self) -> None:
         self.h.restart()
 
     @invariant()
@@ -127,6 +134,7 @@ class TopicMachine(RuleBasedStateMachine):
         for from_seq in {0, m.lost - 1, m.lost, m.earliest - 1, m.earliest, m.head // 2, m.head, m.head + 1} - {-1}:
             for limit, node in ((1000, None), (2, None), (3, "n")):
                 nodes = (node.encode(),) if node else ()
+                self.model.expire(self.now)
                 result = self.h.diff(from_seq, limit=limit, nodes=nodes)
                 delivered = [r["$seq"] for r in msgspec.json.decode(b"[" + result.records + b"]")]
                 seqs, next_from_seq, tombstone = m.read(from_seq, limit, node)
@@ -137,5 +145,22 @@ class TopicMachine(RuleBasedStateMachine):
         assert sum(file.live_rows for file in self.h.store.files) == m.count
 
 
+class RealTopicMachine(TopicMachine):
+    """The same on the real store; class `fsync` loses nothing in a power cut either."""
+
+    def world(self) -> Harness:
+        return RealWorld()
+
+    @rule(power_lost=st.booleans(), graceful=st.booleans())
+    def end_in_some_way(self, power_lost: bool, graceful: bool) -> None:
+        self.commit()
+        self.model.expire(self.now)
+        self.h.state()
+        assert isinstance(self.h, RealWorld)
+        self.h.restart(power_lost=power_lost and (graceful or self.durability == "fsync"), graceful=graceful)
+
+
 TestTopic = TopicMachine.TestCase
+TestRealTopic = RealTopicMachine.TestCase
+TestRealTopic.settings = settings(max_examples=8, stateful_step_count=25, deadline=None)
 TestTopic.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)

@@ -1,0 +1,127 @@
+"""The engine on the real store: what the fake one cannot show. Everything on simulated time, disk and power."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.harness import records
+from tests.engine.real_world import RealWorld
+from topics.errors import LogReadOnlyError
+
+
+def test_r_dur_13_a_kill_loses_nothing_of_any_logged_class() -> None:
+    world = RealWorld()
+    for name in ("memory", "disk", "fsync"):
+        world.put(name, durability=name, cap_records=4)
+        world.append(*range(6), name=name, tag="x")
+        world.delete(before_seq=4, match="x", name=name)
+    before = [world.state(name)._replace(last_write_ts=None) for name in ("memory", "disk", "fsync")]
+    world.restart()
+    assert [world.state(name) for name in ("memory", "disk", "fsync")] == before
+    assert world.seqs(0, "disk") == [4, 5, 6]
+
+
+def test_r_dur_6_a_power_cut_never_gives_a_seq_twice() -> None:
+    world = RealWorld()
+    world.append(1)
+    acknowledged = world.append(2, 3).last_seq
+    world.restart(power_lost=True)
+    assert world.append(4).first_seq > acknowledged
+    assert 1 in world.seqs(0)
+    gap = world.state().head_seq - 1
+    result = world.diff(2)
+    assert result.tombstone is None or result.tombstone.reason == "crash"
+    assert result.tombstone is None or result.tombstone.gap_to == gap
+
+
+def test_r_dur_6_after_a_graceful_stop_and_a_reboot_the_head_is_exact() -> None:
+    world = RealWorld()
+    world.append(1, 2, 3)
+    world.delete(before_seq=4)
+    world.put("e", durability="ephemeral")
+    world.append(1, 2, name="e")
+    world.restart(graceful=True, power_lost=True)
+    assert (world.state().head_seq, world.state().count) == (3, 0)
+    assert (world.state("e").head_seq, world.state("e").count) == (2, 0)
+    assert world.append(4).first_seq == 4
+
+
+def test_r_dur_2_fsync_records_and_keys_survive_a_power_cut() -> None:
+    world = RealWorld()
+    world.put(durability="fsync")
+    world.append(1, 2, key=b"k")
+    world.restart(power_lost=True)
+    again = world.append(1, 2, key=b"k")
+    assert (again.deduped, again.first_seq, again.last_seq) == (True, 1, 2)
+    assert world.seqs() == [1, 2]
+
+
+def test_reads_go_on_from_segments_and_packs_after_checkpoints() -> None:
+    world = RealWorld(hot_tail_bytes=32768)
+    for number in range(40):
+        world.append(*({"n": number, "pad": "x" * 100} for _ in range(20)), tag=f"t{number % 4}")
+        if number % 10 == 9:
+            world.delete(match=f"t{number % 4}")
+            world.checkpoint()
+    assert world.state().count == 440
+    world.restart()
+    assert world.state().count == 440
+    cursor, seen = 0, []
+    while True:
+        result = world.diff(cursor, limit=100, include_tags=True)
+        seen.append(result.count)
+        cursor = result.next_from_seq
+        if result.caught_up:
+            break
+    assert sum(seen) == 440
+    world.checkpoint()
+    assert sum(file.live_rows for file in world.store.files) == 440
+
+
+def test_a_change_of_the_shard_count_keeps_everything() -> None:
+    """R-DUR-15."""
+    world = RealWorld(wal_shards=3)
+    for number in range(6):
+        world.append(number, number, name=f"t{number}", tag="a")
+    world.delete(before_seq=2, match="a", name="t0")
+    world.config = type(world.config)(**{**_fields(world), "wal_shards": 1})
+    world.restart()
+    assert [world.state(f"t{number}").count for number in range(6)] == [1, 2, 2, 2, 2, 2]
+    world.restart()
+    assert world.seqs(0, "t0") == [2]
+
+
+def _fields(world: RealWorld) -> dict[str, object]:
+    return {name: getattr(world.config, name) for name in world.config.__slots__}
+
+
+def test_delete_recreate_and_crash_with_two_shards_keeps_the_new_instance() -> None:
+    world = RealWorld(wal_shards=2)
+    for _ in range(4):
+        world.put(durability="fsync")
+        world.append("old")
+        world.delete_topic()
+    world.put(durability="fsync")
+    world.append("new")
+    world.restart(power_lost=True)
+    assert [record["data"] for record in world.read()] == ["new"]
+
+
+def test_r_dur_16_an_io_error_latches_the_log_and_reads_go_on() -> None:
+    world = RealWorld()
+    world.append(1)
+    world.real_store.log.admission.latch("a test")
+    answer = world.start_append(records(2))
+    with pytest.raises(LogReadOnlyError):
+        world.wait(answer)
+    assert world.seqs() == [1]
+
+
+def test_a_long_poll_wakes_in_the_pass_of_the_commit() -> None:
+    world = RealWorld()
+    world.append(1)
+    poll = world.start_diff(1, wait_ms=5000)
+    world.start_append(records(2))
+    assert world.wait(poll).count == 1
+    poll = world.start_diff(2, wait_ms=50)
+    assert world.wait(poll).caught_up
