@@ -265,6 +265,17 @@ def test_shutdown_ends_waits_with_the_empty_result(h: Harness) -> None:
     assert h.start_diff(1, wait_ms=1000).given
 
 
+def test_long_polls_that_ask_the_same_share_one_answer(h: Harness) -> None:
+    h.append(1)
+    answers = [h.start_diff(1, wait_ms=1000) for _ in range(3)] + [h.start_diff(1, wait_ms=1000, limit=1)]
+    before = h.store.reader.fetched
+    h.append(2, 3)
+    assert [answer.get().count for answer in answers] == [2, 2, 2, 1]
+    assert answers[0].get() is answers[2].get()
+    assert h.store.reader.fetched - before < 400
+    assert h.loop.waiting == 0
+
+
 def test_a_cancelled_wait_leaves_nothing_behind(h: Harness) -> None:
     """R-NET-11."""
     h.append(1)

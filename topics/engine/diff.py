@@ -34,8 +34,9 @@ class Diff:
     def __init__(self, core: Core, topic: Topic, query: DiffQuery, done: Done[DiffResult]) -> None:
         self._core = core
         self._topic = topic
-        self._query = query = _clamped(query, core.config)
+        self.query = query = _clamped(query, core.config)
         self._done: Done[DiffResult] | None = done
+        self.answered: DiffResult | TopicsError | None = None
         self._timer: Timer | None = None
         self._final = not query.wait_ms
         """The next result is the answer, whatever it is."""
@@ -56,7 +57,7 @@ class Diff:
         if self._core.closing:
             self._final = True
         if not self._final:
-            delay_ns = self._query.wait_ms * 1_000_000
+            delay_ns = self.query.wait_ms * 1_000_000
             self._timer = self._core.loop.call_later(delay_ns, self.on_deadline)
         self.look()
 
@@ -71,7 +72,9 @@ class Diff:
             self._timer.cancel()
             self._timer = None
 
-    def _answer(self, result: DiffResult | TopicsError) -> None:
+    def answer(self, result: DiffResult | TopicsError) -> None:
+        """Ends the read."""
+        self.answered = result
         done, self._done = self._done, None
         self._leave()
         if done is not None:
@@ -85,7 +88,7 @@ class Diff:
             self.look()
 
     def on_topic_gone(self) -> None:
-        self._answer(refusals.topic_not_found(self._topic.name))
+        self.answer(refusals.topic_not_found(self._topic.name))
 
     def _park(self) -> None:
         """Nothing deliverable: wait for a change, unless one came during the look."""
@@ -109,9 +112,9 @@ class Diff:
             self.on_topic_gone()
             return
         if error is not None:
-            self._answer(error)
+            self.answer(error)
             return
-        query = self._query
+        query = self.query
         self._head, self._earliest = topic.head, topic.earliest
         self._entry = enter(topic.floors, query.from_seq, self._head, self._earliest)
         self._cursor = self._entry.cursor if self._entry.tombstone else max(self._entry.cursor, self._seen)
@@ -121,7 +124,7 @@ class Diff:
 
     def _read_on(self) -> None:
         """The next round: rows that may be delivered, up to the limit; one is enough without a node filter."""
-        query, topic, stop = self._query, self._topic, self._entry.stop
+        query, topic, stop = self.query, self._topic, self._entry.stop
         if topic.floors.lost > self._cursor:
             self._finish()  # eviction overtook us between two rounds: the next read tells what was lost
             return
@@ -161,7 +164,7 @@ class Diff:
             self.on_topic_gone()
             return
         if isinstance(fetched, StorageError):
-            self._answer(fetched)
+            self.answer(fetched)
             return
         try:
             for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
@@ -177,7 +180,7 @@ class Diff:
         except CorruptError as error:
             detail = {**(error.detail or {}), "topic": topic.name}
             detail.pop("topic_id", None)
-            self._answer(CorruptError(f"topic {topic.name}: {error}", detail))
+            self.answer(CorruptError(f"topic {topic.name}: {error}", detail))
             return
         if filtered and not projection.full and self._scanned < SLOTS_MAX:
             self._read_on()
@@ -202,7 +205,7 @@ class Diff:
         if not (count or entry.tombstone or self._final) and caught_up:
             self._park()
             return
-        self._answer(
+        self.answer(
             DiffResult(
                 projection.records() if projection is not None else b"",
                 count,
@@ -214,6 +217,19 @@ class Diff:
                 0,
             )
         )
+
+
+def look_again(topic: Topic) -> None:
+    """The topic changed: its long polls look again. Those that asked the same get the same answer, rendered once."""
+    answers: dict[DiffQuery, DiffResult] = {}
+    for waiter in list(topic.waiters):
+        shared = answers.get(waiter.query)
+        if shared is not None:
+            waiter.answer(shared)
+            continue
+        waiter.look()
+        if isinstance(waiter.answered, DiffResult):
+            answers[waiter.query] = waiter.answered
 
 
 def _clamped(query: DiffQuery, config: Config) -> DiffQuery:

@@ -15,7 +15,7 @@ from topics.engine.append import Appender
 from topics.engine.catalog import EngineCatalog
 from topics.engine.core import Core
 from topics.engine.delete import delete_records
-from topics.engine.diff import Diff
+from topics.engine.diff import Diff, look_again
 from topics.engine.lifecycle import Lifecycle
 from topics.engine.listing import list_topics
 from topics.engine.ports import StorePort, Timers
@@ -120,8 +120,7 @@ class Engine:
         while core.awake:
             awake, core.awake = core.awake, {}
             for topic in awake:
-                for waiter in list(topic.waiters):
-                    waiter.look()
+                look_again(topic)
         if core.filled:
             for topic in core.filled:
                 topic.filling = None

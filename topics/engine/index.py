@@ -278,6 +278,11 @@ class Index:
                 return
             start = max(end, int(np.searchsorted(seqs, np.uint64(self._firsts[position + 1]))))
 
+    def earliest_ts(self) -> int:
+        """`$ts` of the oldest live record, ms; there is one."""
+        chunk = self.chunks[self.position_of(self.earliest)]
+        return int(chunk.ts[self.earliest - chunk.first])
+
     def last_before(self, ts_ms: int) -> int:
         """The highest live seq whose `$ts` is below `ts_ms`; 0 when there is none."""
         found = 0

@@ -45,10 +45,10 @@ class Expiry(Operation):
 
 def expired_through(topic: Topic, now_ms: int) -> int:
     """The highest live seq that is expired, 0 when none is: now - $ts > ttl_ms (R-TTL-1)."""
-    ttl_ms = topic.config.ttl_ms
-    if not ttl_ms or now_ms <= ttl_ms or not topic.index.live:
+    ttl_ms, index = topic.config.ttl_ms, topic.index
+    if not ttl_ms or not index.live or now_ms - index.earliest_ts() <= ttl_ms:
         return 0
-    return topic.index.last_before(now_ms - ttl_ms)
+    return index.last_before(now_ms - ttl_ms)
 
 
 def expire(core: Core, topic: Topic, now_ms: int) -> Expiry | None:
