@@ -140,6 +140,43 @@ def test_r_rec_1_a_new_instance_has_another_id(h: Harness) -> None:
     assert [file.live_rows for file in h.store.files] == [1]
 
 
+@pytest.mark.parametrize("if_empty", [False, True])
+def test_a_topic_may_be_deleted_while_it_is_being_created(h: Harness, if_empty: bool) -> None:
+    created, gone = Answer(), Answer()
+    h.engine.put_topic("t", TopicConfig.make(), created)
+    h.engine.delete_topic("t", if_empty=if_empty, done=gone)
+    write = h.start_append(records(1))
+    h.settle()
+    assert created.get().created
+    assert gone.get().deleted
+    assert (write.get().first_seq, write.get().created) == (1, True)
+
+
+def test_expiry_staged_behind_a_deletion_finds_the_topic_gone(h: Harness) -> None:
+    h.put(ttl_ms=10)
+    h.append(1)
+    h.advance_ms(11)
+    gone, state, page = Answer(), Answer(), Answer()
+    h.engine.delete_topic("t", if_empty=False, done=gone)
+    h.engine.state("t", touch=False, done=state)
+    h.engine.list_topics("", "", 10, False, lambda name: True, page)
+    read = h.start_diff(0)
+    h.settle()
+    assert state.results[0].code == read.results[0].code == "topic_not_found"
+    assert page.get().rows == []
+
+
+def test_a_backlogged_disk_throttles_every_change(h: Harness) -> None:
+    """3.2, throttled [+]."""
+    h.append(1)
+    h.store.log.backlogged = True
+    for change in (lambda: h.put(ttl_ms=1), lambda: h.put("new"), lambda: h.delete(before_seq=1), h.delete_topic):
+        with pytest.raises(RequestError) as refused:
+            change()
+        assert refused.value.code == "throttled"
+    assert h.seqs() == [1]
+
+
 def test_the_list_is_by_name_and_pages_go_on_behind_a_name(h: Harness) -> None:
     for name in ("b", "a:2", "B", "a:1", "a:3"):
         h.put(name)

@@ -78,6 +78,7 @@ def delete_records(
         return
     now_ms = core.clock.now_ms()
     try:
+        core.check_backlog()
         expire(core, topic, now_ms)
         operation = RecordDeletion(core, topic, topic.next_seq - 1, before_seq, match, done)
         if topic.stage_class == "ephemeral":

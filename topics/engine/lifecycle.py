@@ -28,7 +28,8 @@ class Creation(Operation):
         self.done = done
 
     def apply(self, commit: Commit) -> None:
-        self.topic.life = Life.LIVE
+        if self.topic.life is Life.CREATING:  # its deletion may be queued behind already
+            self.topic.life = Life.LIVE
         if self.done is not None:
             self.done(PutResult(True, self.topic.config))
 
@@ -147,6 +148,7 @@ class Lifecycle:
             raise refusals.incompatible_type(topic, config.type)
         now_ms = core.clock.now_ms()
         expire(core, topic, now_ms)  # what the old ttl_ms has expired stays so
+        core.check_backlog()
         if config is topic.config and config is topic.next_config and topic.life is Life.LIVE:
             done(PutResult(False, config))
             return
@@ -176,7 +178,7 @@ class Lifecycle:
             def on_retained(error: TopicsError | None) -> None:
                 if error is not None:
                     done(error)
-                elif topic.life is not Life.LIVE:  # it changed while we waited
+                elif topic.life in (Life.DELETING, Life.GONE):  # it changed while we waited
                     self.delete(name, if_empty=True, done=done)
                 elif count := topic.index.live + topic.pending_records:
                     done(refusals.topic_not_empty(name, count))
@@ -191,6 +193,7 @@ class Lifecycle:
         core = self.core
         order = core.registry.take_order()
         try:
+            core.check_backlog()
             with core.log.use_reserve():
                 core.log.stage_control(topic.id, FrameType.TOPIC_DELETE, order, core.clock.now_ms(), b"{}")
         except TopicsError as error:

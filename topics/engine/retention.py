@@ -10,7 +10,7 @@ from collections.abc import Callable
 from topics.engine.controls import encode, removal
 from topics.engine.core import Core
 from topics.engine.operations import Operation
-from topics.engine.topic import Topic
+from topics.engine.topic import Life, Topic
 from topics.errors import TopicsError
 from topics.store.commit import Commit
 from topics.store.format import FrameType
@@ -34,7 +34,8 @@ class Expiry(Operation):
         self._end(None)
 
     def fail(self, error: TopicsError) -> None:
-        self._end(error)
+        """A topic that is gone meanwhile has nothing to expire: whoever waits finds that out."""
+        self._end(None if self.topic.life is Life.GONE else error)
 
     def _end(self, error: TopicsError | None) -> None:
         if self.topic.expiry is self:
