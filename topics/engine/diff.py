@@ -7,6 +7,7 @@ before `diff` returns; cold ones when their reads are back. A long poll is the s
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from topics.config import Config
 from topics.engine import refusals
@@ -48,6 +49,8 @@ class Diff:
         self._earliest = 0
         self._cursor = 0
         self._scanned = 0
+        self._deaths = 0
+        """The index's when the round was planned."""
         self._projection: Projection | None = None
 
     def begin(self) -> None:
@@ -139,10 +142,9 @@ class Diff:
             rows = rows.rows(slice(query.limit))
         budget = query.max_batch_bytes
         if filtered:
-            fit = int(np.searchsorted(np.cumsum(rows.lengths, dtype=np.uint64), np.uint64(2 * budget), "right"))
-        else:
-            fit = int(np.searchsorted(np.cumsum(rows.sizes, dtype=np.uint64), np.uint64(budget), "right"))
-        rows = rows.rows(slice(max(1, fit)))
+            rows = rows.rows(slice(_fitting(rows.lengths, 2 * budget)))
+        elif len(rows.seqs) > 1:
+            rows = rows.rows(slice(_fitting(rows.sizes, budget)))
         if self._projection is None:
             self._projection = Projection(
                 topic.id,
@@ -154,6 +156,7 @@ class Diff:
                 include_data=query.include_data,
             )
         plan = plan_pieces(rows)
+        self._deaths = topic.index.deaths
         self._core.reader.fetch(plan.pieces, lambda fetched: self._on_fetched(plan, fetched, filtered))
 
     def _on_fetched(self, plan: Plan, fetched: Fetched, filtered: bool) -> None:
@@ -189,6 +192,8 @@ class Diff:
 
     def _not_deleted(self, rows: Selection) -> Selection:
         """Without what was deleted while the bytes were read (R-DEL-7); what was evicted meanwhile stays."""
+        if self._topic.index.deaths == self._deaths:
+            return rows
         alive = self._topic.index.alive(rows.seqs)
         if alive.all():
             return rows
@@ -217,6 +222,12 @@ class Diff:
                 0,
             )
         )
+
+
+def _fitting(sizes: NDArray[np.uint32], budget: int) -> int:
+    """How many of the first rows fit the budget, at least one."""
+    sums = np.cumsum(sizes, dtype=np.uint64)
+    return len(sums) if sums[-1] <= budget else max(1, int(np.searchsorted(sums, np.uint64(budget), "right")))
 
 
 def look_again(topic: Topic) -> None:

@@ -57,7 +57,7 @@ _NOTHING = Selection(
 class Index:
     """`earliest` is the smallest live seq, 0 when there is none; `last_seq` the newest row's, dead or not."""
 
-    __slots__ = ("_firsts", "_usage", "bytes", "chunks", "earliest", "last_seq", "live", "tags")
+    __slots__ = ("_firsts", "_usage", "bytes", "chunks", "deaths", "earliest", "last_seq", "live", "tags")
 
     def __init__(self, usage: Usage) -> None:
         self._usage = usage
@@ -65,6 +65,8 @@ class Index:
         self._firsts: list[int] = []
         self.live = 0
         self.bytes = 0
+        self.deaths = 0
+        """How often rows died: unchanged, what was live is so still."""
         self.earliest = 0
         self.last_seq = 0
         self.tags: Tags | None = None
@@ -387,6 +389,7 @@ class Index:
 
     def _lost(self, count: int, size: int) -> None:
         self.live -= count
+        self.deaths += 1
         self.bytes -= size
         self._usage.records -= count
         self._usage.bytes -= size

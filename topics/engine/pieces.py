@@ -23,6 +23,8 @@ class Plan(NamedTuple):
 
 def plan_pieces(rows: Selection) -> Plan:
     """rows: at least one."""
+    if len(rows.offsets) == 1:
+        return Plan([Piece(int(rows.file_ids[0]), int(rows.offsets[0]), int(rows.lengths[0]))], [rows])
     begins = rows.offsets.astype(np.int64)
     ends = begins + rows.lengths
     gaps = begins[1:] - ends[:-1]
