@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from topics.engine.predicate import parse_predicate
 from topics.engine.results import AppendRequest, AppendResult, DeleteResult, DiffQuery, DiffResult, Tombstone
 from topics.errors import RequestError, TopicsError
 from topics.http.call import Call, milliseconds
 from topics.http.handlers.topics import json_bool
 from topics.http.query import boolean
+
+_VISIBLE_ASCII = re.compile(rb"[\t\x20-\x7e]*")
 
 
 def write(call: Call) -> None:
@@ -68,7 +72,7 @@ def _check_header_key(
 ) -> tuple[bytes | None, RequestError | None]:
     """`Idempotency-Key`: ignored unless visible ASCII, empty is a key (R-IDEM-1); too long a one is a violation."""
     limit = call.service.config.max_idempotency_key_bytes
-    if not key.isascii():
+    if not _VISIBLE_ASCII.fullmatch(key):
         return None, violation
     if len(key) > limit and violation is None:
         violation = RequestError(
