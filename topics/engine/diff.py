@@ -27,6 +27,8 @@ from topics.store.reader import Fetched
 SLOTS_MAX = 10_000
 """Slots one read with a node filter examines at most (R-NODE-3)."""
 _ROUND_SLOTS = 1024
+_ROUND_BYTES = 65_536
+"""A round with a filter reads this much at least, however small the reader's budget."""
 
 
 class Diff:
@@ -52,6 +54,8 @@ class Diff:
         self._deaths = 0
         """The index's when the round was planned."""
         self._projection: Projection | None = None
+        self._in_round = False
+        self._more = False
 
     def begin(self) -> None:
         """The first look; marks the topic read (R-PRI-4)."""
@@ -126,6 +130,19 @@ class Diff:
         self._read_on()
 
     def _read_on(self) -> None:
+        """Rounds, until one waits for the disk or there is an answer. The hot tail answers at once: without nesting."""
+        self._more = True
+        if self._in_round:
+            return
+        self._in_round = True
+        try:
+            while self._more:
+                self._more = False
+                self._round()
+        finally:
+            self._in_round = False
+
+    def _round(self) -> None:
         """The next round: rows that may be delivered, up to the limit; one is enough without a node filter."""
         query, topic, stop = self.query, self._topic, self._entry.stop
         if topic.floors.lost > self._cursor:
@@ -142,7 +159,7 @@ class Diff:
             rows = rows.rows(slice(query.limit))
         budget = query.max_batch_bytes
         if filtered:
-            rows = rows.rows(slice(_fitting(rows.lengths, 2 * budget)))
+            rows = rows.rows(slice(_fitting(rows.lengths, 2 * max(budget, _ROUND_BYTES))))
         elif len(rows.seqs) > 1:
             rows = rows.rows(slice(_fitting(rows.sizes, budget)))
         if self._projection is None:
