@@ -181,6 +181,23 @@ class AppendBatch(Operation):
                 self.appender.append(request, later)
 
 
+class LateRefusal(Operation):
+    """A write that brought its topic about and is refused: told once the topic is there, since it stays (7.5)."""
+
+    __slots__ = ("done", "error")
+
+    def __init__(self, core: Core, topic: Topic, error: TopicsError, done: Done[AppendResult]) -> None:
+        super().__init__(core, topic)
+        self.error = error
+        self.done = done
+
+    def apply(self, commit: Commit) -> None:
+        self.done(self.error)
+
+    def fail(self, error: TopicsError) -> None:
+        self.done(error)
+
+
 class Appender:
     """`append` takes writes; what is staged by the end of a pass is one batch a topic."""
 
@@ -230,8 +247,15 @@ class Appender:
         key = request.key
         if key is not None and self._is_duplicate(topic, key, now_ms, request, done):
             return
-        check_admission(core, topic, request.rows, now_ms)
-        self._stage(topic, request.rows, request.node, now_ms, None if key is None else (key, now_ms), created, done)
+        try:
+            check_admission(core, topic, request.rows, now_ms)
+            self._stage(
+                topic, request.rows, request.node, now_ms, None if key is None else (key, now_ms), created, done
+            )
+        except TopicsError as error:
+            if not created:
+                raise
+            LateRefusal(core, topic, error, done).stage_unlogged()
 
     def _is_duplicate(
         self, topic: Topic, key: bytes, now_ms: int, request: AppendRequest, done: Done[AppendResult]
