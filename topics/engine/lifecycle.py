@@ -132,8 +132,9 @@ class Lifecycle:
         core = self.core
         check_topic_name(name)
         check_dead_letter_of(config, name)
-        if len(core.registry) >= core.config.max_topics:
-            raise refusals.limit_reached("max_topics", core.config.max_topics)
+        most = core.config.max_topics
+        if most and len(core.registry) >= most:
+            raise refusals.limit_reached("max_topics", most)
         core.check_backlog()
         topic = Topic(name, core.registry.take_id(), config, core.registry.take_order(), core.usage)
         payload = encode(CreatePayload(name, msgspec.Raw(config.as_json())))
