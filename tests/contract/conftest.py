@@ -1,0 +1,84 @@
+"""The worlds tests run in: simulated, or with `pytest tests/contract --live` (or TOPICS_TEST_LIVE=1) processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.live_world import LiveWorld
+from tests.contract.sim_world import SimWorld
+from tests.contract.world import World
+
+MakeWorld = Callable[..., World]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--live", action="store_true", help="the contract's tests on real `topics serve` processes")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    # The coroutines of a server that was killed never end, and say so when they are collected, in whatever test.
+    item.add_marker(pytest.mark.filterwarnings("ignore:coroutine .* was never awaited"))
+
+
+def is_live(config: pytest.Config) -> bool:
+    return bool(config.getoption("--live", default=False)) or os.environ.get("TOPICS_TEST_LIVE") == "1"
+
+
+@pytest.fixture
+def make_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeWorld]:
+    """Starts a server with settings (fields of Config) of its own."""
+    made: list[World] = []
+    live = is_live(request.config)
+
+    def make(**settings: Any) -> World:
+        world: World = LiveWorld(tmp_path, **settings) if live else SimWorld(**settings)
+        made.append(world)
+        world.start()
+        return world
+
+    yield make
+    for world in made:
+        world.close()
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """A ready server with default settings and no topics."""
+    if is_live(request.config):
+        yield request.getfixturevalue("shared_live_world")()
+        return
+    simulated = SimWorld()
+    simulated.start()
+    yield simulated
+    simulated.close()
+
+
+@pytest.fixture(scope="session")
+def shared_live_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], LiveWorld]]:
+    """Gives one process to test after test, and a new one after a test that ended it."""
+    current: list[LiveWorld] = []
+
+    def take() -> LiveWorld:
+        if current and not current[0].clear():
+            current.pop().close()
+        if not current:
+            current.append(LiveWorld(tmp_path_factory.mktemp("live")))
+            current[0].start()
+        return current[0]
+
+    yield take
+    for world in current:
+        world.close()
+
+
+@pytest.fixture
+def live_world(tmp_path: Path) -> Iterator[LiveWorld]:
+    """A real process, in every run; the test starts it."""
+    world = LiveWorld(tmp_path)
+    yield world
+    world.close()

@@ -1,0 +1,75 @@
+"""Settings that change what a client meets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.conftest import MakeWorld
+from tests.contract.world import World
+
+
+def outcome(world: World, *records: dict[str, Any], **fields: Any) -> str:
+    answer = world.request("POST", "/v0/topics/t", {"records": list(records), **fields})
+    return "accepted" if answer.status in (200, 201) else str(answer.error["code"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "good", "bad", "code"),
+    [
+        ("max_batch_records", 2, [{"data": 1}] * 2, [{"data": 1}] * 3, "batch_too_large"),
+        ("max_record_bytes", 10, [{"data": "x" * 8}], [{"data": "x" * 9}], "record_too_large"),
+        ("max_meta_bytes", 10, [{"data": 1, "meta": "x" * 8}], [{"data": 1, "meta": "x" * 9}], "invalid_request"),
+        ("max_tag_bytes", 4, [{"data": 1, "tag": "xxxx"}], [{"data": 1, "tag": "xxxxx"}], "invalid_request"),
+        ("max_node_bytes", 4, [{"data": 1, "node": "xxxx"}], [{"data": 1, "node": "xxxxx"}], "invalid_request"),
+    ],
+)
+def test_limits_of_writes_are_settings(  # noqa: PLR0917 - a row of the table
+    make_world: MakeWorld, setting: str, value: int, good: list[Any], bad: list[Any], code: str
+) -> None:
+    """14: with the fixed limits as defaults."""
+    world = make_world(**{setting: value})
+    assert outcome(world, *good) == "accepted"
+    assert outcome(world, *bad) == code
+
+
+def test_the_largest_page_is_a_setting(make_world: MakeWorld) -> None:
+    """14: a larger limit is clamped to it; so is the default."""
+    world = make_world(max_limit=3)
+    world.write("t", *range(5))
+    for limit in (0, 4, 1000):
+        assert len(world.diff("t", limit=limit)["records"]) == 3
+    assert len(world.diff("t", limit=2)["records"]) == 2
+
+
+def test_zero_is_no_limit(make_world: MakeWorld) -> None:
+    """14: for topics and for the quota."""
+    world = make_world(max_topics=0, max_total_bytes=0)
+    for number in range(5):
+        world.put(f"t{number}")
+        world.write(f"t{number}", "x" * 1000)
+
+
+def test_a_segment_of_one_record_is_a_segment(make_world: MakeWorld) -> None:
+    """14: the smallest there may be changes nothing a reader sees."""
+    world = make_world(segment_max_events=1)
+    world.write_records("t", [{"data": n, "tag": str(n)} for n in range(20)])
+    world.delete("t", match="7")
+    for crash in (False, True, False):
+        world.crash_and_start() if crash else world.restart()
+        assert world.data("t") == [n for n in range(20) if n != 7]
+
+
+@pytest.mark.parametrize("settings", [{"segment_max_bytes": 1}, {"segment_max_age_ms": 1}, {"hot_tail_bytes": 4096}])
+def test_settings_of_storage_have_no_effect_on_the_wire(make_world: MakeWorld, settings: dict[str, int]) -> None:
+    """14: sizes and ages of segments."""
+    world = make_world(**settings)
+    expected = []
+    for number in range(5):
+        world.write("t", *[[number, n, "x" * 50] for n in range(40)])
+        expected += [[number, n, "x" * 50] for n in range(40)]
+        world.advance_ms(100)
+        assert world.data("t") == expected
+        world.restart()
+        assert world.data("t") == expected
