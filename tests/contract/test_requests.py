@@ -228,6 +228,17 @@ def test_bodies_of_get_and_delete_do_not_matter(world: World) -> None:
     assert connection.request("GET", "/healthz", b"x" * 10_000).status == 200
 
 
+def test_a_body_nobody_reads_may_come_after_its_head(world: World) -> None:
+    """2.3, R-NET-3: the connection goes on behind it."""
+    world.put("t")
+    connection = world.connect()
+    for path, status in (("/v0/topics/t", 200), ("/nowhere", 404)):
+        connection.send(f"GET {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n".encode())
+        assert connection.waiting
+        assert connection.send(b"{not json").answer().status == status
+    assert connection.request("GET", "/healthz").status == 200
+
+
 def test_accept_does_not_matter_for_json(world: World) -> None:
     """2.3: a client that wants XML gets JSON."""
     answer = world.request("GET", "/v0/topics", headers={"Accept": "application/xml"})

@@ -228,7 +228,7 @@ class HttpConnection:
         skipped = refusal is not None or ignored
         length = plan.content_length
         chunked = plan.request.framing.chunked
-        unread = plan.expects_continue or (chunked and refusal is not None) or refusal is plan.too_large
+        unread = plan.expects_continue or (refusal is not None and (chunked or refusal is plan.too_large))
         if skipped and (unread or length > SKIPPED_BODY_BYTES) and not 0 < length <= len(data):
             # Reading the body would serve nobody, and where the next request begins stays unknown: answer and close.
             if refusal is not None:
