@@ -91,6 +91,17 @@ def test_the_window_is_the_current_one(world: World) -> None:
     assert keyed(world, "k", 3).json["deduped"] is False
 
 
+def test_a_window_of_nothing_is_no_trouble(world: World) -> None:
+    """R-IDEM-4: a key may be forgotten before its write is committed."""
+    world.put("t", idempotency_window_ms=0, durability="fsync")
+    writers = []
+    for number in range(30):
+        writers.append(world.ask("POST", "/v0/topics/t", {"records": [{"data": number}], "idempotency_key": "k"}))
+        world.settle()
+    assert {writer.answer().status for writer in writers} == {200}
+    assert world.data("t") == list(range(30))
+
+
 def test_of_concurrent_duplicates_one_appends(world: World) -> None:
     """R-IDEM-5: the others wait for it and answer as it did."""
     world.put("t", durability="fsync")

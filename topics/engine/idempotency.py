@@ -57,7 +57,7 @@ class KeyStore:
         entries = self._entries
         entries.pop(key, None)
         entries[key] = entry
-        for _ in range(4):
+        for _ in range(min(4, len(entries))):  # with a short window the entry itself may be old by now
             oldest = next(iter(entries))
             if now_ms - entries[oldest].started_ms <= window_ms:
                 break
