@@ -29,6 +29,20 @@ def is_live(config: pytest.Config) -> bool:
     return bool(config.getoption("--live", default=False)) or os.environ.get("TOPICS_TEST_LIVE") == "1"
 
 
+def sim_options() -> dict[str, Any]:
+    """TOPICS_TEST_SIM="seed=7 hot_tail_bytes=4096": another machine or other settings for the whole suite.
+
+    A seed other than 0 has completions in any order and bytes in pieces.
+    """
+    options: dict[str, Any] = {}
+    for word in os.environ.get("TOPICS_TEST_SIM", "").split():
+        name, _, value = word.partition("=")
+        options[name] = int(value) if value.isdigit() else value
+    if options.get("seed"):
+        options |= {"shuffle": True, "split": True}
+    return options
+
+
 @pytest.fixture
 def make_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeWorld]:
     """Starts a server with settings (fields of Config) of its own."""
@@ -36,7 +50,7 @@ def make_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeW
     live = is_live(request.config)
 
     def make(**settings: Any) -> World:
-        world: World = LiveWorld(tmp_path, **settings) if live else SimWorld(**settings)
+        world: World = LiveWorld(tmp_path, **settings) if live else SimWorld(**(sim_options() | settings))
         made.append(world)
         world.start()
         return world
@@ -52,7 +66,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     if is_live(request.config):
         yield request.getfixturevalue("shared_live_world")()
         return
-    simulated = SimWorld()
+    simulated = SimWorld(**sim_options())
     simulated.start()
     yield simulated
     simulated.close()

@@ -160,6 +160,6 @@ class SimWorld(World):
     def rot_log_tail(self) -> None:
         """Flips a bit in the last bytes the log holds, as a torn write would; for a stopped server."""
         directory = f"{self.config.data_dir}/wal/shard-00"
-        newest = max(name for name in self.ring.disk.list_directory(directory) if name.startswith("wal-"))
-        path = f"{directory}/{newest}"
+        logs = [path for path in self._files(directory) if self.ring.file_bytes(path).strip(b"\0")]
+        path = max(logs)
         self.ring.corrupt_file(path, len(self.ring.file_bytes(path).rstrip(b"\0")) - 1)
