@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.store.catalog import NO_TAG, Deletions, RowColumns
+from topics.store.catalog import NO_TAG, SEQ_MAX, Deletions, RowColumns, SeqRange
 from topics.store.filetable import FileKind, FileTable
 from topics.store.format import FrameType
 
@@ -146,14 +146,32 @@ class FakeCatalog:
     def topics_in_log(self) -> list[int]:
         return sorted(self.topics)
 
-    def rows_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> list[RowColumns]:
+    def rows_in_files(
+        self,
+        topic_id: int,
+        file_ids: NDArray[np.uint32],
+        *,
+        first_seq: int = 0,
+        last_seq: int = SEQ_MAX,
+        rows_max: int = SEQ_MAX,
+    ) -> list[RowColumns]:
         topic = self.topics.get(topic_id)
         wanted = set(file_ids.tolist())
         parts: dict[int, list[tuple[int, Row]]] = {}
+        count = 0
         for seq, row in sorted(topic.rows.items()) if topic else ():
-            if row.file_id in wanted:
+            if row.file_id in wanted and first_seq <= seq <= last_seq and count < rows_max:
                 parts.setdefault(row.file_id, []).append((seq, row))
+                count += 1
         return [columns_of(file_id, rows) for file_id, rows in parts.items()]
+
+    def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> SeqRange:
+        parts = self.rows_in_files(topic_id, file_ids)
+        if not parts:
+            return SeqRange(0, 0, 0)
+        total = sum(int(part.lengths.sum()) for part in parts)
+        first = min(int(part.seqs[0]) for part in parts)
+        return SeqRange(first, max(int(part.seqs[-1]) for part in parts), total)
 
     def moved(
         self, topic_id: int, seqs: NDArray[np.uint64], file_id: int, offsets: NDArray[np.uint32]

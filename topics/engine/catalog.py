@@ -20,7 +20,7 @@ from topics.engine.index import Selection
 from topics.engine.snapshot import Snapshot, TopicImage, image_of
 from topics.engine.topic import Life, Topic
 from topics.engine.topic_config import TopicConfig
-from topics.store.catalog import NO_TAG, Deletions, RowColumns
+from topics.store.catalog import NO_TAG, SEQ_MAX, Deletions, RowColumns, SeqRange
 from topics.store.filetable import FileTable
 from topics.store.format import FrameType
 
@@ -199,17 +199,41 @@ class EngineCatalog:
         rows = chunk.live_rows(0, chunk.count)
         return self._core.usage.is_log(int(chunk.file_ids[rows[-1]]))
 
-    def rows_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> list[RowColumns]:
+    def rows_in_files(
+        self,
+        topic_id: int,
+        file_ids: NDArray[np.uint32],
+        *,
+        first_seq: int = 0,
+        last_seq: int = SEQ_MAX,
+        rows_max: int = SEQ_MAX,
+    ) -> list[RowColumns]:
         topic = self._topics.get(topic_id)
+        if topic is None:
+            return []
         found: dict[int, list[tuple[Chunk, NDArray[np.intp]]]] = {}
-        for chunk in topic.index.chunks if topic is not None else ():
-            rows = chunk.live_rows(0, chunk.count)
-            here = chunk.file_ids[rows]
-            for file_id in np.unique(here).tolist():
+        count = 0
+        for chunk, rows, here in topic.index.locations(first_seq, last_seq):
+            for file_id in _different(here):
                 if file_id in file_ids:
-                    found.setdefault(file_id, []).append((chunk, rows[here == file_id]))
-        assert topic is not None or not found
-        return [self._columns(topic, file_id, parts) for file_id, parts in found.items()] if topic else []
+                    inside = rows[here == file_id]
+                    found.setdefault(file_id, []).append((chunk, inside))
+                    count += len(inside)
+            if count >= rows_max:
+                break
+        return [self._columns(topic, file_id, parts) for file_id, parts in found.items()]
+
+    def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> SeqRange:
+        topic = self._topics.get(topic_id)
+        first_seq = last_seq = total = 0
+        for chunk, rows, here in topic.index.locations(0, SEQ_MAX) if topic is not None else ():
+            for file_id in _different(here):
+                if file_id in file_ids:
+                    inside = rows[here == file_id]
+                    first_seq = first_seq or chunk.first + int(inside[0])
+                    last_seq = max(last_seq, chunk.first + int(inside[-1]))
+                    total += int(chunk.lengths[inside].sum(dtype=np.uint64))
+        return SeqRange(first_seq, last_seq, total)
 
     def _columns(self, topic: Topic, file_id: int, parts: list[tuple[Chunk, NDArray[np.intp]]]) -> RowColumns:
         numbers = np.concatenate(
@@ -278,3 +302,14 @@ class EngineCatalog:
         deletions, self._core.deletions = self._core.deletions, []
         usage = self._core.usage
         return [part for part in deletions if part.topic_id in self._topics and usage.is_sealed(part.file_id)]
+
+
+def _different(file_ids: NDArray[np.uint32]) -> list[int]:
+    """Each file id once, in order of first appearance. Nearly always one, which costs a comparison."""
+    if not len(file_ids):
+        return []
+    first = int(file_ids[0])
+    if bool((file_ids == first).all()):
+        return [first]
+    names, places = np.unique(file_ids, return_index=True)
+    return [int(name) for name in names[np.argsort(places)]]

@@ -243,6 +243,16 @@ class Index:
             return parts[0]
         return _joined(parts) if parts else _NOTHING
 
+    def locations(self, first: int, last: int) -> Iterator[tuple[Chunk, NDArray[np.intp], NDArray[np.uint32]]]:
+        """(chunk, live rows, the files they lie in) of first <= seq <= last, ascending; chunks without any left out."""
+        for position in range(max(0, self.position_of(first)), len(self.chunks)):
+            chunk = self.chunks[position]
+            if chunk.first > last:
+                return
+            rows = chunk.live_rows(max(0, first - chunk.first), max(0, min(chunk.count, last + 1 - chunk.first)))
+            if len(rows):
+                yield chunk, rows, chunk.file_ids[rows]
+
     def totals_through(self, upto: int) -> tuple[int, int]:
         """Live records and their bytes up to and including `upto`."""
         records, size = self.live, self.bytes

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from topics.store.filetable import FileTable
 
+SEQ_MAX = (1 << 64) - 1
 NO_TAG = 0xFFFF_FFFF
 """In `RowColumns.tags`: the record has no tag."""
 
@@ -44,6 +45,14 @@ class RowColumns(NamedTuple):
     """Index into `tag_table`, or NO_TAG."""
     tag_table: Sequence[bytes]
     """The different tags of these rows, each once; empty when no row has one."""
+
+
+class SeqRange(NamedTuple):
+    """Rows in some files: first_seq 0 when there are none."""
+
+    first_seq: int
+    last_seq: int
+    bytes: int
 
 
 class Deletions(NamedTuple):
@@ -112,11 +121,23 @@ class Catalog(Protocol):
     def topics_in_log(self) -> list[int]:
         """Ids of topics that have live rows in log files; a few too many do no harm."""
 
-    def rows_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> list[RowColumns]:
-        """The topic's live, published rows lying in these files, one RowColumns a file, in seq order.
+    def rows_in_files(
+        self,
+        topic_id: int,
+        file_ids: NDArray[np.uint32],
+        *,
+        first_seq: int = 0,
+        last_seq: int = SEQ_MAX,
+        rows_max: int = SEQ_MAX,
+    ) -> list[RowColumns]:
+        """The topic's live, published rows with these seqs lying in these files, one RowColumns a file, in seq order.
 
-        Empty when the topic is gone. file_ids: sorted.
+        Stops once it has about `rows_max`, at a seq of its choice: what is left lies above all that it gave. Empty when
+        the topic is gone. file_ids: sorted. The cost is that of the seqs looked at, not of the topic.
         """
+
+    def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> SeqRange:
+        """What `rows_in_files` would give in all: its first and last seq and the bytes of its frames."""
 
     def moved(
         self, topic_id: int, seqs: NDArray[np.uint64], file_id: int, offsets: NDArray[np.uint32]

@@ -261,7 +261,10 @@ class Checkpointer:
         stored = self._table.get(segment.file_id)
         if not segment.sealed or stored is None or stored.live_rows:
             return False
-        return not self._catalog.rows_in_files(topic_id, np.array([segment.file_id], np.uint32))
+        here = np.array([segment.file_id], np.uint32)
+        return not self._catalog.rows_in_files(
+            topic_id, here, first_seq=segment.first_seq, last_seq=segment.last_seq, rows_max=1
+        )
 
     def _check_left(self, left: list[StoredFile]) -> None:
         """No record may still need a log file that is about to be recycled: our own mistake, and the worst one."""

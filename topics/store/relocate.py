@@ -36,6 +36,7 @@ SEQ_SPAN_MAX = 1 << 32
 _TOPICS_PER_PASS = 256
 _SYNCS_IN_FLIGHT = 64
 _READS_PER_PASS = 512
+_WINDOW_ROWS = 16_384
 
 
 class Unsynced(NamedTuple):
@@ -113,33 +114,38 @@ class Relocation:
             for number, topic_id in enumerate(topic_ids):
                 if number % _TOPICS_PER_PASS == _TOPICS_PER_PASS - 1:
                     await self._pause()
-                await self._copy_topic(topic_id, self._catalog.rows_in_files(topic_id, from_files))
+                await self._copy_topic(topic_id, from_files)
             await self._flush_small()
             await self._finish_pack()
         except BaseException:
             await self._abandon_pack()
             raise
 
-    async def _copy_topic(self, topic_id: int, rows: list[RowColumns]) -> None:
-        size = _bytes_of(rows)
-        if not size:
+    async def _copy_topic(self, topic_id: int, from_files: NDArray[np.uint32]) -> None:
+        catalog = self._catalog
+        found = catalog.bytes_in_files(topic_id, from_files)
+        if not found.bytes:
             return
+        size, first_seq = found.bytes, found.first_seq
+        small: list[RowColumns] = []
         merged: set[tuple[int, int]] = set()
         has_segments = topic_id in self._manifest.segments
         runs = self._manifest.runs.get(topic_id, [])
         if not has_segments and runs and (len(runs) + 1 >= RUNS_MAX or size >= self._config.pack_run_bytes):
             packs = sorted({pack.file_id for pack, _ in runs})
-            rows = self._catalog.rows_in_files(topic_id, np.array(packs, np.uint32)) + rows
+            small = catalog.rows_in_files(topic_id, np.array(packs, np.uint32))
             merged = {(pack.number, run.number) for pack, run in runs}
-            size = _bytes_of(rows)
-        wide = int(rows[-1].seqs[-1]) - int(rows[0].seqs[0]) >= SEQ_SPAN_MAX
+            size += _bytes_of(small)
+            first_seq = min([first_seq, *(int(part.seqs[0]) for part in small)])
+        wide = found.last_seq - first_seq >= SEQ_SPAN_MAX
         if has_segments or wide or size >= self._config.pack_run_bytes:
-            await self._to_segments(topic_id, rows)
+            await self._to_segments(topic_id, small, from_files)
             self._drop_runs(topic_id, merged)
             return
-        self._small.append(_SmallCopy(topic_id, rows, merged))
+        small += catalog.rows_in_files(topic_id, from_files)
+        self._small.append(_SmallCopy(topic_id, small, merged))
         self._small_bytes += size
-        self._small_reads += sum(len(part.seqs) for part in rows)
+        self._small_reads += sum(len(part.seqs) for part in small)
         if self._small_bytes >= self._budget or self._small_reads >= _READS_PER_PASS:
             await self._flush_small()
 
@@ -174,26 +180,39 @@ class Relocation:
             self.emptied += [self._manifest.packs.pop(n) for n in packs if not self._manifest.packs[n].runs]
 
     # --- segments ----------------------------------------------------------------------------------------------------
-    async def _to_segments(self, topic_id: int, rows: list[RowColumns]) -> None:
+    async def _to_segments(self, topic_id: int, before: list[RowColumns], from_files: NDArray[np.uint32]) -> None:
+        """Rows out of packs (`before`), then those in the log, a window at a time: a topic may have millions."""
         writer = _SegmentFile(self, topic_id)
         try:
-            for part in rows:
-                for chunk in self._chunks(part):
-                    at = 0
-                    while at < len(chunk.seqs):
-                        if not self._catalog.exists(topic_id):
+            rows = before or self._window(topic_id, from_files, 0)
+            while rows:
+                for part in rows:
+                    for chunk in self._chunks(part):
+                        if not await self._extend(writer, chunk):
                             return
-                        await writer.open(int(chunk.seqs[at]))
-                        taken = select(chunk, slice(at, at + writer.room(chunk.seqs[at:], chunk.lengths[at:])))
-                        if len(taken.seqs):
-                            await writer.append(taken)
-                        at += len(taken.seqs)
-                        if not len(taken.seqs) or writer.is_full():
-                            writer.settle()
-                            await self.seal(writer.segment)
+                rows = self._window(topic_id, from_files, max(int(part.seqs[-1]) for part in rows) + 1)
             writer.settle()
         finally:
             await writer.close()
+
+    def _window(self, topic_id: int, from_files: NDArray[np.uint32], first_seq: int) -> list[RowColumns]:
+        return self._catalog.rows_in_files(topic_id, from_files, first_seq=first_seq, rows_max=_WINDOW_ROWS)
+
+    async def _extend(self, writer: _SegmentFile, chunk: RowColumns) -> bool:
+        """Rows into the topic's segments, sealing what is full; False when the topic is gone."""
+        at = 0
+        while at < len(chunk.seqs):
+            if not self._catalog.exists(writer.topic_id):
+                return False
+            await writer.open(int(chunk.seqs[at]))
+            taken = select(chunk, slice(at, at + writer.room(chunk.seqs[at:], chunk.lengths[at:])))
+            if len(taken.seqs):
+                await writer.append(taken)
+            at += len(taken.seqs)
+            if not len(taken.seqs) or writer.is_full():
+                writer.settle()
+                await self.seal(writer.segment)
+        return True
 
     def _chunks(self, rows: RowColumns) -> Iterator[RowColumns]:
         """The rows in slices of at most the budget's bytes and a bounded number of reads (one row at least)."""
@@ -217,7 +236,12 @@ class Relocation:
             self._files,
             self._directory,
             segment,
-            self._catalog.rows_in_files(segment.topic_id, np.array([segment.file_id], np.uint32)),
+            self._catalog.rows_in_files(
+                segment.topic_id,
+                np.array([segment.file_id], np.uint32),
+                first_seq=segment.first_seq,
+                last_seq=segment.last_seq,
+            ),
             total_records=sum(entry.records for entry in before),
             total_size=sum(entry.size for entry in before),
             now_ms=self._now_ms,
@@ -324,7 +348,7 @@ class _SegmentFile:
     def __init__(self, relocation: Relocation, topic_id: int) -> None:
         self._relocation = relocation
         self._files, self._directory, self._table, self._manifest, self._catalog, self._config = relocation.context
-        self._topic_id = topic_id
+        self.topic_id = topic_id
         self._segment: Segment | None = None
         self._settled: Segment | None = None
         self._fd = -1
@@ -340,7 +364,7 @@ class _SegmentFile:
         if self._segment is not None and not self._segment.sealed:
             return
         await self._close_file()
-        segment = self._manifest.tail(self._topic_id)
+        segment = self._manifest.tail(self.topic_id)
         if segment is None:
             segment = await self._create(first_seq)
         else:
@@ -350,16 +374,16 @@ class _SegmentFile:
         self._settled = copy.copy(segment)
 
     async def _create(self, first_seq: int) -> Segment:
-        directory = topic_directory(self._topic_id)
+        directory = topic_directory(self.topic_id)
         changed = make_directories(self._files, self._directory, directory)
         segment = await create_segment(
             self._files,
             self._directory,
-            topic_id=self._topic_id,
+            topic_id=self.topic_id,
             first_seq=first_seq,
             epoch=self._relocation.new_epoch(),
             now_ms=self._relocation.now_ms,
-            description=self._catalog.describe(self._topic_id),
+            description=self._catalog.describe(self.topic_id),
         )
         for name in (*changed, f"{self._directory}/{directory}"):
             self._relocation.unsynced.directories[name] = None
@@ -387,12 +411,12 @@ class _SegmentFile:
         """Copies and verifies; `settle` makes it count."""
         segment = self.segment
         data = b"".join(await self._relocation.fetch([Piece(rows.file_id, *piece) for piece in _pieces(rows)]))
-        scan = check_copied(data, segment.sum, self._topic_id, rows.seqs, segment.frames_end)
+        scan = check_copied(data, segment.sum, self.topic_id, rows.seqs, segment.frames_end)
         offsets = scan.frames["offset"].astype(np.uint32)
         # scan_frames counts its position from the bytes given, so `frames_end` grows by it.
         await self._files.write_all(self._fd, data, segment.frames_end)
         extend(segment, scan)
-        self._placed.append(_Placed(self._topic_id, rows.seqs, offsets, rows.lengths))
+        self._placed.append(_Placed(self.topic_id, rows.seqs, offsets, rows.lengths))
 
     def settle(self) -> None:
         """Tells the catalog where the records are now; `Relocation.sync` follows before the snapshot."""
