@@ -1,6 +1,7 @@
-"""What does one single-record write cost in this process, the network left out?
+"""What does one write cost in this process, the network left out?
 
-    python -m perf.request [--passes 2000] [--connections 26] [--durability disk] [--profile FILE] [--smoke]
+    python -m perf.request [--passes 2000] [--connections 26] [--records 1]
+        [--durability disk] [--profile FILE] [--smoke]
 
 Requests are handed to the HTTP connections as a pass of the loop would, and their answers collected; the log below is
 the real one in a temporary directory. Printed is CPU time (user and system of the whole process) a request.
@@ -87,7 +88,8 @@ def measure(options: argparse.Namespace, directory: str) -> list[float]:
     service.serve(engine)
     transports = [Transport() for _ in range(options.connections)]
     connections = [HttpConnection(service, transport) for transport in transports]
-    request = memoryview(http_request("POST", "/v0/topics/bench", f'{{"records":[{{"data":{PAYLOAD}}}]}}'.encode()))
+    records = ",".join([f'{{"data":{PAYLOAD}}}'] * options.records)
+    request = memoryview(http_request("POST", "/v0/topics/bench", f'{{"records":[{records}]}}'.encode()))
     figures = []
 
     def receive_all() -> None:
@@ -124,6 +126,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--passes", type=int, default=4000)
     parser.add_argument("--connections", type=int, default=26)
+    parser.add_argument("--records", type=int, default=1, help="in each request")
     parser.add_argument("--durability", default="disk")
     parser.add_argument("--profile", default="")
     parser.add_argument("--smoke", action="store_true")

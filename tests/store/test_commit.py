@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from topics.store.commit import (
+    BARE_DIRECT_BYTES_MIN,
     DSYNC_BYTES_MAX,
     Batch,
     Durability,
@@ -21,6 +22,17 @@ def test_a_batch_nobody_wants_synced_is_a_bare_write(setting: str) -> None:
     for unsynced in (True, False):
         primitive = choose_primitive(setting, wants_sync=False, unsynced_precedes=unsynced, direct_works=True, size=100)
         assert primitive is Primitive.BARE
+
+
+def test_a_large_batch_nobody_wants_synced_goes_past_the_page_cache_where_that_works() -> None:
+    def chosen(setting: str, *, direct: bool) -> Primitive:
+        size = BARE_DIRECT_BYTES_MIN
+        return choose_primitive(setting, wants_sync=False, unsynced_precedes=True, direct_works=direct, size=size)
+
+    assert chosen("auto", direct=True) is Primitive.BARE_DIRECT
+    assert chosen("auto", direct=False) is Primitive.BARE
+    assert chosen("link", direct=True) is Primitive.BARE
+    assert not Primitive.BARE_DIRECT.syncs
 
 
 @pytest.mark.parametrize("setting", ["auto", "link", "direct", "dsync"])
@@ -53,6 +65,8 @@ CANCELED = -errno.ECANCELED
         (Primitive.DIRECT, 8192, 0, Verdict.DONE),
         (Primitive.DSYNC, 8192, 0, Verdict.DONE),
         (Primitive.BARE, 8192, 0, Verdict.DONE),
+        (Primitive.BARE_DIRECT, 8192, 0, Verdict.DONE),
+        (Primitive.BARE_DIRECT, 4096, 0, Verdict.REST),
         (Primitive.LINK, 8192, -errno.EIO, Verdict.FAILED),
         (Primitive.LINK, 8192, CANCELED, Verdict.FAILED),
         (Primitive.LINK, 4096, CANCELED, Verdict.REST),

@@ -18,6 +18,9 @@ from topics.store.format import BATCH_HEADER_BYTES, BLOCK_BYTES
 DSYNC_BYTES_MAX = 256 * 1024
 """Up to here one write with RWF_DSYNC beats the chain, which needs a worker's hop for its sync (perf/commits.py)."""
 
+BARE_DIRECT_BYTES_MIN = 64 * 1024
+"""From here on, copying a batch into the page cache by a worker thread costs more than waiting for the device."""
+
 _FULL = (-errno.ENOSPC, -errno.EDQUOT)
 _AGAIN = (-errno.EINTR, -errno.EAGAIN)
 
@@ -74,12 +77,19 @@ class Primitive(Enum):
 
     BARE = "bare"
     """A buffered write; a background fdatasync follows some time."""
+    BARE_DIRECT = "bare-direct"
+    """An O_DIRECT write; a background fdatasync follows some time."""
     LINK = "link"
     """A buffered write softly linked to an fdatasync."""
     DIRECT = "direct"
     """An O_DIRECT write softly linked to an fdatasync."""
     DSYNC = "dsync"
     """One O_DIRECT write with RWF_DSYNC."""
+
+    @property
+    def syncs(self) -> bool:
+        """Its completion means: on stable storage."""
+        return self not in (Primitive.BARE, Primitive.BARE_DIRECT)
 
 
 def choose_primitive(
@@ -91,7 +101,8 @@ def choose_primitive(
     dirty in the page cache, which an O_DIRECT write would have to flush first: the buffered one then.
     """
     if not wants_sync:
-        return Primitive.BARE
+        large = size >= BARE_DIRECT_BYTES_MIN and direct_works and setting != "link"
+        return Primitive.BARE_DIRECT if large else Primitive.BARE
     if unsynced_precedes or not direct_works or setting == "link":
         return Primitive.LINK
     if setting == "auto":

@@ -386,6 +386,8 @@ class Wal:
         match flight.primitive:
             case Primitive.BARE:
                 self._files.write_nowait(stored.fd, flight.blocks, flight.offset, self._on_write)
+            case Primitive.BARE_DIRECT:
+                self._files.write_nowait(stored.direct_fd, flight.blocks, flight.offset, self._on_write)
             case Primitive.LINK:
                 self._files.commit_nowait(stored.fd, flight.blocks, flight.offset, self._on_results)
             case Primitive.DIRECT:
@@ -423,13 +425,15 @@ class Wal:
         """The rest of a short write, as a commit of its own, before anything else goes to this file."""
         flight.blocks = flight.blocks[begin:]
         flight.offset += begin
-        if flight.primitive is not Primitive.BARE:
+        if not flight.primitive.syncs:
+            flight.primitive = Primitive.BARE
+        else:
             flight.primitive = Primitive.LINK  # RWF_DSYNC would leave the part written before unsynced
         self._submit(flight, file)
 
     def _on_committed(self, flight: _Flight, file: WalFile) -> None:
         batch = flight.batch
-        synced = flight.primitive is not Primitive.BARE
+        synced = flight.primitive.syncs
         self._committed_ns = self._clock.monotonic_ns()
         elapsed_ns = self._committed_ns - flight.submitted_ns
         self._durable.on_written(self._durable.written + 1, synced=synced)
@@ -468,7 +472,7 @@ class Wal:
         if durable.sealed:
             sealed = durable.sealed[0]
             fd, upto = sealed.fd, sealed.last_batch_no
-        elif self._flight is not None and self._flight.primitive is not Primitive.BARE:
+        elif self._flight is not None and self._flight.primitive.syncs:
             return  # that commit syncs all there is
         else:
             assert self._file is not None, "unsynced bytes lie in a file"
