@@ -47,7 +47,8 @@ def main() -> None:
     if options.smoke:
         rounds, pages = 1, 3
     rows = pack_rows([Record(DATA, tag=b"t1")] * PAGE)
-    body, lengths = codec.frame_rows(rows, topic_id=1, first_seq=1, ts_ms=1_700_000_000_000)
+    body, placed = codec.frame_rows(rows, topic_id=1, first_seq=1, ts_ms=1_700_000_000_000)
+    lengths = placed.lengths
     log, chain = bytearray(), 7
     for number in range(1, pages + 1):
         batch, chain = codec.seal_batch(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent / "topics"
-COMMON = {"errors", "clock", "config", "metrics"}
+COMMON = {"errors", "clock", "config", "memory", "metrics"}
 BELOW: dict[str, set[str]] = {
     "uring": set(),
     "loop": {"uring"},

@@ -24,8 +24,7 @@ from topics.store.format import ORDERED_TYPES, FrameType, unpack_idempotency
 from topics.store.hottail import HotTail
 from topics.store.memory import MemoryFrames
 from topics.store.reader import Fetched, Piece, Reader
-from topics.store.rows import Rows
-from topics.store.wal import Framed
+from topics.store.rows import Framed, Rows
 
 Done = Callable[[Commit], None]
 
@@ -70,12 +69,19 @@ class FakeLog:
     ) -> Framed:
         self._check()
         start = len(self.filling.body)
-        framed, lengths = codec.frame_rows(
-            rows, topic_id=topic_id, first_seq=first_seq, ts_ms=ts_ms, fsync=fsync, node=node, extension=extension
+        frames, framed = codec.frame_rows(
+            rows,
+            topic_id=topic_id,
+            first_seq=first_seq,
+            ts_ms=ts_ms,
+            fsync=fsync,
+            node=node,
+            extension=extension,
+            start=start,
         )
-        self.filling.body += framed
+        self.filling.body += frames
         self.record_frames += rows.count
-        return Framed(start, len(framed), lengths if rows.count > 1 else None)
+        return framed
 
     def stage_control(self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes) -> None:
         self._check()

@@ -13,7 +13,7 @@ from topics.store import codec
 from topics.store.codec import Stop
 from topics.store.format import BatchHeader, Frame, FrameType, align_up
 from topics.store.projection import Projection
-from topics.store.rows import Record, Rows, pack_rows
+from topics.store.rows import Framed, Record, Rows, pack_rows
 
 EPOCH = 0xFEEDFACECAFEBEEF
 names = st.binary(max_size=12)
@@ -86,9 +86,10 @@ def test_framed_rows_equal_the_model(
     written: list[Record], node: bytes | None, ext: bytes, fsync: bool, first_seq: int
 ) -> None:
     rows = pack_rows(written)
-    framed, lengths = codec.frame_rows(
+    framed, placed = codec.frame_rows(
         rows, topic_id=5, first_seq=first_seq, ts_ms=6, fsync=fsync, node=node, extension=ext
     )
+    lengths = placed.lengths
     expected = [
         Frame(
             FrameType.RECORD,
@@ -107,17 +108,23 @@ def test_framed_rows_equal_the_model(
     ]
     assert framed == b"".join(expected)
     assert lengths.tolist() == [len(frame) for frame in expected]
+    columns = placed.columns()
+    assert columns["start"].tolist() == [sum(lengths[:i].tolist()) for i in range(len(expected))]
+    assert columns["size"].tolist() == [len(record.data) + len(record.meta or b"") for record in written]
+    assert columns["flags"].tolist() == [frame[5] for frame in expected]
+    assert set(columns["ts"].tolist()) <= {6}
 
 
 @given(st.binary(max_size=60), st.binary(max_size=120))
 def test_any_spans_give_frames_or_a_refusal(buffer: bytes, spans: bytes) -> None:
     count = len(spans) // 40
-    lengths = np.zeros(max(1, count), np.uint32)
+    placed = bytearray(24 * max(1, count))
     dest = bytearray(1 << 16)
     written = codec.lib.tp_frame_rows(
         codec.ffi.from_buffer(dest), 0, len(dest), buffer, len(buffer), spans, count,
-        1, 1, 1, 0, b"", 0, 0, b"", 0, codec.ffi.from_buffer("uint32_t[]", lengths), 0,
+        1, 1, 1, 0, b"", 0, 0, b"", 0, 0, codec.ffi.from_buffer(placed),
     )  # fmt: skip
+    lengths = Framed(0, bytes(placed)).lengths
     assert written == int(lengths[:count].sum())
 
 
@@ -303,7 +310,8 @@ def test_a_projection_equals_the_model(
     split: int,
 ) -> None:
     tags, meta, data = include
-    framed, lengths = codec.frame_rows(pack_rows(written), topic_id=9, first_seq=100, ts_ms=1_700_000_000_000)
+    framed, placed = codec.frame_rows(pack_rows(written), topic_id=9, first_seq=100, ts_ms=1_700_000_000_000)
+    lengths = placed.lengths
     base = 4096
     offsets = (base + np.cumsum(lengths) - lengths).astype(np.uint32)
     seqs = np.arange(100, 100 + len(written), dtype=np.uint64)
@@ -320,7 +328,8 @@ def test_a_projection_equals_the_model(
 
 def test_the_text_is_compact_and_in_a_fixed_order() -> None:
     rows = pack_rows([Record(b'{"a":1}', b'a"b', b"n", b'{"k":2}'), Record(b"null")])
-    framed, lengths = codec.frame_rows(rows, topic_id=1, first_seq=2**64 - 2, ts_ms=0)
+    framed, placed = codec.frame_rows(rows, topic_id=1, first_seq=2**64 - 2, ts_ms=0)
+    lengths = placed.lengths
     offsets = np.array([0, lengths[0]], np.uint32)
     projection = Projection(1, limit=10, budget=1000, include_tags=True)
     projection.add(framed, 0, offsets, lengths, np.array([2**64 - 2, 2**64 - 1], np.uint64))
@@ -331,7 +340,8 @@ def test_the_text_is_compact_and_in_a_fixed_order() -> None:
 
 
 def test_a_bad_row_is_named_and_nothing_of_it_is_delivered() -> None:
-    framed, lengths = codec.frame_rows(pack_rows([Record(b"1"), Record(b"2")]), topic_id=1, first_seq=5, ts_ms=0)
+    framed, placed = codec.frame_rows(pack_rows([Record(b"1"), Record(b"2")]), topic_id=1, first_seq=5, ts_ms=0)
+    lengths = placed.lengths
     offsets = np.array([0, lengths[0]], np.uint32)
     seqs = np.array([5, 6], np.uint64)
     damaged = bytearray(framed)
@@ -353,5 +363,6 @@ def test_a_bad_row_is_named_and_nothing_of_it_is_delivered() -> None:
 
 
 def test_rows_of_no_records_frame_to_nothing() -> None:
-    framed, lengths = codec.frame_rows(Rows(b"", b"", 0, 0), topic_id=1, first_seq=1, ts_ms=1)
+    framed, placed = codec.frame_rows(Rows(b"", b"", 0, 0), topic_id=1, first_seq=1, ts_ms=1)
+    lengths = placed.lengths
     assert (framed, lengths.tolist()) == (b"", [])

@@ -91,9 +91,10 @@ def test_a_control_frame_is_the_same_from_c_and_from_python() -> None:
 
 def test_framed_rows_are_the_same_from_c_and_from_python() -> None:
     rows = pack_rows([Record(b'{"a":1}', b"t", b"n1", b"{}")])
-    framed, lengths = codec.frame_rows(
+    framed, placed = codec.frame_rows(
         rows, topic_id=FRAME.topic_id, first_seq=9, ts_ms=FRAME.ts_ms, fsync=True, extension=FRAME.ext
     )
+    lengths = placed.lengths
     assert framed == FRAME.pack()
     assert lengths.tolist() == [len(framed)]
 

@@ -94,7 +94,7 @@ def test_memory_frames_are_read_like_any_other_and_go_with_their_last_row() -> N
     placed = [frames.stage_records(7, 1 + 100 * i, 5, rows, node=b"n") for i in range(6)]
     assert len({place.file_id for place in placed}) > 1
     for number, place in enumerate(placed):
-        got = fetch(world, [Piece(place.file_id, place.offset, int(place.lengths.sum()))])
+        got = fetch(world, [Piece(place.file_id, place.framed.start, int(place.framed.lengths.sum()))])
         assert isinstance(got, list)
         found = codec.scan_frames(got[0]).frames
         assert found["seq"].tolist() == list(range(1 + 100 * number, 101 + 100 * number))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import platform
 import resource
@@ -14,6 +13,7 @@ from topics.clock import SystemClock
 from topics.config import Config
 from topics.loop import Loop
 from topics.loop.choose import open_ring
+from topics.memory import page_aligned
 from topics.store.commit import explain_commit
 from topics.uring.probe import describe, probe
 
@@ -62,7 +62,7 @@ def measure_commits(loop: Loop, directory: str, *, direct: bool) -> Iterator[Com
     """Each primitive on a file of its own; the file is removed again."""
     path = os.path.join(directory, PROBE_NAME)
     files = loop.files
-    block = mmap.mmap(-1, BLOCK_BYTES)  # page-aligned, as O_DIRECT wants it
+    block = page_aligned(BLOCK_BYTES)  # page-aligned, as O_DIRECT wants it
     block[:] = b"\1" * BLOCK_BYTES
     try:
         fd = loop.run_task(files.open(path, os.O_CREAT | os.O_RDWR))

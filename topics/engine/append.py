@@ -6,10 +6,7 @@ visit to the index. Source: wire contract 7.5, R-SEQ, R-CAP-5, R-IDEM.
 
 from __future__ import annotations
 
-from struct import Struct
-
 import numpy as np
-from numpy.typing import NDArray
 
 from topics.engine.admission import check_admission
 from topics.engine.controls import ReservationPayload, encode
@@ -22,10 +19,11 @@ from topics.engine.retention import expire
 from topics.engine.topic import Life, Topic
 from topics.errors import TopicsError
 from topics.store.commit import Commit
-from topics.store.format import FLAG_EXT, FLAG_FSYNC, FLAG_NODE, FrameType, Idempotency, pack_idempotency
-from topics.store.rows import ROW, ROW_DTYPE, TAG, Rows
-from topics.store.wal import Framed
+from topics.store.format import FrameType, Idempotency, pack_idempotency
+from topics.store.rows import PLACED, PLACED_DTYPE, ROW, TAG, Framed, Rows
 
+_ROW_BYTES = ROW.size
+_FLAGS_WITHOUT_TAG = bytes(flags for flags in range(8) if not flags & TAG)
 _RESERVE_MIN = 256
 _RESERVE_MAX = 65_536
 
@@ -33,17 +31,6 @@ Key = tuple[bytes, int]
 """Idempotency key and the time its write started, ms."""
 Write = tuple[int, Key | None, bool, Done[AppendResult]]
 """One request: count of its records, key, created (the topic), done."""
-_PLACED = Struct("<IIIB3xQ")
-_PLACED_DTYPE = np.dtype(
-    {
-        "names": ["start", "length", "size", "flags", "ts"],
-        "formats": ["<u4", "<u4", "<u4", "u1", "<u8"],
-        "offsets": [0, 4, 8, 12, 16],
-        "itemsize": _PLACED.size,
-    }
-)
-"""One record as the index will have it. start: bytes from the body of the log's batch."""
-_pack_placed = _PLACED.pack
 
 
 class AppendBatch(Operation):
@@ -64,25 +51,19 @@ class AppendBatch(Operation):
         """A reservation lies in the same commit."""
         self.writes: list[Write] = []
         self.placed = bytearray()
-        """A _PLACED a record: columns over all writes."""
+        """A packed PLACED a record: columns over all writes."""
         self.tags: list[bytes | None] | None = None
         """A tag a record; None while none has one."""
 
-    def add(self, write: Write, rows: Rows, framed: Framed, ts: int, flags: int) -> None:
-        """One request. flags: what all its frames have beside the flags of its rows."""
+    def add(self, write: Write, rows: Rows, framed: Framed) -> None:
+        """One request."""
         buffer, spans, count, size = rows
-        start, length, lengths = framed
-        if lengths is None:
-            row_flags = spans[36]
-            first_flags = flags | row_flags if write[1] is None else flags | row_flags | FLAG_EXT
-            self.placed += _pack_placed(start, length, size, first_flags, ts)
-            if row_flags & TAG:
-                _data, _dlen, _meta, _mlen, at, tag_len, *_rest = ROW.unpack_from(spans)
-                self._add_tags([buffer[at : at + tag_len]])
-            elif self.tags is not None:
-                self.tags.append(None)
-        else:
-            self._place_many(write, rows, start, lengths, ts, flags)
+        self.placed += framed.placed
+        if spans[36::_ROW_BYTES].strip(_FLAGS_WITHOUT_TAG):
+            places = ROW.iter_unpack(spans)
+            self._add_tags([buffer[row[4] : row[4] + row[5]] if row[9] & TAG else None for row in places])
+        elif self.tags is not None:
+            self.tags += [None] * count
         self.writes.append(write)
         self.rows += count
         self.size += size
@@ -91,28 +72,6 @@ class AppendBatch(Operation):
         topic.pending_records += count
         topic.pending_bytes += size
         self.core.usage.pending_bytes += size
-
-    def _place_many(  # noqa: PLR0917
-        self, write: Write, rows: Rows, start: int, lengths: NDArray[np.uint32], ts: int, flags: int
-    ) -> None:
-        columns = np.frombuffer(rows.spans, ROW_DTYPE)
-        placed = np.zeros(rows.count, _PLACED_DTYPE)
-        ends = np.cumsum(lengths, dtype=np.uint32)
-        placed["start"] = ends - lengths + np.uint32(start)
-        placed["length"] = lengths
-        placed["size"] = columns["size"]
-        placed["flags"] = columns["flags"].astype(np.uint8) | np.uint8(flags)
-        if write[1] is not None:
-            placed["flags"][0] |= FLAG_EXT
-        placed["ts"] = ts
-        self.placed += placed.tobytes()
-        tagged = columns["flags"] & TAG
-        if tagged.any():
-            buffer = rows.buffer
-            places = zip(tagged.tolist(), columns["tag_off"].tolist(), columns["tag_len"].tolist(), strict=True)
-            self._add_tags([buffer[at : at + size] if has else None for has, at, size in places])
-        elif self.tags is not None:
-            self.tags += [None] * rows.count
 
     def _add_tags(self, tags: list[bytes | None]) -> None:
         """Tags of the rows being added, `self.rows` being those before them."""
@@ -154,11 +113,11 @@ class AppendBatch(Operation):
         """The rows into the index."""
         topic, tags = self.topic, self.tags
         if self.rows == 1:
-            start, length, size, flags, ts = _PLACED.unpack(self.placed)
+            start, length, size, flags, ts = PLACED.unpack(self.placed)
             tag = tags[0] if tags is not None else None
             topic.index.append_row(self.first_seq, file_id, base + start, length, size, ts, flags, tag)
         else:
-            rows = np.frombuffer(self.placed, _PLACED_DTYPE)
+            rows = np.frombuffer(self.placed, PLACED_DTYPE)
             offsets = rows["start"] + np.uint32(base)
             topic.index.append_rows(
                 self.first_seq, file_id, offsets, rows["length"], rows["size"], rows["ts"], rows["flags"], tags
@@ -299,16 +258,13 @@ class Appender:
         first = topic.next_seq
         ts = now_ms if now_ms > topic.last_ts else topic.last_ts
         extension = b"" if key is None else pack_idempotency(Idempotency(count, key[1], key[0]))
-        flags = 0 if node is None else FLAG_NODE
         if topic.stage_class == "ephemeral":
             batch = AppendBatch(self, topic, fsync=False)
-            placed = self.core.memory.stage_records(topic.id, first, ts, rows, node=node, extension=extension)
-            batch.file_id = placed.file_id
-            framed = Framed(placed.offset, int(placed.lengths.sum()), placed.lengths if count > 1 else None)
+            batch.file_id, framed = self.core.memory.stage_records(
+                topic.id, first, ts, rows, node=node, extension=extension
+            )
         else:
             fsync = topic.stage_class == "fsync"
-            if fsync:
-                flags |= FLAG_FSYNC
             reserves = first + count - 1 > topic.reserved
             filling = topic.filling
             if reserves or filling is None:
@@ -322,7 +278,7 @@ class Appender:
         topic.last_ts = ts
         if key is not None:
             topic.key_store().begin(key[0])
-        batch.add((count, key, created, done), rows, framed, ts, flags)
+        batch.add((count, key, created, done), rows, framed)
         if batch.file_id:
             topic.pending.append(batch)
             batch.on_commit(AT_ONCE)

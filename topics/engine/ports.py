@@ -11,8 +11,7 @@ from topics.store.commit import Done
 from topics.store.filetable import FileTable
 from topics.store.memory import MemoryFrames
 from topics.store.reader import Fetched, Piece
-from topics.store.rows import Rows
-from topics.store.wal import Framed
+from topics.store.rows import Framed, Rows
 
 
 class LogPort(Protocol):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Sequence
 
 from topics.loop.ring import F_BUFFER, Completions
+from topics.memory import page_aligned
 
 
 class CompletionColumns:
@@ -34,7 +34,7 @@ class ReceiveBuffers:
 
     def __init__(self, count: int, size: int) -> None:
         self.size = size
-        memory = memoryview(mmap.mmap(-1, count * size))
+        memory = memoryview(page_aligned(count * size))
         self.views = [memory[start : start + size] for start in range(0, count * size, size)]
         self._free = list(range(count))
         self._lent = bytearray(count)

@@ -72,7 +72,7 @@ static inline int outside(uint32_t off, uint32_t len, uint64_t bytes) { return (
 int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes,
                       const char *rows, uint32_t count, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms,
                       uint32_t flags, const char *node, uint32_t node_len, uint32_t has_node, const char *ext,
-                      uint32_t ext_len, uint32_t *lengths, uint64_t lengths_at)
+                      uint32_t ext_len, uint64_t start, char *placed)
 {
     const uint8_t *base = (const uint8_t *)buffer;
     uint64_t needed = at + ext_len;
@@ -95,7 +95,6 @@ int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer
     }
     if (needed > room) return -(int64_t)needed;
     uint8_t *begin = (uint8_t *)dest + at, *p = begin;
-    lengths += lengths_at;
     for (uint32_t i = 0; i < count; i++) {
         memcpy(&row, rows + (size_t)i * sizeof row, sizeof row);
         uint8_t frame_flags = (uint8_t)flags | (uint8_t)(row.flags & (FLAG_TAG | FLAG_NODE | FLAG_META));
@@ -110,8 +109,12 @@ int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer
             if (has_node) frame_flags |= FLAG_NODE;
         }
         if (x.len) frame_flags |= FLAG_EXT;
-        lengths[i] = put_frame(p, TYPE_RECORD, frame_flags, topic_id, first_seq + i, ts_ms, row.size, x, n, t, d, m);
-        p += lengths[i];
+        struct tp_placed entry = {.start = (uint32_t)(start + (uint64_t)(p - begin)), .size = row.size};
+        entry.flags = frame_flags;
+        entry.ts_ms = ts_ms;
+        entry.length = put_frame(p, TYPE_RECORD, frame_flags, topic_id, first_seq + i, ts_ms, row.size, x, n, t, d, m);
+        memcpy(placed + (size_t)i * sizeof entry, &entry, sizeof entry);
+        p += entry.length;
     }
     return (int64_t)(p - begin);
 }

@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 
 from topics.store import _codec  # type: ignore[attr-defined]
 from topics.store.format import BATCH_HEADER_BYTES, FLAG_FSYNC, FRAME_MIN_BYTES
-from topics.store.rows import Rows
+from topics.store.rows import PLACED, Framed, Rows
 
 Pointer = Any
 """A cffi pointer; cffi itself has no types."""
@@ -39,8 +39,8 @@ class _Lib(Protocol):
         has_node: int,
         ext: bytes,
         ext_len: int,
-        lengths: Pointer,
-        lengths_at: int,
+        start: int,
+        placed: Pointer,
     ) -> int: ...
     def tp_frame_control(
         self,
@@ -234,9 +234,10 @@ def frame_rows(
     fsync: bool = False,
     node: bytes | None = None,
     extension: bytes = b"",
-) -> tuple[bytes, NDArray[np.uint32]]:
-    """Rows as frames in bytes of their own, and each frame's length. For tools and tests; the log stages in place."""
-    lengths = np.empty(rows.count, np.uint32)
+    start: int = 0,
+) -> tuple[bytes, Framed]:
+    """Rows as frames in bytes of their own, which will lie at `start`. The log stages in place instead."""
+    placed = bytearray(PLACED.size * rows.count)
     dest = bytearray(0)
     while True:
         written = lib.tp_frame_rows(
@@ -256,12 +257,12 @@ def frame_rows(
             node is not None,
             extension,
             len(extension),
-            ffi.from_buffer("uint32_t[]", lengths),
-            0,
+            start,
+            ffi.from_buffer(placed),
         )
         if written >= 0:
             assert written or not rows.count, "a row points outside its buffer"
-            return bytes(dest[:written]), lengths
+            return bytes(dest[:written]), Framed(start, bytes(placed))
         dest = bytearray(-written)
 
 

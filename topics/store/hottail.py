@@ -7,10 +7,10 @@ A batch lies in one chunk; where the next one does not fit, a new chunk begins w
 
 from __future__ import annotations
 
-import mmap
 from bisect import bisect_right
 from collections import deque
 
+from topics.memory import page_aligned
 from topics.store.format import BLOCK_BYTES, align_up
 
 _CHUNK_BYTES_MAX = 1 << 20
@@ -23,7 +23,7 @@ class Chunk:
     __slots__ = ("capacity", "file_id", "start", "used", "view")
 
     def __init__(self, capacity: int) -> None:
-        self.view = memoryview(mmap.mmap(-1, capacity))
+        self.view = memoryview(page_aligned(capacity))
         self.capacity = capacity
         self.file_id = 0
         self.start = 0

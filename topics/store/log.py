@@ -16,9 +16,9 @@ from topics.store.counters import LogCounters
 from topics.store.filetable import FileKind, FileTable, StoredFile
 from topics.store.format import shard_directory
 from topics.store.hottail import HotTail
-from topics.store.rows import Rows
+from topics.store.rows import Framed, Rows
 from topics.store.space import DiskSpace
-from topics.store.wal import Framed, Wal
+from topics.store.wal import Wal
 from topics.store.walfile import WalDirectory
 
 

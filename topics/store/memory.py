@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from topics.store import codec
 from topics.store.filetable import FileKind, FileTable, StoredFile
-from topics.store.rows import Rows
+from topics.store.rows import Framed, Rows
 
 _CHUNK_BYTES = 256 * 1024
 
 
-class Placed(NamedTuple):
-    """Row i lies in file `file_id` at offset + sum(lengths[:i])."""
+class InMemory(NamedTuple):
+    """Rows framed into file `file_id`; starts are offsets in it."""
 
     file_id: int
-    offset: int
-    lengths: NDArray[np.uint32]
+    framed: Framed
 
 
 class MemoryFrames:
@@ -38,24 +34,24 @@ class MemoryFrames:
         *,
         node: bytes | None = None,
         extension: bytes = b"",
-    ) -> Placed:
+    ) -> InMemory:
         """Frames the rows; they may be read at once and count as live rows of their file."""
-        framed, lengths = codec.frame_rows(
+        frames, framed = codec.frame_rows(
             rows, topic_id=topic_id, first_seq=first_seq, ts_ms=ts_ms, node=node, extension=extension
         )
         file = self._newest
-        if file is None or file.size + len(framed) > _CHUNK_BYTES:
+        if file is None or file.size + len(frames) > _CHUNK_BYTES:
             file = self._files.add(FileKind.MEMORY, "")
-            file.memory = bytearray(max(_CHUNK_BYTES, len(framed)))
+            file.memory = bytearray(max(_CHUNK_BYTES, len(frames)))
             before, self._newest = self._newest, file
             if before is not None:
                 self.discard(before, 0)
         assert file.memory is not None, "a memory file has memory"
         offset = file.size
-        memoryview(file.memory)[offset : offset + len(framed)] = framed
-        file.size = offset + len(framed)
+        memoryview(file.memory)[offset : offset + len(frames)] = frames
+        file.size = offset + len(frames)
         file.live_rows += rows.count
-        return Placed(file.file_id, offset, lengths)
+        return InMemory(file.file_id, framed.moved_to(offset))
 
     def discard(self, file: StoredFile, rows: int) -> None:
         """So many rows no longer point to this file; a chunk without rows is dropped unless it is still filled."""

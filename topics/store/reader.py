@@ -6,13 +6,13 @@ the loop.
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from topics.errors import CorruptError, StorageError
 from topics.loop.files import Files
+from topics.memory import page_aligned
 from topics.store.filetable import FileKind, FileTable, StoredFile
 from topics.store.format import BLOCK_BYTES, align_up
 from topics.store.hottail import HotTail
@@ -122,7 +122,7 @@ class _Read:
             self._fd = file.direct_fd
             self._begin = piece.offset & -BLOCK_BYTES
             self._skip = piece.offset - self._begin
-            self._buffer = memoryview(mmap.mmap(-1, align_up(self._skip + piece.length, BLOCK_BYTES)))
+            self._buffer = memoryview(page_aligned(align_up(self._skip + piece.length, BLOCK_BYTES)))
         else:
             self._fd = file.fd if file.fd >= 0 else file.direct_fd
             self._begin = piece.offset

@@ -10,13 +10,13 @@ take, and whatever lies behind the hole goes with it.
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Callable
 from typing import NamedTuple
 
 from topics.errors import CorruptError, FormatError
 from topics.loop.tasks import Future
+from topics.memory import page_aligned
 from topics.store import codec
 from topics.store.codec import Stop
 from topics.store.filecalls import FileCalls, list_if_there
@@ -96,7 +96,7 @@ class DirectReader:
     async def read(self, fd: int, offset: int, size: int) -> memoryview:
         """File bytes [offset, offset + size), fewer at the end of the file; in memory of their own."""
         begin = offset & -BLOCK_BYTES
-        buffer = memoryview(mmap.mmap(-1, max(BLOCK_BYTES, align_up(offset + size - begin, BLOCK_BYTES))))
+        buffer = memoryview(page_aligned(max(BLOCK_BYTES, align_up(offset + size - begin, BLOCK_BYTES))))
         count = await self._files.read_into(fd, buffer, begin)
         return buffer[offset - begin : min(count, offset - begin + size)]
 
@@ -374,7 +374,7 @@ class _Pieces:
         self._reading: Future[int] | None = None
 
     def _new_buffer(self) -> memoryview:
-        return memoryview(mmap.mmap(-1, self._room + self._chunk_bytes))
+        return memoryview(page_aligned(self._room + self._chunk_bytes))
 
     def _read_ahead(self) -> Future[int]:
         """Queues the read of the next bytes into the second buffer."""

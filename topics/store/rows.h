@@ -18,4 +18,16 @@ struct tp_row {
 
 _Static_assert(sizeof(struct tp_row) == 40, "store/rows.py and two C files agree on 40 bytes a row");
 
+/* Where and what a row became as a frame: filled by store/codec.c, kept until the index takes it. */
+struct tp_placed {
+    uint32_t start;  /* of the frame, as the caller counts */
+    uint32_t length; /* of the frame */
+    uint32_t size;   /* accounted bytes */
+    uint8_t flags;   /* the frame's */
+    uint8_t zero[3];
+    uint64_t ts_ms;
+};
+
+_Static_assert(sizeof(struct tp_placed) == 24, "PLACED_DTYPE of store/rows.py says so");
+
 #endif

@@ -27,6 +27,17 @@ _COLUMNS = (
 )
 ROW_DTYPE = np.dtype([(name, "<u4") for name in _COLUMNS])
 
+PLACED = struct.Struct("=IIIB3xQ")
+PLACED_DTYPE = np.dtype(
+    {
+        "names": ["start", "length", "size", "flags", "ts"],
+        "formats": ["<u4", "<u4", "<u4", "u1", "<u8"],
+        "offsets": [0, 4, 8, 12, 16],
+        "itemsize": PLACED.size,
+    }
+)
+"""A row as a frame: where it starts, its length, accounted size, the frame's flags, ms."""
+
 TAG, NODE, META = 1, 2, 4
 """Flags: which optional parts a row has."""
 
@@ -46,6 +57,28 @@ class Rows(NamedTuple):
     def columns(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:
         """The spans as a read-only structured array of shape (count,); see ROW_DTYPE."""
         return np.frombuffer(self.spans, dtype=ROW_DTYPE)
+
+
+class Framed(NamedTuple):
+    """What became of a request's rows: `placed` has a packed PLACED a row, its starts counting as `start` does."""
+
+    start: int
+    placed: bytes
+
+    def columns(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+        """`placed` as a read-only structured array; see PLACED_DTYPE."""
+        return np.frombuffer(self.placed, dtype=PLACED_DTYPE)
+
+    @property
+    def lengths(self) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+        """Bytes of each frame."""
+        return np.ascontiguousarray(self.columns()["length"], dtype=np.uint32)
+
+    def moved_to(self, start: int) -> Framed:
+        """The same, its starts counting from another number."""
+        columns = self.columns().copy()
+        columns["start"] += np.uint32(start - self.start)
+        return Framed(start, columns.tobytes())
 
 
 class Record(NamedTuple):

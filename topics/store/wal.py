@@ -10,10 +10,7 @@ from __future__ import annotations
 import errno
 from collections import deque
 from functools import partial
-from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from topics.errors import DiskFullError, StorageError
@@ -21,7 +18,7 @@ from topics.loop.loop import Loop
 from topics.loop.tasks import Event
 from topics.loop.timers import Timer
 from topics.store.admission import Admission
-from topics.store.codec import ffi, lib
+from topics.store.codec import Pointer, ffi, lib
 from topics.store.commit import (
     Batch,
     Commit,
@@ -44,7 +41,7 @@ from topics.store.format import (
     align_up,
 )
 from topics.store.hottail import HotTail
-from topics.store.rows import Rows
+from topics.store.rows import PLACED, Framed, Rows
 from topics.store.space import DiskSpace
 from topics.store.walfile import WalDirectory, WalFile
 
@@ -53,26 +50,12 @@ _BATCH_ROLL_BYTES = 4 << 20
 """A filling batch larger than this is closed at the end of the pass, even if it cannot be written yet."""
 _WINDOW_BYTES_MAX = 256 * 1024
 """A batch of this size gains nothing by waiting for more."""
-_LENGTHS_POOL = 1 << 14
+_PLACED_ROWS = 64
 _REST_ATTEMPTS_MAX = 64
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN)
 """What preparing a file may fail with while the disk is fine."""
 _RETRY_NS = 100_000_000
 _ATTEMPTS_MAX = 10
-
-
-class Framed(NamedTuple):
-    """Where staged records will lie: row i at Commit.base + start + sum(lengths[:i])."""
-
-    start: int
-    size: int
-    """Bytes of all frames together."""
-    many: NDArray[np.uint32] | None
-    """Length of each frame; None: there is one, of `size` bytes."""
-
-    @property
-    def lengths(self) -> NDArray[np.uint32]:
-        return np.array([self.size], np.uint32) if self.many is None else self.many
 
 
 class _Flight:
@@ -147,9 +130,8 @@ class Wal:
         self._window_timer: Timer | None = None
         self._moved = Event()
         """Set whenever something ended that `drain` may wait for."""
-        self._lengths = np.empty(_LENGTHS_POOL, np.uint32)
-        self._lengths_pointer = ffi.from_buffer("uint32_t[]", self._lengths)
-        self._lengths_used = 0
+        self._placed_rows = _PLACED_ROWS
+        self._placed: Pointer = ffi.new("char[]", PLACED.size * _PLACED_ROWS)
 
     async def open(self) -> None:
         """Prepares the first file, or none on a full disk: deletes then make one of the reserve. Raises OSError."""
@@ -175,13 +157,14 @@ class Wal:
             self._admission.check()
         batch = self._filling
         buffer, spans, count, _size = rows
-        lengths_at = self._lengths_used
-        if lengths_at + count > len(self._lengths):
-            self._new_lengths(count)
-            lengths_at = 0
+        if count > self._placed_rows:
+            self._placed_rows = count
+            self._placed = ffi.new("char[]", PLACED.size * count)
         at = batch.used
+        start = at - BATCH_HEADER_BYTES
+        placed = self._placed
         while True:
-            written = lib.tp_frame_rows(
+            written: int = lib.tp_frame_rows(
                 batch.pointer,
                 at,
                 batch.room,
@@ -198,8 +181,8 @@ class Wal:
                 node is not None,
                 extension,
                 len(extension),
-                self._lengths_pointer,
-                lengths_at,
+                start,
+                placed,
             )
             if written >= 0:
                 break
@@ -207,16 +190,7 @@ class Wal:
         assert written or not count, "a row points outside its buffer"
         batch.used = at + written
         batch.frames += count
-        if count == 1:
-            return Framed(at - BATCH_HEADER_BYTES, written, None)
-        self._lengths_used = end = lengths_at + count
-        return Framed(at - BATCH_HEADER_BYTES, written, self._lengths[lengths_at:end])
-
-    def _new_lengths(self, count: int) -> None:
-        """Another array for lengths; the old one lives as long as slices of it do."""
-        self._lengths = np.empty(max(_LENGTHS_POOL, count), np.uint32)
-        self._lengths_pointer = ffi.from_buffer("uint32_t[]", self._lengths)
-        self._lengths_used = 0
+        return Framed(start, ffi.unpack(placed, PLACED.size * count))
 
     def stage_control(self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes) -> None:
         """One control frame into the filling batch. Raises like `stage_records`."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import mmap
 import os
 import socket
 import stat
 from pathlib import Path
+
+from topics.memory import page_aligned
 
 SMALLEST_DIRECT_BYTES = 4096
 """The physical block of today's disks: a torn write leaves whole blocks of this size."""
@@ -85,7 +86,7 @@ class BlockingCalls:
             return 0
         try:
             size = SMALLEST_DIRECT_BYTES
-            with mmap.mmap(-1, LARGEST_DIRECT_BYTES) as block:
+            with page_aligned(LARGEST_DIRECT_BYTES) as block:
                 while size <= LARGEST_DIRECT_BYTES:
                     with contextlib.suppress(OSError), memoryview(block) as view, view[:size] as part:
                         if os.pwrite(fd, part, size) == size:

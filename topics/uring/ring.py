@@ -6,7 +6,6 @@ What the kernel really does, and what this does about it: docs/io_uring.md.
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import socket
 import warnings
@@ -17,6 +16,7 @@ from typing import Any
 
 from typing_extensions import Buffer
 
+from topics.memory import page_aligned
 from topics.uring._ring import ffi, lib
 from topics.uring.blocking import BlockingCalls
 from topics.uring.connects import Connects
@@ -87,7 +87,7 @@ class UringRing(BlockingCalls):
 
     def _provide(self, count: int) -> None:
         size = self.receive_buffer_bytes
-        self._memory = mmap.mmap(-1, count * size)
+        self._memory = page_aligned(count * size)
         whole = memoryview(self._memory)
         self._views = [whole[start : start + size] for start in range(0, count * size, size)]
         base = ffi.from_buffer("uint8_t[]", self._memory)
