@@ -10,6 +10,7 @@ from tests.contract.world import Connection, World
 from tests.sim import SimRing
 from tests.sim.file import SimFile
 from topics.config import Config, tiny_config
+from topics.errors import TopicsError
 from topics.loop.loop import Loop
 from topics.server.app import Server
 from topics.server.storage import backend_opener
@@ -54,6 +55,24 @@ class SimWorld(World):
         if ready:
             self.wait_until(lambda: self.server is not None and self.server.engine is not None, 60_000)
             assert self.server.engine is not None, "recovery did not end"
+
+    def try_to_start(self) -> bool:
+        """Starts on a disk that may fail; whether it got ready. When not, the process has ended."""
+        try:
+            self.start(ready=False)
+        except (TopicsError, OSError):
+            self.crash()
+            return False
+        self.wait_until(lambda: bool(self._exit_codes) or self.is_ready, 60_000)
+        if self.is_ready:
+            return True
+        assert self._exit_codes == [1], "neither ready nor ended"
+        self.crash()
+        return False
+
+    @property
+    def is_ready(self) -> bool:
+        return self.server is not None and self.server.engine is not None
 
     def begin_stop(self) -> None:
         assert self.server is not None
@@ -157,9 +176,8 @@ class SimWorld(World):
             paths += [path] if isinstance(self.ring.disk.find(path), SimFile) else self._files(path)
         return paths
 
-    def rot_log_tail(self) -> None:
-        """Flips a bit in the last bytes the log holds, as a torn write would; for a stopped server."""
-        directory = f"{self.config.data_dir}/wal/shard-00"
-        logs = [path for path in self._files(directory) if self.ring.file_bytes(path).strip(b"\0")]
-        path = max(logs)
+    def rot_log_tail(self, text: bytes) -> None:
+        """Flips a bit in the last bytes of the log file that holds `text`, as a torn write would."""
+        logs = [path for path in self._files(f"{self.config.data_dir}/wal") if text in self.ring.file_bytes(path)]
+        path = logs[-1]
         self.ring.corrupt_file(path, len(self.ring.file_bytes(path).rstrip(b"\0")) - 1)

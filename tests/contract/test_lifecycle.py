@@ -82,7 +82,7 @@ def test_a_torn_tail_is_cut_off_and_all_before_it_survives(make_world: MakeWorld
     world.write_singly("t", *range(20))
     world.write("t", "the last", "of all")
     world.crash()
-    world.rot_log_tail()
+    world.rot_log_tail(b"of all")
     world.start()
     assert world.data("t") == list(range(20))
     assert world.write("t", "next")["first_seq"] > 20
