@@ -23,6 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     # The coroutines of a server that was killed never end, and say so when they are collected, in whatever test.
     item.add_marker(pytest.mark.filterwarnings("ignore:coroutine .* was never awaited"))
+    item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
 
 
 def is_live(config: pytest.Config) -> bool:
