@@ -58,7 +58,8 @@ def measure_topics(work: Workload, seconds: float, scratch: Path) -> dict[str, f
 
 def measure_redis(work: Workload, seconds: float, scratch: Path) -> dict[str, float]:
     with redis_server(scratch / "redis", work.appendfsync) as server:
-        probe = redis_load(server, work.connections, work.records_per_request, 20 * work.connections, PAYLOAD)
+        probe_count = max(2000, 100 * work.connections * work.records_per_request)
+        probe = redis_load(server, work.connections, work.records_per_request, probe_count, PAYLOAD)
         count = max(1000, int(probe["rate"] * seconds))
         figures = redis_load(server, work.connections, work.records_per_request, count, PAYLOAD)
     figures["records"] = figures["rate"]
