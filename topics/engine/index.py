@@ -54,6 +54,10 @@ _NOTHING = Selection(
 )
 
 
+_FIRST_ROWS = 16
+_NEXT_ROWS = 1024
+
+
 class Index:
     """`earliest` is the smallest live seq, 0 when there is none; `last_seq` the newest row's, dead or not."""
 
@@ -185,7 +189,8 @@ class Index:
                 return chunk
             if chunk.count < chunk.capacity // 2:
                 chunk.resize(chunk.count)
-        chunk = Chunk(seq, 16)
+        # A topic that has filled a chunk is not small: its next one need not grow from nothing.
+        chunk = Chunk(seq, _NEXT_ROWS if self.chunks and self.chunks[-1].count == CHUNK_ROWS_MAX else _FIRST_ROWS)
         self.chunks.append(chunk)
         self._firsts.append(seq)
         return chunk
