@@ -59,7 +59,7 @@ class Config:
     """auto, link, direct or dsync."""
     sync_every_ms: int = 1000
     commit_window_us: int = 0
-    """How long a filling batch may wait while a commit is in flight; 0: adaptive, up to 1 ms."""
+    """How long a batch may wait for more; 0: it leaves as soon as the commit before it has ended."""
     hot_tail_bytes: int = 64 << 20
     checkpoint_wal_bytes: int = 256 << 20
     """A checkpoint starts when this many bytes of log are not yet in segments."""

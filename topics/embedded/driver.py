@@ -97,7 +97,7 @@ class Driver:
                     self._drive(lambda: call.answered)
                 finally:
                     self._wheel.release()
-                self._hand_over()
+                    self._hand_over()
             else:
                 self._asleep.append(call)  # type: ignore[arg-type]
                 self._loop.ring.wake()  # the driver may wait for something that is far away, such as a tail
@@ -150,8 +150,9 @@ class Driver:
             wait_ns = loop.ns_until_work()
             self._due_ns = NEVER if wait_ns is None else loop.clock.monotonic_ns() + wait_ns
         except BaseException as error:
-            self._failure = error
-            self._fail_everybody(error)
+            if not (isinstance(error, KeyboardInterrupt) and loop.waiting):
+                self._failure = error
+                self._fail_everybody(error)
             raise
 
     def _start_inbox(self) -> None:
