@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-COMMAND = [sys.executable, "-c", "from topics.cli import main; main()", "serve"]
+COMMAND = [sys.executable, "-m", "topics", "serve"]
 
 
 class Process:

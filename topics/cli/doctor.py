@@ -39,10 +39,11 @@ def report(config: Config) -> Iterator[str]:
     yield from describe(probe()).splitlines()
     ring, reason = open_ring(replace(config, ring_entries=64, ring_completions=256), shared=False)
     loop = Loop(ring, SystemClock())
+    made = False
     try:
         yield f"engine: {ring.name} (--io {config.io}): {reason}"
         made = ring.make_directory(config.data_dir)
-        yield f"data directory: {config.data_dir}{' (made now)' if made else ''}"
+        yield f"data directory: {config.data_dir}{' (not there yet)' if made else ''}"
         yield f"free space: {ring.free_bytes(config.data_dir) >> 20} MiB; appends stop below {low_water(config)} MiB"
         block_bytes = ring.direct_block_bytes(config.data_dir)
         yield f"O_DIRECT: {f'works, blocks of {block_bytes} bytes' if block_bytes else 'does not work here'}"
@@ -52,6 +53,8 @@ def report(config: Config) -> Iterator[str]:
             yield f"  {cost.primitive:<28} p50 {cost.p50_us:7.0f} us   p99 {cost.p99_us:7.0f} us"
     finally:
         loop.close()
+        if made:
+            os.rmdir(config.data_dir)
 
 
 def low_water(config: Config) -> int:

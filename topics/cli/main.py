@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import Annotated
 
 import typer
 
+from topics import __version__
 from topics.cli.serve import serve
+from topics.config import Config
 from topics.errors import TopicsError
 
 app = typer.Typer(
@@ -14,10 +18,72 @@ app = typer.Typer(
 )
 app.command()(serve)
 
+DataDir = Annotated[str | None, typer.Option(help="Where records are kept; TOPICS_DATA_DIR, else ./topics-data.")]
+Io = Annotated[str | None, typer.Option(help="auto, uring or portable.")]
+
+
+def settings(**options: str | None) -> Config:
+    """The environment's, overridden by the options given. Raises UsageError."""
+    given = {f"TOPICS_{name.upper()}": value for name, value in options.items() if value is not None}
+    return Config.from_env({**os.environ, **given})
+
+
+@app.command()
+def doctor(
+    data_dir: DataDir = None,
+    io: Io = None,
+    commit: Annotated[str | None, typer.Option(help="auto, link, direct or dsync.")] = None,
+) -> None:
+    """What this machine lets us do, what `serve` would use and why, and what a commit costs here."""
+    from topics.cli.doctor import report  # noqa: PLC0415 - `topics --help` should load neither
+
+    for line in report(settings(data_dir=data_dir, io=io, commit=commit)):
+        print(line, flush=True)
+
+
+@app.command()
+def fsck(
+    data_dir: DataDir = None,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Keep what is sound of a damaged directory.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    io: Io = None,
+) -> None:
+    """Verify every checksum of a stopped data directory. Exit code 0: sound, 1: damage found, 2: could not look."""
+    from topics.cli import fsck as command  # noqa: PLC0415 - `topics --help` should load neither
+
+    try:
+        outcome = command.check(settings(data_dir=data_dir, io=io), mend=rebuild)
+    except (TopicsError, OSError) as error:
+        print(f"topics: {sentence(error)}", file=sys.stderr)
+        raise typer.Exit(command.CANNOT_LOOK) from None
+    if json:
+        print(command.as_json(outcome).decode())
+    else:
+        for line in command.lines(outcome):
+            print(line)
+    raise typer.Exit(outcome.exit_code)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"topics {__version__}")
+        raise typer.Exit
+
 
 @app.callback()
-def _root() -> None:
-    """Keeps `serve` a subcommand even while it is the only one."""
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+def sentence(error: Exception) -> str:
+    """What went wrong; of an OSError without its number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
 
 
 def main() -> None:
@@ -25,5 +91,5 @@ def main() -> None:
     try:
         app()
     except (TopicsError, OSError) as error:
-        print(f"topics: {error}", file=sys.stderr)
+        print(f"topics: {sentence(error)}", file=sys.stderr)
         raise SystemExit(1) from None

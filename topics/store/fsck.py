@@ -6,8 +6,10 @@ torn tail of the log, files no snapshot lists) is no damage and is told as a not
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
 from topics.errors import CorruptError, FormatError, StorageError
@@ -46,6 +48,12 @@ class Finding:
     """It will be derived again from the data when the store is opened."""
 
 
+class _Named(msgspec.Struct):
+    """The one member of a description that a report needs."""
+
+    name: str
+
+
 @dataclass
 class Report:
     """What `verify` found."""
@@ -58,6 +66,13 @@ class Report:
     records: int = 0
     """In segments and packs, deleted ones included."""
     log_batches: int = 0
+    names: dict[int, str] = field(default_factory=dict)
+    """Of topics, by id, as segments and packs tell them."""
+
+    def learn_name(self, topic_id: int, description: bytes) -> None:
+        """From the description of a file's header or of a run; one that tells no name is passed over."""
+        with contextlib.suppress(msgspec.DecodeError):
+            self.names[topic_id] = msgspec.json.decode(description, type=_Named).name
 
     @property
     def sound(self) -> bool:
@@ -122,6 +137,7 @@ async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, 
         topic_id = segment.topic_id if segment is not None else -1
         report.findings.append(Finding(path, str(error), 0, topic_id))
         return
+    report.learn_name(header.topic_id, header.description)
     begin = header.header_bytes
     if segment is not None:
         end, total = segment.frames_end, segment.sum
@@ -179,10 +195,13 @@ async def _verify_packs(files: FileCalls, directory: str, manifest: Manifest | N
         try:
             runs = scan_runs(await read_file(files, full), full)
             report.records += sum(len(run.frames) for run in runs)
+            for run in runs:
+                report.learn_name(run.header.topic_id, run.header.description)
             index: PackIndex | None = await read_pack(files, directory, pack) if pack is not None else None
         except (CorruptError, FormatError) as error:
-            offset = (getattr(error, "detail", None) or {}).get("offset", -1)
-            report.findings.append(Finding(full, str(error), offset))
+            detail = getattr(error, "detail", None) or {}
+            place = (detail.get("offset", -1), detail.get("topic_id", -1), detail.get("seq", -1))
+            report.findings.append(Finding(full, str(error), *place))
             continue
         if index is not None and index.derived:
             report.findings.append(Finding(full, "the index of the pack is damaged", is_index=True))

@@ -209,10 +209,11 @@ def scan_runs(data: bytes, path: str) -> list[ScannedRun]:
         scan = codec.scan_frames(view[start:end], base=start)
         if scan.reason is not Stop.END or scan.sum != header.sum or len(scan.frames) != header.records:
             place = start + scan.position
+            seq = int(scan.frames["seq"][-1]) + 1 if len(scan.frames) else header.first_seq
             raise CorruptError(
                 f"{path}: damaged at byte {place} (topic {header.topic_id}, seqs {header.first_seq} to "
                 f"{header.last_seq})",
-                {"path": path, "offset": place},
+                {"path": path, "offset": place, "topic_id": header.topic_id, "seq": seq},
             )
         runs.append(ScannedRun(at, header, scan.frames))
         at = align_up(end, BATCH_ALIGN)

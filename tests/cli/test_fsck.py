@@ -1,0 +1,156 @@
+"""`topics fsck` on a small directory made through the library: damage is named, a rebuild keeps the rest."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import topics
+from topics.cli.main import app
+from topics.store.format import WAL_FIRST_BATCH_OFFSET
+from topics.store.segment_format import SEGMENT_HEADER_FIXED
+
+SETTINGS: dict[str, Any] = {
+    "io": "portable",
+    "segment_max_events": 20,
+    "pack_run_bytes": 1024,
+    "wal_file_bytes": 65_536,
+    "disk_reserve_bytes": 4096,
+}
+SEGMENT = "topics/0000000000000001/seg-00000000000000000005.data"
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two sealed segments and an open one, a pack, two snapshots, a log. Seqs 1 to 4 and 7 of `big` are deleted."""
+    path = tmp_path_factory.mktemp("filled") / "data"
+    with topics.open(str(path), **SETTINGS) as log:
+        log.put_topic("big", durability="fsync", ttl_ms=10**9)
+        log.append("big", [topics.NewRecord({"n": n, "pad": "x" * 60}, tag=f"t{n}") for n in range(1, 51)])
+        log.append("small", ["a", "b"])
+        log.delete("big", before_seq=5)
+        log.delete("big", match="t7")
+    return path
+
+
+@pytest.fixture
+def data(filled: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(filled, tmp_path / "data"))
+
+
+def fsck(data: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, ["fsck", "--data-dir", str(data), "--io", "portable", *options])
+
+
+def flip(path: Path, offset: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 0x10
+    path.write_bytes(content)
+
+
+def test_a_sound_directory_ends_with_0_and_says_what_was_read(data: Path) -> None:
+    done = fsck(data)
+    assert (done.exit_code, "all sound" in done.output) == (0, True), done.output
+    assert "3 segments, 1 packs, 47 records" in done.output
+
+
+def only(data: Path, pattern: str) -> Path:
+    """The newest file of that pattern."""
+    return max(data.glob(pattern))
+
+
+FLIPS: list[tuple[str, int | bytes, str]] = [
+    (SEGMENT, 4096 + 60, "offset 4096, topic big, seq 5"),
+    (SEGMENT, SEGMENT_HEADER_FIXED + 1, "offset 0, topic big: checksum of the segment header"),
+    (SEGMENT.replace(".data", ".idx"), 100, "topic big"),
+    ("packs/pack-*", b'"b"', "topic number 2, seq 2"),
+    ("snapshots/snapshot-*", 100, "checksum"),
+    ("wal/shard-00/wal-*", WAL_FIRST_BATCH_OFFSET + 70, f"offset {WAL_FIRST_BATCH_OFFSET}"),
+]
+"""Newest used file of a pattern; a byte of it, or what the first byte to flip looks like; what is then told."""
+
+
+@pytest.mark.parametrize(("pattern", "place", "told"), FLIPS, ids=[pattern.partition("/")[0] for pattern, *_ in FLIPS])
+def test_a_flipped_byte_is_reported_with_its_place(data: Path, pattern: str, place: int | bytes, told: str) -> None:
+    with topics.open(str(data), **SETTINGS) as log:
+        log.append("big", [1])
+        log.append("big", [2])  # says of the batch before it that it was synced
+        killed = Path(shutil.copytree(data, data.with_name("killed")))
+    path = max(path for path in killed.glob(pattern) if any(path.read_bytes()))  # not a file prepared for the log
+    flip(path, place if isinstance(place, int) else path.read_bytes().index(place))
+    done = fsck(killed)
+    assert done.exit_code == 1
+    (line,) = [line for line in done.output.splitlines() if line.startswith("damage:")]
+    assert line.startswith(f"damage: {path}")
+    assert told in line
+
+
+def test_json_has_every_finding_with_path_offset_topic_and_seq(data: Path) -> None:
+    flip(data / SEGMENT, 4096 + 60)
+    done = fsck(data, "--json")
+    assert done.exit_code == 1
+    answer = json.loads(done.output)
+    (finding,) = answer["report"]["findings"]
+    place = {name: finding[name] for name in ("path", "offset", "topic", "topic_id", "seq")}
+    assert place == {"path": str(data / SEGMENT), "offset": 4096, "topic": "big", "topic_id": 1, "seq": 5}
+    assert answer["sound"] is False
+
+
+def told(data: Path) -> dict[str, Any]:
+    """What a reader and an administrator see of a directory."""
+    with topics.open(str(data), **SETTINGS) as log:
+        return {
+            state.name: (state, [(record.seq, record.data, record.tag) for record in log.read(state.name, from_seq=0)])
+            for state in log.topics()
+        }
+
+
+def test_segments_alone_bring_back_records_config_head_and_floor_and_no_deleted_record(data: Path) -> None:
+    before = told(data)
+    assert [seq for seq, _, _ in before["big"][1]][:3] == [5, 6, 8]
+    shutil.rmtree(data / "snapshots")
+    shutil.rmtree(data / "wal")
+    done = fsck(data, "--rebuild")
+    assert done.exit_code == 0, done.output
+    assert "rebuilt: 2 topics" in done.output
+    assert told(data) == before
+    assert fsck(data).exit_code == 0
+
+
+def test_a_rebuild_gives_up_the_damaged_record_alone_and_keeps_a_copy_of_the_file(data: Path) -> None:
+    before = told(data)
+    content = (data / SEGMENT).read_bytes()
+    flip(data / SEGMENT, 4096 + 60)
+    done = fsck(data, "--rebuild")
+    assert done.exit_code == 0, done.output
+    assert "set aside:" in done.output
+    assert told(data)["big"][1] == before["big"][1][1:]
+    (copy,) = data.glob("set-aside-*/*")
+    assert sum(a != b for a, b in zip(copy.read_bytes(), content, strict=True)) == 1
+
+
+def test_a_rebuild_of_a_sound_directory_changes_nothing(data: Path) -> None:
+    before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
+    done = fsck(data, "--rebuild")
+    assert (done.exit_code, "rebuilt" in done.output) == (0, False)
+    assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before
+
+
+def test_a_directory_in_use_cannot_be_looked_at(data: Path) -> None:
+    with topics.open(str(data), **SETTINGS):
+        done = fsck(data)
+    assert (done.exit_code, "in use" in done.output, "stop" in done.output) == (2, True, True)
+
+
+def test_what_is_missing_or_not_ours_is_said_and_left_as_it_is(tmp_path: Path) -> None:
+    done = fsck(tmp_path / "none")
+    assert (done.exit_code, "does not exist" in done.output) == (2, True)
+    assert not (tmp_path / "none").exists()
+    done = fsck(tmp_path)
+    assert (done.exit_code, "not a data directory" in done.output) == (2, True)
+    assert list(tmp_path.iterdir()) == []

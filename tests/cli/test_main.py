@@ -1,0 +1,40 @@
+"""The command line as a user types it, without a server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from topics import __version__
+from topics.cli import doctor as report
+from topics.cli.main import app
+
+
+def test_the_version_is_told_by_the_module_too() -> None:
+    done = subprocess.run([sys.executable, "-m", "topics", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"topics {__version__}\n"
+
+
+def test_an_error_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    command = [sys.executable, "-m", "topics", "doctor", "--data-dir", str(tmp_path / "file" / "data")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"topics: {tmp_path}/file/data: Not a directory\n"
+
+
+def test_doctor_tells_the_engine_the_disk_and_the_cost_of_a_commit_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "COMMITS", 3)
+    monkeypatch.setattr(report, "FILE_BYTES", 65_536)
+    data = tmp_path / "data"
+    done = CliRunner().invoke(app, ["doctor", "--data-dir", str(data), "--io", "portable", "--commit", "link"])
+    assert done.exit_code == 0, done.output
+    for told in ("kernel: ", "engine: portable (--io portable): asked for", "free space: ", "commit: link", "p99"):
+        assert told in done.output
+    assert list(tmp_path.iterdir()) == []
