@@ -8,6 +8,7 @@ from topics.http.connection import PIPELINED_BYTES
 
 GET = b"GET /v0/topics/%b HTTP/1.1\r\nHost: localhost\r\n\r\n"
 PARK = b"GET /park HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POST = b"POST /v0/topics/b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n"
 WAIT = b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -33,6 +34,25 @@ def test_reading_pauses_while_too_much_is_pipelined_and_resumes(peer: Peer, echo
     echo.parked[0].reply(b"1")
     assert not peer.wire.paused
     assert len(peer.wire.take()) == 1 + flood.count(b"GET")
+
+
+def test_reading_resumes_when_what_was_pipelined_ends_inside_a_body(peer: Peer, echo: Echo) -> None:
+    peer.send(PARK)
+    gets = (GET % b"a") * (PIPELINED_BYTES // len(GET % b"a") + 2)
+    peer.send(gets + POST + b'{"half')
+    assert peer.wire.paused
+    echo.parked[0].reply(b"1")
+    peer.wire.take()
+    assert not peer.wire.paused
+    assert [response.json["body"] for response in peer.send(b'":1}')] == ['{"half":1}']
+
+
+def test_a_half_closed_client_whose_last_body_is_cut_off_is_not_waited_for(peer: Peer, echo: Echo) -> None:
+    peer.send(PARK + POST + b'{"half')
+    peer.http.end_of_stream()
+    echo.parked[0].reply(b"1")
+    assert [response.json for response in peer.wire.take()] == [1]
+    assert peer.wire.closed
 
 
 def test_a_peer_that_does_not_read_its_answers_gets_no_more_of_them(peer: Peer) -> None:

@@ -182,12 +182,15 @@ class HttpConnection:
         self._running = False
         if at < size and self.phase in (HEAD, ANSWER):
             self._pending = data[at:]
-        if self.phase is HEAD and (self._ended or self._paused or self.transport.over_high_water):
+        if (self._ended or self._paused or self.transport.over_high_water) and self.phase in (HEAD, BODY):
             self._settle()
 
     def _settle(self) -> None:
-        """Between requests: the end of a connection whose peer has finished, and reading no faster than answering."""
-        waits = self.transport.over_high_water and bool(self._pending)
+        """While input is wanted: the end of a connection whose peer has finished, and reading no faster than answering.
+
+        A body that has begun is read to its end whatever waits: nothing would start it again.
+        """
+        waits = self.phase is HEAD and self.transport.over_high_water and bool(self._pending)
         if self._ended and not waits:
             self._close()
         elif waits != self._paused:
