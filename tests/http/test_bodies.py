@@ -1,6 +1,7 @@
 """R-NET-7, R-NET-8 and the body steps of 2.3."""
 
 import gzip
+import random
 
 import pytest
 
@@ -116,6 +117,20 @@ def test_routes_that_take_an_empty_body_take_it_without_a_type(peer: Peer) -> No
 def test_a_gzip_body_is_decompressed(peer: Peer) -> None:
     body = gzip.compress(b'{"a"') + gzip.compress(b":1}")
     assert peer.ask("POST", "/v0/topics/jobs", body, content_encoding="gzip").json["body"] == '{"a":1}'
+
+
+def test_a_gzip_body_of_several_members_and_slices_is_one_body(peer: Peer) -> None:
+    noise = random.Random(1).randbytes(100_000).hex()
+    body = gzip.compress(b'{"a":"') + gzip.compress(noise.encode()) + gzip.compress(b"") + gzip.compress(b'"}')
+    answer = peer.ask("POST", "/v0/topics/a", body, content_encoding="gzip", content_type="application/json")
+    assert answer.json["body"] == f'{{"a":"{noise}"}}'
+
+
+def test_a_gzip_body_of_countless_members_is_refused_at_once(peer: Peer) -> None:
+    body = gzip.compress(b"") * 50_000
+    answer = peer.ask("POST", "/v0/topics/a", body, content_encoding="gzip", content_type="application/json")
+    assert answer.code == "invalid_request"
+    assert "members" in answer.json["error"]["message"]
 
 
 def test_a_gzip_body_over_the_limit_once_decompressed_is_413(echo: Echo) -> None:
