@@ -184,7 +184,7 @@ def test_3_4_cursors_of_both_alphabets_are_taken(peer: Peer, engine: FakeEngine,
     assert engine.last[1] == after
 
 
-@pytest.mark.parametrize("cursor", ["!", "a", "bm90IGpzb24", "_w", "===", "e30=e30"])
+@pytest.mark.parametrize("cursor", ["!", "a", "bm90IGpzb24", "_w", "===", "e30=e30", "Wy" * 3000, "W1tb" * 3000])
 def test_3_4_a_corrupt_cursor_is_400(peer: Peer, engine: FakeEngine, cursor: str) -> None:
     assert peer.ask("GET", f"/v0/topics?cursor={cursor}").code == "invalid_request"
     assert engine.asked == []

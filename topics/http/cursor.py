@@ -32,7 +32,7 @@ def decode_cursor(text: str) -> str:
     bare = bare.rstrip("=").replace("+", "-").replace("/", "_")
     try:
         value = msgspec.json.decode(base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4)))
-    except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError):
+    except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise _corrupt() from None
     after = value.get("after") if isinstance(value, dict) else None
     return after if isinstance(after, str) else ""
