@@ -64,17 +64,21 @@ def test_12_3_values_are_those_of_the_engine_and_the_log() -> None:
     world.backend.engine.states = [
         TopicState('a"\\\n', DEFAULT, 9, 4, 5, 310, 500, None, None, None),
         TopicState("q", queue, 1, 1, 1, 3, 0, None, None, None),
+        TopicState("topics_uptime_ms_total", DEFAULT, 7, 4, 5, 310, 500, None, None, None),
     ]
     counters = world.backend.log.counters
     counters.frames = 12
     counters.count_sync(60_000)
     counters.count_sync(200_000_000)
-    found = samples(world.connect().get("/v0/metrics").body.decode())
-    assert found["topics_topics", ()] == 2
-    assert found["topics_topics_by_class", (("class", "disk"),)] == 2
+    text = world.connect().get("/v0/metrics").body.decode()
+    assert re.search("^topics_uptime_ms [0-9.]+$", text, re.MULTILINE)
+    found = samples(text)
+    assert found["topics_topics", ()] == 3
+    assert found["topics_topics_by_class", (("class", "disk"),)] == 3
     assert found["topics_topics_by_class", (("class", "fsync"),)] == 0
     assert found["topics_topic_head_seq", (("topic", 'a"\\\n'),)] == 9
     assert found["topics_topic_bytes_live", (("topic", "q"),)] == 3
+    assert found["topics_topic_head_seq", (("topic", "topics_uptime_ms_total"),)] == 7
     assert found["topics_wal_frames_total", ()] == 12
     assert found["topics_wal_fsync_latency_us_bucket", (("le", "50"),)] == 0
     assert found["topics_wal_fsync_latency_us_bucket", (("le", "100"),)] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import Any
@@ -19,6 +20,7 @@ from topics.server.backend import Backend
 from topics.store.counters import FSYNC_BUCKETS_US, LogCounters
 
 TOPICS_SHOWN = 1000
+_UPTIME = re.compile(rb"^(# (?:HELP|TYPE) )?topics_uptime_ms_total ", re.MULTILINE)
 CLASSES = ("ephemeral", "memory", "disk", "fsync")
 NO_ENGINE = EngineStats(0, dict.fromkeys(CLASSES, 0), 0, 0, 0)
 
@@ -51,8 +53,9 @@ class ServerMetrics(Collector):
     def text(self) -> bytes:
         """Prometheus text format 0.0.4."""
         page: bytes = generate_latest(self._registry)
-        # The exposition insists that a counter's name ends in _total; the contract's uptime does not.
-        return page.replace(b"topics_uptime_ms_total", b"topics_uptime_ms")
+        # The exposition insists that a counter's name ends in _total; the contract's uptime does not. Only whole lines
+        # of the family: a topic may be called like it.
+        return _UPTIME.sub(rb"\1topics_uptime_ms ", page)
 
     def json(self) -> bytes:
         now = self._snapshot()
