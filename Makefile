@@ -1,4 +1,5 @@
 # Everything a user or CI types. `make serve` and `make test` set up what they need and say what they install.
+# Options go through: make serve ARGS="--port 4001"; another Python: make serve PYTHON=python3.12
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,10 +7,10 @@ BIN := $(VENV)/bin
 .PHONY: serve test check venv build format clean
 
 serve: venv
-	$(BIN)/topics serve
+	$(BIN)/topics serve $(ARGS)
 
 test: venv
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(ARGS)
 
 check: venv
 	$(BIN)/ruff format --check .
@@ -20,14 +21,17 @@ format: venv
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-venv: $(VENV)/.ready build
+# A make of its own, so that it sees what setup.sh has just built.
+venv: $(VENV)/.ready
+	@$(MAKE) -s build
 
 $(VENV)/.ready: pyproject.toml setup.py scripts/setup.sh
 	PYTHON=$(PYTHON) bash scripts/setup.sh $(VENV)
 
 C_FILES := $(wildcard topics/*/*.c topics/*/*.h)
 build: $(VENV)/.built
-$(VENV)/.built: $(VENV)/.ready build_ffi.py $(filter-out %/_ring.c %/_codec.c %/_records.c,$(C_FILES))
+$(VENV)/.built: build_ffi.py $(filter-out %/_ring.c %/_codec.c %/_records.c,$(C_FILES)) | $(VENV)/.ready
+	@echo "building the C modules" >&2
 	$(BIN)/python build_ffi.py
 	@touch $@
 

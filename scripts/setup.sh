@@ -38,4 +38,4 @@ say "installing Python packages into $venv (cffi, numpy, httptools, ... and the 
     || fail "pip could not reach its package index: check the network or pip's configuration"
 "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[test]' \
     || fail "pip install failed: the lines above say why"
-touch "$venv/.ready"
+touch "$venv/.ready" "$venv/.built"
