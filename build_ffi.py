@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -66,9 +67,11 @@ def records_ffi() -> FFI:
 
 def check_toolchain() -> str:
     """One sentence with the remedy when the compiler or a header is missing, else the empty string."""
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        return "topics cannot find Python's own C header <Python.h>: apt-get install python3-dev"
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        return "topics needs a C compiler to build its extension modules: apt-get install gcc"
+        return "topics needs a C compiler to build its extension modules: apt-get install gcc libc6-dev"
     for extension in EXTENSIONS:
         if not extension.needs_header:
             continue

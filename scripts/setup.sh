@@ -14,8 +14,9 @@ command -v "$python" >/dev/null || fail "no $python found: apt-get install pytho
 
 missing=()
 command -v cc >/dev/null || command -v gcc >/dev/null || missing+=(gcc libc6-dev)
-[ -e /usr/include/liburing.h ] || missing+=(liburing-dev)
-[ -e /usr/include/xxhash.h ] || missing+=(libxxhash-dev)
+has_header() { [ -e "/usr/include/$1" ] || echo "#include <$1>" | cc -fsyntax-only -x c - 2>/dev/null; }
+has_header liburing.h || missing+=(liburing-dev)
+has_header xxhash.h || missing+=(libxxhash-dev)
 "$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 "$python" -c 'import os, sysconfig, sys; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' || missing+=(python3-dev)
 if [ ${#missing[@]} -gt 0 ]; then

@@ -231,7 +231,8 @@ async def _verify_log(loop: Loop, directory: str, part: StorePart | None, report
         report.log_batches += replay.batches
         if replay.last_batch_no > replay.synced_upto:
             report.notes.append(
-                f"{path}: batches {replay.synced_upto + 1} to {replay.last_batch_no} are sound, not known to be synced"
+                f"{path}: the last batches, {replay.synced_upto + 1} to {replay.last_batch_no}, are sound; as is usual, "
+                "nothing behind them says that they were synced"
             )
         if replay.lost:
             report.notes.append(f"{path}: a crash took batch {replay.last_batch_no + 1} and what lies behind it")
