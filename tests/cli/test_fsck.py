@@ -70,6 +70,7 @@ FLIPS: list[tuple[str, int | bytes, str]] = [
     (SEGMENT.replace(".data", ".idx"), 100, "topic big"),
     ("packs/pack-*", b'"b"', "topic number 2, seq 2"),
     ("snapshots/snapshot-*", 100, "checksum"),
+    ("topics.json", 2, "remove it"),
     ("wal/shard-00/wal-*", WAL_FIRST_BATCH_OFFSET + 70, f"offset {WAL_FIRST_BATCH_OFFSET}"),
 ]
 """Newest used file of a pattern; a byte of it, or what the first byte to flip looks like; what is then told."""

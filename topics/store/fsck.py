@@ -16,6 +16,7 @@ from topics.errors import CorruptError, FormatError, StorageError
 from topics.loop.loop import Loop
 from topics.store import codec
 from topics.store.codec import Stop
+from topics.store.directory import Marker
 from topics.store.filecalls import FileCalls, list_if_there, read_file
 from topics.store.filetable import FileTable
 from topics.store.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
@@ -82,12 +83,23 @@ class Report:
 async def verify(loop: Loop, directory: str) -> Report:
     """Reads everything. The caller holds the directory's lock. Raises OSError when something cannot be read."""
     report = Report()
+    await _verify_marker(loop.files, directory, report)
     part = await _verify_snapshots(loop.files, directory, report)
     manifest = Manifest.of(part) if part is not None else None
     await _verify_segments(loop.files, directory, manifest, report)
     await _verify_packs(loop.files, directory, manifest, report)
     await _verify_log(loop, directory, part, report)
     return report
+
+
+async def _verify_marker(files: FileCalls, directory: str, report: Report) -> None:
+    path = f"{directory}/topics.json"
+    try:
+        msgspec.json.decode(await read_file(files, path), type=Marker)
+    except FileNotFoundError:
+        report.notes.append(f"{path}: missing; it is written again when the directory is opened")
+    except msgspec.DecodeError as error:
+        report.findings.append(Finding(path, f"{error}: remove it, it is written again on opening", 0))
 
 
 async def _verify_snapshots(files: FileCalls, directory: str, report: Report) -> StorePart | None:
@@ -231,8 +243,8 @@ async def _verify_log(loop: Loop, directory: str, part: StorePart | None, report
         report.log_batches += replay.batches
         if replay.last_batch_no > replay.synced_upto:
             report.notes.append(
-                f"{path}: the last batches, {replay.synced_upto + 1} to {replay.last_batch_no}, are sound; as is usual, "
-                "nothing behind them says that they were synced"
+                f"{path}: batches {replay.synced_upto + 1} to {replay.last_batch_no} are sound; as is usual for the "
+                "last ones, nothing behind them says that they were synced"
             )
         if replay.lost:
             report.notes.append(f"{path}: a crash took batch {replay.last_batch_no + 1} and what lies behind it")
