@@ -247,6 +247,41 @@ def test_a_long_poll_hears_of_records_lost_before_it_could_read_them(h: Harness)
     assert (tombstone.gap_from, tombstone.gap_to) == (2, 2)
 
 
+def test_a_long_poll_hears_of_hidden_records_that_expire_while_nobody_asks(h: Harness) -> None:
+    h.put(ttl_ms=100)
+    h.append(1)
+    answer = h.start_diff(1, wait_ms=1000, nodes=(b"me",))
+    h.append(2, 3, node=b"me")
+    h.advance_ms(100)
+    assert not answer.given
+    h.advance_ms(1)
+    h.settle()
+    tombstone = answer.get().tombstone
+    assert tombstone is not None
+    assert (tombstone.gap_from, tombstone.gap_to, tombstone.reason) == (2, 3, "ttl")
+    assert h.loop.waiting == 0
+
+
+def test_r_life_7_a_long_poll_that_was_looking_when_the_server_stopped_does_not_wait(h: Harness) -> None:
+    h.put(ttl_ms=100)
+    h.append(1)
+    h.advance_ms(101)
+    answer = h.start_diff(1, wait_ms=1000)  # waits for the expiry to be durable
+    h.engine.begin_shutdown()
+    assert not answer.given
+    h.settle()
+    assert (answer.get().count, answer.get().caught_up) == (0, True)
+
+
+def test_a_long_poll_gets_what_its_filter_hid_once_the_topic_filters_no_more(h: Harness) -> None:
+    h.append(1)
+    answer = h.start_diff(1, wait_ms=1000, nodes=(b"me",))
+    h.append(2, node=b"me")
+    assert not answer.given
+    h.put(dedupe_node=False)
+    assert (answer.get().count, answer.get().next_from_seq) == (1, 2)
+
+
 def test_deleting_the_topic_ends_the_wait_with_not_found_even_if_it_is_recreated(h: Harness) -> None:
     h.append(1)
     answer = h.start_diff(1, wait_ms=1000)

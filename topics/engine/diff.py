@@ -41,10 +41,12 @@ class Diff:
         self._done: Done[DiffResult] | None = done
         self.answered: DiffResult | TopicsError | None = None
         self._timer: Timer | None = None
+        self._expiry: Timer | None = None
+        """While parked: when the first record that the filter hides becomes a tombstone."""
         self._final = not query.wait_ms
         """The next result is the answer, whatever it is."""
         self._seen = query.from_seq
-        """A long poll has looked at everything up to here and found nothing deliverable."""
+        """A long poll has looked at everything up to here and found nothing deliverable to its filter."""
         # --- of the look in progress
         self._entry = Entry(None, 0, 0)
         self._head = 0
@@ -74,7 +76,7 @@ class Diff:
         self._leave()
 
     def _leave(self) -> None:
-        self._topic.waiters.pop(self, None)
+        self._unpark()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -102,13 +104,25 @@ class Diff:
         self._seen = self._head
         if self._topic.head != self._head:
             self.look()
-        else:
-            self._topic.waiters[self] = None
+            return
+        self._topic.waiters[self] = None
+        ttl_ms = self._topic.config.ttl_ms
+        hidden = self._topic.index.next_live(self.query.from_seq + 1) if ttl_ms else 0
+        if hidden:  # nobody else need ask when it expires, and its reader is to hear of the loss
+            left_ms = self._topic.index.ts_of(hidden) + ttl_ms + 1 - self._core.clock.now_ms()
+            if left_ms < self.query.wait_ms:
+                self._expiry = self._core.loop.call_later(max(left_ms, 1) * 1_000_000, self.look)
+
+    def _unpark(self) -> None:
+        self._topic.waiters.pop(self, None)
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
 
     # --- looking -----------------------------------------------------------------------------------------------------
     def look(self) -> None:
         """Answers, or waits for the next change."""
-        self._topic.waiters.pop(self, None)
+        self._unpark()
         when_retained(self._core, self._topic, self._core.clock.now_ms(), self._on_retained)
 
     def _on_retained(self, error: TopicsError | None) -> None:
@@ -124,7 +138,8 @@ class Diff:
         query = self.query
         self._head, self._earliest = topic.head, topic.earliest
         self._entry = enter(topic.floors, query.from_seq, self._head, self._earliest)
-        self._cursor = self._entry.cursor if self._entry.tombstone else max(self._entry.cursor, self._seen)
+        seen = 0 if self._entry.tombstone or not topic.config.dedupe_node else self._seen
+        self._cursor = max(self._entry.cursor, seen)
         self._scanned = 0
         self._projection = None
         self._read_on()
@@ -224,7 +239,8 @@ class Diff:
             if not following or following > entry.stop:
                 self._cursor = entry.stop  # only deleted ones are left
         caught_up = self._cursor == self._head
-        if not (count or entry.tombstone or self._final) and caught_up:
+        final = self._final or self._core.closing
+        if not (count or entry.tombstone or final) and caught_up:
             self._park()
             return
         self.answer(

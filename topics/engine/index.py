@@ -297,8 +297,12 @@ class Index:
 
     def earliest_ts(self) -> int:
         """`$ts` of the oldest live record, ms; there is one."""
-        chunk = self.chunks[self.position_of(self.earliest)]
-        return int(chunk.ts[self.earliest - chunk.first])
+        return self.ts_of(self.earliest)
+
+    def ts_of(self, seq: int) -> int:
+        """`$ts` of a live record, ms."""
+        chunk = self.chunks[self.position_of(seq)]
+        return int(chunk.ts[seq - chunk.first])
 
     def last_before(self, ts_ms: int) -> int:
         """The highest live seq whose `$ts` is below `ts_ms`; 0 when there is none."""
