@@ -4,13 +4,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: serve test check venv build format clean
+CYCLES ?= 200
+
+.PHONY: serve test soak check venv build format clean
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
 
 test: venv
 	$(BIN)/python -m pytest $(ARGS)
+
+soak: venv
+	$(BIN)/python -m tests.soak.kill_loop --cycles $(CYCLES)
 
 check: venv
 	$(BIN)/ruff format --check .

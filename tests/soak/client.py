@@ -1,0 +1,96 @@
+"""A server process and a blocking HTTP client: what the soak tools share."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+COMMAND = [sys.executable, "-m", "topics"]
+_START_S_MAX = 60.0
+_STOP_S_MAX = 30.0
+
+
+class Gone(Exception):
+    """The server went away in the middle of a request: nobody knows whether it was carried out."""
+
+
+class Client:
+    """One kept-alive connection."""
+
+    def __init__(self, address: str) -> None:
+        self._connection = http.client.HTTPConnection(address, timeout=30)
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """(status, JSON). Raises Gone."""
+        data = None if body is None else json.dumps(body)
+        try:
+            self._connection.request(method, path, data, {"Content-Type": "application/json"} if data else {})
+            answer = self._connection.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise Gone(repr(error)) from None
+        return answer.status, json.loads(text)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Server:
+    """`topics serve` on a directory; its standard error goes to a file beside it."""
+
+    def __init__(self, directory: Path, settings: dict[str, Any]) -> None:
+        self._port_file = directory / "port"
+        self._port_file.unlink(missing_ok=True)
+        self.log = directory / "stderr"
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
+        values = {"port": 0, "port_file": self._port_file, "data_dir": directory / "data", **settings}
+        environment |= {f"TOPICS_{name.upper()}": str(value) for name, value in values.items()}
+        with open(self.log, "ab") as stderr:
+            self.process = subprocess.Popen([*COMMAND, "serve"], stderr=stderr, env=environment)
+
+    def wait_ready(self) -> str:
+        """The address, once it serves."""
+        until = time.monotonic() + _START_S_MAX
+        address = ""
+        while True:
+            assert self.process.poll() is None, f"the server ended with {self.process.returncode}: {self.tail()}"
+            assert time.monotonic() < until, f"not ready in {_START_S_MAX} s: {self.tail()}"
+            if not address and self._port_file.exists():
+                address = self._port_file.read_text()
+            if address:
+                client = Client(address)
+                try:
+                    if client.ask("GET", "/v0/ready")[0] == 200:
+                        return address
+                finally:
+                    client.close()
+            time.sleep(0.01)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        """Graceful; must end well."""
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(_STOP_S_MAX)
+        assert code == 0, f"a graceful stop ended with {code}: {self.tail()}"
+
+    def tail(self) -> str:
+        return self.log.read_text()[-3000:]
+
+
+def fsck(directory: Path) -> None:
+    """`topics fsck` must find nothing."""
+    done = subprocess.run(
+        [*COMMAND, "fsck", str(directory / "data")], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, f"fsck found damage: {done.stdout}{done.stderr}"

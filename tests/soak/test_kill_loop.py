@@ -1,0 +1,16 @@
+"""A few cycles of the soak tool, so that it does not rot; `make soak` runs 200."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.soak.kill_loop import run
+from topics.uring.probe import probe
+
+
+def test_killed_and_stopped_servers_lose_nothing_acknowledged_and_give_no_seq_twice(tmp_path: Path) -> None:
+    if not probe().ok:
+        pytest.skip(f"no io_uring here: {probe().reason}")
+    counts = run(tmp_path, cycles=5, seed=3, life_s=0.3)
+    assert counts["killed"] + counts["stopped"] == 5
+    assert counts["write"] > 20
