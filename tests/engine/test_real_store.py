@@ -169,3 +169,31 @@ def test_a_long_poll_wakes_in_the_pass_of_the_commit() -> None:
     assert world.wait(poll).count == 1
     poll = world.start_diff(2, wait_ms=50)
     assert world.wait(poll).caught_up
+
+
+@pytest.mark.parametrize("old_in", ["segment", "pack"])
+def test_r_dur_8_a_checkpoint_killed_after_any_pass_keeps_what_a_cap_took_lost(old_in: str) -> None:
+    """Records deleted after an eviction must not be missing from the replay that works the eviction out again."""
+    passes = 0
+    ended = False
+    while not ended:
+        world = RealWorld(pack_run_bytes=0 if old_in == "segment" else 1 << 20)
+        world.put(cap_records=20)
+        world.append(*range(15), tag="old")
+        world.append(*range(5), tag="new")
+        world.checkpoint()
+        world.append(*range(15), tag="old")
+        world.delete(match="new")
+        before = world.state()._replace(last_write_ts=None)
+        checkpoint = world.real_loop.spawn(world.real_store.checkpointer.run())
+        for _ in range(passes):
+            if not checkpoint.done:
+                world.real_loop.run_pass(None)
+        ended = checkpoint.done
+        world.restart()
+        assert world.state()._replace(last_write_ts=None) == before, f"killed after pass {passes}"
+        tombstone = world.diff().tombstone
+        assert tombstone is not None, f"killed after pass {passes}"
+        assert (tombstone.gap_to, tombstone.reason) == (15, "cap"), f"killed after pass {passes}"
+        passes += 1
+    assert passes > 10

@@ -2,11 +2,14 @@
 
     cut       every shard begins another file with a mark; all before it is published and lies in files the log has left
     copy      live records of those files, topic by topic (relocate.py); the catalog reads them there; all synced
-    flag      records deleted one by one get their flag in segments and packs; synced (flagging.py)
+    flag      records deleted one by one get their flag in segments and packs, once a snapshot has the floors of that
+              instant; synced (flagging.py)
     drop      segments and runs without a live record are forgotten
     snapshot  the catalog's part and ours of one instant; the log is synced up to it first, so that a snapshot never
               knows of something that a power cut takes; written twice (snapshot.py)
     recycle   log files before the cut, and files no longer in use
+
+On a full disk the cut begins no file, and only what space allows is copied (scarcity.py).
 
 Nothing before the snapshot is needed by recovery, nothing after it undoes anything: a crash anywhere leaves the last
 snapshot, the log behind it, and files that it does not list.
@@ -25,7 +28,7 @@ from topics.config import Config
 from topics.errors import StorageError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
-from topics.store.catalog import Catalog
+from topics.store.catalog import Catalog, Deletions
 from topics.store.commit import Commit
 from topics.store.filecalls import unlink_if_there
 from topics.store.filetable import FileTable, StoredFile
@@ -36,6 +39,7 @@ from topics.store.manifest import Manifest, Pack, ReplayStart, Segment, StorePar
 from topics.store.openfiles import OpenFiles
 from topics.store.reader import Reader
 from topics.store.relocate import Relocation, Unsynced
+from topics.store.scarcity import affordable, live_rows
 from topics.store.segment_format import index_path
 from topics.store.snapshot import write_snapshot
 from topics.store.space import is_full
@@ -98,10 +102,16 @@ class Checkpointer:
         """Shards of an earlier count: where their replay begins once a checkpoint has copied them."""
         self._running: Future[None] | None = None
         self._unsynced = Unsynced({}, {})
+        self._unflagged: list[Deletions] = []
+        """Deleted records whose flag is not on the disk yet; outlives a checkpoint that failed."""
         self._stopped = False
         self._started_ms = 0
         self._frames_seen = 0
         self._bytes_seen = 0
+        self._met_full_disk = False
+        """The last attempt ended for want of space."""
+        self._live_at_attempt = -1
+        """Live rows at the last attempt on a full disk; -1: none since there was space."""
         self.stats = CheckpointStats()
         self.error = ""
         """Why the last attempt failed; "" when it did not."""
@@ -129,8 +139,16 @@ class Checkpointer:
         by_bytes = counters.bytes_written - self._bytes_seen >= self._config.checkpoint_wal_bytes
         since_ms = self._loop.clock.now_ms() - self._started_ms
         by_time = since_ms >= self._config.checkpoint_every_ms and counters.frames != self._frames_seen
-        if (by_bytes or by_time) and self._running is None and not self._log.read_only:
+        by_space = self._is_space_wanted()
+        if (by_bytes or by_time or by_space) and self._running is None and not self._log.read_only:
             self._loop.spawn(self._run_logged(), "checkpoint")
+
+    def _is_space_wanted(self) -> bool:
+        """The disk is full and something died since the last attempt to give its space back."""
+        if not self._log.disk_full:
+            self._live_at_attempt = -1
+            return False
+        return self._live_at_attempt < 0 or live_rows(self._table) < self._live_at_attempt
 
     async def _run_logged(self) -> None:
         try:
@@ -150,27 +168,41 @@ class Checkpointer:
         try:
             await self._checkpoint(clean)
             self.error = ""
+            self._met_full_disk = False
         except (OSError, StorageError) as error:
             self.error = str(error)
             if isinstance(error, OSError) and not is_full(error):
                 self._log.admission.latch(f"a checkpoint failed: {error}")
+            else:
+                await self._on_full_disk()
             raise
         finally:
             self._running = None
             self._started_ms = self._loop.clock.now_ms()
             done.set_result(None)
 
+    async def _on_full_disk(self) -> None:
+        """The next attempt makes do with less; what a snapshot needs at least is taken from the reserve."""
+        self._met_full_disk = True
+        if self._log.disk_full and await self._log.space.release_reserve():
+            self._live_at_attempt = -1
+
     # --- how ---------------------------------------------------------------------------------------------------------
     async def _checkpoint(self, clean: bool) -> None:
         began_ms = self._loop.clock.now_ms()
         counters = self._log.counters
         bytes_seen = counters.bytes_written
-        replay = await self._cut()
+        scarce = self._log.disk_full or self._met_full_disk
+        if scarce:
+            self._live_at_attempt = live_rows(self._table)
+            await self._log.drop_spares()
+        replay = await self._cut(rotate=not scarce)
         left = [file for file in self._log.left_files() if _lies_before(file, replay)]
+        if scarce:
+            left = self._make_do(left, replay)
         frames_seen = counters.frames
         relocation = await self._copy(left)
-        flagging = Flagging(self._loop.files, self._write_small, self._config.data_dir, self._manifest)
-        flagged = await flagging.flag([*self._catalog.take_deletions(), *relocation.dead])
+        flagged = await self._flag()
         dropped = self._drop(relocation)
         self._check_left(left)
         self._replay = {**self._retired_shards, **replay}
@@ -190,11 +222,26 @@ class Checkpointer:
             self._snapshot,
         )
 
-    async def _cut(self) -> dict[int, ReplayStart]:
-        """Every shard goes on in another file, whose first batch holds a mark; returns where replay begins then."""
+    def _make_do(self, left: list[StoredFile], replay: dict[int, ReplayStart]) -> list[StoredFile]:
+        """Those of the files that there is space to empty; what is replayed begins with the first of the others."""
+        budget = self._loop.ring.free_bytes(self._config.data_dir) // 2
+        chosen = affordable(self._catalog, left, budget)
+        kept: dict[int, int] = {}
+        for file in left:
+            if file not in chosen:
+                shard, number = _place(file)
+                kept[shard] = min(kept.get(shard, number), number)
+        if not kept.keys() <= replay.keys():
+            return left  # a shard of another count goes as a whole, or not at all
+        replay.update((shard, ReplayStart(number)) for shard, number in kept.items())
+        return chosen
+
+    async def _cut(self, *, rotate: bool) -> dict[int, ReplayStart]:
+        """Every shard writes a mark, in another file with `rotate`; returns where replay begins then: in its file."""
         payload = msgspec.json.encode({"snapshot": self._snapshot})
         waits: list[Future[Commit]] = []
-        self._log.request_rotation()
+        if rotate:
+            self._log.request_rotation()
         with self._log.use_reserve():
             for wal in self._log.shards:
                 wal.stage_control(0, FrameType.CHECKPOINT, self._snapshot, self._loop.clock.now_ms(), payload)
@@ -220,6 +267,7 @@ class Checkpointer:
             manifest=self._manifest,
             config=self._config,
             unsynced=self._unsynced,
+            dead=self._unflagged,
             now_ms=self._loop.clock.now_ms(),
             random_bytes=self._loop.ring.random_bytes,
             pause=self._next_pass,
@@ -235,6 +283,22 @@ class Checkpointer:
                 await relocation.seal(tail)
         await relocation.sync()
         return relocation
+
+    async def _flag(self) -> int:
+        """Marks what was deleted one by one in segments and packs; returns how many.
+
+        What caps evicted is worked out again by a replay, from the records that lived then. A record that is flagged
+        would be missing there, so the floors as they are now become durable first, in a snapshot that changes nothing
+        else: the log behind it is the same as before.
+        """
+        self._unflagged += self._catalog.take_deletions()
+        if not self._unflagged:
+            return 0
+        await self.take_snapshot(clean=False)
+        flagging = Flagging(self._loop.files, self._write_small, self._config.data_dir, self._manifest)
+        flagged = await flagging.flag(self._unflagged)
+        self._unflagged.clear()
+        return flagged
 
     def _drop(self, relocation: Relocation) -> _Dropped:
         """Forgets segments and runs that hold no live record."""
@@ -337,9 +401,15 @@ class Checkpointer:
         return future
 
 
+def _place(file: StoredFile) -> tuple[int, int]:
+    """(shard, number) of a log file."""
+    directory, _, name = file.path.rpartition("/")
+    number = wal_file_no(name)
+    assert number is not None, "the log writes to files of the log"
+    return int(directory.rpartition("-")[2]), number
+
+
 def _lies_before(file: StoredFile, cut: dict[int, ReplayStart]) -> bool:
     """A log file of a number below its shard's cut, or of a shard that is no longer written to."""
-    directory, _, name = file.path.rpartition("/")
-    shard, number = int(directory[-2:]), wal_file_no(name)
-    assert number is not None, "the log writes to files of the log"
+    shard, number = _place(file)
     return shard not in cut or number < cut[shard].file_no

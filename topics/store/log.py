@@ -209,7 +209,12 @@ class Log:
         unread = Event()
         file.when_unread(unread.set)
         await unread.wait()
-        await directory.retire(file)
+        await directory.retire(file, keep=not self.disk_full)
+
+    async def drop_spares(self) -> None:
+        """Files kept for reuse go: the disk is full."""
+        for directory in self._directories:
+            await directory.drop_spares()
 
     def _shard_of_path(self, path: str) -> int:
         """The shard whose directory the file lies in; 0 for those of a shard that is no longer used."""

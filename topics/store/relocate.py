@@ -66,7 +66,7 @@ class _Placed(NamedTuple):
 
 
 class Relocation:
-    """One checkpoint's copying. `dead` collects records that were deleted while they were copied."""
+    """One checkpoint's copying. Records that were deleted while they were copied are added to `dead`."""
 
     def __init__(
         self,
@@ -78,6 +78,7 @@ class Relocation:
         manifest: Manifest,
         config: Config,
         unsynced: Unsynced,
+        dead: list[Deletions],
         now_ms: int,
         random_bytes: Callable[[int], bytes],
         pause: Callable[[], Future[None]],
@@ -95,7 +96,7 @@ class Relocation:
         self._pause = pause
         self._spawn = spawn
         self._budget = config.checkpoint_bytes_per_pass
-        self.dead: list[Deletions] = []
+        self.dead = dead
         self.emptied: list[Pack] = []
         """Packs whose last run was merged elsewhere."""
         self.unsynced = unsynced

@@ -147,8 +147,11 @@ class WalDirectory:
         file.stored.active = True
         return header
 
-    async def retire(self, stored: StoredFile) -> None:
-        """Takes back a file whose records all lie elsewhere, durably, and that nobody reads: a spare, or deleted."""
+    async def retire(self, stored: StoredFile, *, keep: bool = True) -> None:
+        """Takes back a file whose records all lie elsewhere, durably, and that nobody reads: a spare, or deleted.
+
+        keep False: deleted in any case.
+        """
         assert not stored.active, "the log is still writing to this file"
         files = self._loop.files
         size = self._loop.ring.file_size(stored.path)
@@ -157,7 +160,7 @@ class WalDirectory:
             if fd >= 0:
                 await files.close(fd)
         ours = os.path.dirname(stored.path) == self._path
-        if ours and size == self._file_bytes and len(self._spares) < self._spares_max:
+        if keep and ours and size == self._file_bytes and len(self._spares) < self._spares_max:
             spare = f"{self._path}/spare-{os.path.basename(stored.path)[4:]}"
             await files.rename(stored.path, spare)
             self._spares.append(spare)

@@ -1,0 +1,60 @@
+"""A disk that fills up, on the real store: what is deleted gives its space back without anybody's help. R-DUR-16."""
+
+import pytest
+
+from tests.engine.harness import Answer, records
+from tests.engine.real_world import RealWorld
+from topics.errors import DiskFullError
+
+CAPACITY = 3 << 20
+
+
+def filled(**config: int) -> tuple[RealWorld, int]:
+    """A world whose disk is full, and the highest seq that was acknowledged."""
+    world = RealWorld(
+        checkpoint_wal_bytes=1 << 30,
+        checkpoint_every_ms=1 << 40,
+        **{"disk_low_water_bytes": 256 << 10, "disk_reserve_bytes": 128 << 10, **config},
+    )
+    world.put(durability="fsync")
+    world.ring.disk.capacity_bytes = CAPACITY
+    acknowledged = 0
+    while True:
+        answer: Answer = world.start_append(records(*["x" * 900] * 20, tag="x"))
+        world.until(lambda answer=answer: answer.given)
+        try:
+            acknowledged = answer.get().last_seq
+        except DiskFullError:
+            return world, acknowledged
+
+
+@pytest.mark.parametrize("by", ["seq", "tag"])
+def test_r_dur_16_deletes_on_a_full_disk_give_space_back_and_appends_resume(by: str) -> None:
+    world, head = filled()
+    if by == "seq":
+        world.delete(before_seq=head)
+    else:
+        world.delete(match="x")
+    world.advance_ms(6000)
+    assert not world.real_store.log.disk_full
+    assert world.append(1).first_seq > head
+    live = world.seqs()
+    world.restart()
+    assert world.seqs() == live
+
+
+def test_r_dur_16_a_full_disk_still_stops_well_and_loses_nothing() -> None:
+    world, head = filled(disk_low_water_bytes=0)
+    world.restart(graceful=True)
+    assert world.state().head_seq >= head
+    assert world.state().count >= head
+
+
+def test_r_dur_16_when_half_of_the_records_die_the_rest_is_copied_as_far_as_there_is_space() -> None:
+    world, head = filled()
+    world.delete(before_seq=head // 2)
+    world.advance_ms(10_000)
+    assert not world.real_store.log.disk_full
+    assert world.seqs()[0] == head // 2
+    world.restart()
+    assert world.seqs()[0] == head // 2
