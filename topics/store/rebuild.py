@@ -62,6 +62,7 @@ class _Source:
     segment: Segment | None = None
     pack: int = 0
     run: int = 0
+    records: int = 0
 
 
 class _Rebuild:
@@ -125,6 +126,7 @@ class _Rebuild:
                             found.description,
                             (1, 0),
                             found.segment,
+                            records=found.segment.records,
                         )
                     )
 
@@ -180,6 +182,7 @@ class _Rebuild:
                         None,
                         number,
                         row,
+                        header.records,
                     )
                 )
 
@@ -198,9 +201,9 @@ class _Rebuild:
         for topic_id, kept in sorted(by_topic.items()):
             for source in sorted(kept, key=lambda source: source.first_seq):
                 descriptions.append((topic_id, source.description))
+                self.result.records += source.records
                 if source.segment is not None:
                     segments.append(source.segment)
-                    self.result.records += source.segment.records
                 else:
                     run = Run(topic_id, source.first_seq, source.last_seq, source.run)
                     self._packs[source.pack].runs[source.run] = run
