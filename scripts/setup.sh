@@ -10,7 +10,8 @@ say() { printf 'topics setup: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
 
 command -v "$python" >/dev/null || fail "no $python found: apt-get install python3 python3-venv python3-dev"
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "$("$python" -V) is too old: Python 3.11 or newer is needed (set PYTHON=python3.11)"
+version=$("$python" -V 2>&1) || fail "$python does not run (set PYTHON=python3.11): $version"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "$version is too old: Python 3.11 or newer is needed (set PYTHON=python3.11)"
 
 missing=()
 command -v cc >/dev/null || command -v gcc >/dev/null || missing+=(gcc libc6-dev)

@@ -63,9 +63,11 @@ def test_setup_names_what_to_install_where_it_cannot_do_it_itself(tmp_path: Path
     assert "apt-get not found: install the equivalents of gcc libc6-dev" in remedy
 
 
-def test_setup_refuses_a_python_that_is_missing_or_old(tmp_path: Path) -> None:
+def test_setup_refuses_a_python_that_is_missing_broken_or_old(tmp_path: Path) -> None:
     done = setup(tmp_path, "dirname", PYTHON="python3.99")
     assert (done.returncode, "no python3.99 found" in done.stderr) == (1, True)
+    script(tmp_path / "broken", "exit 3")
+    assert "broken does not run" in setup(tmp_path, PYTHON="broken").stderr
     script(tmp_path / "old", '[ "$1" = -V ] && echo Python 3.9.2 && exit 0; exit 1')
     done = setup(tmp_path, PYTHON="old")
     assert done.returncode == 1

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -111,3 +112,12 @@ def test_r_life_1_what_cannot_be_is_said_in_one_line(
     assert done.returncode == 1
     assert told in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_r_life_1_a_port_in_use_is_said_with_its_remedy(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [*COMMAND, "--data-dir", str(tmp_path / "data"), "--port", str(port)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1
+    assert f"topics: 127.0.0.1:{port}: Address already in use: choose another port with --port" in done.stderr

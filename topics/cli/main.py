@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Annotated
@@ -81,6 +82,8 @@ def _root(
 
 def sentence(error: Exception) -> str:
     """What went wrong; of an OSError without its number."""
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return f"{error.filename}: {error.strerror}: choose another port with --port, or 0 for a free one"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
