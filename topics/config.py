@@ -39,6 +39,8 @@ class Config:
     max_head_fields: int = 100
     send_high_water_bytes: int = 1 << 20
     send_low_water_bytes: int = 1 << 18
+    max_client_bytes: int = 1 << 30
+    """Held for all clients together, in unread answers and unfinished bodies; above it the largest go. 0: any."""
     listen_backlog: int = 1024
 
     # --- ring

@@ -103,6 +103,18 @@ def test_r_net_4_the_time_counts_from_the_last_answer(world: World) -> None:
     assert client.tcp.ended
 
 
+def test_clients_that_make_the_server_hold_too_much_are_dropped_the_largest_first() -> None:
+    world = World(max_client_bytes=50_000, max_body_bytes=1 << 20).start()
+    head = b"POST /v0/topics/t HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    largest, chunked, small = (world.connect() for _ in range(3))
+    small.tcp.send(head + b"Content-Length: 90000\r\n\r\n" + b" " * 10_000)
+    chunked.tcp.send(head + b"Transfer-Encoding: chunked\r\n\r\nffff\r\n" + b" " * 20_000)
+    world.run_ms(2000)
+    largest.tcp.send(head + b"Content-Length: 90000\r\n\r\n" + b" " * 30_000)
+    world.run_ms(2000)
+    assert [client.tcp.ended for client in (largest, chunked, small)] == [True, False, False]
+
+
 def test_a_request_being_answered_has_no_time_limit(world: World) -> None:
     client = world.start().connect()
     assert client.ask(DIFF) == []

@@ -40,6 +40,10 @@ class ChunkedBody:
     def done(self) -> bool:
         return self._state == DONE
 
+    def __len__(self) -> int:
+        """Bytes of the body that have come."""
+        return len(self._body)
+
     def take(self) -> bytes:
         """The body, once `done`."""
         assert self._state == DONE, "a chunked body taken before its end"

@@ -98,6 +98,11 @@ class HttpConnection:
         """Between requests, with nothing of the next one here."""
         return self.phase is HEAD and not self._pending
 
+    @property
+    def held_bytes(self) -> int:
+        """Input kept here: of a body that is not whole, or pipelined."""
+        return len(self._pending) + (0 if self._body is None else len(self._body))
+
     # --- input -------------------------------------------------------------------------------------------------------
     def receive(self, data: bytes | memoryview) -> None:
         """Bytes from the peer; a view is only read during the call."""

@@ -1,11 +1,13 @@
 """Connections that keep the server waiting, found by one look over all of them each second: no timer per request.
 
 A connection is closed when it does not deliver a request head in time (R-NET-4: from accept or the last answer), sends
-nothing more of a body it began, or takes nothing of its answer.
+nothing more of a body it began, or takes nothing of its answer. When all of them together make the server hold
+too much, those with the most are dropped.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from email.utils import formatdate
 
@@ -14,6 +16,8 @@ from topics.http.connection import HttpConnection, Phase
 from topics.http.service import Service
 from topics.loop.connection import Connection
 from topics.loop.loop import Loop
+
+_log = logging.getLogger(__name__)
 
 LOOK_EVERY_MS = 1000
 _NO_LIMIT = 1 << 62
@@ -33,6 +37,7 @@ class Sweep:
         self._head = self._ticks(config.head_timeout_ms)
         self._idle = min(self._head, self._ticks(config.idle_timeout_ms))
         self._stall = self._ticks(config.write_stall_timeout_ms)
+        self._max_bytes = config.max_client_bytes
         self._stalled: dict[int, tuple[int, int]] = {}
         """Connection number to (unsent bytes, tick at which there were that many)."""
         self._stopped = False
@@ -62,8 +67,10 @@ class Sweep:
     def _check(self) -> None:
         tick = self._service.tick
         stalled: dict[int, tuple[int, int]] = {}
+        held = 0
         for conn in self._connections():
             outbound = conn.outbound_bytes
+            held += outbound + conn.state.held_bytes
             if outbound:
                 before = self._stalled.get(conn.id)
                 since = before[1] if before is not None and before[0] <= outbound else tick
@@ -75,6 +82,20 @@ class Sweep:
             if tick - http.since > self._limit(http):
                 conn.close()
         self._stalled = stalled
+        if 0 < self._max_bytes < held:
+            self._shed(held)
+
+    def _shed(self, held: int) -> None:
+        """Drops connections, the largest first, until what the server holds for clients is within its limit."""
+        sizes = [(conn.outbound_bytes + conn.state.held_bytes, conn) for conn in self._connections()]
+        dropped = 0
+        for size, conn in sorted(sizes, key=lambda row: row[0], reverse=True):
+            if held <= self._max_bytes:
+                break
+            held -= size
+            dropped += 1
+            conn.abort()
+        _log.warning("%d connections dropped: clients held over %d bytes of memory", dropped, self._max_bytes)
 
     def _limit(self, http: HttpConnection) -> int:
         """Looks a connection may wait in its phase. An answer takes what it takes."""
