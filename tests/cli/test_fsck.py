@@ -142,6 +142,12 @@ def test_a_rebuild_of_a_sound_directory_changes_nothing(data: Path) -> None:
     assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before
 
 
+def test_a_directory_whose_first_start_was_cut_short_is_sound(tmp_path: Path) -> None:
+    (tmp_path / "topics.json").write_text('{"format":1,"cores":1}')
+    done = fsck(tmp_path)
+    assert (done.exit_code, "nothing was written here yet" in done.output) == (0, True), done.output
+
+
 def test_a_directory_in_use_cannot_be_looked_at(data: Path) -> None:
     with topics.open(str(data), **SETTINGS):
         done = fsck(data)

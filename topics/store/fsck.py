@@ -114,7 +114,11 @@ async def _verify_snapshots(files: FileCalls, directory: str, report: Report) ->
             newest = newest or unpack_store_part(file.store)
         except StorageError as error:
             report.findings.append(Finding(path, str(error), 0))
-    if newest is None:
+    if not numbers and not any(
+        list_if_there(files, f"{directory}/{name}") for name in ("topics", PACK_DIRECTORY, "wal")
+    ):
+        report.notes.append(f"{directory}: nothing was written here yet")
+    elif newest is None:
         report.findings.append(Finding(f"{directory}/{SNAPSHOT_DIRECTORY}", "there is no sound snapshot"))
     return newest
 
