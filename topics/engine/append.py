@@ -20,7 +20,7 @@ from topics.engine.topic import Life, Topic
 from topics.errors import TopicsError
 from topics.store.commit import Commit
 from topics.store.format import FrameType, Idempotency, pack_idempotency
-from topics.store.rows import PLACED, PLACED_DTYPE, ROW, TAG, Framed, Rows
+from topics.store.rows import PLACED, PLACED_DTYPE, ROW, TAG, Framed, Rows, make_tuple
 
 _ROW_BYTES = ROW.size
 _FLAGS_WITHOUT_TAG = bytes(flags for flags in range(8) if not flags & TAG)
@@ -103,7 +103,7 @@ class AppendBatch(Operation):
         first = self.first_seq
         for count, key, created, done in self.writes:
             last = first + count - 1
-            result = AppendResult(first, last, last, count, created, False, write_ns, sync_ns)
+            result = make_tuple(AppendResult, (first, last, last, count, created, False, write_ns, sync_ns))
             if key is not None:
                 self.appender.on_key_published(topic, key, first, count)
             done(result)

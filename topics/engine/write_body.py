@@ -30,7 +30,7 @@ from topics.engine.records import (
 )
 from topics.engine.topic_config import TopicConfig
 from topics.errors import RequestError
-from topics.store.rows import META, ROW, Rows
+from topics.store.rows import META, ROW, Rows, make_tuple
 
 _HEAD = struct.Struct("=QI")
 """size, count."""
@@ -112,7 +112,8 @@ class WriteScanner:
                 return self.scan(body)
             return self._unusual(body)
         size, count = _HEAD.unpack(self._head)
-        return WriteBody(Rows(body, self._spans[: count * 40], count, size), None, None, None, None, False, None)
+        rows = make_tuple(Rows, (body, self._spans[: count * 40], count, size))
+        return make_tuple(WriteBody, (rows, None, None, None, None, False, None))
 
     def scan_texts(self, texts: Sequence[bytes]) -> Rows:
         """One row of `data` alone per JSON text. Raises: RequestError, not JSON, or over a limit."""

@@ -41,7 +41,7 @@ from topics.store.format import (
     align_up,
 )
 from topics.store.hottail import HotTail
-from topics.store.rows import PLACED, Framed, Rows
+from topics.store.rows import PLACED, Framed, Rows, make_tuple
 from topics.store.space import DiskSpace
 from topics.store.walfile import WalDirectory, WalFile
 
@@ -190,7 +190,7 @@ class Wal:
         assert written or not count, "a row points outside its buffer"
         batch.used = at + written
         batch.frames += count
-        return Framed(start, ffi.unpack(placed, PLACED.size * count))
+        return make_tuple(Framed, (start, ffi.unpack(placed, PLACED.size * count)))
 
     def stage_control(self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes) -> None:
         """One control frame into the filling batch. Raises like `stage_records`."""

@@ -47,7 +47,8 @@ def write(call: Call) -> None:
         answer = _ANSWER % (topic, first, last, seqs, head, count, *flags, performance)
         call.reply(answer, 201 if created else 200)
 
-    request = AppendRequest(plan.name, body.rows, body.node, key, body.create, body.config, True, violation)
+    fields = (plan.name, body.rows, body.node, key, body.create, body.config, True, violation)
+    request = tuple.__new__(AppendRequest, fields)  # its own constructor is a Python function, three times the price
     if service.sampling:
         service.sampling = False
         parsed_ns = service.now_ns()
