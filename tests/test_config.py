@@ -42,3 +42,28 @@ def test_a_host_with_a_port_outranks_the_port_variable() -> None:
 def test_a_choice_that_does_not_exist_names_the_field_and_the_choices() -> None:
     with pytest.raises(UsageError, match="io is 'magic'.*auto, uring, portable"):
         Config.from_env({"TOPICS_IO": "magic"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("listen_backlog", 1 << 33),
+        ("ring_entries", 1 << 64),
+        ("receive_buffers", 0),
+        ("receive_buffers", 3),
+        ("wal_file_bytes", 1),
+        ("wal_file_bytes", 1 << 33),
+        ("commit_window_us", 1 << 33),
+        ("max_record_bytes", 1 << 33),
+        ("max_tag_bytes", 1 << 16),
+        ("max_idempotency_key_bytes", 1 << 16),
+    ],
+)
+def test_a_number_that_a_format_or_the_kernel_cannot_take_is_refused_in_one_line(name: str, value: int) -> None:
+    with pytest.raises(UsageError, match=f"{name} is {value}: use"):
+        Config.from_env({f"TOPICS_{name.upper()}": str(value)})
+
+
+def test_more_shards_and_larger_segments_than_there_can_be_mean_the_most_there_can_be() -> None:
+    config = Config.from_env({"TOPICS_WAL_SHARDS": "100", "TOPICS_SEGMENT_MAX_BYTES": str(1 << 64)})
+    assert (config.wal_shards, config.segment_max_bytes) == (64, 1 << 31)

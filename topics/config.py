@@ -12,6 +12,35 @@ from dataclasses import dataclass, fields, replace
 
 from topics.errors import UsageError
 
+WAL_SHARDS_MAX = 64
+"""More are of no use; their directories are numbered with two digits."""
+_SEGMENT_BYTES_MAX = 1 << 31
+_U32_MAX = (1 << 32) - 1
+_RANGES = {
+    "listen_backlog": (0, 65_535),
+    "ring_entries": (0, 32_768),
+    "ring_completions": (0, 65_536),
+    "receive_buffers": (1, 32_768),
+    "receive_buffer_bytes": (1, 1 << 24),
+    "wal_shards": (0, WAL_SHARDS_MAX),
+    "wal_file_bytes": (64 * 1024, 1 << 31),
+    "wal_spare_files": (0, 1024),
+    "commit_window_us": (0, 1_000_000),
+    "segment_max_bytes": (0, _SEGMENT_BYTES_MAX),
+    "disk_reserve_bytes": (0, 1 << 62),
+    "max_batch_records": (0, _U32_MAX),
+    "max_record_bytes": (0, 1 << 30),
+    "max_meta_bytes": (0, 1 << 30),
+    "max_meta_keys": (0, _U32_MAX),
+    "max_tag_bytes": (0, 60_000),
+    "max_node_bytes": (0, 60_000),
+    "max_idempotency_key_bytes": (0, 60_000),
+}
+"""What fields of 16 and 32 bits in the formats, the kernel and C take, and what would only be a slip of the pen."""
+
+_CLAMPED = ("wal_shards", "segment_max_bytes")
+"""From the environment, more than the most means the most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -118,8 +147,11 @@ class Config:
             raise UsageError(f"port is {self.port}: use 0 (a free one) to 65535")
         if self.send_low_water_bytes > self.send_high_water_bytes:
             raise UsageError("send_low_water_bytes is above send_high_water_bytes")
-        if self.wal_file_bytes < 64 * 1024:
-            raise UsageError("wal_file_bytes is below 65536")
+        for name, (low, high) in _RANGES.items():
+            if not low <= getattr(self, name) <= high:
+                raise UsageError(f"{name} is {getattr(self, name)}: use {low} to {high}")
+        if self.receive_buffers & (self.receive_buffers - 1):
+            raise UsageError(f"receive_buffers is {self.receive_buffers}: use a power of two")
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Config:
@@ -140,7 +172,8 @@ class Config:
             elif isinstance(default, int):
                 text = raw.strip()
                 if text.isascii() and text.isdigit():
-                    values[field.name] = int(text)
+                    most = _RANGES[field.name][1] if field.name in _CLAMPED else int(text)
+                    values[field.name] = min(int(text), most)
             elif isinstance(default, tuple):
                 values[field.name] = tuple(part.strip() for part in raw.split(",") if part.strip())
             elif raw.strip():
