@@ -1,0 +1,22 @@
+"""The measurements run, tiny, with the tests, so that none rots. Rooms have their own beside their tests."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    "question", ["request", "diff", "recovery", "memory", "loop_echo", "json_scan", "writes --only lone"]
+)
+def test_a_tiny_run_of_each_measurement_gives_its_figures(question: str) -> None:
+    name, *options = question.split()
+    if name == "writes" and shutil.which("redis-server") is None:
+        pytest.skip("redis-server is missing: apt-get install redis-server")
+    if name == "loop_echo":
+        pytest.importorskip("uvloop", reason="uvloop is missing: pip install uvloop")
+    command = [sys.executable, "-m", f"perf.{name}", "--smoke", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert any(character.isdigit() for character in done.stdout)
