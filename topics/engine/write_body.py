@@ -42,8 +42,6 @@ _CLEAN_ROOM = 65_536
 _MARK_CLEAN = 8 | 16 | 32
 _MARK_TWICE = 64
 _NO_RECORD = 0xFFFFFFFF
-_DEPTH_OF_PAYLOADS = 3
-"""A payload lies in a record, in `records`, in the body."""
 
 _BODY, _RECORD = 10, 11
 _FIELD_NAMES = (

@@ -7,7 +7,6 @@ what a crash left behind.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
@@ -178,8 +177,3 @@ def unpack_store_part(data: bytes) -> StorePart:
     for pack in part.packs:
         pack.file_id = 0
     return part
-
-
-def as_builtins(part: StorePart) -> Any:
-    """For tools that show it."""
-    return msgspec.to_builtins(part)

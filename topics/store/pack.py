@@ -50,10 +50,6 @@ class PackWriter:
         """Where a run added now would begin; its frames follow its header and description."""
         return align_up(self.position, BATCH_ALIGN)
 
-    @property
-    def run_count(self) -> int:
-        return len(self._runs)
-
     def add_run(self, scan: codec.FrameScan, data: bytes, description: bytes) -> tuple[Run, int]:
         """One topic's verified frames (`scan` with base 0 over `data`). Returns the run and where its frames
         begin in the file."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from topics.errors import CorruptError, FormatError
@@ -226,14 +225,3 @@ def read_footer(data: bytes, path: str) -> SegmentFooter | None:
         if fixed[:4] != b"TPSF":
             return None
         raise
-
-
-def description_fields(description: bytes) -> dict[str, object]:
-    """The JSON of a description, for tools. Raises CorruptError."""
-    try:
-        fields = msgspec.json.decode(description)
-    except msgspec.DecodeError as error:
-        raise CorruptError(f"a description is not JSON: {error}") from error
-    if not isinstance(fields, dict):
-        raise CorruptError("a description is not an object")
-    return fields
