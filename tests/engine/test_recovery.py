@@ -262,3 +262,14 @@ def test_memory_chunks_go_when_their_records_are_gone(h: Harness) -> None:
     memory = [file for file in h.store.files if file.kind is FileKind.MEMORY]
     assert len(memory) <= 11
     assert sum(file.live_rows for file in memory) == 10
+
+
+def test_topics_of_one_config_share_it_after_a_restart() -> None:
+    world = Harness()
+    for name in ("a", "b"):
+        world.put(name, cap_records=7)
+    world.checkpoint()
+    world.restart()
+    a, b = world.state("a").config, world.state("b").config
+    assert a.cap_records == 7
+    assert a is b
