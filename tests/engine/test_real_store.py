@@ -197,3 +197,11 @@ def test_r_dur_8_a_checkpoint_killed_after_any_pass_keeps_what_a_cap_took_lost(o
         assert (tombstone.gap_to, tombstone.reason) == (15, "cap"), f"killed after pass {passes}"
         passes += 1
     assert passes > 10
+
+
+def test_a_session_file_that_is_no_text_counts_as_none() -> None:
+    world = RealWorld()
+    world.append(1)
+    world.ring.corrupt_file("data/session", 10, 0x80)
+    world.restart()
+    assert world.seqs() == [1]

@@ -125,7 +125,7 @@ async def read_session(loop: Loop, path: str) -> Session | None:
     """None when there is none that can be read."""
     try:
         return msgspec.json.decode(await read_file(loop.files, f"{path}/session"), type=Session)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
