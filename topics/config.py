@@ -42,6 +42,9 @@ _CLAMPED = ("wal_shards", "segment_max_bytes")
 """From the environment, more than the most means the most."""
 
 
+_BLOCK_BYTES = 4096
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """One server's (or one opened log's) settings."""
@@ -85,6 +88,7 @@ class Config:
     cold_dir: str = ""
     wal_shards: int = 1
     wal_file_bytes: int = 64 << 20
+    """Rounded up to whole blocks of 4096."""
     wal_spare_files: int = 1
     commit: str = "auto"
     """auto, link, direct or dsync."""
@@ -150,6 +154,7 @@ class Config:
         for name, (low, high) in _RANGES.items():
             if not low <= getattr(self, name) <= high:
                 raise UsageError(f"{name} is {getattr(self, name)}: use {low} to {high}")
+        object.__setattr__(self, "wal_file_bytes", -(-self.wal_file_bytes // _BLOCK_BYTES) * _BLOCK_BYTES)
         if self.receive_buffers & (self.receive_buffers - 1):
             raise UsageError(f"receive_buffers is {self.receive_buffers}: use a power of two")
 

@@ -55,6 +55,14 @@ def test_a_log_file_header_that_rots_stops_the_start() -> None:
         StoreWorld(ring).open()
 
 
+def test_a_log_file_cut_short_stops_the_start_and_names_the_place() -> None:
+    ring = filled().end(power_cut=False)
+    path = first_log(ring)
+    ring.put_file(path, ring.file_bytes(path)[: WAL_FIRST_BATCH_OFFSET + 5000])
+    with pytest.raises(CorruptError, match="cut short at 9096 bytes"):
+        StoreWorld(ring).open()
+
+
 def test_a_missing_log_file_stops_the_start() -> None:
     world = filled(400)
     world.append(1, 400, size=100)

@@ -138,6 +138,9 @@ async def _used_file(files: FileCalls, reader: DirectReader, path: str, number: 
         header = WalHeader.unpack(block, path)
         if header.file_no != number:
             return None
+        if size % BLOCK_BYTES:
+            message = f"{path}: cut short at {size} bytes: a log file is made of whole blocks of {BLOCK_BYTES}"
+            raise CorruptError(message, {"path": path, "offset": size})
         head = await reader.read(fd, WAL_FIRST_BATCH_OFFSET, BATCH_HEADER_BYTES)
         if len(head) == BATCH_HEADER_BYTES:
             body_bytes = int.from_bytes(head[40:44], "little")
