@@ -1,6 +1,6 @@
 """What does a record, an idle topic and an idle connection cost in the server's resident memory?
 
-    python -m perf.memory [--records 1000000] [--topics 20000] [--connections 2000] [--smoke]
+    python -m perf.memory [--records 4000000] [--topics 20000] [--connections 2000] [--smoke]
 
 Every figure is a difference of the process's resident size, divided by how many were added. The record figure is
 taken with a hot tail of 1 MiB after everything was checkpointed, so that it holds the index and nothing else.
@@ -33,7 +33,7 @@ def settled_rss(server: Server) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--records", type=int, default=4_000_000)
     parser.add_argument("--topics", type=int, default=20_000)
     parser.add_argument("--connections", type=int, default=2000)
     parser.add_argument("--smoke", action="store_true")
