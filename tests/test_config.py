@@ -67,3 +67,19 @@ def test_a_number_that_a_format_or_the_kernel_cannot_take_is_refused_in_one_line
 def test_more_shards_and_larger_segments_than_there_can_be_mean_the_most_there_can_be() -> None:
     config = Config.from_env({"TOPICS_WAL_SHARDS": "100", "TOPICS_SEGMENT_MAX_BYTES": str(1 << 64)})
     assert (config.wal_shards, config.segment_max_bytes) == (64, 1 << 31)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "head_timeout_ms",
+        "idle_timeout_ms",
+        "write_stall_timeout_ms",
+        "max_head_bytes",
+        "max_head_fields",
+        "max_backlog_bytes",
+    ],
+)
+def test_a_limit_so_low_that_nobody_could_be_served_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name} is 0: use "):
+        Config.from_env({f"TOPICS_{name.upper()}": "0"})

@@ -17,6 +17,12 @@ WAL_SHARDS_MAX = 64
 _SEGMENT_BYTES_MAX = 1 << 31
 _U32_MAX = (1 << 32) - 1
 _RANGES = {
+    "head_timeout_ms": (100, 1 << 40),
+    "idle_timeout_ms": (100, 1 << 40),
+    "write_stall_timeout_ms": (100, 1 << 40),
+    "max_head_bytes": (256, 1 << 30),
+    "max_head_fields": (4, 1 << 20),
+    "max_backlog_bytes": (4096, 1 << 62),
     "listen_backlog": (0, 65_535),
     "ring_entries": (0, 32_768),
     "ring_completions": (0, 65_536),
