@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent / "topics"
-COMMON = {"errors", "clock", "config", "memory", "metrics"}
+COMMON = {"errors", "clock", "config", "memory", "metrics", "tuples"}
 BELOW: dict[str, set[str]] = {
     "uring": set(),
     "loop": {"uring"},

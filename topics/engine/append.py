@@ -20,7 +20,8 @@ from topics.engine.topic import Life, Topic
 from topics.errors import TopicsError
 from topics.store.commit import Commit
 from topics.store.format import FrameType, Idempotency, pack_idempotency
-from topics.store.rows import PLACED, PLACED_DTYPE, ROW, TAG, Framed, Rows, make_tuple
+from topics.store.rows import PLACED, PLACED_DTYPE, ROW, TAG, Framed, Rows
+from topics.tuples import make_tuple
 
 _ROW_BYTES = ROW.size
 _FLAGS_WITHOUT_TAG = bytes(flags for flags in range(8) if not flags & TAG)

@@ -30,7 +30,8 @@ from topics.engine.records import (
 )
 from topics.engine.topic_config import TopicConfig
 from topics.errors import RequestError
-from topics.store.rows import META, ROW, Rows, make_tuple
+from topics.store.rows import META, ROW, Rows
+from topics.tuples import make_tuple
 
 _HEAD = struct.Struct("=QI")
 """size, count."""

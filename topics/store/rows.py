@@ -38,9 +38,6 @@ PLACED_DTYPE = np.dtype(
 )
 """A row as a frame: where it starts, its length, accounted size, the frame's flags, ms."""
 
-make_tuple = tuple.__new__
-"""Makes a NamedTuple at a third of the price: its own constructor is a Python function. For what is made a request."""
-
 TAG, NODE, META = 1, 2, 4
 """Flags: which optional parts a row has."""
 

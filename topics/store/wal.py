@@ -41,9 +41,10 @@ from topics.store.format import (
     align_up,
 )
 from topics.store.hottail import HotTail
-from topics.store.rows import PLACED, Framed, Rows, make_tuple
+from topics.store.rows import PLACED, Framed, Rows
 from topics.store.space import DiskSpace
 from topics.store.walfile import WalDirectory, WalFile
+from topics.tuples import make_tuple
 
 _BATCH_ROOM = 64 * 1024
 _BATCH_ROLL_BYTES = 4 << 20

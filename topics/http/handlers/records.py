@@ -10,6 +10,7 @@ from topics.errors import RequestError, TopicsError
 from topics.http.call import Call, milliseconds
 from topics.http.handlers.topics import json_bool
 from topics.http.query import boolean
+from topics.tuples import make_tuple
 
 _VISIBLE_ASCII = re.compile(rb"[\t\x20-\x7e]*")
 
@@ -48,7 +49,7 @@ def write(call: Call) -> None:
         call.reply(answer, 201 if created else 200)
 
     fields = (plan.name, body.rows, body.node, key, body.create, body.config, True, violation)
-    request = tuple.__new__(AppendRequest, fields)  # its own constructor is a Python function, three times the price
+    request = make_tuple(AppendRequest, fields)
     if service.sampling:
         service.sampling = False
         parsed_ns = service.now_ns()
