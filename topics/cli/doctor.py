@@ -15,9 +15,9 @@ from topics.loop import Loop
 from topics.loop.choose import open_ring
 from topics.memory import page_aligned
 from topics.store.commit import explain_commit
+from topics.store.format import BLOCK_BYTES
 from topics.uring.probe import describe, probe
 
-BLOCK_BYTES = 4096
 FILE_BYTES = 4 << 20
 COMMITS = 200
 PROBE_NAME = "doctor.tmp"

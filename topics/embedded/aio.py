@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_TAIL_WAIT_MS = 30_000
-
 
 class AsyncLog:
     """`log.aio`. A cancelled await does not undo its call: an append may still happen."""
@@ -61,7 +59,9 @@ class AsyncLog:
     async def tail(self, topic: str, from_seq: int = 0, *, node: str = "") -> AsyncIterator[Record]:
         """Records above `from_seq` as they come; never ends by itself."""
         while True:
-            page = await self.page(topic, from_seq, limit=self._log.config.max_limit, node=node, wait_ms=_TAIL_WAIT_MS)
+            page = await self.page(
+                topic, from_seq, limit=self._log.config.max_limit, node=node, wait_ms=self._log.config.max_wait_ms
+            )
             page.raise_gap()
             for record in page.records:
                 yield record

@@ -38,8 +38,6 @@ R = TypeVar("R")
 Values = Iterable[Any]
 """What `append` takes: JSON-encodable values (each becomes a record's data) or NewRecord for tag, node and meta."""
 
-_TAIL_WAIT_MS = 30_000
-
 
 def open_log(path: str, **settings: Any) -> Log:
     """Opens the log in directory `path`, creating it if it is missing, and recovers what is there.
@@ -134,7 +132,7 @@ class Log:
         """Records above `from_seq` (None: the head there is now) as they come; ends when the log is closed."""
         at = self.state(topic, touch=False).head_seq if from_seq is None else from_seq
         while True:
-            page = self.page(topic, at, limit=self.config.max_limit, node=node, wait_ms=_TAIL_WAIT_MS)
+            page = self.page(topic, at, limit=self.config.max_limit, node=node, wait_ms=self.config.max_wait_ms)
             page.raise_gap()
             yield from page.records
             if self._closed:

@@ -97,7 +97,7 @@ class ServerMetrics(Collector):
         yield from _engine_families(now)
         yield from _topic_families(now)
         yield from _log_families(now)
-        yield _stages(self._stage_histograms())
+        yield _stages(self._stage_histograms(now))
         yield CounterMetricFamily(
             "topics_http_requests_total", "Requests handed to a handler", self._service.requests_total
         )
@@ -107,11 +107,11 @@ class ServerMetrics(Collector):
         for name, number in self._loop.stats().numbers().items():
             yield CounterMetricFamily(f"topics_loop_{name}", f"{name} of the event loop", number)
 
-    def _stage_histograms(self) -> dict[str, Histogram]:
+    def _stage_histograms(self, now: Snapshot) -> dict[str, Histogram]:
         stages: dict[str, Any] = dict(self._loop.stats().stages())
         service = self._service
         stages |= {"requests": self._requests, "parse": service.parse, "append": service.append}
-        backend = self._snapshot().backend
+        backend = now.backend
         if backend is not None:
             stages |= {"commit": backend.log.counters.commit, "answer": backend.log.counters.answer}
         return stages
