@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.store.store_world import StoreWorld, small_config
+from tests.sim.disk import SimDirectory
+from tests.sim.file import SimFile
+from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.store.format import FrameType
 
 
@@ -166,3 +168,42 @@ def test_a_seq_above_head_plus_one_is_a_hole() -> None:
     world = world.next_life()
     assert sorted(world.topic(1).rows) == [1, 2, 100, 101]
     assert world.topic(1).head == 101
+
+
+def test_a_file_given_up_behind_a_hole_does_not_end_the_log_when_its_unlink_is_undone() -> None:
+    """A power cut took a batch in front of it; recovery unlinked it and went on in a third file; the power failed again
+    and the name was back. It lies behind the hole still, but the log goes on in the third file."""
+    world = StoreWorld(config=small_config(sync_every_ms=60_000)).open()
+    world.create(1)
+    count = 0
+    while len(begun(world)) < 2:
+        world.append(1, 1, size=3000, fsync=False)
+        count += 1
+    first, second = begun(world)
+    end = len(bytes(first.live).rstrip(b"\0"))
+    for image in (first.live, first.durable):
+        image[end - 100 : end] = bytes(100)  # the last batch of the first file
+    first.pending.clear()
+    behind = bytes(second.live)
+    world = world.next_life()
+    kept = set(world.topic(1).rows)
+    assert kept == set(range(1, len(kept) + 1))
+    assert len(kept) < count
+    world.append(1, 1)
+    world.append(1, 1)
+    for image in (second.live, second.durable):
+        image[:] = behind
+    directory = world.ring.disk.find(f"{DIRECTORY}/wal/shard-00")
+    assert isinstance(directory, SimDirectory)
+    name = "wal-0000000000000002.log"
+    assert name not in directory.live, "it was given up"
+    directory.live[name] = directory.durable[name] = second
+    world = world.next_life()
+    assert set(world.topic(1).rows) == kept | {len(kept) + 1, len(kept) + 2}
+    assert name not in world.files("wal/shard-00")
+
+
+def begun(world: StoreWorld) -> list[SimFile]:
+    """Files of the log that were taken into use, oldest first."""
+    nodes = [world.ring.disk.find(f"{DIRECTORY}/wal/shard-00/{name}") for name in world.files("wal/shard-00")]
+    return [node for node in nodes if isinstance(node, SimFile) and bytes(node.live[:4]).strip(b"\0")]

@@ -113,10 +113,14 @@ async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> 
         )
 
 
+_NO_BOOT = ""
+
+
 class Session(msgspec.Struct):
-    """Written when the store is ready to be used."""
+    """Written when the store is ready to be used, and when its log was latched."""
 
     boot: str
+    """Of the machine; "" equals none: bytes that were acknowledged may be missing although it was not restarted."""
     snapshot: int
     """The newest at that time: a clean one with a higher number was taken by this session's close."""
 
@@ -129,7 +133,7 @@ async def read_session(loop: Loop, path: str) -> Session | None:
         return None
 
 
-async def write_session(loop: Loop, path: str, newest_snapshot: int) -> None:
-    """Durable on return."""
-    session = Session(loop.ring.boot_id(), newest_snapshot)
+async def write_session(loop: Loop, path: str, newest_snapshot: int, *, lost_writes: bool = False) -> None:
+    """Durable on return. lost_writes: a write or sync failed, so the next start takes it for the one after a power cut."""
+    session = Session(_NO_BOOT if lost_writes else loop.ring.boot_id(), newest_snapshot)
     await replace_file(loop.files, f"{path}/session", msgspec.json.encode(session))

@@ -37,7 +37,7 @@ from topics.store.pack import read_pack
 from topics.store.replay import REMEDY, Chunk, DirectReader, ShardReplay, Survey, survey_shard
 from topics.store.row_columns import by_topic, select
 from topics.store.segment import cut_back, read_rows, rewrite_index
-from topics.store.segment_format import PACK_DIRECTORY, index_path
+from topics.store.segment_format import PACK_DIRECTORY, SNAPSHOT_DIRECTORY, index_path
 from topics.store.snapshot import Loaded, load_snapshot
 
 _WHOLE = ReplayStart(0, marked=False)
@@ -69,6 +69,9 @@ async def recover(
         _refuse_orphaned(loop, directory)
         catalog.restore(None)
         return Recovered(None, Manifest(), {}, {}, {}, 0)
+    # A process killed between a snapshot's rename and the directory's sync left a name that a power cut may still take;
+    # what the snapshot makes unneeded is reused from here on, so the name has to stay.
+    await files.sync_directory(f"{directory}/{SNAPSHOT_DIRECTORY}")
     store = loaded.store
     manifest = Manifest.of(store)
     if store.rebuilt:

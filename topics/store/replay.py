@@ -223,7 +223,7 @@ class ShardReplay:
         self.batches = 0
         self.boot_id = survey.used[-1].header.boot_id if survey.used else b""
         self.lost: list[str] = []
-        """Paths of files that lie behind a hole: nothing in them counts."""
+        """Paths of files that lie behind a hole, or that a later file took over from: nothing in them counts."""
 
     async def next(self) -> Chunk | None:
         """The next piece with frames. Raises CorruptError, FormatError or OSError."""
@@ -236,13 +236,19 @@ class ShardReplay:
 
     async def _open_next(self) -> bool:
         """Goes to the next file; False at the end of the log."""
-        self._at += 1
-        if self._at >= len(self._used):
-            return False
-        file = self._used[self._at]
-        if file.header.first_batch_no > self.last_batch_no + 1:
-            await self._on_hole(file, WAL_FIRST_BATCH_OFFSET, self._at)
-            return False
+        while True:
+            self._at += 1
+            if self._at >= len(self._used):
+                return False
+            file = self._used[self._at]
+            if file.header.first_batch_no <= self.last_batch_no + 1:
+                break
+            if file.header.first_batch_no < self._limits[self._at]:
+                await self._on_hole(file, WAL_FIRST_BATCH_OFFSET, self._at)
+                return False
+            # Behind a hole, but a later file takes over in front of it: an earlier recovery gave it up, and its unlink
+            # did not survive a power cut. It says nothing about where the log ends.
+            self.lost.append(file.path)
         fd = await self._reader.open(file.path)
         self._pieces = _Pieces(self._files, fd, file, self._chunk_bytes)
         if file.number not in self._stored:

@@ -13,7 +13,7 @@ import numpy as np
 
 from topics.config import Config
 from topics.loop.loop import Loop
-from topics.loop.tasks import Future
+from topics.loop.tasks import Future, Task
 from topics.store.catalog import Catalog
 from topics.store.checkpoint import Checkpointer
 from topics.store.commit import Commit
@@ -55,6 +55,7 @@ class Store:
         """Whether the machine went down since the directory was last used."""
         self.skipped_snapshots: list[str] = []
         """Paths of newer snapshots that were damaged."""
+        self._disowning: Task[None] | None = None
 
     @classmethod
     async def open(
@@ -117,6 +118,7 @@ class Store:
         )
         await self._settle(found)
         await write_session(loop, directory, self.checkpointer.snapshot_number)
+        self.log.admission.on_latch.append(self._on_latch)
         self.checkpointer.start()
         progress(1.0)
 
@@ -205,6 +207,19 @@ class Store:
         elif self.power_lost or (found.loaded is not None and found.loaded.store.rebuilt):
             await self.checkpointer.take_snapshot(clean=False)
 
+    def _on_latch(self) -> None:
+        self._disowning = self._loop.spawn(self._disown(), "session")
+
+    async def _disown(self) -> None:
+        """Acknowledged bytes of class `disk` may be gone although the machine stays up: their seqs must not come again.
+
+        The next start then goes by the reservations, as after a power cut (R-DUR-6). The disk may refuse this as well.
+        """
+        try:
+            await write_session(self._loop, self._config.data_dir, self.checkpointer.snapshot_number, lost_writes=True)
+        except OSError as error:
+            log.error("noting that the log failed failed too (%s): the next start may not tell a gap's end", error)
+
     async def close(self, *, checkpoint: bool = True) -> None:
         """Drains the log, takes a last checkpoint that makes the next start exact, and unlocks.
 
@@ -217,6 +232,8 @@ class Store:
             if checkpoint and not self.log.read_only:
                 await self.checkpointer.run(clean=True)
         finally:
+            if self._disowning is not None:
+                await self._disowning
             await self.log.close()
             await self._close_files()
             self._directory.release()
