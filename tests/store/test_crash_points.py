@@ -220,7 +220,7 @@ def test_seqs_that_a_failed_sync_may_have_lost_are_not_given_out_again() -> None
 
 
 def test_a_snapshot_whose_name_a_killed_process_left_unsynced_stays_after_a_power_cut() -> None:
-    """What such a snapshot makes unneeded is reused by the next life; with the name gone, that would be the only copy."""
+    """What such a snapshot makes unneeded, the next life reuses: with the name gone, there would be no other copy."""
     for seed in range(12):
         world = StoreWorld(SimRing(seed), config=CONFIG).open()
         world.create(1)

@@ -134,6 +134,6 @@ async def read_session(loop: Loop, path: str) -> Session | None:
 
 
 async def write_session(loop: Loop, path: str, newest_snapshot: int, *, lost_writes: bool = False) -> None:
-    """Durable on return. lost_writes: a write or sync failed, so the next start takes it for the one after a power cut."""
+    """Durable on return. lost_writes: a write or sync failed: the next start takes it for one after a power cut."""
     session = Session(_NO_BOOT if lost_writes else loop.ring.boot_id(), newest_snapshot)
     await replace_file(loop.files, f"{path}/session", msgspec.json.encode(session))
