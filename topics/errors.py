@@ -15,7 +15,10 @@ Below `loop/`, an errno stays an int; `OSError` is what file operations raise wh
 
 from __future__ import annotations
 
+import logging
 from typing import Any
+
+_log = logging.getLogger("topics")
 
 
 class TopicsError(Exception):
@@ -72,3 +75,13 @@ class FormatError(StorageError):
 
 class LockedError(StorageError):
     """Another live process owns the data directory."""
+
+
+def as_request_error(error: BaseException) -> RequestError:
+    """What the client is told about any exception; the story behind an unexpected one goes to the log only."""
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, StorageError):
+        return RequestError("internal", f"storage failed: {error}", error.detail)
+    _log.error("a request failed by a bug of ours", exc_info=error)
+    return RequestError("internal", "the server failed to handle this request; its log says why")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from topics.engine.durations import milliseconds
 from topics.engine.json_fields import Fields, read_object
-from topics.http.errors import as_request_error, envelope, extra_headers, status_of
+from topics.errors import as_request_error
+from topics.http.errors import envelope, extra_headers, status_of
 from topics.http.plan import Plan
 from topics.http.response import JSON
 from topics.http.routes import Body
@@ -104,15 +106,3 @@ def run(call: Call) -> None:
         route.handler(call)
     except Exception as error:
         call.fail(error)
-
-
-_USUAL = tuple(b"0.0" if us == 0 else b"%d.%03d" % (us // 1000, us % 1000) for us in range(10_000))
-"""Up to 10 ms: what nearly every request takes."""
-
-
-def milliseconds(ns: int) -> bytes:
-    """Nanoseconds as JSON milliseconds with three decimals, cheaply; never negative."""
-    us = ns // 1000
-    if 0 <= us < 10_000:
-        return _USUAL[us]
-    return b"%d.%03d" % (us // 1000, us % 1000) if us > 0 else b"0.0"

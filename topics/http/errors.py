@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import msgspec
 
-from topics.errors import RequestError, StorageError
+from topics.errors import RequestError
 
 STATUS = {
     "invalid_request": 400,
@@ -37,8 +36,6 @@ STATUS = {
 
 RETRY_AFTER = b"Retry-After: 1\r\n"
 
-_log = logging.getLogger("topics.http")
-
 
 class BadRequestError(Exception):
     """Bytes that are no HTTP request: answered with `status` (400 or 431), then closed (R-NET-8, R-NET-9)."""
@@ -57,16 +54,6 @@ class MethodNotAllowedError(RequestError):
     def __init__(self, method: str, path: str, allow: str) -> None:
         super().__init__("method_not_allowed", f"{path} does not take {method}: use {allow}")
         self.allow = allow
-
-
-def as_request_error(error: BaseException) -> RequestError:
-    """What the client is told about any exception; the story behind an unexpected one goes to the log only."""
-    if isinstance(error, RequestError):
-        return error
-    if isinstance(error, StorageError):
-        return RequestError("internal", f"storage failed: {error}", error.detail)
-    _log.error("a request failed by a bug of ours", exc_info=error)
-    return RequestError("internal", "the server failed to handle this request; its log says why")
 
 
 def status_of(error: RequestError) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+from topics.engine.durations import milliseconds
 from topics.engine.predicate import parse_predicate
 from topics.engine.results import AppendRequest, AppendResult, DeleteResult, DiffQuery, DiffResult, Tombstone
 from topics.errors import RequestError, TopicsError
-from topics.http.call import Call, milliseconds
+from topics.http.call import Call
 from topics.http.handlers.topics import json_bool
 from topics.http.query import boolean
 from topics.tuples import make_tuple
