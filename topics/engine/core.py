@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from topics.clock import Clock
 from topics.config import Config
 from topics.engine import refusals
@@ -47,6 +49,14 @@ class Core:
         """Raises RequestError throttled while the disk is too far behind."""
         if self.log.is_backlogged():
             raise refusals.backlogged()
+
+    def catch_up(self, topic: Topic, then: Callable[[], None]) -> None:
+        """Calls `then` when what the sources of a topic's routers hold now was forwarded; at once without routers.
+
+        It is called in any case, also when a router cannot go on: what waits for space is not waited for. Whoever reads
+        a topic comes through here first (R-RTR-4).
+        """
+        then()
 
     def wake(self, topic: Topic) -> None:
         """Something became readable, or was lost: long polls look again at the end of the pass."""

@@ -73,6 +73,17 @@ def delete_records(
     if topic is None or topic.life is Life.CREATING:
         done(refusals.topic_not_found(name))
         return
+    core.catch_up(topic, lambda: _delete_records(core, name, before_seq, match, done))
+
+
+def _delete_records(
+    core: Core, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]
+) -> None:
+    """After the copies on their way are there."""
+    topic = core.registry.by_name.get(name)
+    if topic is None:
+        done(refusals.topic_not_found(name))
+        return
     if topic.life is Life.DELETING:
         topic.parked.append(lambda: delete_records(core, name, before_seq, match, done))
         return

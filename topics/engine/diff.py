@@ -68,7 +68,7 @@ class Diff:
         if not self._final:
             delay_ns = self.query.wait_ms * 1_000_000
             self._timer = self._core.loop.call_later(delay_ns, self.on_deadline)
-        self.look()
+        self._core.catch_up(topic, self.look)
 
     def cancel(self) -> None:
         """Nobody wants the answer any more."""

@@ -74,7 +74,7 @@ class Engine:
                 error = refusals.topic_not_found(name)
             done(error if error is not None else topic.state(now_ms))
 
-        when_retained(core, topic, now_ms, on_retained)
+        core.catch_up(topic, lambda: when_retained(core, topic, now_ms, on_retained))
 
     def list_topics(  # noqa: PLR0917 - a seam, as it was agreed
         self,
