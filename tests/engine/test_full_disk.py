@@ -58,3 +58,14 @@ def test_r_dur_16_when_half_of_the_records_die_the_rest_is_copied_as_far_as_ther
     assert world.seqs()[0] == head // 2
     world.restart()
     assert world.seqs()[0] == head // 2
+
+
+def test_r_dur_16_a_server_killed_again_and_again_on_a_full_disk_starts_each_time() -> None:
+    """A start writes the end of the log again: what the start before wrote for that is given back."""
+    world, head = filled()
+    for _ in range(8):
+        world.restart()
+        assert world.state().count >= head
+    world.delete(before_seq=head)
+    world.advance_ms(6000)
+    assert world.append(1).first_seq > head

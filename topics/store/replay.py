@@ -310,6 +310,17 @@ class ShardReplay:
                 raise _torn_middle(file, offset, self.last_batch_no + 1, known)
         self.lost += [other.path for other in self._used[later:]]
 
+    def superseded(self, first_batch_no: int) -> list[StoredFile]:
+        """Files in which nothing counts once a file that begins with this batch is on stable storage.
+
+        Never the file the replay begins in: it is looked for by name.
+        """
+        return [
+            self._stored[file.number]
+            for file in self._used[1:]
+            if file.header.first_batch_no >= first_batch_no and file.number in self._stored
+        ]
+
     async def tail(self) -> list[TailPart]:
         """What counts but is not known to be on stable storage, oldest first. After `next` gave None."""
         if self.last_batch_no <= self.synced_upto:

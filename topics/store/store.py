@@ -19,7 +19,7 @@ from topics.store.checkpoint import Checkpointer
 from topics.store.commit import Commit
 from topics.store.directory import TakenDirectory, check_marker, read_session, take, write_session
 from topics.store.filecalls import unlink_if_there
-from topics.store.filetable import FileTable
+from topics.store.filetable import FileTable, StoredFile
 from topics.store.format import FrameType
 from topics.store.log import Log, ShardStart
 from topics.store.manifest import ReplayStart, StorePart, pack_store_part
@@ -169,6 +169,7 @@ class Store:
         that is no longer in use keeps its tail: `_settle` copies everything into segments before anything is served.
         """
         waits: list[tuple[list[TailPart], list[int], Future[Commit]]] = []
+        taken_over: list[StoredFile] = []
         for shard, replay in found.shards.items():
             parts = await replay.tail() if shard < self._shards else []
             if not parts:
@@ -178,6 +179,7 @@ class Store:
                 starts = [wal.stage_frames(part.body, len(part.frames)) for part in parts]
             future: Future[Commit] = Future()
             wal.when_committed(True, future.set_result)
+            taken_over += replay.superseded(replay.synced_upto + 1)
             waits.append((parts, starts, future))
         for parts, starts, future in waits:
             commit = await future
@@ -187,6 +189,10 @@ class Store:
         for replay in found.shards.values():
             for path in replay.lost:
                 await unlink_if_there(self._loop.files, path)
+        # So that a server killed again and again needs no more space than one killed once.
+        for stored in taken_over:
+            if not stored.live_rows:
+                await self.log.retire(stored)
 
     def _move(self, parts: list[TailPart], starts: list[int], commit: Commit) -> None:
         """Points the rows of the tail to where they lie now."""

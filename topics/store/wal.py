@@ -57,6 +57,8 @@ _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN)
 """What preparing a file may fail with while the disk is fine."""
 _RETRY_NS = 100_000_000
 _ATTEMPTS_MAX = 10
+_RESERVE_PARTS = 4
+"""A log file on a full disk takes this share of the reserve: what comes after a kill needs one, too."""
 
 
 class _Flight:
@@ -574,17 +576,17 @@ class Wal:
         self._prepare_soon()
 
     async def _on_prepare_full(self, error: StorageError) -> None:
-        """No space for a file ahead. If a batch waits for one, the reserve makes it, or else the batch fails."""
+        """No space for a file ahead. If a batch waits for one, part of the reserve makes it, or the batch fails."""
         self._space.note_full()
         wanted, self._wanted_bytes = self._wanted_bytes, 0
         if not wanted:
             return
         try:
             await self._directory.drop_spares()
-            if await self._space.release_reserve():
-                size = max(wanted, min(self._file_bytes, self._space.reserve_bytes))
-                self._prepared.append(await self._directory.prepare(size))
-                return
+            await self._space.release_reserve()
+            size = max(wanted, min(self._file_bytes, self._space.reserve_bytes // _RESERVE_PARTS))
+            self._prepared.append(await self._directory.prepare(size))
+            return
         except (DiskFullError, OSError):
             pass  # the batch learns the first reason
         self._fail_staged(error)
