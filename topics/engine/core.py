@@ -8,6 +8,7 @@ from topics.clock import Clock
 from topics.config import Config
 from topics.engine import refusals
 from topics.engine.ports import LogPort, ReaderPort, StorePort, Timers
+from topics.engine.read_pass import SharedReads
 from topics.engine.registry import Registry
 from topics.engine.topic import Topic
 from topics.engine.usage import Usage
@@ -32,6 +33,7 @@ class Core:
         """No more waiting: long polls answer at once."""
         self.awake: dict[Topic, None] = {}
         """Topics that changed while somebody waited for that; drained at the end of the pass."""
+        self.reads = SharedReads(self)
         self.filled: list[Topic] = []
         """Topics whose batch takes no more rows from the end of the pass on."""
         self.in_log: set[int] = set()
@@ -59,6 +61,6 @@ class Core:
         then()
 
     def wake(self, topic: Topic) -> None:
-        """Something became readable, or was lost: long polls look again at the end of the pass."""
+        """Something became readable, or was lost: the topic's waiters look again at the end of the pass."""
         if topic.waiters:
             self.awake[topic] = None

@@ -15,7 +15,7 @@ from topics.engine.append import Appender
 from topics.engine.catalog import EngineCatalog
 from topics.engine.core import Core
 from topics.engine.delete import delete_records
-from topics.engine.diff import Diff, look_again
+from topics.engine.diff import Diff
 from topics.engine.lifecycle import Lifecycle
 from topics.engine.listing import list_topics
 from topics.engine.ports import StorePort, Timers
@@ -35,7 +35,7 @@ from topics.engine.results import (
     TopicState,
 )
 from topics.engine.retention import when_retained
-from topics.engine.topic import Life
+from topics.engine.topic import Life, Topic
 from topics.engine.topic_config import TopicConfig
 from topics.errors import TopicsError
 
@@ -115,24 +115,26 @@ class Engine:
 
     # --- the loop ----------------------------------------------------------------------------------------------------
     def flush(self) -> None:
-        """The pass ends: long polls on changed topics look again, batches take no more rows."""
+        """The pass ends: waiters of changed topics look again, batches take no more rows."""
         core = self._core
         while core.awake:
             awake, core.awake = core.awake, {}
-            for topic in awake:
-                look_again(topic)
+            for topic in sorted(awake, key=_by_name) if len(awake) > 1 else awake:
+                for waiter in list(topic.waiters):
+                    waiter.look_again()
+        core.reads.clear()
         if core.filled:
             for topic in core.filled:
                 topic.filling = None
             core.filled = []
 
     def begin_shutdown(self) -> None:
-        """Long polls answer at once, those parked and those still to come."""
+        """Nobody waits any longer: long polls answer at once, those parked and those still to come."""
         core = self._core
         core.closing = True
         for topic in list(core.registry.by_name.values()):
             for waiter in list(topic.waiters):
-                waiter.on_deadline()
+                waiter.on_shutdown()
 
     # --- numbers -----------------------------------------------------------------------------------------------------
     def stats(self) -> EngineStats:
@@ -142,6 +144,10 @@ class Engine:
         """The first topics by name, as they are, without retention: for metrics."""
         now_ms = self._core.clock.now_ms()
         return [topic.state(now_ms) for topic in islice(self._core.registry.after(""), limit)]
+
+
+def _by_name(topic: Topic) -> str:
+    return topic.name
 
 
 def _nothing_to_cancel() -> None:

@@ -6,14 +6,17 @@ Nothing expires by itself: whoever is about to depend on it asks. While nothing 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from topics.engine.controls import encode, removal
-from topics.engine.core import Core
 from topics.engine.operations import Operation
 from topics.engine.topic import Life, Topic
 from topics.errors import TopicsError
 from topics.store.commit import Commit
 from topics.store.format import FrameType
+
+if TYPE_CHECKING:
+    from topics.engine.core import Core
 
 Then = Callable[[TopicsError | None], None]
 

@@ -16,9 +16,9 @@ from topics.engine.usage import Usage
 
 if TYPE_CHECKING:
     from topics.engine.append import AppendBatch
-    from topics.engine.diff import Diff
     from topics.engine.operations import Operation
     from topics.engine.retention import Expiry
+    from topics.engine.waiters import Waiter
 
 NO_RESERVATION = (1 << 64) - 1
 """`reserved` of a class that needs none."""
@@ -95,8 +95,8 @@ class Topic:
         self.parked: list[Callable[[], None]] = []
         """Changes that wait for the outcome of a deletion."""
         # --- readers
-        self.waiters: dict[Diff, None] = {}
-        """Long polls, in order of arrival."""
+        self.waiters: dict[Waiter, None] = {}
+        """Told of changes, in order of arrival: see `topics.engine.waiters`."""
         self.last_write_ms = 0
         self.last_read_ms = 0
         self.consumed_ms = 0

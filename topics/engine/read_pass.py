@@ -1,0 +1,241 @@
+"""One read from a cursor: up to a limit of records, at one instant. Source: wire contract 7.6, R-TOMB, R-NODE.
+
+Head, E, tombstone and rows are taken before anything is read. Hot records answer before `begin` returns; cold ones when
+their reads are back. Long polls and streams are such reads done again after a change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.config import Config
+from topics.engine import refusals
+from topics.engine.floors import Entry, enter
+from topics.engine.index import Selection
+from topics.engine.pieces import Plan, plan_pieces
+from topics.engine.results import DiffQuery, DiffResult, Done
+from topics.engine.retention import expired_through, when_retained
+from topics.engine.topic import Life, Topic
+from topics.errors import CorruptError, StorageError, TopicsError
+from topics.store.format import FLAG_NODE
+from topics.store.projection import Projection
+from topics.store.reader import Fetched
+
+if TYPE_CHECKING:
+    from topics.engine.core import Core
+
+SLOTS_MAX = 10_000
+"""Slots one read with a node filter examines at most (R-NODE-3)."""
+_ROUND_SLOTS = 1024
+_ROUND_BYTES = 65_536
+"""A round with a filter reads this much at least, however small the reader's budget."""
+
+
+class ReadPass:
+    """One pass. query: clamped. seen: up to here nothing passes the reader's filter, as an earlier pass has found.
+
+    done: called once, unless cancelled; topic_not_found when the topic is gone.
+    """
+
+    def __init__(self, core: Core, topic: Topic, query: DiffQuery, done: Done[DiffResult], seen: int = 0) -> None:
+        self._core = core
+        self._topic = topic
+        self._query = query
+        self._done: Done[DiffResult] | None = done
+        self._seen = seen
+        self._entry = Entry(None, 0, 0)
+        self._head = 0
+        self._earliest = 0
+        self._cursor = 0
+        self._scanned = 0
+        self._deaths = 0
+        """The index's when the round was planned."""
+        self._projection: Projection | None = None
+        self._in_round = False
+        self._more = False
+
+    def begin(self) -> None:
+        when_retained(self._core, self._topic, self._core.clock.now_ms(), self._on_retained)
+
+    def cancel(self) -> None:
+        """Nobody wants the result any more."""
+        self._done = None
+
+    def _answer(self, result: DiffResult | TopicsError) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(result)
+
+    # --- the instant -------------------------------------------------------------------------------------------------
+    def _on_retained(self, error: TopicsError | None) -> None:
+        topic, query = self._topic, self._query
+        if self._done is None:
+            return
+        if topic.life is Life.GONE:
+            self._answer(refusals.topic_not_found(topic.name))
+            return
+        if error is not None:
+            self._answer(error)
+            return
+        self._head, self._earliest = topic.head, topic.earliest
+        self._entry = enter(topic.floors, query.from_seq, self._head, self._earliest)
+        seen = 0 if self._entry.tombstone or not topic.config.dedupe_node else self._seen
+        self._cursor = max(self._entry.cursor, seen)
+        self._read_on()
+
+    # --- rounds ------------------------------------------------------------------------------------------------------
+    def _read_on(self) -> None:
+        """Rounds, until one waits for the disk or there is an answer. The hot tail answers at once: without nesting."""
+        self._more = True
+        if self._in_round:
+            return
+        self._in_round = True
+        try:
+            while self._more:
+                self._more = False
+                self._round()
+        finally:
+            self._in_round = False
+
+    def _round(self) -> None:
+        """The next round: rows that may be delivered, up to the limit; one is enough without a node filter."""
+        query, topic, stop = self._query, self._topic, self._entry.stop
+        if topic.floors.lost > self._cursor:
+            self._finish()  # eviction overtook us between two rounds: the next read tells what was lost
+            return
+        filtered = bool(query.nodes) and topic.config.dedupe_node
+        rows = topic.index.select(self._cursor, stop, _ROUND_SLOTS if filtered else query.limit)
+        if not len(rows.seqs):
+            self._cursor = max(self._cursor, stop)
+            self._finish()
+            return
+        if filtered and not self._scanned and not (rows.flags & FLAG_NODE).any() and len(rows.seqs) < _ROUND_SLOTS:
+            filtered = False
+            rows = rows.rows(slice(query.limit))
+        budget = query.max_batch_bytes
+        if filtered:
+            rows = rows.rows(slice(_fitting(rows.lengths, 2 * max(budget, _ROUND_BYTES))))
+        elif len(rows.seqs) > 1:
+            rows = rows.rows(slice(_fitting(rows.sizes, budget)))
+        if self._projection is None:
+            self._projection = Projection(
+                topic.id,
+                limit=query.limit,
+                budget=budget,
+                nodes=query.nodes if filtered else (),
+                include_tags=query.include_tags,
+                include_meta=query.include_meta,
+                include_data=query.include_data,
+            )
+        plan = plan_pieces(rows)
+        self._deaths = topic.index.deaths
+        self._core.reader.fetch(plan.pieces, lambda fetched: self._on_fetched(plan, fetched, filtered))
+
+    def _on_fetched(self, plan: Plan, fetched: Fetched, filtered: bool) -> None:
+        topic, projection = self._topic, self._projection
+        if self._done is None or projection is None:
+            return
+        if topic.life is Life.GONE:
+            self._answer(refusals.topic_not_found(topic.name))
+            return
+        if isinstance(fetched, StorageError):
+            self._answer(fetched)
+            return
+        try:
+            for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
+                kept = self._not_deleted(rows)
+                if len(kept.seqs):
+                    examined = projection.add(view, piece.offset, kept.offsets, kept.lengths, kept.seqs)
+                    self._scanned += examined
+                    if examined:
+                        self._cursor = int(kept.seqs[examined - 1])
+                if projection.full:
+                    break
+                self._cursor = int(rows.seqs[-1])
+        except CorruptError as error:
+            detail = {**(error.detail or {}), "topic": topic.name}
+            detail.pop("topic_id", None)
+            self._answer(CorruptError(f"topic {topic.name}: {error}", detail))
+            return
+        if filtered and not projection.full and self._scanned < SLOTS_MAX:
+            self._read_on()
+        else:
+            self._finish()
+
+    def _not_deleted(self, rows: Selection) -> Selection:
+        """Without what was deleted while the bytes were read (R-DEL-7); what was evicted meanwhile stays."""
+        if self._topic.index.deaths == self._deaths:
+            return rows
+        alive = self._topic.index.alive(rows.seqs)
+        if alive.all():
+            return rows
+        return rows.rows(alive | (rows.seqs <= np.uint64(self._topic.floors.lost)))
+
+    def _finish(self) -> None:
+        entry, projection = self._entry, self._projection
+        if self._cursor < entry.stop and self._topic.floors.lost <= self._cursor:
+            following = self._topic.index.next_live(self._cursor + 1)
+            if not following or following > entry.stop:
+                self._cursor = entry.stop  # only deleted ones are left
+        self._answer(
+            DiffResult(
+                projection.records() if projection is not None else b"",
+                projection.count if projection is not None else 0,
+                self._cursor,
+                self._head,
+                self._earliest,
+                entry.tombstone,
+                self._scanned,
+                0,
+            )
+        )
+
+
+def _fitting(sizes: NDArray[np.uint32], budget: int) -> int:
+    """How many of the first rows fit the budget, at least one."""
+    sums = np.cumsum(sizes, dtype=np.uint64)
+    return len(sums) if sums[-1] <= budget else max(1, int(np.searchsorted(sums, np.uint64(budget), "right")))
+
+
+class SharedReads:
+    """The results of a loop pass: readers that stand at the same cursor of a topic and ask the same get the same bytes,
+    rendered once. `clear` at the end of the pass."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._results: dict[tuple[object, ...], DiffResult] = {}
+
+    def read(self, topic: Topic, query: DiffQuery, done: Done[DiffResult], seen: int = 0) -> ReadPass | None:
+        """As `ReadPass`; None when `done` was called with a result that was there."""
+        # What a read sees of a topic changes with these alone.
+        key = (topic, query, topic.head, topic.index.deaths, topic.floors.lost, topic.config)
+        found = self._results.get(key)
+        gone = topic.life is Life.GONE
+        if found is not None and not gone and not expired_through(topic, self._core.clock.now_ms()):
+            done(found)
+            return None
+
+        def keep(result: DiffResult | TopicsError) -> None:
+            if isinstance(result, DiffResult) and result.head_seq == key[2]:
+                self._results[key] = result
+            done(result)
+
+        reading = ReadPass(self._core, topic, query, keep, seen)
+        reading.begin()
+        return reading
+
+    def clear(self) -> None:
+        if self._results:
+            self._results.clear()
+
+
+def clamped(query: DiffQuery, config: Config) -> DiffQuery:
+    """The bounds of 5.2; 0 is the default."""
+    return query._replace(
+        limit=min(query.limit or config.default_limit, config.max_limit),
+        max_batch_bytes=min(query.max_batch_bytes or config.default_batch_bytes, config.max_batch_bytes),
+        wait_ms=min(query.wait_ms, config.max_wait_ms),
+    )
