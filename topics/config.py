@@ -77,6 +77,9 @@ class Config:
     max_head_fields: int = 100
     send_high_water_bytes: int = 1 << 20
     send_low_water_bytes: int = 1 << 18
+    stream_high_water_bytes: int = 65_536
+    """Unsent bytes beyond which nothing more is read for a stream's client."""
+    stream_low_water_bytes: int = 16_384
     max_client_bytes: int = 1 << 30
     """Held for all clients together, in unread answers and unfinished bodies; above it the largest go. 0: any."""
     listen_backlog: int = 1024
@@ -157,6 +160,8 @@ class Config:
             raise UsageError(f"port is {self.port}: use 0 (a free one) to 65535")
         if self.send_low_water_bytes > self.send_high_water_bytes:
             raise UsageError("send_low_water_bytes is above send_high_water_bytes")
+        if self.stream_low_water_bytes > self.stream_high_water_bytes:
+            raise UsageError("stream_low_water_bytes is above stream_high_water_bytes")
         for name, (low, high) in _RANGES.items():
             if not low <= getattr(self, name) <= high:
                 raise UsageError(f"{name} is {getattr(self, name)}: use {low} to {high}")

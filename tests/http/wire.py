@@ -13,6 +13,7 @@ from topics.http.call import Call
 from topics.http.connection import HttpConnection
 from topics.http.routes import Body, Route, RouteTable, Scope
 from topics.http.service import Service
+from topics.http.stream import Stream
 
 
 class Response(NamedTuple):
@@ -41,6 +42,7 @@ class Wire:
         self.closed = False
         self.paused = False
         self.over_high_water = False
+        self.marks = (0, 0)
 
     def write(self, data: bytes) -> None:
         assert not self.closed, "written after close"
@@ -48,6 +50,9 @@ class Wire:
 
     def close(self) -> None:
         self.closed = True
+
+    def set_water_marks(self, high_bytes: int, low_bytes: int) -> None:
+        self.marks = high_bytes, low_bytes
 
     def pause_reading(self) -> None:
         assert not self.paused
@@ -105,6 +110,8 @@ class Echo:
     def __init__(self) -> None:
         self.parked: list[Call] = []
         self.abandoned: list[Call] = []
+        self.streams: list[Stream] = []
+        self.told: list[str] = []
 
     def echo(self, call: Call) -> None:
         request = call.plan.request
@@ -124,6 +131,12 @@ class Echo:
         self.parked.append(call)
         call.on_disconnect = lambda: self.abandoned.append(call)
 
+    def stream(self, call: Call) -> None:
+        stream = call.open_stream(
+            b"text/plain", b"X-Kind: stream\r\n", lambda: self.told.append("drained"), lambda: self.told.append("gone")
+        )
+        self.streams.append(stream)
+
     def fail(self, call: Call) -> None:
         raise ValueError("a bug")
 
@@ -138,6 +151,7 @@ class Echo:
                 Route("GET", "/v0/topics", Scope.READ, self.echo),
                 Route("GET", "/park", Scope.READ, self.park),
                 Route("GET", "/wait", Scope.READ, self.wait),
+                Route("GET", "/stream", Scope.READ, self.stream, stream=True),
                 Route("GET", "/fail", Scope.READ, self.fail),
                 Route("GET", "/healthz", Scope.NONE, self.echo, always=True),
             ]

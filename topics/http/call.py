@@ -13,6 +13,7 @@ from topics.http.plan import Plan
 from topics.http.response import JSON
 from topics.http.routes import Body
 from topics.http.service import Service
+from topics.http.stream import Stream
 
 
 class Exchange(Protocol):
@@ -21,9 +22,20 @@ class Exchange(Protocol):
     def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
         """The whole response, once. headers: whole lines."""
 
+    def open_stream(
+        self,
+        status: int,
+        content_type: bytes,
+        headers: bytes,
+        on_drained: Callable[[], None],
+        on_disconnect: Callable[[], None],
+    ) -> Stream:
+        """Instead of `respond`: the head now, the body as it comes."""
+
 
 class Call:
-    """One request. Exactly one of `reply`, `fail` and `respond` is called, once; after the client left they do nothing.
+    """One request. Exactly one of `reply`, `fail`, `respond` and `open_stream` is called, once; after the client left
+    the first three do nothing.
 
     body: decompressed, b"" where there is none. on_disconnect: set it while waiting for something that may take long;
     called when the client is gone, and nothing is to be answered then.
@@ -83,6 +95,27 @@ class Call:
         self.on_disconnect = None
         self.service.in_progress -= 1
         exchange.respond(status, body, content_type, headers)
+
+    def open_stream(
+        self,
+        content_type: bytes,
+        headers: bytes,
+        on_drained: Callable[[], None],
+        on_disconnect: Callable[[], None],
+        status: int = 200,
+    ) -> Stream:
+        """An answer that goes on. Not for a client that left: ask `answered` if anything was waited for.
+
+        headers: whole lines. on_drained(): the client has read on, see `Stream`. on_disconnect(): it is gone; not
+        called after `Stream.end`. Both are called from the loop, never from inside `open_stream` or `write`.
+        The request counts as answered: a stream does not hold up a shutdown, whoever opened it ends it then
+        (`Service.at_drain`).
+        """
+        exchange = self._exchange
+        assert exchange is not None, "a stream for a client that left"
+        self._exchange = self.on_disconnect = None
+        self.service.in_progress -= 1
+        return exchange.open_stream(status, content_type, headers, on_drained, on_disconnect)
 
     def abandon(self) -> None:
         """The client is gone: stops what waits for it; a later answer goes nowhere."""

@@ -6,6 +6,7 @@ Phases, and what moves between them:
     HEAD     --a head, body to come-->      BODY
     BODY     --the body is whole-->         ANSWER
     ANSWER   --answered-->                  HEAD        or CLOSED when the connection is not kept
+    ANSWER   --open_stream-->               STREAM      the answer goes on until the handler ends it: then as answered
     any      --refused with its body unread, close, lost, bad syntax-->   CLOSED
 
 The next request of a connection is looked at after the previous one was answered; pipelined bytes wait.
@@ -14,6 +15,7 @@ The next request of a connection is looked at after the previous one was answere
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Protocol
 
 from topics.errors import RequestError
@@ -22,6 +24,7 @@ from topics.http.call import Call, run
 from topics.http.chunked import ChunkedBody
 from topics.http.errors import BadRequestError, envelope, extra_headers, status_of
 from topics.http.head import HEAD_END, check_partial_head
+from topics.http.http1_stream import Http1Stream
 from topics.http.plan import Plan, too_large
 from topics.http.response import CONTINUE, JSON
 from topics.http.routes import Body
@@ -32,10 +35,11 @@ class Phase(enum.Enum):
     HEAD = "head"
     BODY = "body"
     ANSWER = "answer"
+    STREAM = "stream"
     CLOSED = "closed"
 
 
-HEAD, BODY, ANSWER, CLOSED = Phase.HEAD, Phase.BODY, Phase.ANSWER, Phase.CLOSED
+HEAD, BODY, ANSWER, STREAM, CLOSED = Phase.HEAD, Phase.BODY, Phase.ANSWER, Phase.STREAM, Phase.CLOSED
 
 SKIPPED_BODY_BYTES = 65_536
 """A refused request's body up to this size is read and dropped, so that the connection can go on."""
@@ -57,6 +61,9 @@ class Transport(Protocol):
 
     def resume_reading(self) -> None: ...
 
+    def set_water_marks(self, high_bytes: int, low_bytes: int) -> None:
+        """Bounds of what is written and not yet taken, from here on: see `over_high_water`."""
+
 
 class HttpConnection:
     """The state of one connection; an idle one holds no buffer and no parser."""
@@ -70,6 +77,7 @@ class HttpConnection:
         "_plan",
         "_refusal",
         "_running",
+        "_stream",
         "phase",
         "service",
         "since",
@@ -88,6 +96,7 @@ class HttpConnection:
         self._body: bytearray | ChunkedBody | None = None
         self._refusal: RequestError | None = None
         self._call: Call | None = None
+        self._stream: Http1Stream | None = None
         self._ended = False
         """The peer sends no more: what is here is answered, then the connection closes."""
         self._running = False
@@ -114,7 +123,7 @@ class HttpConnection:
                 self._advance(pending + data)
             else:
                 self._advance(bytes(data))
-        elif phase is ANSWER:
+        elif phase is ANSWER or phase is STREAM:
             self._pending += data
             if len(self._pending) > PIPELINED_BYTES and not self._paused:
                 self._paused = True
@@ -133,6 +142,8 @@ class HttpConnection:
                 return
             self._call = None
             call.abandon()
+        elif self.phase is STREAM:
+            self._leave_stream()
         elif self.phase is HEAD and self._pending and self.transport.over_high_water:
             return
         self._close()
@@ -140,6 +151,7 @@ class HttpConnection:
     def lost(self) -> None:
         """The connection is gone, with whatever it was doing."""
         self.phase = CLOSED
+        self._leave_stream()
         call, self._call = self._call, None
         self._plan = self._body = None
         self._pending = b""
@@ -147,8 +159,10 @@ class HttpConnection:
             call.abandon()
 
     def drained(self) -> None:
-        """The peer has read enough of what was written: pipelined requests go on."""
-        if self.phase is HEAD and self._pending and not self._running:
+        """The peer has read enough of what was written: a stream or pipelined requests go on."""
+        if self._stream is not None:
+            self._stream.on_drained()
+        elif self.phase is HEAD and self._pending and not self._running:
             self._go_on()
 
     # --- requests ----------------------------------------------------------------------------------------------------
@@ -185,7 +199,7 @@ class HttpConnection:
                 rest = self._begin(plan, data[end:])
                 at = size - len(rest)
         self._running = False
-        if at < size and self.phase in (HEAD, ANSWER):
+        if at < size and self.phase in (HEAD, ANSWER, STREAM):
             self._pending = data[at:]
         if (self._ended or self._paused or self.transport.over_high_water) and self.phase in (HEAD, BODY):
             self._settle()
@@ -319,20 +333,69 @@ class HttpConnection:
         plan = self._plan
         assert plan is not None
         self._call = None
-        if plan.keep_alive and not service.closing and self._refusal is None:
+        if self._keeps(plan):
             if status <= 201 and content_type is JSON and not plan.is_head and plan.request.framing.version_minor == 1:
                 self.transport.write(service.writer.json(status, body))
             else:
                 connection = b"" if plan.request.framing.version_minor else b"keep-alive"
                 self._write(plan, status, body, content_type, headers, connection=connection)
-            self.phase = HEAD
-            self._plan = None
-            self.since = service.tick
-            if not self._running and (self._pending or self._ended or self._paused):
-                self._go_on()
+            self._next()
             return
         self._write(plan, status, body, content_type, headers, connection=b"close")
         self._close()
+
+    def open_stream(
+        self,
+        status: int,
+        content_type: bytes,
+        headers: bytes,
+        on_drained: Callable[[], None],
+        on_disconnect: Callable[[], None],
+    ) -> Http1Stream:
+        """The head of an answer that goes on; see `topics.http.stream.Stream`."""
+        assert self.phase is ANSWER, "an answer without a request"
+        plan = self._plan
+        assert plan is not None
+        chunks = plan.request.framing.version_minor == 1
+        kept = chunks and self._keeps(plan)
+        self.transport.write(
+            self.service.writer.stream_head(status, content_type, headers, chunks=chunks, close=not kept)
+        )
+        self.phase = STREAM
+        self._call = self._plan = None  # a stream may stay for days: its head need not
+        if not kept:
+            self._refusal = _LAST
+        config = self.service.config
+        self.transport.set_water_marks(config.stream_high_water_bytes, config.stream_low_water_bytes)
+        self._stream = Http1Stream(self, chunks=chunks, on_drained=on_drained, on_disconnect=on_disconnect)
+        return self._stream
+
+    def on_stream_ended(self, *, kept: bool) -> None:
+        """The handler has ended its stream. kept: the client knows where it ends, so another answer may follow."""
+        self._stream = None
+        if not kept or self.service.closing or self._refusal is not None:
+            self._close()
+            return
+        config = self.service.config
+        self.transport.set_water_marks(config.send_high_water_bytes, config.send_low_water_bytes)
+        self._next()
+
+    def _leave_stream(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.leave()
+
+    def _keeps(self, plan: Plan) -> bool:
+        """Whether the connection goes on after this answer."""
+        return plan.keep_alive and not self.service.closing and self._refusal is None
+
+    def _next(self) -> None:
+        """Answered: on to the next request, which may be here already."""
+        self.phase = HEAD
+        self._plan = None
+        self.since = self.service.tick
+        if not self._running and (self._pending or self._ended or self._paused):
+            self._go_on()
 
     def _go_on(self) -> None:
         """Input that waited for the answer."""

@@ -45,7 +45,7 @@ class Aim:
         if match is None:
             return RequestError("not_found", "there is no such path")
         route = match.methods.get("GET" if request.method == "HEAD" else request.method)
-        if route is None:
+        if route is None or (route.stream and request.method == "HEAD"):
             return MethodNotAllowedError(request.method, request.path, match.allow)
         self.route = route
         try:
@@ -159,12 +159,13 @@ class Planner:
         aim = self._aims.get(target)
         if aim is None:
             aim = Aim(request, self._routes)
-            if len(head) <= _KEPT_HEAD_BYTES:
+            if len(head) <= _KEPT_HEAD_BYTES and not (aim.route is not None and aim.route.stream):
                 if len(self._aims) >= _KEPT_AIMS:
                     self._aims.clear()
                 self._aims[target] = aim
         plan = Plan(request, aim, self._hosts.refusal(request), self.max_body_bytes)
-        if len(head) <= _KEPT_HEAD_BYTES and _UNKEPT.isdisjoint(request.headers):
+        repeats = aim.route is None or not aim.route.stream
+        if repeats and len(head) <= _KEPT_HEAD_BYTES and _UNKEPT.isdisjoint(request.headers):
             # Clearing all at once is as good as any order when heads never repeat.
             if len(self.kept) >= _KEPT_PLANS:
                 self.kept.clear()

@@ -46,6 +46,13 @@ class ResponseWriter:
         head = b"%b%d\r\n%b\r\n" % (self._prefix(status, content_type), len(body), headers)
         return head if without_body else head + body
 
+    def stream_head(self, status: int, content_type: bytes, headers: bytes, *, chunks: bool, close: bool) -> bytes:
+        """The head of an answer of unknown length: chunks, or (HTTP/1.0) bytes until the close."""
+        coding = b"Transfer-Encoding: chunked\r\n" if chunks else b""
+        connection = b"Connection: close\r\n" if close else b""
+        parts = (status, _REASONS.get(status, b""), self._date, content_type, coding, connection, headers)
+        return b"HTTP/1.1 %d %b\r\n%bContent-Type: %b\r\n%b%b%b\r\n" % parts
+
     def _prefix(self, status: int, content_type: bytes) -> bytes:
         reason = _REASONS.get(status, b"")
         parts = (status, reason, self._date, content_type)

@@ -37,6 +37,7 @@ class Route:
     """pattern: segments after the leading slash; one that starts with ":" is a parameter, never empty.
 
     always: answered during recovery and shutdown too (probes, metrics).
+    stream: the answer goes on, so HEAD is not taken; and such a head comes once, so its plan is not kept.
     """
 
     method: str
@@ -45,6 +46,7 @@ class Route:
     handler: Handler
     body: Body = Body.IGNORED
     always: bool = False
+    stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Match:
     @property
     def allow(self) -> str:
         names = set(self.methods)
-        if "GET" in names:
+        if "GET" in names and not self.methods["GET"].stream:
             names.add("HEAD")
         return ", ".join(sorted(names))
 

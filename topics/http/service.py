@@ -58,6 +58,8 @@ class Service:
         """Asked for every request with its plan, between the head and the routing errors; None lets all pass."""
         self.closing = False
         """Every answer closes its connection (shutdown)."""
+        self.at_drain: list[Callable[[], None]] = []
+        """Called when a shutdown begins: whoever keeps streams open ends them (R-LIFE-7)."""
         self.tick = 0
         """Seconds, roughly; what connections note as the time they began to wait."""
         self.in_progress = 0

@@ -46,6 +46,7 @@ class Connection:
         "_held",
         "_high_water",
         "_linger",
+        "_low_water",
         "_pending",
         "_sends",
         "_staged",
@@ -89,6 +90,7 @@ class Connection:
         self._streams = streams
         self._sends = traffic.sends
         self._high_water = streams.limits.send_high_water_bytes
+        self._low_water = streams.limits.send_low_water_bytes
         self._staged: list[bytes | memoryview] = []
         self._staged_bytes = 0
         self._held: list[bytes] | None = None
@@ -110,6 +112,10 @@ class Connection:
             self._sends.append((self.send_data, self.fd, data))
         elif self.phase == OPEN and data:
             self._stage(data)
+
+    def set_water_marks(self, high_bytes: int, low_bytes: int) -> None:
+        """Other bounds than the listener's for what is written from here on (`over_high_water`, `drained`)."""
+        self._high_water, self._low_water = high_bytes, low_bytes
 
     @property
     def outbound_bytes(self) -> int:
@@ -200,7 +206,7 @@ class Connection:
             return
         else:
             self.expected = 0
-        if self.over_high_water and self.outbound_bytes <= self._streams.limits.send_low_water_bytes:
+        if self.over_high_water and self.outbound_bytes <= self._low_water:
             self.over_high_water = False
             if self.phase == OPEN:
                 self._traffic.drained.append(self)

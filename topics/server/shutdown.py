@@ -1,8 +1,8 @@
 """A graceful stop. Source: wire contract, R-LIFE-7 and R-LIFE-8.
 
-Accepting stops; what is new on open connections is told `shutting_down`; long polls answer empty; requests in progress
-finish; then connections close, the log drains and a checkpoint is written. Nothing waits for an idle client: it has
-a moment to hear of the end, and after `shutdown_grace_ms` whoever is left is abandoned.
+Accepting stops; what is new on open connections is told `shutting_down`; streams end; long polls answer empty; requests
+in progress finish; then connections close, the log drains and a checkpoint is written. Nothing waits for an idle
+client: it has a moment to hear of the end, and after `shutdown_grace_ms` whoever is left is abandoned.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ async def drain(server: Server) -> None:
     grace_ns = server.config.shutdown_grace_ms * 1_000_000
     listener.stop_accepting()
     server.gate.drain()
+    for end_streams in service.at_drain:
+        end_streams()
     if server.engine is not None:
         server.engine.begin_shutdown()
     while listener.connections and not server.hurried:

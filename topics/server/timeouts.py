@@ -71,7 +71,7 @@ class Sweep:
         for conn in self._connections():
             outbound = conn.outbound_bytes
             held += outbound + conn.state.held_bytes
-            if outbound:
+            if outbound and conn.state.phase is not Phase.STREAM:  # a stream waits for its reader (R-SSE-6)
                 before = self._stalled.get(conn.id)
                 since = before[1] if before is not None and before[0] <= outbound else tick
                 stalled[conn.id] = (outbound, since)
