@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 CYCLES ?= 200
+# Processes that run tests side by side.
+JOBS ?= 2
 
 .PHONY: serve test soak check venv build format clean
 
@@ -12,7 +14,7 @@ serve: venv
 	$(BIN)/topics serve $(ARGS)
 
 test: venv
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 soak: venv
 	$(BIN)/python -m tests.soak.kill_loop --cycles $(CYCLES)
