@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 from topics.errors import UsageError
 
@@ -59,9 +59,11 @@ class Config:
     host: str = "127.0.0.1"
     port: int = 4000
     port_file: str = ""
-    api_keys: str = ""
-    """Not understood yet: a server given any refuses to start."""
+    api_keys: str = field(default="", repr=False)
+    """secret[:scopes[:prefixes]], between commas; a server that runs has forgotten them."""
     allow_insecure_no_auth: bool = False
+    probe_auth: bool = False
+    """Health and readiness need a valid key too."""
     allowed_hosts: tuple[str, ...] = ()
     host_check: bool = True
     """Refuse a foreign Host on loopback, and state-changing requests of other sites' pages."""
@@ -174,26 +176,26 @@ class Config:
         """Settings from `TOPICS_*` variables; raises UsageError for a port or a choice that means nothing."""
         env = os.environ if env is None else env
         values: dict[str, object] = {}
-        for field in fields(cls):
-            raw = env.get(f"TOPICS_{field.name.upper()}")
+        for setting in fields(cls):
+            raw = env.get(f"TOPICS_{setting.name.upper()}")
             if raw is None:
                 continue
-            default = field.default
-            if field.name == "port":
+            default = setting.default
+            if setting.name == "port":
                 if not (raw.isascii() and raw.isdigit()):
                     raise UsageError(f"TOPICS_PORT is {raw!r}: use a number from 0 to 65535")
                 values["port"] = int(raw)
             elif isinstance(default, bool):
-                values[field.name] = raw.strip() in ("true", "1")
+                values[setting.name] = raw.strip() in ("true", "1")
             elif isinstance(default, int):
                 text = raw.strip()
                 if text.isascii() and text.isdigit():
-                    most = _RANGES[field.name][1] if field.name in _CLAMPED else int(text)
-                    values[field.name] = min(int(text), most)
+                    most = _RANGES[setting.name][1] if setting.name in _CLAMPED else int(text)
+                    values[setting.name] = min(int(text), most)
             elif isinstance(default, tuple):
-                values[field.name] = tuple(part.strip() for part in raw.split(",") if part.strip())
+                values[setting.name] = tuple(part.strip() for part in raw.split(",") if part.strip())
             elif raw.strip():
-                values[field.name] = raw.strip()
+                values[setting.name] = raw.strip()
         config = replace(cls(), **values)  # type: ignore[arg-type]
         config = config._with_host_port()
         return replace(

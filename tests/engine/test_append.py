@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.harness import Harness, records
+from topics.engine.refusals import config_needs_admin
 from topics.engine.results import AppendRequest
 from topics.engine.topic_config import TopicConfig
 from topics.errors import DiskFullError, LogReadOnlyError, RequestError, StorageError
@@ -71,7 +72,7 @@ def test_the_creating_write_is_synced_whatever_the_class(h: Harness) -> None:
     [
         ({"create": False}, "topic_not_found"),
         ({"config": TopicConfig.make(auto_create=False)}, "topic_not_found"),
-        ({"config": TopicConfig.make(), "may_create_with_config": False}, "forbidden"),
+        ({"config": TopicConfig.make(), "may_create_with_config": config_needs_admin("t")}, "forbidden"),
         ({"violation": RequestError("batch_too_large", "many")}, "batch_too_large"),
         ({"config": TopicConfig.parse(b'{"dead_letter":"-"}')}, "invalid_request"),
         ({"config": TopicConfig.parse(b'{"type":"queue","dead_letter":"t"}')}, "invalid_request"),

@@ -93,7 +93,7 @@ def test_r_life_1_a_second_server_on_the_same_directory_is_refused(process: Proc
     ("options", "environment", "told"),
     [
         (["--host", "0.0.0.0"], {}, "TOPICS_ALLOW_INSECURE_NO_AUTH"),
-        ([], {"TOPICS_API_KEYS": "secret"}, "TOPICS_API_KEYS"),
+        ([], {"TOPICS_API_KEYS": "secret:reed"}, "entry 1 of TOPICS_API_KEYS"),
         ([], {"TOPICS_PORT": "x"}, "TOPICS_PORT"),
         (["--io", "magic"], {}, "io"),
         (["--log-level", "loud"], {}, "--log-level"),

@@ -22,10 +22,12 @@ def test_r_life_1_any_other_address_is_refused_unless_allowed(host: str) -> None
     check_config(Config(host=host, allow_insecure_no_auth=True))
 
 
-def test_keys_are_refused_rather_than_ignored_and_blank_entries_are_no_keys() -> None:
-    with pytest.raises(UsageError, match="TOPICS_API_KEYS"):
-        check_config(Config(api_keys="secret:read"))
-    check_config(Config(api_keys=" , "))
+def test_r_life_1_keys_open_any_address_and_blank_entries_are_no_keys() -> None:
+    check_config(Config(host="0.0.0.0", api_keys="secret:read"))
+    with pytest.raises(UsageError, match="TOPICS_ALLOW_INSECURE_NO_AUTH"):
+        check_config(Config(host="0.0.0.0", api_keys=" , "))
+    with pytest.raises(UsageError, match="entry 2 of TOPICS_API_KEYS names an unknown scope"):
+        check_config(Config(api_keys="a,b:reed"))
 
 
 def test_r_life_2_the_port_file_holds_the_address_alone(tmp_path: Path) -> None:

@@ -44,10 +44,14 @@ def serve(  # noqa: PLR0917 - typer makes options of them
         "SYNC_EVERY_MS": sync_every_ms,
     }
     given = {f"TOPICS_{name}": str(value) for name, value in options.items() if value is not None}
-    config = Config.from_env({**os.environ, **given})
+    env = {**os.environ, **given}
     if log_level not in _LOG_LEVELS:
         raise UsageError(f"--log-level is {log_level!r}: use one of {', '.join(_LOG_LEVELS)}")
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    # The keys stay nowhere but in the configuration, which the server forgets them in.
+    config = Config.from_env(env)
+    for place in (env, os.environ):
+        place.pop("TOPICS_API_KEYS", None)
     raise typer.Exit(run_server(config))

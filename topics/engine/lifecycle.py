@@ -117,8 +117,8 @@ class Lifecycle:
     def create_for(self, request: AppendRequest) -> Topic:
         """The new topic a write asks for; raises the first failing check of 7.5, 2 to 5."""
         config, name = request.config, request.topic
-        if config is not None and not request.may_create_with_config:
-            raise refusals.config_needs_admin(name)
+        if config is not None and request.may_create_with_config is not True:
+            raise request.may_create_with_config
         if request.violation is not None:
             raise request.violation
         wanted = request.create

@@ -7,7 +7,7 @@ Every operation takes a `done` callback, called exactly once with the result or 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from topics.engine.topic_config import TopicConfig
 from topics.errors import RequestError, TopicsError
@@ -31,8 +31,8 @@ class AppendRequest(NamedTuple):
     create: bool | None = None
     config: TopicConfig | None = None
     """Used only if this write creates the topic."""
-    may_create_with_config: bool = True
-    """The client may create a topic with `config` (admin)."""
+    may_create_with_config: RequestError | Literal[True] = True
+    """The client may create a topic with `config`, or why not (no admin, a foreign dead letter)."""
     violation: RequestError | None = None
     """`WriteBody.violation`: checks 3 and 4, which come after the one of `may_create_with_config`."""
 

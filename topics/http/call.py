@@ -10,6 +10,7 @@ from topics.engine.json_fields import Fields, read_object
 from topics.errors import as_request_error
 from topics.http.errors import envelope, extra_headers, status_of
 from topics.http.plan import Plan
+from topics.http.principal import Principal
 from topics.http.response import JSON
 from topics.http.routes import Body
 from topics.http.service import Service
@@ -57,6 +58,11 @@ class Call:
         return self.plan.name
 
     @property
+    def principal(self) -> Principal:
+        """Who asks: what its key may do, and names from the body are checked with it; everything without keys."""
+        return self.plan.principal
+
+    @property
     def answered(self) -> bool:
         """Answered, or abandoned by its client."""
         return self._exchange is None
@@ -77,8 +83,7 @@ class Call:
         """JSON."""
         exchange = self._exchange
         if exchange is not None:
-            self._exchange = self.on_disconnect = None
-            self.service.in_progress -= 1
+            self._head_ready()
             exchange.respond(status, body, JSON, b"")
 
     def fail(self, error: BaseException) -> None:
@@ -91,9 +96,7 @@ class Call:
         exchange = self._exchange
         if exchange is None:
             return
-        self._exchange = None
-        self.on_disconnect = None
-        self.service.in_progress -= 1
+        self._head_ready()
         exchange.respond(status, body, content_type, headers)
 
     def open_stream(
@@ -113,19 +116,25 @@ class Call:
         """
         exchange = self._exchange
         assert exchange is not None, "a stream for a client that left"
-        self._exchange = self.on_disconnect = None
-        self.service.in_progress -= 1
+        self._head_ready()
         return exchange.open_stream(status, content_type, headers, on_drained, on_disconnect)
 
     def abandon(self) -> None:
         """The client is gone: stops what waits for it; a later answer goes nowhere."""
         if self._exchange is None:
             return
-        self._exchange = None
-        self.service.in_progress -= 1
-        on_disconnect, self.on_disconnect = self.on_disconnect, None
+        on_disconnect = self.on_disconnect
+        self._head_ready()
         if on_disconnect is not None:
             on_disconnect()
+
+    def _head_ready(self) -> None:
+        """The answer begins, or will never: the request is no longer in flight."""
+        self._exchange = self.on_disconnect = None
+        self.service.in_progress -= 1
+        counted = self.plan.counted
+        if counted is not None:
+            counted.in_flight -= 1
 
 
 def run(call: Call) -> None:
@@ -134,6 +143,9 @@ def run(call: Call) -> None:
     assert route is not None, "a call without a route"
     service = call.service
     service.in_progress += 1
+    counted = call.plan.counted
+    if counted is not None:
+        counted.in_flight += 1
     service.requests_total += 1
     try:
         route.handler(call)

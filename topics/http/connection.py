@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from topics.errors import RequestError
+from topics.http.admission import refusal_of
 from topics.http.body import gunzip
 from topics.http.call import Call, run
 from topics.http.chunked import ChunkedBody
@@ -26,6 +27,7 @@ from topics.http.errors import BadRequestError, envelope, extra_headers, status_
 from topics.http.head import HEAD_END, check_partial_head
 from topics.http.http1_stream import Http1Stream
 from topics.http.plan import Plan, too_large
+from topics.http.principal import Principal
 from topics.http.response import CONTINUE, JSON
 from topics.http.routes import Body
 from topics.http.service import Service
@@ -71,6 +73,7 @@ class HttpConnection:
     __slots__ = (
         "_body",
         "_call",
+        "_counted",
         "_ended",
         "_paused",
         "_pending",
@@ -97,6 +100,8 @@ class HttpConnection:
         self._refusal: RequestError | None = None
         self._call: Call | None = None
         self._stream: Http1Stream | None = None
+        self._counted: Principal | None = None
+        """Whose request is in flight while its body arrives; a call counts itself."""
         self._ended = False
         """The peer sends no more: what is here is answered, then the connection closes."""
         self._running = False
@@ -152,6 +157,7 @@ class HttpConnection:
         """The connection is gone, with whatever it was doing."""
         self.phase = CLOSED
         self._leave_stream()
+        self._uncount()
         call, self._call = self._call, None
         self._plan = self._body = None
         self._pending = b""
@@ -234,7 +240,7 @@ class HttpConnection:
     def _begin(self, plan: Plan, data: bytes) -> bytes:
         """A request that is not whole, or not plain. data: what came behind its head; returns what is not its body."""
         service = self.service
-        refusal = plan.foreign or (service.gate(plan) if service.gate is not None else None) or plan.missing
+        refusal = refusal_of(service, plan)
         route = plan.route
         ignored = route is None or route.body is Body.IGNORED
         if refusal is None and not ignored:
@@ -249,6 +255,9 @@ class HttpConnection:
             return data
         skipped = refusal is not None or ignored
         length = plan.content_length
+        if not skipped and 0 < length <= len(data) and not plan.expects_continue:
+            self._serve(plan, data[:length])
+            return data[length:]
         chunked = plan.request.framing.chunked
         unread = plan.expects_continue or (refusal is not None and (chunked or refusal is plan.too_large))
         if skipped and (unread or length > SKIPPED_BODY_BYTES) and not 0 < length <= len(data):
@@ -264,6 +273,9 @@ class HttpConnection:
         self.phase = BODY
         self.since = service.tick
         self._plan = plan
+        if refusal is None and plan.counted is not None:
+            self._counted = plan.counted
+            self._counted.in_flight += 1
         self._refusal = refusal
         self._body = ChunkedBody() if chunked else bytearray()
         return self._take_body(data)
@@ -294,6 +306,7 @@ class HttpConnection:
             whole = bytes(body) + data[:missing] if body else data[:missing]
             rest = data[missing:]
         self._body = None
+        self._uncount()
         refusal, self._refusal = self._refusal, None
         if refusal is None:
             self._serve(plan, whole)
@@ -428,8 +441,14 @@ class HttpConnection:
         )
         self.transport.write(data)
 
+    def _uncount(self) -> None:
+        counted, self._counted = self._counted, None
+        if counted is not None:
+            counted.in_flight -= 1
+
     def _close(self) -> None:
         self.phase = CLOSED
+        self._uncount()
         self._plan = self._body = self._refusal = None
         self._pending = b""
         self.transport.close()

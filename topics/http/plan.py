@@ -1,47 +1,56 @@
 """What a request head asks for, worked out once: route, parameters, framing, and the refusal if there is one.
 
 A plan is a pure function of the head's bytes and the server's settings, and a client's heads repeat (same topic, same
-length), so plans are kept by head: the second request with a head costs one dictionary lookup.
+length), so plans are kept by head: the second request with a head costs one dictionary lookup. A head with a secret in
+it is not kept: its plan, with the secret taken out, is kept by the head's digest, which costs hashing it.
 """
 
 from __future__ import annotations
 
+from hashlib import sha256
+from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from topics.errors import RequestError
 from topics.http.errors import MethodNotAllowedError
+from topics.http.guard import Guard, Verdict
 from topics.http.origin import HostRule
 from topics.http.parser import HeadParser
 from topics.http.query import Query, parse_query
 from topics.http.request import Request, parse_request
-from topics.http.routes import Body, Route, RouteTable
+from topics.http.routes import Body, Match, Route, RouteTable
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _KEPT_HEAD_BYTES = 1024
 _KEPT_PLANS = 1024
 _KEPT_AIMS = 4096
-_UNKEPT = frozenset((b"authorization", b"cookie", b"idempotency-key"))
-"""Secrets are not to stay in memory, and a key that is new in every request would push out what repeats."""
+_SECRETS = (b"authorization", b"cookie")
+"""Fields whose values are not to stay in memory; nobody reads them behind the guard."""
+_UNKEPT = b"idempotency-key"
+"""A key that is new in every request would push out what repeats."""
 _JSON = b"application/json"
 
 
 class Aim:
     """What a method and a target mean: route, parameters, query. Shared by all heads with them."""
 
-    __slots__ = ("missing", "name", "name_json", "query", "route")
+    __slots__ = ("match", "missing", "name", "name_json", "query", "route")
 
     def __init__(self, request: Request, routes: RouteTable) -> None:
         self.query: Query = parse_query(request.query) if request.query else {}
         self.route: Route | None = None
         self.name = ""
         """The path parameter, decoded."""
-        self.missing = self._resolve(request, routes)
+        self.match: Match | None = routes.match(request.path)
+        self.missing = self._resolve(request, self.match)
         """Why there is nothing to run: path, method or name. Steps 4 to 6 of 2.4."""
         self.name_json = msgspec.json.encode(self.name)
 
-    def _resolve(self, request: Request, routes: RouteTable) -> RequestError | None:
-        match = routes.match(request.path)
+    def _resolve(self, request: Request, match: Match | None) -> RequestError | None:
         if match is None:
             return RequestError("not_found", "there is no such path")
         route = match.methods.get("GET" if request.method == "HEAD" else request.method)
@@ -59,13 +68,17 @@ class Aim:
 class Plan:
     """One head's meaning; shared by all requests with that head, never changed.
 
-    The refusals are in the order of the contract's 2.4: `foreign` (Host, Origin) comes before the not-ready gate,
-    `missing` (path, method, undecodable name) after it, `too_large` and those of `body_refusal` are steps of the body.
+    The refusals are in the order of the contract's 2.4: `foreign` (Host, Origin), `unauthorized` and `forbidden` (the
+    key) come before the not-ready gate, `missing` (path, method, undecodable name) after it (`topics.http.admission`);
+    `too_large` and those of `body_refusal` are steps of the body.
+    principal: who asks. counted: the same where the request is one of its key's requests in flight, else None.
     """
 
     __slots__ = (
         "content_length",
+        "counted",
         "expects_continue",
+        "forbidden",
         "foreign",
         "gzip",
         "has_body",
@@ -75,14 +88,18 @@ class Plan:
         "name",
         "name_json",
         "plain",
+        "principal",
         "query",
         "request",
         "route",
         "too_large",
+        "unauthorized",
         "usual_body",
     )
 
-    def __init__(self, request: Request, aim: Aim, foreign: RequestError | None, max_body_bytes: int) -> None:
+    def __init__(
+        self, request: Request, aim: Aim, foreign: RequestError | None, verdict: Verdict, max_body_bytes: int
+    ) -> None:
         framing = request.framing
         headers = request.headers
         length = framing.content_length
@@ -93,6 +110,7 @@ class Plan:
         self.query = aim.query
         self.missing = aim.missing
         self.foreign = foreign
+        self.principal, self.counted, self.unauthorized, self.forbidden = verdict
         self.content_length = length
         self.has_body = framing.chunked or length > 0
         self.expects_continue = request.expects_continue and self.has_body
@@ -105,6 +123,8 @@ class Plan:
         """JSON, not compressed: `body_refusal` need not be asked."""
         self.plain = (
             foreign is None
+            and self.counted is None
+            and self.unauthorized is None
             and aim.missing is None
             and self.too_large is None
             and not framing.chunked
@@ -137,6 +157,7 @@ class Planner:
         routes: RouteTable,
         parser: HeadParser,
         hosts: HostRule,
+        guard: Guard,
         *,
         max_head_bytes: int = 65_536,
         max_head_fields: int = 100,
@@ -144,30 +165,54 @@ class Planner:
     ) -> None:
         self.kept: dict[bytes, Plan] = {}
         """Plans by whole head. Read by connections; filled here."""
+        self._kept_secret: dict[bytes, Plan] = {}
+        """Plans by the SHA-256 of a head with a secret in it."""
         self.max_head_bytes = max_head_bytes
         self.max_body_bytes = max_body_bytes
         self._max_head_fields = max_head_fields
         self._routes = routes
         self._parser = parser
         self._hosts = hosts
+        self._guard = guard
         self._aims: dict[tuple[bytes, bytes], Aim] = {}
 
     def plan(self, head: bytes) -> Plan:
-        """Raises: BadRequestError, the head is no request."""
+        """The plan of a head that is not in `kept`. Raises: BadRequestError, the head is no request."""
+        digest = b""
+        if self._kept_secret:
+            digest = sha256(head).digest()
+            plan = self._kept_secret.get(digest)
+            if plan is not None:
+                return plan
         request = parse_request(head, self._parser, self.max_head_bytes, self._max_head_fields)
         target = request.framing.method, request.framing.target
         aim = self._aims.get(target)
+        fresh = aim is None
         if aim is None:
             aim = Aim(request, self._routes)
-            if len(head) <= _KEPT_HEAD_BYTES and not (aim.route is not None and aim.route.stream):
-                if len(self._aims) >= _KEPT_AIMS:
-                    self._aims.clear()
-                self._aims[target] = aim
-        plan = Plan(request, aim, self._hosts.refusal(request), self.max_body_bytes)
-        repeats = aim.route is None or not aim.route.stream
-        if repeats and len(head) <= _KEPT_HEAD_BYTES and _UNKEPT.isdisjoint(request.headers):
-            # Clearing all at once is as good as any order when heads never repeat.
-            if len(self.kept) >= _KEPT_PLANS:
-                self.kept.clear()
-            self.kept[head] = plan
+        verdict = self._guard.judge(request, aim.query, aim.match)
+        foreign = self._hosts.refusal(request)
+        headers = request.headers
+        secrets = [headers.pop(name) for name in _SECRETS if name in headers]
+        if "token" in aim.query:
+            del aim.query["token"]
+            framing = request.framing._replace(target=b"")
+            return Plan(request._replace(query="", framing=framing), aim, foreign, verdict, self.max_body_bytes)
+        plan = Plan(request, aim, foreign, verdict, self.max_body_bytes)
+        comes_once = aim.route is not None and aim.route.stream
+        if len(head) <= _KEPT_HEAD_BYTES and not comes_once:
+            if fresh:
+                _keep(self._aims, target, aim, _KEPT_AIMS)
+            if _UNKEPT not in headers:
+                if secrets:
+                    _keep(self._kept_secret, digest or sha256(head).digest(), plan, _KEPT_PLANS)
+                else:
+                    _keep(self.kept, head, plan, _KEPT_PLANS)
         return plan
+
+
+def _keep(kept: dict[K, V], key: K, value: V, most: int) -> None:
+    """Clearing all at once is as good as any order when heads never repeat."""
+    if len(kept) >= most:
+        kept.clear()
+    kept[key] = value

@@ -22,6 +22,15 @@ class Body(enum.Enum):
     """An empty body means all defaults, whatever its Content-Type."""
 
 
+class Access(enum.Enum):
+    """Where a route's credential comes from, while keys are configured. Source: wire contract, section 4.3."""
+
+    KEY = "a key in the header"
+    STREAM = "a key in the header or, without one there, in the query"
+    PROBE = "none, unless TOPICS_PROBE_AUTH is on"
+    OWN = "the handler checks it itself, by `Call.principal`: the key in the header or query, or nobody"
+
+
 class Scope(enum.Flag):
     """What a key must be allowed to do. Source: wire contract, section 4.4."""
 
@@ -36,6 +45,7 @@ class Scope(enum.Flag):
 class Route:
     """pattern: segments after the leading slash; one that starts with ":" is a parameter, never empty.
 
+    scope: of whoever asks, beside what `access` says; a route that needs more than a valid key names it here.
     always: answered during recovery and shutdown too (probes, metrics).
     stream: the answer goes on, so HEAD is not taken; and such a head comes once, so its plan is not kept.
     """
@@ -47,6 +57,7 @@ class Route:
     body: Body = Body.IGNORED
     always: bool = False
     stream: bool = False
+    access: Access = Access.KEY
 
 
 @dataclass(frozen=True, slots=True)

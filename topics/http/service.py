@@ -10,11 +10,14 @@ from topics.config import Config
 from topics.engine.write_body import WriteScanner
 from topics.errors import RequestError
 from topics.http.engine_api import EngineApi
+from topics.http.guard import Guard
+from topics.http.keyring import NO_KEYS, Keyring
 from topics.http.origin import HostRule
 from topics.http.parser import open_parser
 from topics.http.plan import Plan, Planner
 from topics.http.response import ResponseWriter
 from topics.http.routes import RouteTable
+from topics.http.stream_slots import StreamSlots
 from topics.metrics import Histogram
 
 Gate = Callable[[Plan], RequestError | None]
@@ -39,7 +42,15 @@ class Probes(Protocol):
 class Service:
     """The shared state of a server's HTTP side. One thread; `server/` builds it and flips its switches."""
 
-    def __init__(self, config: Config, clock: Clock, routes: RouteTable, probes: Probes, bound_host: str) -> None:
+    def __init__(  # noqa: PLR0917 - what `server/` has at hand
+        self,
+        config: Config,
+        clock: Clock,
+        routes: RouteTable,
+        probes: Probes,
+        bound_host: str,
+        keyring: Keyring = NO_KEYS,
+    ) -> None:
         self.config = config
         self.clock = clock
         self.now_ns = clock.monotonic_ns
@@ -48,14 +59,17 @@ class Service:
             routes,
             open_parser(config.http_parser),
             HostRule(bound_host, config.allowed_hosts, enabled=config.host_check),
+            Guard(keyring, probe_auth=config.probe_auth),
             max_head_bytes=config.max_head_bytes,
             max_head_fields=config.max_head_fields,
             max_body_bytes=config.max_body_bytes,
         )
         self.writer = ResponseWriter()
         self.scanner = WriteScanner(config)
+        self.stream_slots = StreamSlots(config.max_sse_connections, config.max_sse_connections_per_key)
+        """Of SSE streams and WebSockets together; whoever opens one takes a slot first."""
         self.gate: Gate | None = None
-        """Asked for every request with its plan, between the head and the routing errors; None lets all pass."""
+        """Asked for every request with its plan, between the keys and the routing errors; None lets all pass."""
         self.closing = False
         """Every answer closes its connection (shutdown)."""
         self.at_drain: list[Callable[[], None]] = []

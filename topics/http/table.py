@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from topics.http.handlers import probes, records, topics
-from topics.http.routes import Body, Route, RouteTable, Scope
+from topics.http.routes import Access, Body, Route, RouteTable, Scope
 
 ROUTES = (
     Route("PUT", "/v0/topics/:topic", Scope.ADMIN, topics.put_topic, Body.JSON_OR_EMPTY),
@@ -13,10 +13,10 @@ ROUTES = (
     Route("POST", "/v0/topics/:topic", Scope.WRITE, records.write, Body.JSON),
     Route("POST", "/v0/topics/:topic/diff", Scope.READ, records.diff, Body.JSON_OR_EMPTY),
     Route("POST", "/v0/topics/:topic/delete", Scope.DELETE, records.delete_records, Body.JSON),
-    Route("GET", "/v0/health", Scope.NONE, probes.health, always=True),
-    Route("GET", "/healthz", Scope.NONE, probes.health, always=True),
-    Route("GET", "/v0/ready", Scope.NONE, probes.ready, always=True),
-    Route("GET", "/readyz", Scope.NONE, probes.ready, always=True),
+    Route("GET", "/v0/health", Scope.NONE, probes.health, always=True, access=Access.PROBE),
+    Route("GET", "/healthz", Scope.NONE, probes.health, always=True, access=Access.PROBE),
+    Route("GET", "/v0/ready", Scope.NONE, probes.ready, always=True, access=Access.PROBE),
+    Route("GET", "/readyz", Scope.NONE, probes.ready, always=True, access=Access.PROBE),
     Route("GET", "/v0/metrics", Scope.READ, probes.metrics, always=True),
 )
 

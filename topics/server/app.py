@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from topics.config import Config
 from topics.errors import RequestError, TopicsError
 from topics.http.errors import envelope
+from topics.http.keyring import parse_keys
 from topics.http.response import ResponseWriter
 from topics.http.service import Service
 from topics.http.table import route_table
@@ -42,9 +44,11 @@ class Server:
         on_ready: Callable[[], None] = lambda: None,
         on_end: Callable[[int], None] = lambda _code: None,
     ) -> None:
-        self.config = config
+        keyring = parse_keys(config.api_keys, config.max_inflight_per_key)
+        self.key_count = len(keyring)
+        self.config = config = replace(config, api_keys="")  # from here on there are only digests
         self.loop = loop
-        self.service = Service(config, loop.clock, route_table(), self, config.host)
+        self.service = Service(config, loop.clock, route_table(), self, config.host, keyring)
         self.gate = Gate(self.service)
         self.hurried = False
         """Asked twice to stop: nothing is waited for."""

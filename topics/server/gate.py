@@ -1,6 +1,7 @@
 """Which requests get in: the steps between a request's syntax and its route. Source: wire contract, 2.4 and 13.2.
 
-While the server serves without keys there is nothing to ask, and the service has no gate at all.
+Keys have been asked for by then (`topics.http.guard`). While the server serves there is nothing to ask, and the
+service has no gate at all.
 """
 
 from __future__ import annotations
@@ -42,9 +43,8 @@ class Gate:
 
     def admit(self, plan: Plan) -> RequestError | None:
         """The refusal of a request, None to let it in. Probes and metrics always get in."""
-        refusal = self._authenticate(plan)
-        if refusal is not None or (plan.route is not None and plan.route.always):
-            return refusal
+        if plan.route is not None and plan.route.always:
+            return None
         return self.refusal()
 
     def refusal(self) -> RequestError | None:
@@ -54,9 +54,4 @@ class Gate:
             return RequestError("not_ready", "the log is being recovered; try again in a second", detail)
         if self.state is State.DRAINING:
             return RequestError("shutting_down", "the server is shutting down")
-        return None
-
-    @staticmethod
-    def _authenticate(_plan: Plan) -> RequestError | None:
-        """Without keys every request may do everything (4.2); with keys the server does not start yet."""
         return None

@@ -48,17 +48,20 @@ def serve(config: Config) -> int:
             server = Server(
                 config, loop, backend_opener(directory), max_connections=limit, on_ready=freeze_heap, on_end=on_end
             )
+            config = server.config
             uninstall = install_signal_handlers(loop, lambda _number: server.stop())
             try:
                 server.start()
                 _log.info(
-                    "topics %s on http://%s, data in %s; io: %s (%s); commit: %s; auth: off, 0 keys",
+                    "topics %s on http://%s, data in %s; io: %s (%s); commit: %s; auth: %s, %d keys",
                     __version__,
                     shown_address(server.address),
                     config.data_dir,
                     ring.name,
                     io_reason,
                     explain_commit(config.commit, ring.direct_block_bytes(config.data_dir)),
+                    "on" if server.key_count else "off",
+                    server.key_count,
                 )
                 loop.run()
             finally:

@@ -10,6 +10,7 @@ import socket
 
 from topics.config import Config
 from topics.errors import UsageError
+from topics.http.keyring import parse_keys
 from topics.http.origin import is_loopback
 
 _OTHER_DESCRIPTORS = 512
@@ -19,15 +20,11 @@ _CONNECTIONS_MIN = 16
 
 def check_config(config: Config) -> None:
     """Raises: UsageError naming the setting and the remedy."""
-    if any(entry.strip() for entry in config.api_keys.split(",")):
+    keys = parse_keys(config.api_keys)
+    if not (keys or config.allow_insecure_no_auth or only_this_machine(config.host)):
         raise UsageError(
-            "TOPICS_API_KEYS is set, and this version cannot check keys yet: it refuses to start rather than to ignore "
-            "them. Unset it, and keep the server on loopback"
-        )
-    if not (config.allow_insecure_no_auth or only_this_machine(config.host)):
-        raise UsageError(
-            f"{config.host!r} can be reached from other machines and no keys are configured: bind 127.0.0.1, or set "
-            "TOPICS_ALLOW_INSECURE_NO_AUTH=1 if everyone who can reach it may do everything"
+            f"{config.host!r} can be reached from other machines and no keys are configured: set TOPICS_API_KEYS, "
+            "bind 127.0.0.1, or set TOPICS_ALLOW_INSECURE_NO_AUTH=1 if everyone who can reach it may do everything"
         )
 
 

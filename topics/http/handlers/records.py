@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from topics.engine.durations import milliseconds
 from topics.engine.predicate import parse_predicate
+from topics.engine.refusals import config_needs_admin
 from topics.engine.results import AppendRequest, AppendResult, DeleteResult, DiffQuery, DiffResult, Tombstone
+from topics.engine.topic_config import TopicConfig
 from topics.errors import RequestError, TopicsError
 from topics.http.call import Call
 from topics.http.handlers.topics import json_bool
+from topics.http.principal import outside
 from topics.http.query import boolean
+from topics.http.routes import Scope
 from topics.tuples import make_tuple
 
 _VISIBLE_ASCII = re.compile(rb"[\t\x20-\x7e]*")
@@ -49,7 +54,9 @@ def write(call: Call) -> None:
         answer = _ANSWER % (topic, first, last, seqs, head, count, *flags, performance)
         call.reply(answer, 201 if created else 200)
 
-    fields = (plan.name, body.rows, body.node, key, body.create, body.config, True, violation)
+    config = body.config
+    may_create = True if config is None else _may_create_with(call, config)
+    fields = (plan.name, body.rows, body.node, key, body.create, config, may_create, violation)
     request = make_tuple(AppendRequest, fields)
     if service.sampling:
         service.sampling = False
@@ -68,6 +75,16 @@ _ONE_RECORD = (
     b'{"topic":%b,"first_seq":%d,"last_seq":%d,"seqs":[%d],"head_seq":%d,"count":1,"created":false,"deduped":false,'
     b'"performance":{"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b}}'
 )
+
+
+def _may_create_with(call: Call, config: TopicConfig) -> RequestError | Literal[True]:
+    """Whether this key may create the topic with `config`, should the topic be absent (7.5, 2)."""
+    principal = call.principal
+    if not principal.may(Scope.ADMIN):
+        return config_needs_admin(call.name)
+    if config.dead_letter is not None and not principal.allows(config.dead_letter):
+        return outside(config.dead_letter)
+    return True
 
 
 def _check_header_key(

@@ -1,0 +1,89 @@
+"""The configured keys: parsed, kept as digests, looked up. Source: wire contract, section 4.1."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from hmac import compare_digest
+
+from topics.errors import UsageError
+from topics.http.principal import ALL_SCOPES, NO_LIMIT, Principal
+from topics.http.routes import Scope
+
+_SCOPES = {
+    "read": Scope.READ,
+    "r": Scope.READ,
+    "write": Scope.WRITE,
+    "w": Scope.WRITE,
+    "delete": Scope.DELETE,
+    "del": Scope.DELETE,
+    "d": Scope.DELETE,
+    "admin": Scope.ADMIN,
+    "a": Scope.ADMIN,
+    "rw": Scope.READ | Scope.WRITE,
+}
+
+
+class Keyring:
+    """Digests of secrets and their principals. False when there is none: everyone may do everything (4.2)."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: list[tuple[bytes, Principal]]) -> None:
+        self._entries = tuple(entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, token: bytes) -> Principal | None:
+        """The key a token belongs to. Takes the same time whichever key it is, and whether it is any."""
+        presented = sha256(token).digest()
+        found: Principal | None = None
+        for digest, principal in self._entries:
+            if compare_digest(digest, presented):
+                found = principal
+        return found
+
+
+NO_KEYS = Keyring([])
+
+
+def parse_keys(text: str, in_flight_max: int = 0) -> Keyring:
+    """`TOPICS_API_KEYS`: entries `secret[:scopes[:prefixes]]` between commas; of equal secrets the last counts.
+
+    in_flight_max: of each key, 0 for no limit. Raises: UsageError naming the entry by its number; never its text.
+    """
+    found: dict[bytes, tuple[Scope, tuple[bytes, ...]]] = {}
+    for number, entry in enumerate((entry for entry in text.split(",") if entry.strip()), 1):
+        secret, scopes, prefixes = (*entry.split(":", 2), "", "")[:3]
+        secret = secret.strip()
+        if not secret:
+            raise _bad_entry(number, "has an empty secret: write secret:scopes:prefixes")
+        digest = sha256(secret.encode("utf-8", "surrogateescape")).digest()
+        found.pop(digest, None)
+        found[digest] = _parse_scopes(number, scopes.strip()), _parse_prefixes(prefixes)
+    limit = in_flight_max or NO_LIMIT
+    return Keyring([(digest, Principal(n, *rights, limit)) for n, (digest, rights) in enumerate(found.items())])
+
+
+def _parse_scopes(number: int, text: str) -> Scope:
+    if not text:
+        return ALL_SCOPES
+    scopes = Scope.NONE
+    for token in text.split("+"):
+        name = token.strip().lower()
+        if name:
+            if name not in _SCOPES:
+                raise _bad_entry(number, f"names an unknown scope: use {', '.join(_SCOPES)}, joined by +")
+            scopes |= _SCOPES[name]
+    if not scopes:
+        raise _bad_entry(number, "has a scopes field without a scope: leave it empty for all of them")
+    return scopes
+
+
+def _parse_prefixes(text: str) -> tuple[bytes, ...]:
+    prefixes = (prefix.strip() for prefix in text.split("|"))
+    return tuple(prefix.encode("utf-8", "surrogateescape") for prefix in prefixes if prefix)
+
+
+def _bad_entry(number: int, what: str) -> UsageError:
+    return UsageError(f"entry {number} of TOPICS_API_KEYS {what}")
