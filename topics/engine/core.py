@@ -7,6 +7,7 @@ from collections.abc import Callable
 from topics.clock import Clock
 from topics.config import Config
 from topics.engine import refusals
+from topics.engine.delivery.cohort import Cohorts
 from topics.engine.ports import LogPort, ReaderPort, StorePort, Timers
 from topics.engine.read_pass import SharedReads
 from topics.engine.registry import Registry
@@ -34,6 +35,7 @@ class Core:
         self.awake: dict[Topic, None] = {}
         """Topics that changed while somebody waited for that; drained at the end of the pass."""
         self.reads = SharedReads(self)
+        self.cohorts = Cohorts(self)
         self.filled: list[Topic] = []
         """Topics whose batch takes no more rows from the end of the pass on."""
         self.in_log: set[int] = set()

@@ -15,6 +15,8 @@ from topics.engine.append import Appender
 from topics.engine.catalog import EngineCatalog
 from topics.engine.core import Core
 from topics.engine.delete import delete_records
+from topics.engine.delivery.feed import Feed
+from topics.engine.delivery.subscription import Sink
 from topics.engine.diff import Diff
 from topics.engine.lifecycle import Lifecycle
 from topics.engine.listing import list_topics
@@ -106,6 +108,10 @@ class Engine:
         diff = Diff(self._core, topic, query, done)
         diff.begin()
         return diff.cancel
+
+    def open_feed(self, sink: Sink) -> Feed:
+        """For a reader that stays: what it subscribes to is delivered to `sink` (10.4, 11.5), from `Feed.resume` on."""
+        return Feed(self._core, sink)
 
     def delete_records(
         self, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]

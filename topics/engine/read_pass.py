@@ -6,7 +6,8 @@ their reads are back. Long polls and streams are such reads done again after a c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ from topics.store.reader import Fetched
 
 if TYPE_CHECKING:
     from topics.engine.core import Core
+
+T = TypeVar("T")
 
 SLOTS_MAX = 10_000
 """Slots one read with a node filter examines at most (R-NODE-3)."""
@@ -207,6 +210,7 @@ class SharedReads:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._results: dict[tuple[object, ...], DiffResult] = {}
+        self._derived: dict[tuple[int, Hashable], tuple[DiffResult, Any]] = {}
 
     def read(self, topic: Topic, query: DiffQuery, done: Done[DiffResult], seen: int = 0) -> ReadPass | None:
         """As `ReadPass`; None when `done` was called with a result that was there."""
@@ -227,9 +231,19 @@ class SharedReads:
         reading.begin()
         return reading
 
+    def derive(self, result: DiffResult, kind: Hashable, make: Callable[[], T]) -> T:
+        """`make()`, once for a result and a kind in this pass."""
+        key = id(result), kind
+        found = self._derived.get(key)
+        if found is None:
+            found = self._derived[key] = result, make()  # holding the result keeps its id its own
+        made: T = found[1]
+        return made
+
     def clear(self) -> None:
-        if self._results:
+        if self._results or self._derived:
             self._results.clear()
+            self._derived.clear()
 
 
 def clamped(query: DiffQuery, config: Config) -> DiffQuery:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from topics.engine.delivery.feed import Feed
+from topics.engine.delivery.subscription import Sink
 from topics.engine.predicate import Predicate
 from topics.engine.results import (
     AppendRequest,
@@ -44,6 +46,8 @@ class EngineApi(Protocol):
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None: ...
 
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel: ...
+
+    def open_feed(self, sink: Sink) -> Feed: ...
 
     def delete_records(
         self, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]

@@ -1,0 +1,322 @@
+"""Readers that stay: what is delivered when, to whom, and how often it is rendered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.engine.harness import Harness, records
+from topics.engine.delivery.frames import Burst, CaughtUpFrame, DeletedFrame, RecordsFrame, TombstoneFrame
+from topics.engine.delivery.subscription import Subscription
+from topics.engine.results import DiffQuery
+from topics.errors import TopicsError
+
+
+class Reader:
+    """A sink that writes down what it gets, and has enough when the test says so."""
+
+    def __init__(self, h: Harness, **options: Any) -> None:
+        self.feed = h.engine.open_feed(self)
+        self.options = options
+        self.bursts: list[Burst] = []
+        self.told: list[Any] = []
+        self.errors: list[TopicsError] = []
+        self.enough = False
+        self.raises = False
+
+    def follow(self, *names: str, from_seq: int = 0) -> Reader:
+        for name in names or ("t",):
+            self.feed.subscribe(name, DiffQuery(**self.options), from_seq)
+        self.feed.resume()
+        return self
+
+    def deliver(self, subscription: Subscription, burst: Burst) -> bool:
+        if self.raises:
+            raise ValueError("a bug")
+        self.bursts.append(burst)
+        self.told += [_short(frame) for frame in burst.frames]
+        return not self.enough
+
+    def fail(self, subscription: Subscription, error: TopicsError) -> None:
+        self.errors.append(error)
+
+    def take(self) -> list[Any]:
+        told, self.told = self.told, []
+        return told
+
+
+def _short(frame: Any) -> Any:
+    match frame:
+        case RecordsFrame(topic, from_seq, cursor, head_seq, values):
+            seqs = [record["$seq"] for record in msgspec.json.decode(b"[" + values + b"]")]
+            return topic, from_seq, cursor, head_seq, seqs
+        case TombstoneFrame(topic, lost, cursor):
+            return topic, lost.reason, lost.gap_from, lost.gap_to, cursor
+        case CaughtUpFrame(topic, _, head_seq):
+            return topic, "caught up", head_seq
+        case DeletedFrame(topic):
+            return topic, "deleted"
+
+
+@pytest.fixture
+def h() -> Harness:
+    harness = Harness()
+    harness.put()
+    return harness
+
+
+def test_r_watch_9_a_pass_is_one_frame_and_the_head_is_told_once(h: Harness) -> None:
+    h.append("a", "b")
+    reader = Reader(h).follow()
+    assert reader.take() == [("t", 0, 2, 2, [1, 2]), ("t", "caught up", 2)]
+    h.append("c")
+    assert reader.take() == [("t", 2, 3, 3, [3]), ("t", "caught up", 3)]
+    h.settle()
+    assert reader.take() == []
+
+
+def test_r_watch_12_an_empty_topic_is_caught_up_with_at_once(h: Harness) -> None:
+    assert Reader(h).follow().take() == [("t", "caught up", 0)]
+
+
+def test_frames_hold_at_most_the_limit(h: Harness) -> None:
+    h.append(*range(5))
+    reader = Reader(h, limit=2).follow()
+    assert reader.take() == [("t", 0, 2, 5, [1, 2]), ("t", 2, 4, 5, [3, 4]), ("t", 4, 5, 5, [5]), ("t", "caught up", 5)]
+    h.append(*range(3))
+    assert reader.take() == [("t", 5, 7, 8, [6, 7]), ("t", 7, 8, 8, [8]), ("t", "caught up", 8)]
+
+
+def test_a_large_write_to_a_reader_of_small_frames_needs_no_deep_stack(h: Harness) -> None:
+    reader = Reader(h, limit=1).follow()
+    h.append(*range(2000))
+    assert len(reader.take()) == 1 + 2000 + 1
+    late = Reader(h, limit=1).follow()
+    assert len(late.take()) == 2000 + 1
+
+
+def test_readers_at_one_cursor_get_one_rendering(h: Harness) -> None:
+    readers = [Reader(h).follow() for _ in range(3)]
+    other = Reader(h, include_meta=False).follow()
+    h.append("a")
+    first, *rest = (reader.bursts[-1] for reader in readers)
+    assert all(burst is first for burst in rest)
+    assert other.bursts[-1] is not first
+    assert other.take() == readers[0].take()
+
+
+def test_readers_that_begin_in_one_pass_share_what_they_read(h: Harness) -> None:
+    h.append("a")
+    first, second = Reader(h).follow(), Reader(h).follow()
+    assert first.bursts[0] is second.bursts[0]
+    h.settle()
+    assert Reader(h).follow().bursts[0] is not first.bursts[0]
+
+
+def test_what_is_deleted_between_two_readers_of_a_pass_is_not_shared(h: Harness) -> None:
+    h.put("m", durability="ephemeral")
+    h.append("a", "b", name="m")
+    reader = Reader(h).follow("m")
+    h.start_delete(2, name="m")
+    h.engine.flush()
+    assert reader.take()[0] == ("m", 0, 2, 2, [1, 2])
+    assert Reader(h).follow("m").take()[0] == ("m", 0, 2, 2, [2])
+
+
+def test_r_sse_6_who_has_enough_gets_nothing_and_goes_on_from_its_cursor(h: Harness) -> None:
+    slow, quick = Reader(h).follow(), Reader(h).follow()
+    slow.take()
+    quick.take()
+    slow.enough = True
+    h.append("a")
+    h.append("b")
+    h.append("c")
+    assert slow.take() == [("t", 0, 1, 1, [1]), ("t", "caught up", 1)]
+    assert [told[4] for told in quick.take() if len(told) == 5] == [[1], [2], [3]]
+    slow.enough = False
+    slow.feed.resume()
+    assert slow.take() == [("t", 1, 3, 3, [2, 3]), ("t", "caught up", 3)]
+    h.append("d")
+    assert slow.take() == quick.take() == [("t", 3, 4, 4, [4]), ("t", "caught up", 4)]
+    assert slow.bursts[-1] is quick.bursts[-1]
+
+
+def test_a_reader_that_has_enough_in_the_middle_of_a_drain_takes_up_there(h: Harness) -> None:
+    h.append(*range(4))
+    reader = Reader(h, limit=1)
+    reader.enough = True
+    reader.follow()
+    seen = []
+    for _ in range(4):
+        seen += reader.take()
+        reader.feed.resume()
+    assert [told[4] for told in seen if len(told) == 5] == [[1], [2], [3], [4]]
+    assert seen[-1] == ("t", "caught up", 4)
+
+
+def test_topics_are_read_in_order_of_their_names(h: Harness) -> None:
+    for name in ("c", "a", "b"):
+        h.put(name)
+        h.append(1, 2, name=name)
+    reader = Reader(h, limit=1).follow("c", "a", "b")
+    assert [told[0] for told in reader.take()] == ["a"] * 3 + ["b"] * 3 + ["c"] * 3
+    h.start_append(records("x"), "c")
+    h.start_append(records("x"), "a")
+    h.settle()
+    assert [told[0] for told in reader.take()] == ["a", "a", "c", "c"]
+
+
+def test_r_watch_10_a_loss_is_told_before_what_follows_it(h: Harness) -> None:
+    h.put("t", cap_records=3)
+    h.append(*range(6))
+    assert Reader(h).follow().take() == [("t", "cap", 1, 3, 3), ("t", 0, 6, 6, [4, 5, 6]), ("t", "caught up", 6)]
+
+
+def test_r_rec_2_a_cursor_above_the_head_is_told_and_begins_at_the_earliest(h: Harness) -> None:
+    h.append("a", "b", "c")
+    h.delete(3)
+    reader = Reader(h).follow(from_seq=9)
+    assert reader.take() == [("t", "recreated", 1, 3, 2), ("t", 9, 3, 3, [3]), ("t", "caught up", 3)]
+
+
+def test_r_watch_12_what_is_only_skipped_is_not_told(h: Harness) -> None:
+    reader = Reader(h, nodes=(b"me",)).follow()
+    reader.take()
+    h.append("mine", node=b"me")
+    assert reader.take() == []
+    h.append("yours", node=b"you")
+    assert reader.take() == [("t", 1, 2, 2, [2]), ("t", "caught up", 2)]
+
+
+def test_a_long_run_of_skipped_records_lets_others_go_first(h: Harness) -> None:
+    for _ in range(3):
+        h.append(*range(8000), node=b"me")
+    h.append("yours")
+    reader = Reader(h, nodes=(b"me",)).follow()
+    assert reader.take() == []
+    for _ in range(3):
+        h.advance_ms(1)
+    assert [told[2] for told in reader.take()] == [24_001, 24_001]
+
+
+def test_r_watch_13_a_deleted_topic_is_told_once_and_the_others_go_on(h: Harness) -> None:
+    h.put("u")
+    reader = Reader(h).follow("t", "u")
+    reader.take()
+    h.delete_topic()
+    assert reader.take() == [("t", "deleted")]
+    assert list(reader.feed.subscriptions) == ["u"]
+    h.put()
+    h.append("new life")
+    h.append("x", name="u")
+    assert reader.take() == [("u", 0, 1, 1, [1]), ("u", "caught up", 1)]
+
+
+def test_r_watch_13_a_topic_recreated_before_its_reader_looks_goes_on(h: Harness) -> None:
+    h.append(*range(5))
+    reader = Reader(h)
+    reader.enough = True
+    reader.follow()
+    reader.take()
+    h.delete_topic()
+    h.put()
+    h.append("new", "life")
+    reader.enough = False
+    reader.feed.resume()
+    assert reader.take() == [("t", "recreated", 1, 2, 0), ("t", 5, 2, 2, [1, 2]), ("t", "caught up", 2)]
+
+
+def test_a_topic_that_is_not_there_is_deleted(h: Harness) -> None:
+    assert Reader(h).follow("nowhere").take() == [("nowhere", "deleted")]
+
+
+def test_after_unsubscribe_and_close_nothing_is_delivered(h: Harness) -> None:
+    h.put("u")
+    reader = Reader(h).follow("t", "u")
+    reader.take()
+    assert reader.feed.unsubscribe("t")
+    assert not reader.feed.unsubscribe("t")
+    h.append("x")
+    assert reader.take() == []
+    reader.feed.close()
+    h.append("x", name="u")
+    assert reader.take() == []
+    assert not h.engine._core.registry.by_name["t"].waiters
+    assert not h.engine._core.registry.by_name["u"].waiters
+    assert not h.engine._core.cohorts._open
+
+
+def test_subscribing_again_replaces_cursor_and_options(h: Harness) -> None:
+    h.append("a", "b")
+    reader = Reader(h).follow()
+    reader.take()
+    reader.feed.subscribe("t", DiffQuery(), 1)
+    assert reader.take() == [], "an answer may be written first"
+    reader.feed.resume()
+    assert reader.take() == [("t", 1, 2, 2, [2]), ("t", "caught up", 2)]
+
+
+def test_a_reader_that_breaks_is_dropped_and_nobody_else_notices(h: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    broken, sound = Reader(h).follow(), Reader(h).follow()
+    sound.take()
+    broken.raises = True
+    h.append("a")
+    assert sound.take() == [("t", 0, 1, 1, [1]), ("t", "caught up", 1)]
+    assert len(broken.errors) == 1
+    assert broken.feed.closed
+    assert "a bug" in caplog.text
+
+
+def test_r_pri_4_a_pass_counts_as_reading(h: Harness) -> None:
+    Reader(h).follow()
+    assert h.state().last_read_ts == h.loop.clock.now_ms()
+    assert h.state().effective_priority == 500
+
+
+def test_r_ttl_3_what_expired_before_it_was_read_is_told_as_lost(h: Harness) -> None:
+    h.put("t", ttl_ms=100)
+    reader = Reader(h)
+    reader.enough = True
+    reader.follow()
+    h.append("a")
+    h.advance_ms(101)
+    h.append("b")
+    reader.enough = False
+    reader.feed.resume()
+    h.settle()
+    assert reader.take()[1:] == [("t", "ttl", 1, 1, 1), ("t", 0, 2, 2, [2]), ("t", "caught up", 2)]
+
+
+def test_records_that_cannot_be_read_end_the_subscription_and_are_never_wrong(h: Harness) -> None:
+    h.append("a", "b")
+    memory = h.store.log.file.memory
+    assert memory is not None
+    memory[memory.index(b'"b"') + 1] ^= 1
+    reader = Reader(h).follow()
+    assert reader.take() == []
+    assert "checksum" in str(reader.errors[0])
+    assert not reader.feed.subscriptions
+
+
+def test_a_write_while_a_pass_waits_for_the_disk_is_not_missed(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-WATCH-14: no wake-up is lost to a read that is under way."""
+    first, second = Reader(h).follow(), Reader(h).follow()
+    reader = h.engine._core.reader
+    fetch = reader.fetch
+    waiting: list[Any] = []
+    monkeypatch.setattr(reader, "fetch", lambda pieces, done: waiting.append((pieces, done)))
+    h.append("a")
+    h.append("b")
+    assert len(waiting) == 1, "one read for both readers, and for what came meanwhile none yet"
+    monkeypatch.setattr(reader, "fetch", fetch)
+    first.feed.unsubscribe("t")
+    third = Reader(h).follow()
+    fetch(*waiting[0])
+    h.settle()
+    assert [told[4] for told in second.take() if len(told) == 5] == [[1], [2]]
+    assert first.take() == [("t", "caught up", 0)]
+    assert [told[4] for told in third.take() if len(told) == 5] == [[1, 2]]
+    h.append("c")
+    assert second.take()[-2:] == third.take()[-2:] == [("t", 2, 3, 3, [3]), ("t", "caught up", 3)]

@@ -1,0 +1,148 @@
+"""The readers of a topic that have caught up with it and asked the same: one pass serves them all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topics.engine.delivery.frames import Burst, frames_of
+from topics.engine.delivery.subscription import Subscription
+from topics.engine.results import DiffQuery, DiffResult
+from topics.engine.topic import Topic
+from topics.errors import TopicsError
+
+if TYPE_CHECKING:
+    from topics.engine.core import Core
+
+
+class Cohort:
+    """A waiter of the topic. All members stand at `cursor`; between passes that is the head, and all know it."""
+
+    __slots__ = ("_core", "_more", "_running", "_told", "cursor", "members", "query", "reading", "topic")
+
+    def __init__(self, core: Core, topic: Topic, query: DiffQuery) -> None:
+        self._core = core
+        self.topic = topic
+        self.query = query
+        self.cursor = topic.head
+        self.members: dict[Subscription, None] = {}
+        self.reading = False
+        self._told = True
+        """The last frame was a caught-up."""
+        self._more = False
+        """Another pass is due."""
+        self._running = False
+
+    # --- as a waiter -------------------------------------------------------------------------------------------------
+    def look_again(self) -> None:
+        self._more = True
+        self._run()
+
+    def on_topic_gone(self) -> None:
+        self._disband()
+
+    def on_shutdown(self) -> None:
+        """Readers that stay are ended by whoever opened them."""
+
+    # --- members -----------------------------------------------------------------------------------------------------
+    def add(self, subscription: Subscription) -> None:
+        if not self.members:
+            self.topic.waiters[self] = None
+        self.members[subscription] = None
+        subscription.cohort = self
+
+    def remove(self, subscription: Subscription) -> None:
+        """It leaves with what it knows."""
+        del self.members[subscription]
+        subscription.cohort = None
+        subscription.cursor = self.cursor
+        subscription.told_caught_up = self._told
+        if not self.members:
+            self.topic.waiters.pop(self, None)
+            self._core.cohorts.forget(self)
+
+    def _disband(self) -> None:
+        """Everybody reads on alone."""
+        members = list(self.members)
+        for subscription in members:
+            self.remove(subscription)
+        for subscription in members:
+            subscription.feed.fall_behind(subscription)
+            subscription.feed.read_on()
+
+    # --- a pass ------------------------------------------------------------------------------------------------------
+    def _run(self) -> None:
+        """Passes, until one waits for the disk or none is due; without nesting, however many there are."""
+        if self._running:
+            return
+        self._running = True
+        try:
+            while self._more and not self.reading:
+                self._more = False
+                self.reading = True
+                self._core.catch_up(self.topic, self._read_now)
+        finally:
+            self._running = False
+
+    def _read_now(self) -> None:
+        if self.members:
+            query = self.query._replace(from_seq=self.cursor)
+            self._core.reads.read(self.topic, query, self._on_read)
+        else:
+            self.reading = False
+
+    def _on_read(self, result: DiffResult | TopicsError) -> None:
+        self.reading = False
+        if not self.members:
+            return
+        if isinstance(result, TopicsError):
+            self._disband()
+            return
+        core, topic = self._core, self.topic
+        topic.last_read_ms = topic.consumed_ms = core.clock.now_ms()
+        frames = frames_of(topic.name, self.cursor, result, told_caught_up=self._told)
+        if frames:
+            self._deliver(Burst(frames, core.clock.monotonic_ns()))
+            self._told = result.caught_up
+        self.cursor = result.next_from_seq
+        if not result.caught_up and not frames:
+            core.loop.call_later(0, self.look_again)  # much that its filter skips: others go first
+            return
+        if not result.caught_up or topic.head != result.head_seq:
+            self._more = True
+        self._run()
+
+    def _deliver(self, burst: Burst) -> None:
+        for subscription in list(self.members):
+            feed = subscription.feed
+            if feed.paused:
+                if subscription.cohort is self:
+                    self.remove(subscription)
+                    feed.fall_behind(subscription)
+            elif subscription.cohort is self:
+                try:
+                    if not feed.sink.deliver(subscription, burst):
+                        feed.paused = True
+                except Exception as error:
+                    feed.give_up(subscription, error)
+
+
+class Cohorts:
+    """The cohorts that take members, by topic and options."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._open: dict[tuple[Topic, DiffQuery], Cohort] = {}
+
+    def join(self, subscription: Subscription, topic: Topic) -> None:
+        """A subscription that stands at the topic's head, and has told its reader so."""
+        key = topic, subscription.query
+        cohort = self._open.get(key)
+        if cohort is None or cohort.reading or cohort.cursor != topic.head:
+            cohort = self._open[key] = Cohort(self._core, topic, subscription.query)
+        cohort.add(subscription)
+
+    def forget(self, cohort: Cohort) -> None:
+        """It has no members any more."""
+        key = cohort.topic, cohort.query
+        if self._open.get(key) is cohort:
+            del self._open[key]
