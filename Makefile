@@ -8,7 +8,7 @@ CYCLES ?= 200
 # Processes that run tests side by side.
 JOBS ?= 2
 
-.PHONY: serve test soak check venv build format clean
+.PHONY: serve test soak api-fuzz check venv build format clean
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
@@ -18,6 +18,10 @@ test: venv
 
 soak: venv
 	$(BIN)/python -m tests.soak.kill_loop --cycles $(CYCLES)
+
+api-fuzz: venv
+	$(BIN)/python -m pip install -q --disable-pip-version-check "schemathesis>=4"
+	$(BIN)/python scripts/api_fuzz.py $(ARGS)
 
 check: venv
 	$(BIN)/ruff format --check .

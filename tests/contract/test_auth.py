@@ -179,6 +179,8 @@ SCOPES_OF_THE_CONTRACT = {
     "GET /v0/ready": Scope.NONE,
     "GET /healthz": Scope.NONE,
     "GET /readyz": Scope.NONE,
+    "GET /openapi.json": Scope.READ,
+    "GET /docs": Scope.READ,
 }
 ACCESS_OF_THE_CONTRACT = {
     "GET /v0/topics/:topic/work": Access.STREAM,

@@ -79,6 +79,7 @@ class RouteTable:
     """Exact, case-sensitive matching on raw segments: no trailing slash, no empty segment (2.1)."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
+        self.routes = tuple(routes)
         self._shapes: dict[int, list[tuple[list[str], dict[str, Route]]]] = {}
         methods: dict[str, dict[str, Route]] = {}
         for route in routes:

@@ -12,6 +12,7 @@ from topics.errors import RequestError
 from topics.http.engine_api import EngineApi
 from topics.http.guard import Guard
 from topics.http.keyring import NO_KEYS, Keyring
+from topics.http.openapi.description import Description
 from topics.http.origin import HostRule
 from topics.http.parser import open_parser
 from topics.http.plan import Plan, Planner
@@ -66,6 +67,7 @@ class Service:
         )
         self.writer = ResponseWriter()
         self.scanner = WriteScanner(config)
+        self.description = Description(routes.routes)
         self.stream_slots = StreamSlots(config.max_sse_connections, config.max_sse_connections_per_key)
         """Of SSE streams and WebSockets together; whoever opens one takes a slot first."""
         self.gate: Gate | None = None

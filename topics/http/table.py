@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.http.handlers import probes, records, topics
+from topics.http.handlers import docs, probes, records, topics
 from topics.http.routes import Access, Body, Route, RouteTable, Scope
 
 ROUTES = (
@@ -18,6 +18,8 @@ ROUTES = (
     Route("GET", "/v0/ready", Scope.NONE, probes.ready, always=True, access=Access.PROBE),
     Route("GET", "/readyz", Scope.NONE, probes.ready, always=True, access=Access.PROBE),
     Route("GET", "/v0/metrics", Scope.READ, probes.metrics, always=True),
+    Route("GET", "/openapi.json", Scope.READ, docs.openapi),
+    Route("GET", "/docs", Scope.READ, docs.docs),
 )
 
 

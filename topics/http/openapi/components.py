@@ -1,0 +1,113 @@
+"""What several endpoints share: records, configurations, tombstones, errors. Source: wire contract, 3 and 5 to 7."""
+
+from __future__ import annotations
+
+from topics.http.errors import STATUS
+from topics.http.openapi.shapes import Schema, answer, boolean, listing, nullable, one_of, question, text, u32, u64
+
+REASONS = ("cap", "ttl", "mixed", "source_trim", "recreated", "crash")
+_CLASSES = ("ephemeral", "memory", "disk", "fsync")
+_I32 = {"type": "integer", "format": "int32", "minimum": -(2**31), "maximum": 2**31 - 1}
+
+_CONFIG = {
+    "type": one_of("log", "queue", default="log", description="fixed once the topic exists"),
+    "ttl_ms": u64("records older than this expire; 0: never", default=0),
+    "cap_records": u64("most live records; 0: no cap", default=0),
+    "cap_bytes": u64("most bytes of live records; 0: no cap", default=0),
+    "discard": one_of("old", "reject", default="old", description="at a cap: evict the oldest, or refuse the write"),
+    "durable": boolean(False, "true is `fsync`, false is `disk`; `durability` goes before it"),
+    "auto_priority": boolean(True),
+    "auto_create": boolean(True, "read only in the `config` of a write that creates"),
+    "idempotency_window_ms": u64(default=120_000),
+    "dedupe_node": boolean(True, "false: readers' `node` is ignored"),
+    "lease_ms": u64("default lease of a queue; clamped to 100..86400000", default=30_000),
+    "claim_jitter_ms": u64("coalescing window of a queue; clamped to 0..5000", default=0),
+    "max_deliveries": u64("0: no limit", default=0),
+    "leases_durable": boolean(False),
+}
+_DEAD_LETTER = text("topic that takes jobs delivered too often")
+
+SCHEMAS: dict[str, Schema] = {
+    "Config": question(
+        (),
+        "Always complete: what is left out takes its default, never the topic's current value.",
+        **_CONFIG,
+        durability=nullable(one_of(*_CLASSES)),
+        priority=nullable(_I32),
+        dead_letter=nullable(_DEAD_LETTER),
+    ),
+    "ConfigInForce": answer(
+        "All 17 settings, resolved.",
+        **_CONFIG,
+        durability=one_of(*_CLASSES),
+        priority=nullable(_I32),
+        dead_letter=nullable(_DEAD_LETTER),
+    ),
+    "NewRecord": question(
+        ("data",),
+        data={"description": "any JSON value, null too"},
+        tag=nullable(text("what deletes and filters match; at most 256 bytes")),
+        node=nullable(text("who wrote it; at most 128 bytes")),
+        meta={"description": "any JSON value; at most 16384 bytes and 64 keys"},
+    ),
+    "Record": answer(
+        S_seq=u64(),
+        S_ts=u64("milliseconds since 1970"),
+        S_node_Q=text(),
+        S_tag_Q=text("only when tags were asked for"),
+        data={},
+        meta_Q={},
+    ),
+    "Tombstone": answer(
+        "A range of records the reader will not see and nobody deleted on purpose.",
+        gap_from=u64(),
+        gap_to=u64(),
+        reason=one_of(*REASONS),
+        missed_estimate=u64(),
+        earliest_seq=u64(),
+        head_seq=u64(),
+    ),
+    "Predicate": {
+        "description": '`["tag","Eq",v]`, `["tag","Glob","prefix*"]`, or a string: ending in `*` a Glob, else an Eq.',
+        "anyOf": [
+            text(),
+            {
+                "type": "array",
+                "prefixItems": [{"const": "tag"}, {"const": "Eq"}, text()],
+                "items": False,
+                "minItems": 3,
+            },
+            {
+                "type": "array",
+                "prefixItems": [{"const": "tag"}, {"const": "Glob"}, text(pattern=r"\*$")],
+                "items": False,
+                "minItems": 3,
+            },
+        ],
+    },
+    "PredicateInForce": {
+        "type": "array",
+        "prefixItems": [{"const": "tag"}, {"enum": ["Eq", "Glob"]}, text()],
+        "items": False,
+        "minItems": 3,
+    },
+    "Nodes": {
+        "description": "Records written by these nodes are left out.",
+        "anyOf": [text(), listing(text()), {"type": "null"}],
+    },
+    "ReadFrom": question((), "Where to begin.", from_seq=u64(default=0), tail=boolean(False, "from the head on")),
+    "StreamStart": answer(from_seq=u64(), head_seq=u64(), earliest_seq=u64()),
+    "Leases": question(
+        ("node", "seqs"),
+        node=text(minLength=1),
+        seqs=listing(u64(), maxItems=1000),
+        lease_ids=listing(text(), description='none, or one a seq; "" does not fence'),
+    ),
+    "Error": answer(
+        error=answer(
+            code=one_of(*STATUS), message=text(minLength=1), detail_Q={"type": "object", "additionalProperties": True}
+        )
+    ),
+}
+
+LIMIT = u32("most records; 0 is the default", default=0)

@@ -1,0 +1,27 @@
+"""The document in its two forms, made when first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import msgspec
+
+from topics.http.openapi.document import document
+from topics.http.openapi.page import page
+from topics.http.routes import Route
+
+
+class Description:
+    """What the server says of itself; never changes while it runs."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self._routes = routes
+
+    @cached_property
+    def json(self) -> bytes:
+        return msgspec.json.encode(document(self._routes))
+
+    @cached_property
+    def page(self) -> bytes:
+        return page(document(self._routes))

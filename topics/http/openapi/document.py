@@ -1,0 +1,127 @@
+"""The whole document: paths from the route table, everything about them from `operations`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from topics import __version__
+from topics.http.errors import STATUS
+from topics.http.openapi.components import SCHEMAS
+from topics.http.openapi.operations import OPERATIONS, Operation
+from topics.http.openapi.shapes import Schema, ref, text
+from topics.http.routes import Access, Body, Route, Scope
+
+_MEANING = {
+    400: "The request is malformed",
+    401: "No valid key",
+    403: "The key may not do this",
+    404: "There is no such thing",
+    406: "A stream is `text/event-stream`",
+    409: "It contradicts what exists",
+    413: "The body is too large",
+    415: "Content type or encoding",
+    422: "The topic is full and does not evict",
+    429: "A limit is reached; `Retry-After` says when to come back",
+    431: "The head is too large",
+    500: "Storage failed, or a bug",
+    503: "Recovering, read-only or shutting down",
+}
+_ABOUT = (
+    "Named, append-only topics of JSON records with a seq: read by cursor, watched, deleted by seq or tag, forwarded, "
+    "leased out as jobs. What is lost without being deleted is reported as a tombstone."
+)
+
+
+def operation_key(route: Route) -> str:
+    """The route's entry in OPERATIONS: parameters without their names."""
+    return f"{route.method} {re.sub(r':[^/]+', ':', route.pattern)}"
+
+
+def document(routes: Sequence[Route]) -> dict[str, Any]:
+    """OpenAPI 3.1. Raises KeyError for a route nobody described."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        path = re.sub(r":([^/]+)", r"{\1}", route.pattern)
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, OPERATIONS[operation_key(route)])
+    scheme = {"type": "http", "scheme": "bearer", "description": "Needed once keys are configured."}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "topics", "version": __version__, "description": _ABOUT, "license": {"name": "MIT"}},
+        "paths": paths,
+        "components": {"schemas": SCHEMAS, "securitySchemes": {"key": scheme}},
+    }
+
+
+def _operation(route: Route, about: Operation) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "summary": about.summary,
+        "operationId": _identifier(route),
+        "tags": [_tag(route.pattern)],
+        "description": _rights(route),
+        "responses": _responses(route, about),
+        "security": [{}] if route.access is Access.PROBE else [{}, {"key": []}],
+    }
+    parameters = [
+        {"name": part[1:], "in": "path", "required": True, "schema": text()}
+        for part in route.pattern.split("/")
+        if part.startswith(":")
+    ]
+    needed = ("node",)
+    for name, schema in about.query.items():
+        parameters.append({"name": name, "in": "query", "required": name in needed, "schema": schema})
+    parameters += [{"name": name, "in": "header", "schema": schema} for name, schema in about.headers.items()]
+    if parameters:
+        shown["parameters"] = parameters
+    if about.body is not None:
+        content = {"application/json": {"schema": about.body}}
+        shown["requestBody"] = {"required": route.body is Body.JSON, "content": content}
+    return shown
+
+
+def _responses(route: Route, about: Operation) -> dict[str, Any]:
+    responses: dict[str, Any] = {}
+    for status, schema in about.success.items():
+        content: dict[str, Any] = {}
+        for position, media in enumerate(about.media):
+            content[media] = {"schema": schema} if schema is not None and not position else {"schema": text()}
+        responses[str(status)] = {"description": "Done" if status != 101 else "The connection is a WebSocket"}
+        if status != 101:
+            responses[str(status)]["content"] = content
+    usual = {400, 401, 403, 429, 431, 500, 503}
+    if route.body is not Body.IGNORED:
+        usual |= {413, 415}
+    for status in sorted(usual | set(about.errors)):
+        responses[str(status)] = _error(status)
+    return responses
+
+
+def _error(status: int) -> dict[str, Any]:
+    codes = sorted(code for code, of in STATUS.items() if of == status)
+    schema: Schema = {"allOf": [ref("Error"), {"properties": {"error": {"properties": {"code": {"enum": codes}}}}}]}
+    return {"description": _MEANING[status], "content": {"application/json": {"schema": schema}}}
+
+
+def _rights(route: Route) -> str:
+    if route.access is Access.PROBE:
+        return "Needs no key, unless the server was told so."
+    if route.access is Access.OWN:
+        return "Needs the key that created the session, in the header or as `token`."
+    scopes = " and ".join(str(one.name).lower() for one in Scope if one in route.scope)
+    where = ", in the header or as `token`" if route.access is Access.STREAM else ""
+    return f"Needs {f'the scope {scopes}' if scopes else 'any key'}{where}."
+
+
+def _tag(pattern: str) -> str:
+    parts = pattern.strip("/").split("/")
+    if parts[0] != "v0" or parts[1] in ("health", "ready", "metrics"):
+        return "server"
+    if len(parts) > 3 and parts[3] in ("claim", "ack", "nack", "extend", "work"):
+        return "queues"
+    return "streams" if parts[1] in ("watch", "ws") else parts[1]
+
+
+def _identifier(route: Route) -> str:
+    words = re.findall(r"[A-Za-z0-9]+", route.pattern)
+    return "_".join([route.method.lower(), *(word for word in words if word != "v0")])

@@ -1,0 +1,386 @@
+"""What each route takes and answers, by method and pattern. A route without an entry here fails a test.
+
+The names of path parameters are the pattern's own; here they are left out (`/v0/topics/:/diff`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from topics.http.openapi.components import LIMIT
+from topics.http.openapi.shapes import (
+    Schema,
+    answer,
+    boolean,
+    listing,
+    nullable,
+    one_of,
+    performance,
+    question,
+    ref,
+    text,
+    u32,
+    u64,
+)
+
+JSON, SSE, PLAIN, HTML = "application/json", "text/event-stream", "text/plain", "text/html"
+
+
+class Operation(NamedTuple):
+    """success: status to schema of the JSON body, None for a body that is no JSON. errors: statuses of its own, beside
+    those any request can meet. query: name to schema. body: of the request, None where it has none."""
+
+    summary: str
+    section: str
+    success: dict[int, Schema | None]
+    errors: tuple[int, ...] = ()
+    query: dict[str, Schema] = {}  # noqa: RUF012 - never changed
+    headers: dict[str, Schema] = {}  # noqa: RUF012
+    body: Schema | None = None
+    media: tuple[str, ...] = (JSON,)
+    """Content types of a success; the first is the one described by `success`."""
+
+
+_TOUCH = "counts as a look at the topic"
+_PAGE = {
+    "page_size": u64("clamped to 1..1000", default=100),
+    "cursor": text("`next_cursor` of the page before"),
+    "prefix": text("names that begin with it"),
+}
+_LEASE = u64("clamped to 100..86400000")
+
+_TOPIC_ROW = answer(
+    topic=text(),
+    head_seq=u64(),
+    earliest_seq=u64(),
+    count=u64(),
+    bytes=u64(),
+    durable=boolean(),
+    effective_priority={"type": "integer", "minimum": -1000, "maximum": 1000},
+)
+_STATE = answer(
+    topic=text(),
+    type=one_of("log", "queue"),
+    head_seq=u64(),
+    earliest_seq=u64(),
+    next_seq=u64(),
+    count=u64(),
+    bytes=u64(),
+    config=ref("ConfigInForce"),
+    effective_priority={"type": "integer", "minimum": -1000, "maximum": 1000},
+    last_write_ts=nullable(u64()),
+    last_read_ts=nullable(u64()),
+    queue_Q=answer(ready=u64(), in_flight=u64(), dead_lettered=u64()),
+    performance=performance(),
+)
+_PUT = answer(topic=text(), created=boolean(), config=ref("ConfigInForce"), performance=performance())
+_WRITTEN = answer(
+    topic=text(),
+    first_seq=u64(),
+    last_seq=u64(),
+    seqs_Q=listing(u64()),
+    head_seq=u64(),
+    count=u64(),
+    created=boolean(),
+    deduped=boolean(),
+    performance=performance(optional=("wal_append_ms", "fsync_ms", "throttle_wait_ms")),
+)
+_JOB = answer(
+    S_seq=u64(),
+    lease_id=text(pattern="^lease_[0-9a-f]{1,16}$"),
+    deadline=u64(),
+    S_ts=u64(),
+    S_tag_Q=text(),
+    deliveries=u64(minimum=1),
+    data={},
+    meta_Q={},
+)
+_ROUTER = {
+    "source": text(),
+    "dest": text(),
+    "preserve_node": boolean(True),
+    "preserve_tag": boolean(True),
+    "allow_cycle": boolean(False),
+    "guarantee": one_of("at_least_once", "exactly_once", default="at_least_once"),
+}
+_ROUTER_SHOWN = _ROUTER | {"filter": nullable(ref("PredicateInForce"))}
+_ROUTER_MADE = answer(router=text(), created=boolean(), **_ROUTER_SHOWN, performance=performance())
+_HEALTH = Operation(
+    "The process answers",
+    "12.1",
+    {200: answer(status=one_of("ok"), version=text(), uptime_ms=u64())},
+)
+_READY = Operation(
+    "Whether traffic should come here",
+    "12.2",
+    {200: answer(status=one_of("ready"), wal_replay_complete=boolean(), topics=u64())},
+)
+_SLOTS = {"type": "integer", "minimum": 0}
+_WAL = (
+    "fsyncs", "frames", "batches", "bytes_written", "rotations", "queue_depth", "queue_depth_peak",
+    "submit_full_total", "fsync_count", "fsync_micros_total",
+)  # fmt: skip
+_GAUGES = (
+    "topics", "topics_ephemeral", "topics_memory", "topics_disk", "topics_fsync", "routers", "records_live",
+    "bytes_live", "queue_topics", "queue_leases_in_flight", "sse_connections", "watch_sessions", "uptime_ms",
+)  # fmt: skip
+_METRICS = {
+    "type": "object",
+    "properties": dict.fromkeys(_GAUGES, _SLOTS)
+    | {"ready": boolean(), "replay_progress": {"type": "number", "minimum": 0, "maximum": 1}}
+    | {
+        "wal": {
+            "type": "object",
+            "properties": {name: {"type": "number", "minimum": 0} for name in _WAL} | {"read_only": boolean()},
+            "required": [*_WAL, "read_only"],
+        }
+    },
+    "required": [*_GAUGES, "ready", "replay_progress", "wal"],
+}
+
+OPERATIONS: dict[str, Operation] = {
+    "PUT /v0/topics/:": Operation(
+        "Create a topic, or replace its configuration", "7.1", {200: _PUT, 201: _PUT}, (409,), body=ref("Config")
+    ),
+    "GET /v0/topics/:": Operation("State of a topic", "7.2", {200: _STATE}, (404,), {"touch": boolean(True, _TOUCH)}),
+    "GET /v0/topics": Operation(
+        "Topics by name",
+        "7.3",
+        {200: answer(topics=listing(_TOPIC_ROW), next_cursor_Q=text(), performance=performance())},
+        query=_PAGE | {"touch": boolean(False, _TOUCH)},
+    ),
+    "DELETE /v0/topics/:": Operation(
+        "Delete a topic with all it holds",
+        "7.4",
+        {200: answer(topic=text(), deleted=boolean(), routers_removed=listing(text()), performance=performance())},
+        (409,),
+        {"if_empty": boolean(False, "refuse when it holds records")},
+    ),
+    "POST /v0/topics/:": Operation(
+        "Write records",
+        "7.5",
+        {200: _WRITTEN, 201: _WRITTEN},
+        (404, 422),
+        {"return_seqs": boolean(True)},
+        {"Idempotency-Key": text("used when the body has no `idempotency_key`; at most 256 bytes")},
+        question(
+            ("records",),
+            records=listing(ref("NewRecord"), minItems=1, maxItems=10_000),
+            node=nullable(text("for records without their own")),
+            idempotency_key=nullable(text("a write with a key seen lately appends nothing and answers as the first")),
+            create=nullable(boolean()),
+            config={"anyOf": [ref("Config"), {"type": "null"}]},
+            disable_backpressure=boolean(False),
+        ),
+    ),
+    "POST /v0/topics/:/diff": Operation(
+        "Read records above a cursor, or wait for some",
+        "7.6",
+        {
+            200: answer(
+                topic=text(),
+                records=listing(ref("Record"), maxItems=1000),
+                next_from_seq=u64("the next cursor"),
+                head_seq=u64(),
+                earliest_seq=u64(),
+                caught_up=boolean(),
+                tombstone=nullable(ref("Tombstone")),
+                lag=u64(),
+                performance=performance("records_scanned", optional=("cold_segments_read", "throttle_wait_ms")),
+            )
+        },
+        (404,),
+        body=question(
+            (),
+            from_seq=u64("the last seq seen", default=0),
+            limit=LIMIT,
+            node=ref("Nodes"),
+            include_tags=boolean(False),
+            include_meta=boolean(True),
+            wait_ms=u32("how long to wait for something; at most 30000", default=0),
+            max_batch_bytes=u64("0: 1 MiB; at most 8 MiB", default=0),
+        ),
+    ),
+    "POST /v0/topics/:/delete": Operation(
+        "Delete records below a seq, with matching tags, or both",
+        "7.7",
+        {
+            200: answer(
+                topic=text(),
+                deleted=u64(),
+                earliest_seq=u64(),
+                head_seq=u64(),
+                count=u64(),
+                bytes=u64(),
+                performance=performance(),
+            )
+        },
+        (404,),
+        body=question((), before_seq=nullable(u64()), match={"anyOf": [ref("Predicate"), {"type": "null"}]})
+        | {"anyOf": [{"required": ["before_seq"]}, {"required": ["match"]}]},
+    ),
+    "POST /v0/topics/:/claim": Operation(
+        "Lease jobs of a queue",
+        "8.2",
+        {200: answer(topic=text(), claimed=listing(_JOB), count=u64(), ready=u64(), performance=performance())},
+        (404, 409),
+        body=question(("node",), node=text(minLength=1, maxLength=128), max=u32(default=0), lease_ms=nullable(_LEASE)),
+    ),
+    "POST /v0/topics/:/ack": Operation(
+        "Complete leased jobs",
+        "8.3",
+        {
+            200: answer(
+                topic=text(),
+                acked=u64(),
+                skipped=listing(u64()),
+                ready=u64(),
+                in_flight=u64(),
+                performance=performance(optional=("fsync_ms",)),
+            )
+        },
+        (404, 409),
+        body=ref("Leases"),
+    ),
+    "POST /v0/topics/:/nack": Operation(
+        "Give leased jobs back",
+        "8.4",
+        {
+            200: answer(
+                topic=text(),
+                nacked=u64(),
+                skipped=listing(u64()),
+                ready=u64(),
+                in_flight=u64(),
+                performance=performance(),
+            )
+        },
+        (404, 409),
+        body={"allOf": [ref("Leases"), question((), delay_ms=u64("clamped to 86400000", default=0))]},
+    ),
+    "POST /v0/topics/:/extend": Operation(
+        "Hold leased jobs for longer, or shorter",
+        "8.5",
+        {
+            200: answer(
+                topic=text(),
+                extended=u64(),
+                skipped=listing(u64()),
+                deadlines={"type": "object", "additionalProperties": u64()},
+                performance=performance(),
+            )
+        },
+        (404, 409),
+        body={"allOf": [ref("Leases"), question(("lease_ms",), lease_ms=_LEASE)]},
+    ),
+    "GET /v0/topics/:/work": Operation(
+        "Jobs pushed as they come (server-sent events)",
+        "8.6",
+        {200: None},
+        (404, 406, 409),
+        {
+            "node": text(minLength=1, maxLength=128),
+            "max": u64("leases at a time; clamped to 1..1000", default=1),
+            "lease_ms": _LEASE,
+            "token": text("the key, for clients that cannot send headers"),
+        },
+        media=(SSE,),
+    ),
+    "PUT /v0/routers/:": Operation(
+        "Create or change a router",
+        "9.2",
+        {200: _ROUTER_MADE, 201: _ROUTER_MADE},
+        (404, 409),
+        body=question(
+            ("source", "dest"),
+            **_ROUTER,
+            create_dest=boolean(True),
+            filter={"anyOf": [ref("Predicate"), {"type": "null"}]},
+        ),
+    ),
+    "GET /v0/routers/:": Operation(
+        "A router and how far it is",
+        "9.3",
+        {200: answer(router=text(), **_ROUTER_SHOWN, forwarded_total=u64(), performance=performance())},
+        (404,),
+    ),
+    "GET /v0/routers": Operation(
+        "Routers by name",
+        "9.4",
+        {
+            200: answer(
+                routers=listing(
+                    answer(
+                        router=text(),
+                        source=text(),
+                        dest=text(),
+                        guarantee=_ROUTER["guarantee"],
+                        forwarded_total=u64(),
+                    )
+                ),
+                next_cursor_Q=text(),
+                performance=performance(),
+            )
+        },
+        query=_PAGE | {"source": text(), "dest": text()},
+    ),
+    "DELETE /v0/routers/:": Operation(
+        "Stop a router",
+        "9.5",
+        {200: answer(router=text(), deleted=boolean(), performance=performance())},
+    ),
+    "POST /v0/watch": Operation(
+        "Open a session over topics, to be streamed",
+        "10.2",
+        {
+            200: answer(
+                wid=text(pattern="^wid_[A-Za-z0-9_-]{22}$"),
+                stream_url=text(),
+                session_ttl_ms=u64(),
+                topics={"type": "object", "additionalProperties": ref("StreamStart")},
+                performance=performance(),
+            )
+        },
+        (404,),
+        {"lenient": boolean(False, "leave out topics that are absent")},
+        body=question(
+            ("topics",),
+            topics={
+                "type": "object",
+                "additionalProperties": ref("ReadFrom"),
+                "minProperties": 1,
+                "maxProperties": 256,
+            },
+            node=ref("Nodes"),
+            limit=u32(default=256),
+            max_batch_bytes=u64(default=262_144),
+            heartbeat_ms=u64("clamped to 1000..60000", default=15_000),
+            include_meta=boolean(True),
+            include_tags=boolean(False),
+            include_data=boolean(True),
+            consistency=one_of("eventual", "strong", default="eventual"),
+        ),
+    ),
+    "GET /v0/watch/:": Operation(
+        "The stream of a session (server-sent events)",
+        "10.3",
+        {200: None},
+        (401, 404, 406),
+        {"token": text("the key, for clients that cannot send headers")},
+        {"Last-Event-ID": text("the `id` of the last frame received: rewinds, never advances")},
+        media=(SSE,),
+    ),
+    "GET /v0/ws": Operation("Subscribe and publish over a WebSocket", "11", {101: None}),
+    "GET /v0/health": _HEALTH,
+    "GET /healthz": _HEALTH,
+    "GET /v0/ready": _READY,
+    "GET /readyz": _READY,
+    "GET /v0/metrics": Operation(
+        "Numbers, for Prometheus or, with `Accept: application/json`, as JSON",
+        "12.3",
+        {200: _METRICS},
+        media=(JSON, PLAIN),
+    ),
+    "GET /openapi.json": Operation("This description", "", {200: {"type": "object"}}),
+    "GET /docs": Operation("This description as a page", "", {200: None}, media=(HTML,)),
+}

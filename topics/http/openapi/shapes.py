@@ -1,0 +1,84 @@
+"""Small makers of JSON Schema, so that a description reads like the contract's tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Schema = dict[str, Any]
+U64_MAX, U32_MAX = 2**64 - 1, 2**32 - 1
+
+
+def u64(about: str = "", **more: Any) -> Schema:
+    return _number("uint64", U64_MAX, about, more)
+
+
+def u32(about: str = "", **more: Any) -> Schema:
+    return _number("uint32", U32_MAX, about, more)
+
+
+def _number(form: str, most: int, about: str, more: Schema) -> Schema:
+    return {"type": "integer", "format": form, "minimum": 0, "maximum": most} | _about(about) | more
+
+
+def text(about: str = "", **more: Any) -> Schema:
+    return {"type": "string"} | _about(about) | more
+
+
+def boolean(default: bool | None = None, about: str = "") -> Schema:
+    return {"type": "boolean"} | ({} if default is None else {"default": default}) | _about(about)
+
+
+def one_of(*names: str, **more: Any) -> Schema:
+    """One of some words."""
+    return {"type": "string", "enum": list(names)} | more
+
+
+def listing(items: Schema, **more: Any) -> Schema:
+    return {"type": "array", "items": items} | more
+
+
+def nullable(schema: Schema) -> Schema:
+    if "$ref" in schema or "enum" in schema:
+        return {"anyOf": [schema, {"type": "null"}]}
+    return schema | {"type": [schema["type"], "null"]}
+
+
+def ref(name: str) -> Schema:
+    """A component of the document."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def answer(about: str = "", /, **keys: Schema) -> Schema:
+    """An object the server makes: keys that end in `_Q` may be absent, a leading `S_` is a `$`; there are no others."""
+    named = {_key(name): schema for name, schema in keys.items()}
+    required = [_key(name) for name in keys if not name.endswith("_Q")]
+    schema = {"type": "object", "properties": named, "required": required, "additionalProperties": False}
+    return schema | _about(about)
+
+
+def question(required: tuple[str, ...] = (), about: str = "", /, **keys: Schema) -> Schema:
+    """An object a client sends: keys that are not known are ignored, so they are allowed."""
+    schema: Schema = {"type": "object", "properties": keys}
+    if required:
+        schema["required"] = list(required)
+    return schema | _about(about)
+
+
+def performance(*more: str, optional: tuple[str, ...] = ()) -> Schema:
+    """Milliseconds and counts of section 3.3."""
+    count = ("records_scanned", "cold_segments_read")
+    keys = {
+        name: {"type": "integer" if name in count else "number", "minimum": 0}
+        for name in ("server_total_ms", *more, *optional)
+    }
+    required = ["server_total_ms", *more]
+    return {"type": "object", "properties": keys, "required": required, "additionalProperties": False}
+
+
+def _key(name: str) -> str:
+    name = name.removesuffix("_Q")
+    return f"${name[2:]}" if name.startswith("S_") else name
+
+
+def _about(about: str) -> Schema:
+    return {"description": about} if about else {}
