@@ -139,7 +139,10 @@ def test_a_gzip_body_over_the_limit_once_decompressed_is_413(echo: Echo) -> None
     assert response.status == 413
 
 
-@pytest.mark.parametrize("body", [b"not gzip", gzip.compress(b"{}")[:-3], gzip.compress(b"{}") + b"x"])
+GZIPPED = gzip.compress(b"{}", mtime=0)
+
+
+@pytest.mark.parametrize("body", [b"not gzip", GZIPPED[:-3], GZIPPED + b"x"])
 def test_a_corrupt_gzip_body_is_400(peer: Peer, body: bytes) -> None:
     assert peer.ask("POST", "/v0/topics/jobs", body, content_encoding="gzip").code == "invalid_request"
 
