@@ -5,23 +5,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 CYCLES ?= 200
-CUTS ?= 500
 # Processes that run tests side by side.
 JOBS ?= 2
 
-.PHONY: serve test test-packages powercut soak api-fuzz check venv build format clean
+.PHONY: serve test soak api-fuzz autobahn check venv build format clean
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
 
-test: venv test-packages
+test: venv
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
-
-test-packages:
-	@bash scripts/test_packages.sh
-
-powercut: venv test-packages
-	$(BIN)/python -m tests.powercut.run --cuts $(CUTS)
 
 soak: venv
 	$(BIN)/python -m tests.soak.kill_loop --cycles $(CYCLES)
@@ -29,6 +22,10 @@ soak: venv
 api-fuzz: venv
 	$(BIN)/python -m pip install -q --disable-pip-version-check "schemathesis>=4"
 	$(BIN)/python scripts/api_fuzz.py $(ARGS)
+
+# WebSocket conformance, groups 1-7, 9 and 10; needs a Python 2.7 (PYTHON27), installs Autobahn's test suite once.
+autobahn: venv
+	$(BIN)/python -m tests.ws.autobahn
 
 check: venv
 	$(BIN)/ruff format --check .

@@ -24,6 +24,7 @@ _RANGES = {
     "max_head_fields": (4, 1 << 20),
     "max_backlog_bytes": (4096, 1 << 62),
     "listen_backlog": (0, 65_535),
+    "ws_publishes_in_flight": (1, 1 << 20),
     "ring_entries": (0, 32_768),
     "ring_completions": (0, 65_536),
     "receive_buffers": (1, 32_768),
@@ -82,6 +83,12 @@ class Config:
     stream_high_water_bytes: int = 65_536
     """Unsent bytes beyond which nothing more is read for a stream's client."""
     stream_low_water_bytes: int = 16_384
+    ws_max_message_bytes: int = 64 << 20
+    """A longer WebSocket message closes its connection with 1009. 0: any."""
+    ws_max_frame_bytes: int = 16 << 20
+    """The same for one frame of it."""
+    ws_publishes_in_flight: int = 256
+    """Publishes of a WebSocket that wait for their commit at a time; what comes behind them waits unread."""
     max_client_bytes: int = 1 << 30
     """Held for all clients together, in unread answers and unfinished bodies; above it the largest go. 0: any."""
     listen_backlog: int = 1024

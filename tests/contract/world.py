@@ -66,6 +66,22 @@ class Connection:
         assert found, f"the connection ended or stayed silent; it said {bytes(self._received[:300])!r}"
         return found[0]
 
+    def head(self, within_ms: int = 5000) -> Answer:
+        """An answer without a body (a 101); what comes behind it stays."""
+        return self.answer("HEAD", within_ms)
+
+    def take_bytes(self) -> bytes:
+        """All that has come so far and was not read as an answer; lets no time pass."""
+        self._take()
+        data = bytes(self._received)
+        self._received.clear()
+        return data
+
+    @property
+    def over(self) -> bool:
+        """The server has closed; lets no time pass."""
+        return self._take()
+
     @property
     def waiting(self) -> bool:
         """No byte of an answer has come, after time enough for one."""

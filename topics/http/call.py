@@ -15,10 +15,15 @@ from topics.http.response import JSON
 from topics.http.routes import Body
 from topics.http.service import Service
 from topics.http.stream import Stream
+from topics.http.upgrade import OpenUpgraded
 
 
 class Exchange(Protocol):
     """Where the answer goes: an HTTP/1 connection (or, one day, an HTTP/2 stream)."""
+
+    @property
+    def upgrades(self) -> bool:
+        """`upgrade` is possible: HTTP/1 alone."""
 
     def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
         """The whole response, once. headers: whole lines."""
@@ -33,10 +38,13 @@ class Exchange(Protocol):
     ) -> Stream:
         """Instead of `respond`: the head now, the body as it comes."""
 
+    def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
+        """Instead of `respond`, where `upgrades`: the 101, then the connection is what is opened."""
+
 
 class Call:
-    """One request. Exactly one of `reply`, `fail`, `respond` and `open_stream` is called, once; after the client left
-    the first three do nothing.
+    """One request. Exactly one of `reply`, `fail`, `respond`, `open_stream` and `upgrade` is called, once; after the
+    client left the first three do nothing.
 
     body: decompressed, b"" where there is none. on_disconnect: set it while waiting for something that may take long;
     called when the client is gone, and nothing is to be answered then.
@@ -118,6 +126,18 @@ class Call:
         assert exchange is not None, "a stream for a client that left"
         self._head_ready()
         return exchange.open_stream(status, content_type, headers, on_drained, on_disconnect)
+
+    @property
+    def upgrades(self) -> bool:
+        """`upgrade` is possible: the request came over HTTP/1, and its client is there."""
+        return self._exchange is not None and self._exchange.upgrades
+
+    def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
+        """Switches protocols; asked for while the request is handled, where `upgrades`. head: the whole 101."""
+        exchange = self._exchange
+        assert exchange is not None, "an upgrade for a client that left"
+        self._head_ready()
+        exchange.upgrade(head, open_upgraded)
 
     def abandon(self) -> None:
         """The client is gone: stops what waits for it; a later answer goes nowhere."""

@@ -7,6 +7,7 @@ Phases, and what moves between them:
     BODY     --the body is whole-->         ANSWER
     ANSWER   --answered-->                  HEAD        or CLOSED when the connection is not kept
     ANSWER   --open_stream-->               STREAM      the answer goes on until the handler ends it: then as answered
+    ANSWER   --101-->                       CLOSED      for HTTP: another protocol has taken the connection over
     any      --refused with its body unread, close, lost, bad syntax-->   CLOSED
 
 The next request of a connection is looked at after the previous one was answered; pipelined bytes wait.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from topics.errors import RequestError
 from topics.http.admission import refusal_of
@@ -31,6 +32,7 @@ from topics.http.principal import Principal
 from topics.http.response import CONTINUE, JSON
 from topics.http.routes import Body
 from topics.http.service import Service
+from topics.http.upgrade import OpenUpgraded, Upgraded
 
 
 class Phase(enum.Enum):
@@ -53,6 +55,8 @@ class Transport(Protocol):
     """The byte stream below: the loop's `Connection`, or a list of bytes in tests."""
 
     over_high_water: bool
+    state: Any
+    """What gets what arrives: an `HttpConnection`, or what took over from it."""
 
     def write(self, data: bytes) -> None: ...
 
@@ -81,11 +85,14 @@ class HttpConnection:
         "_refusal",
         "_running",
         "_stream",
+        "_successor",
         "phase",
         "service",
         "since",
         "transport",
     )
+
+    upgrades = True
 
     def __init__(self, service: Service, transport: Transport) -> None:
         self.service = service
@@ -102,6 +109,7 @@ class HttpConnection:
         self._stream: Http1Stream | None = None
         self._counted: Principal | None = None
         """Whose request is in flight while its body arrives; a call counts itself."""
+        self._successor: Upgraded | None = None
         self._ended = False
         """The peer sends no more: what is here is answered, then the connection closes."""
         self._running = False
@@ -207,6 +215,8 @@ class HttpConnection:
         self._running = False
         if at < size and self.phase in (HEAD, ANSWER, STREAM):
             self._pending = data[at:]
+        elif at < size and self._successor is not None:
+            self._successor.receive(data[at:])
         if (self._ended or self._paused or self.transport.over_high_water) and self.phase in (HEAD, BODY):
             self._settle()
 
@@ -382,6 +392,24 @@ class HttpConnection:
         self.transport.set_water_marks(config.stream_high_water_bytes, config.stream_low_water_bytes)
         self._stream = Http1Stream(self, chunks=chunks, on_drained=on_drained, on_disconnect=on_disconnect)
         return self._stream
+
+    def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
+        """Answers the request in progress with a 101. What came behind it is the other protocol's first input."""
+        assert self.phase is ANSWER, "an answer without a request"
+        transport = self.transport
+        transport.write(head)
+        self.phase = CLOSED
+        self._call = self._plan = self._refusal = None
+        if self._paused:
+            transport.resume_reading()
+        config = self.service.config
+        transport.set_water_marks(config.stream_high_water_bytes, config.stream_low_water_bytes)
+        upgraded = self._successor = transport.state = open_upgraded(transport)
+        data, self._pending = self._pending, b""
+        if data:
+            upgraded.receive(data)
+        if self._ended:
+            upgraded.end_of_stream()
 
     def on_stream_ended(self, *, kept: bool) -> None:
         """The handler has ended its stream. kept: the client knows where it ends, so another answer may follow."""

@@ -2,8 +2,9 @@
 
 DNS rebinding makes a browser send its requests for `evil.example` to 127.0.0.1, so on a loopback address only names
 that cannot be rebound are taken: addresses, `localhost`, names without a dot (nobody can register one) and those the
-operator allows. A page of another site may send simple requests without asking, so what changes state must not come
-from another origin. Source: SECURITY of the design, "Host check" and "CSRF".
+operator allows. A page of another site may send simple requests without asking, and open WebSockets, which no CORS
+covers; so what changes state, and an upgrade, must not come from another origin. Source: SECURITY of the design, "Host
+check" and "CSRF".
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ class HostRule:
         self._checks_origin = enabled and "*" not in allowed_hosts
 
     def refusal(self, request: Request) -> RequestError | None:
-        """403 for a foreign Host, and for a state-changing request of another site's page; None when all is well."""
+        """403 for a foreign Host, and for a state-changing request or an upgrade of another site's page; None when all
+        is well."""
         host = request.authority or request.headers.get(b"host", b"").decode("latin-1")
         if self._checks_host and host and not self._is_known(host):
             return RequestError(
                 "forbidden", "this Host is not served here: add it to TOPICS_ALLOWED_HOSTS if it should be"
             )
-        if self._checks_origin and request.method not in _SAFE_METHODS:
+        if self._checks_origin and (request.method not in _SAFE_METHODS or b"upgrade" in request.headers):
             if request.headers.get(b"sec-fetch-site", b"") == b"cross-site":
                 return RequestError("forbidden", "a page of another site may not change anything here")
             origin = request.headers.get(b"origin")

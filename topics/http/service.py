@@ -17,7 +17,7 @@ from topics.http.origin import HostRule
 from topics.http.parser import open_parser
 from topics.http.plan import Plan, Planner
 from topics.http.response import ResponseWriter
-from topics.http.routes import RouteTable
+from topics.http.routes import Handler, RouteTable
 from topics.http.stream_slots import StreamSlots
 from topics.metrics import Histogram
 
@@ -76,6 +76,8 @@ class Service:
         """Every answer closes its connection (shutdown)."""
         self.at_drain: list[Callable[[], None]] = []
         """Called when a shutdown begins: whoever keeps streams open ends them (R-LIFE-7)."""
+        self.open_websocket: Handler = _no_websocket
+        """Takes an upgrade request whose path and method are in order; `server/` sets it."""
         self.tick = 0
         """Seconds, roughly; what connections note as the time they began to wait."""
         self.in_progress = 0
@@ -100,3 +102,7 @@ class Service:
     def serve(self, engine: EngineApi) -> None:
         """From now on requests are answered from `engine`."""
         self._engine = engine
+
+
+def _no_websocket(_call: object) -> None:
+    raise RequestError("not_found", "this server speaks no WebSocket")

@@ -24,6 +24,7 @@ from topics.server.metrics import ServerMetrics, Snapshot
 from topics.server.port_file import write_port_file
 from topics.server.shutdown import drain
 from topics.server.timeouts import Sweep
+from topics.server.websocket import WebSockets
 
 _log = logging.getLogger("topics.server")
 
@@ -59,6 +60,7 @@ class Server:
         self._recovery: Task[None] | None = None
         self._stopping = False
         self._started_ns = loop.clock.monotonic_ns()
+        self._websockets = WebSockets(self.service)
         self._handler = HttpHandler(self.service)
         self._metrics = ServerMetrics(loop, self.service, self._handler.requests, self._snapshot)
         limits = StreamLimits(

@@ -68,7 +68,7 @@ class ServerMetrics(Collector):
             "bytes_live": engine.bytes_live,
             "queue_topics": engine.queues,
             "queue_leases_in_flight": 0,
-            "sse_connections": 0,
+            "sse_connections": self._service.stream_slots.open,
             "watch_sessions": 0,
             "ready": now.ready,
             "replay_progress": now.progress,
@@ -95,6 +95,7 @@ class ServerMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         now = self._snapshot()
         yield from _engine_families(now)
+        yield from self._stream_families()
         yield from _topic_families(now)
         yield from _log_families(now)
         yield _stages(self._stage_histograms(now))
@@ -106,6 +107,10 @@ class ServerMetrics(Collector):
         )
         for name, number in self._loop.stats().numbers().items():
             yield CounterMetricFamily(f"topics_loop_{name}", f"{name} of the event loop", number)
+
+    def _stream_families(self) -> Iterator[Metric]:
+        open_streams = self._service.stream_slots.open
+        yield GaugeMetricFamily("topics_sse_connections", "Open watch and work streams and WebSockets", open_streams)
 
     def _stage_histograms(self, now: Snapshot) -> dict[str, Histogram]:
         stages: dict[str, Any] = dict(self._loop.stats().stages())
@@ -129,7 +134,6 @@ def _engine_families(now: Snapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily("topics_bytes_live", "Accounted bytes of the live records", engine.bytes_live)
     yield GaugeMetricFamily("topics_queue_topics", "Queues", engine.queues)
     yield GaugeMetricFamily("topics_queue_leases_in_flight", "Unexpired leases over all queues", 0)
-    yield GaugeMetricFamily("topics_sse_connections", "Open watch and work streams and WebSockets", 0)
     yield GaugeMetricFamily("topics_watch_sessions", "Live watch sessions", 0)
     yield GaugeMetricFamily("topics_ready", "1 when the server serves", int(now.ready))
     yield GaugeMetricFamily("topics_recovery_progress", "Share of recovery done, 1 when ready", now.progress)

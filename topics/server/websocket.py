@@ -1,0 +1,82 @@
+"""WebSockets of a server: the upgrade's checks behind the route, and all that are open. Source: wire contract 11.1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from topics.http.call import Call
+from topics.http.connection import Phase, Transport
+from topics.http.routes import Scope
+from topics.http.service import Service
+from topics.ws.handshake import accept_key, switching_protocols
+from topics.ws.host import Host
+from topics.ws.session import Rights, Session
+
+
+class WebSockets:
+    """Takes upgrades from `service` and ends its sessions when the server drains."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._host: Host | None = None
+        self._open: set[ServedSession] = set()
+        service.open_websocket = self.open
+        service.at_drain.append(self._end_all)
+
+    def open(self, call: Call) -> None:
+        """Raises: RequestError, the handshake is wrong or there are too many connections."""
+        service, request, principal = self._service, call.plan.request, call.principal
+        accept = accept_key(request.headers, request.framing.version_minor)
+        release = service.stream_slots.take(principal.key_id)
+        scopes = (principal.may(Scope.READ), principal.may(Scope.WRITE), principal.may(Scope.ADMIN))
+        rights = Rights(*scopes, principal.allows)
+
+        def open_session(transport: Transport) -> ServedSession:
+            def on_end() -> None:
+                release()
+                self._open.discard(session)
+
+            session = ServedSession(self, transport, rights, on_end)
+            self._open.add(session)
+            return session
+
+        call.upgrade(switching_protocols(accept), open_session)
+
+    @property
+    def host(self) -> Host:
+        """What sessions share, from the first one on."""
+        service = self._service
+        if self._host is None:
+            self._host = Host(service.config, service.now_ns, service.scanner, service.engine)
+        return self._host
+
+    @property
+    def tick(self) -> int:
+        return self._service.tick
+
+    def _end_all(self) -> None:
+        for session in list(self._open):
+            session.going_away()
+
+
+class ServedSession(Session):
+    """As the sweep and the shutdown know a connection's state."""
+
+    __slots__ = ("_websockets",)
+
+    idle = False
+
+    def __init__(
+        self, websockets: WebSockets, transport: Transport, rights: Rights, release: Callable[[], None]
+    ) -> None:
+        super().__init__(websockets.host, transport, rights, release)
+        self._websockets = websockets
+
+    @property
+    def phase(self) -> Phase:
+        return Phase.BODY if self.busy else Phase.STREAM
+
+    @property
+    def since(self) -> int:
+        """There is no limit on silence (11.6)."""
+        return self._websockets.tick

@@ -1,0 +1,134 @@
+"""What a client may say: one JSON object a text message, by its `op`. Source: wire contract 11.2 to 11.4, R-JSON.
+
+A message of another shape is `Invalid`; the connection answers it `invalid_json`. Limits and rights are checked later,
+by who executes the command.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from topics.engine.json_fields import Fields, read_object, refuse
+from topics.engine.records import Kind, array_items, compacted, string_value
+from topics.engine.write_body import WriteBody, WriteScanner
+from topics.errors import RequestError
+
+SUBSCRIBE_LIMIT = 1000
+"""Records a frame when a subscription does not say; 5.2."""
+
+
+class Start(NamedTuple):
+    """Where a subscription begins: behind `from_seq`, or at the head."""
+
+    from_seq: int = 0
+    tail: bool = False
+
+
+class Subscribe(NamedTuple):
+    request_id: bytes
+    starts: dict[str, Start]
+    nodes: tuple[bytes, ...]
+    limit: int
+    max_batch_bytes: int
+    include_data: bool
+    include_tags: bool
+    include_meta: bool
+    lenient: bool
+
+
+class Unsubscribe(NamedTuple):
+    request_id: bytes
+    topics: list[str]
+
+
+class Publish(NamedTuple):
+    request_id: bytes
+    topic: str
+    body: WriteBody
+    return_seqs: bool
+
+
+class Ping(NamedTuple):
+    request_id: bytes
+
+
+class Invalid(NamedTuple):
+    """No command at all: what was wrong with the message."""
+
+    message: str
+
+
+Command = Subscribe | Unsubscribe | Publish | Ping | Invalid
+
+
+def parse_command(message: bytes, scanner: WriteScanner) -> Command:
+    """message: UTF-8."""
+    try:
+        return _parse(message, scanner)
+    except RequestError as error:
+        return Invalid(error.message)
+
+
+def _parse(message: bytes, scanner: WriteScanner) -> Command:
+    """Raises: RequestError, it is no command."""
+    fields = read_object(message, "the message")
+    op = fields.string("op")
+    span = fields.span("request_id")
+    request_id = b"null" if span is None else compacted(span.text)
+    if op == "publish":
+        topic = fields.string("topic")
+        return Publish(request_id, topic, scanner.scan(message), fields.boolean("return_seqs", True))
+    if op == "subscribe":
+        return _subscribe(fields, request_id)
+    if op == "unsubscribe":
+        return Unsubscribe(request_id, _topics_to_leave(fields))
+    if op == "ping":
+        return Ping(request_id)
+    raise RequestError("invalid_request", 'op must be "subscribe", "unsubscribe", "publish" or "ping"')
+
+
+def _subscribe(fields: Fields, request_id: bytes) -> Subscribe:
+    starts: dict[str, Start] = {}
+    topic = fields.nullable_string("topic")
+    start = Start(fields.u64("from_seq", 0), fields.boolean("tail", False))
+    if topic is not None:
+        starts[topic] = start
+    span = fields.span("topics")
+    if span is not None:
+        if span.kind != Kind.OBJECT:
+            raise refuse("topics", "an object of topic names", span)
+        topics = read_object(span.text, "topics", "topics.")
+        for name in topics.names():
+            entry = topics.span(name)
+            assert entry is not None, "a name of the object without a value"
+            if entry.kind != Kind.OBJECT:
+                raise refuse(f"topics.{name}", "an object", entry)
+            inner = read_object(entry.text, f"topics.{name}", f"topics.{name}.")
+            starts[name] = Start(inner.u64("from_seq", 0), inner.boolean("tail", False))
+    return Subscribe(
+        request_id,
+        starts,
+        nodes=tuple(node.encode() for node in fields.strings("node")),
+        limit=fields.u32("limit", SUBSCRIBE_LIMIT),
+        max_batch_bytes=fields.u64("max_batch_bytes", 0),
+        include_data=fields.boolean("include_data", True),
+        include_tags=fields.boolean("include_tags", False),
+        include_meta=fields.boolean("include_meta", True),
+        lenient=fields.boolean("lenient", False),
+    )
+
+
+def _topics_to_leave(fields: Fields) -> list[str]:
+    """The names of `topics`, then that of `topic`."""
+    names: list[str] = []
+    span = fields.span("topics")
+    if span is not None:
+        if span.kind != Kind.ARRAY:
+            raise refuse("topics", "an array of strings", span)
+        for index, item in enumerate(array_items(span.text)):
+            if item.kind != Kind.STRING:
+                raise refuse(f"topics[{index}]", "a string", item)
+            names.append(string_value(item.text))
+    if "topic" in fields:
+        names.append(fields.string("topic"))
+    return names

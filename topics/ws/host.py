@@ -1,0 +1,31 @@
+"""What all WebSockets of a server share, as values the composition root hands in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from topics.config import Config
+from topics.engine.delivery.feed import Feed
+from topics.engine.delivery.subscription import Sink
+from topics.engine.results import AppendRequest, AppendResult, Done, TopicState
+from topics.engine.write_body import WriteScanner
+
+
+class WsEngine(Protocol):
+    """The part of `topics.engine.engine.Engine` that commands need."""
+
+    def append(self, request: AppendRequest, done: Done[AppendResult]) -> None: ...
+
+    def open_feed(self, sink: Sink) -> Feed: ...
+
+    def state(self, name: str, *, touch: bool, done: Done[TopicState]) -> None: ...
+
+
+@dataclass(slots=True)
+class Host:
+    config: Config
+    now_ns: Callable[[], int]
+    scanner: WriteScanner
+    engine: WsEngine

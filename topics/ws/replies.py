@@ -1,0 +1,50 @@
+"""What the server says in answer to a command: compact JSON texts. Source: wire contract 11.2 to 11.4."""
+
+from __future__ import annotations
+
+import msgspec
+
+from topics.engine.durations import milliseconds
+from topics.engine.results import AppendResult
+from topics.errors import RequestError
+
+
+def error(request_id: bytes | None, code: str, message: str) -> bytes:
+    """request_id: JSON; None leaves the key out, where no command is answered."""
+    echo = b"" if request_id is None else b'"request_id":%b,' % request_id
+    return b'{"op":"error",%b"code":"%b","message":%b}' % (echo, code.encode(), msgspec.json.encode(message or code))
+
+
+def refusal(request_id: bytes, cause: RequestError) -> bytes:
+    """A command's error."""
+    return error(request_id, cause.code, cause.message)
+
+
+def pong(request_id: bytes) -> bytes:
+    return b'{"op":"pong","request_id":%b}' % request_id
+
+
+def unsubscribed(request_id: bytes, topics: list[str]) -> bytes:
+    return b'{"op":"unsubscribed","request_id":%b,"topics":%b}' % (request_id, msgspec.json.encode(topics))
+
+
+def subscribed(request_id: bytes, topics: dict[str, dict[str, int]]) -> bytes:
+    """topics: name to from_seq, head_seq, earliest_seq."""
+    return b'{"op":"subscribed","request_id":%b,"topics":%b}' % (request_id, msgspec.json.encode(topics))
+
+
+def ack(request_id: bytes, topic: str, result: AppendResult, total_ns: int, *, with_seqs: bool) -> bytes:
+    """A publish that is committed for its class."""
+    first, last, head, count, created, deduped, append_ns, sync_ns = result
+    seqs = b"[%b]" % ",".join(map(str, range(first, last + 1))).encode() if with_seqs else b"null"
+    performance = b'"server_total_ms":' + milliseconds(total_ns)
+    if not deduped:
+        performance += b',"wal_append_ms":%b,"fsync_ms":%b' % (milliseconds(append_ns), milliseconds(sync_ns))
+    flags = (b"true" if created else b"false", b"true" if deduped else b"false")
+    return _ACK % (request_id, msgspec.json.encode(topic), first, last, seqs, head, count, *flags, performance)
+
+
+_ACK = (
+    b'{"op":"ack","request_id":%b,"topic":%b,"first_seq":%d,"last_seq":%d,"seqs":%b,"head_seq":%d,"count":%d,'
+    b'"created":%b,"deduped":%b,"performance":{%b}}'
+)

@@ -1,0 +1,317 @@
+"""One WebSocket: commands in, replies and deliveries out, in the order the contract promises.
+
+Commands are executed one after another (R-WS-1). Publishes are the exception nobody can see: the next one is staged
+while the one before it waits for its commit, and their acks leave in the order they came. Nothing is delivered while an
+ack is held back by another, so an ack comes before the records it speaks of (R-WS-2). A client that does not read stops
+its own commands and deliveries, and nothing else (R-WS-3). Source: wire contract, section 11.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Literal, NamedTuple, Protocol
+
+from topics.engine.results import AppendRequest, AppendResult
+from topics.errors import RequestError, TopicsError, as_request_error
+from topics.ws import replies
+from topics.ws.commands import Command, Invalid, Publish, Subscribe, Unsubscribe, parse_command
+from topics.ws.framing import BINARY, PING, TEXT, Framing, Received, pong_frame, text_frame
+from topics.ws.host import Host
+from topics.ws.subscriptions import Subscriptions
+
+HELD_BYTES = 65_536
+"""Input kept while commands wait; with more, reading pauses."""
+GOING_AWAY = 1001
+
+
+class Rights(NamedTuple):
+    """What the connection's key may do. Source: wire contract 11.3, 11.4, R-AUTH-5."""
+
+    read: bool
+    write: bool
+    admin: bool
+    allows: Callable[[str], bool]
+
+
+class Transport(Protocol):
+    """The byte stream below."""
+
+    @property
+    def over_high_water(self) -> bool: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class Reply:
+    """A place in the order of replies."""
+
+    __slots__ = ("request_id", "text")
+
+    def __init__(self, request_id: bytes) -> None:
+        self.request_id = request_id
+        self.text: bytes | None = None
+        """None until the command is done."""
+
+
+class Session:
+    """release: gives the connection's slot back; called once, at whatever end."""
+
+    __slots__ = (
+        "_closing",
+        "_ended",
+        "_framing",
+        "_host",
+        "_next",
+        "_paused",
+        "_pumping",
+        "_release",
+        "_replies",
+        "_rights",
+        "_subscriptions",
+        "_transport",
+        "_withheld",
+    )
+
+    def __init__(self, host: Host, transport: Transport, rights: Rights, release: Callable[[], None]) -> None:
+        self._host = host
+        self._transport = transport
+        self._rights = rights
+        self._release = release
+        self._framing = Framing(host.config.ws_max_frame_bytes, host.config.ws_max_message_bytes)
+        self._replies: deque[Reply] = deque()
+        """Of commands begun, oldest first; the first is not done."""
+        self._withheld = 0
+        """How many of them are done and wait for one before them."""
+        self._next: Command | Received | None = None
+        """Taken from the input, to be executed when all before it are done."""
+        self._paused = False
+        self._pumping = False
+        self._closing = False
+        """The server stops: no more commands."""
+        self._ended = False
+        self._subscriptions = Subscriptions(host, self)
+
+    # --- what the connection below tells -----------------------------------------------------------------------------
+    @property
+    def held_bytes(self) -> int:
+        return self._framing.held_bytes
+
+    @property
+    def busy(self) -> bool:
+        """A command waits for its commit."""
+        return bool(self._replies)
+
+    def receive(self, data: bytes | memoryview) -> None:
+        if not self._ended:
+            self._framing.feed(bytes(data))
+            self._pump()
+
+    def end_of_stream(self) -> None:
+        """A peer that closes without a close frame: there is nobody to talk to."""
+        if not self._ended:
+            self._end()
+            self._transport.close()
+
+    def drained(self) -> None:
+        self._go_on()
+
+    def lost(self) -> None:
+        self._end()
+
+    def going_away(self) -> None:
+        """The server stops: what was begun is finished, then the client is told and the connection ends (11.6)."""
+        if not self._ended:
+            self._closing = True
+            self._say_goodbye()
+
+    # --- commands ----------------------------------------------------------------------------------------------------
+    def _pump(self) -> None:
+        """Executes what has come, as far as it may go."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while not (self._ended or self._closing or self._transport.over_high_water):
+                command = self._next if self._next is not None else self._take()
+                self._next = None
+                if command is None:
+                    break
+                if not self._may_begin(command):
+                    self._next = command
+                    break
+                self._execute(command)
+        finally:
+            self._pumping = False
+        if not self._ended:
+            self._settle_reading()
+
+    def _take(self) -> Command | Received | None:
+        received = self._framing.take()
+        if received is None or received.kind != TEXT:
+            return received
+        return parse_command(received.data, self._host.scanner)
+
+    def _may_begin(self, command: Command | Received) -> bool:
+        """Publishes may overlap with each other, nothing else."""
+        if isinstance(command, Publish):
+            return len(self._replies) < self._host.config.ws_publishes_in_flight and not self._subscriptions.beginning
+        return not self._replies
+
+    def _execute(self, command: Command | Received) -> None:
+        if isinstance(command, Received):
+            self._on_frame(command)
+            return
+        if isinstance(command, Invalid):
+            self._transport.write(text_frame(replies.error(b"null", "invalid_json", command.message)))
+            return
+        reply = Reply(command.request_id)
+        self._replies.append(reply)
+        try:
+            if isinstance(command, Publish):
+                self._publish(command, reply)
+            elif isinstance(command, Subscribe):
+                self._subscribe(command, reply)
+            elif isinstance(command, Unsubscribe):
+                self._unsubscribe(command, reply)
+            else:
+                self._on_done(reply, replies.pong(command.request_id))
+        except Exception as error:
+            self._on_done(reply, error)
+
+    def _on_frame(self, received: Received) -> None:
+        if received.kind == PING:
+            self._transport.write(pong_frame(received.data))
+        elif received.kind == BINARY:
+            message = "binary messages mean nothing here: send JSON as text"
+            self._transport.write(text_frame(replies.error(None, "unsupported_message", message)))
+        else:
+            if received.data:
+                self._transport.write(received.data)
+            self._end()
+            self._transport.close()
+
+    def _publish(self, command: Publish, reply: Reply) -> None:
+        """The write of 7.5, from check 3 on."""
+        rights, body, request_id, topic = self._rights, command.body, command.request_id, command.topic
+        if not rights.write:
+            raise RequestError("forbidden", "publishing needs the scope write")
+        if body.config is not None and not rights.admin:
+            raise RequestError("forbidden", "publishing with a config needs the scope admin: leave config out")
+        self._check_name(topic)
+        host = self._host
+        started_ns = host.now_ns()
+        with_seqs = command.return_seqs
+
+        def done(result: AppendResult | TopicsError) -> None:
+            if isinstance(result, TopicsError):
+                self._on_done(reply, result)
+            else:
+                total_ns = host.now_ns() - started_ns
+                self._on_done(reply, replies.ack(request_id, topic, result, total_ns, with_seqs=with_seqs))
+
+        may_create: RequestError | Literal[True] = True
+        dead_letter = None if body.config is None else body.config.dead_letter
+        if dead_letter is not None and not rights.allows(dead_letter):
+            may_create = _outside(dead_letter)
+        fields = (topic, body.rows, body.node, body.key, body.create, body.config)
+        host.engine.append(AppendRequest(*fields, may_create, body.violation), done)
+
+    def _subscribe(self, command: Subscribe, reply: Reply) -> None:
+        if not self._rights.read:
+            raise RequestError("forbidden", "subscribing needs the scope read")
+        if not command.starts:
+            raise RequestError("invalid_request", "topic or topics is required: name at least one")
+        for name in command.starts:
+            self._check_name(name)
+        self._subscriptions.begin(command, lambda result: self._on_done(reply, result))
+
+    def _unsubscribe(self, command: Unsubscribe, reply: Reply) -> None:
+        if not command.topics:
+            raise RequestError("invalid_request", "topic or topics is required: name at least one")
+        for name in command.topics:
+            self._subscriptions.leave(name)
+        self._on_done(reply, replies.unsubscribed(command.request_id, command.topics))
+
+    def _check_name(self, name: str) -> None:
+        if not self._rights.allows(name):
+            raise _outside(name)
+
+    # --- replies -----------------------------------------------------------------------------------------------------
+    def _on_done(self, reply: Reply, result: bytes | BaseException) -> None:
+        """A command begun is done: its reply, or why there is none."""
+        if self._ended:
+            return
+        text = result if isinstance(result, bytes) else replies.refusal(reply.request_id, as_request_error(result))
+        reply.text = text
+        waiting = self._replies
+        if waiting[0] is not reply:
+            self._withheld += 1
+            self._subscriptions.pause()
+            return
+        waiting.popleft()
+        self._transport.write(text_frame(text))
+        while waiting and (said := waiting[0].text) is not None:
+            waiting.popleft()
+            self._withheld -= 1
+            self._transport.write(text_frame(said))
+        if self._closing:
+            self._say_goodbye()
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._ended:
+            self._pump()
+            self._subscriptions.go_on()
+
+    # --- deliveries --------------------------------------------------------------------------------------------------
+    @property
+    def takes_deliveries(self) -> bool:
+        """The client reads, and no ack is held back."""
+        return not (self._ended or self._withheld or self._transport.over_high_water)
+
+    def deliver(self, frames: bytes) -> None:
+        """Whole messages of a subscription."""
+        self._transport.write(frames)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+    def _settle_reading(self) -> None:
+        """Reads no faster than commands are executed."""
+        waits = self._framing.held_bytes > HELD_BYTES and (
+            self._next is not None or self._closing or self._transport.over_high_water
+        )
+        if waits != self._paused:
+            self._paused = waits
+            if waits:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _say_goodbye(self) -> None:
+        """Once nothing is in progress."""
+        if self._replies:
+            return
+        self._transport.write(text_frame(replies.error(None, "server_shutting_down", "the server is shutting down")))
+        self._transport.write(self._framing.close(GOING_AWAY, "server shutting down"))
+        self._end()
+        self._transport.close()
+
+    def _end(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._replies.clear()
+        self._next = None
+        self._subscriptions.end()
+        self._release()
+
+
+def _outside(name: str) -> RequestError:
+    return RequestError("forbidden", f"this key may not use the name {name!r}")

@@ -1,0 +1,132 @@
+"""What one WebSocket follows: subscriptions begun with their starting points, bursts of the engine as frames.
+
+Source: wire contract 11.3 and 11.5. A burst is rendered once, whoever reads it first, and its bytes go to all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from topics.engine.delivery.frames import Burst, CaughtUpFrame, RecordsFrame, TombstoneFrame
+from topics.engine.delivery.subscription import Subscription
+from topics.engine.results import DiffQuery, TopicState
+from topics.errors import RequestError, TopicsError, as_request_error
+from topics.ws import replies
+from topics.ws.commands import Start, Subscribe
+from topics.ws.framing import text_frame
+from topics.ws.host import Host
+
+_RENDERING = "websocket"
+
+
+class Reader(Protocol):
+    """The connection the frames go to."""
+
+    @property
+    def takes_deliveries(self) -> bool:
+        """False while it holds enough; `Subscriptions.go_on` is called once it can take more."""
+
+    def deliver(self, frames: bytes) -> None: ...
+
+
+class Subscriptions:
+    """The sink of the connection's feed."""
+
+    __slots__ = ("_ended", "_feed", "_host", "_reader", "beginning")
+
+    def __init__(self, host: Host, reader: Reader) -> None:
+        self._host = host
+        self._reader = reader
+        self._feed = host.engine.open_feed(self)
+        self._ended = False
+        self.beginning = False
+        """A subscribe waits for the states of its topics."""
+
+    def begin(self, command: Subscribe, done: Callable[[bytes | TopicsError], None]) -> None:
+        """All of the command's topics or, with an error, none. done: the reply's text; `go_on` is to follow it."""
+        self.beginning = True
+        found: dict[str, TopicState] = {}
+        missing = list(reversed(command.starts))
+
+        def on_state(name: str, state: TopicState | TopicsError) -> None:
+            if not self._ended:
+                if isinstance(state, TopicState):
+                    found[name] = state
+                elif not (command.lenient and isinstance(state, RequestError) and state.code == "topic_not_found"):
+                    self.beginning = False
+                    done(state)
+                    return
+                ask()
+
+        def ask() -> None:
+            if missing:
+                name = missing.pop()
+                self._host.engine.state(name, touch=False, done=lambda state: on_state(name, state))
+            else:
+                self.beginning = False
+                done(self._follow(command, found))
+
+        ask()
+
+    def _follow(self, command: Subscribe, found: dict[str, TopicState]) -> bytes:
+        query = DiffQuery(
+            limit=command.limit,
+            nodes=command.nodes,
+            include_tags=command.include_tags,
+            include_meta=command.include_meta,
+            include_data=command.include_data,
+            max_batch_bytes=command.max_batch_bytes,
+        )
+        shown: dict[str, dict[str, int]] = {}
+        for name, state in found.items():
+            start: Start = command.starts[name]
+            from_seq = state.head_seq if start.tail else start.from_seq
+            self._feed.subscribe(name, query, from_seq)
+            shown[name] = {"from_seq": from_seq, "head_seq": state.head_seq, "earliest_seq": state.earliest_seq}
+        return replies.subscribed(command.request_id, shown)
+
+    def leave(self, name: str) -> None:
+        self._feed.unsubscribe(name)
+
+    def pause(self) -> None:
+        """Nothing is delivered until `go_on`."""
+        self._feed.pause()
+
+    def go_on(self) -> None:
+        """Delivers what is readable, while the reader takes it."""
+        if self._reader.takes_deliveries:
+            self._feed.resume()
+
+    def end(self) -> None:
+        self._ended = True
+        self._feed.close()
+
+    # --- as the feed's sink ------------------------------------------------------------------------------------------
+    def deliver(self, subscription: Subscription, burst: Burst) -> bool:
+        frames: bytes | None = burst.renderings.get(_RENDERING)
+        if frames is None:
+            frames = burst.renderings[_RENDERING] = rendered(burst)
+        self._reader.deliver(frames)
+        return self._reader.takes_deliveries
+
+    def fail(self, subscription: Subscription, error: TopicsError) -> None:
+        """The subscription is over: its topic cannot be read."""
+        cause = as_request_error(error)
+        self._reader.deliver(text_frame(replies.error(None, cause.code, f"topic {subscription.name}: {cause.message}")))
+
+
+def rendered(burst: Burst) -> bytes:
+    """The frames of a pass, each a text message; the reason of a tombstone is always the real one (11.5)."""
+    texts: list[bytes] = []
+    for frame in burst.frames:
+        if isinstance(frame, RecordsFrame):
+            op = b"record"
+        elif isinstance(frame, CaughtUpFrame):
+            op = b"caught_up"
+        elif isinstance(frame, TombstoneFrame):
+            op = b"tombstone"
+        else:
+            op = b"topic_deleted"
+        texts.append(text_frame(b'{"op":"%b",%b}' % (op, frame.members)))
+    return b"".join(texts)
