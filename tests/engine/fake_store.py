@@ -99,6 +99,10 @@ class FakeLog:
         finally:
             self._reserve_users -= 1
 
+    def check_writable(self) -> None:
+        if self.read_only:
+            raise LogReadOnlyError("the log is read-only")
+
     def is_backlogged(self) -> bool:
         return self.backlogged
 

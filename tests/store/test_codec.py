@@ -12,7 +12,7 @@ from topics.errors import CorruptError
 from topics.store import codec
 from topics.store.codec import Stop
 from topics.store.format import BatchHeader, Frame, FrameType, align_up
-from topics.store.projection import Projection
+from topics.store.projection import LEASE, Projection
 from topics.store.rows import Framed, Record, Rows, pack_rows
 
 EPOCH = 0xFEEDFACECAFEBEEF
@@ -324,6 +324,33 @@ def test_a_projection_equals_the_model(
     expected, expected_examined = model(written, nodes, limit, budget, tags, meta, data)
     assert json.loads(b"[" + projection.records() + b"]") == expected
     assert (projection.count, examined) == (len(expected), expected_examined)
+
+
+u64s = st.integers(0, 2**64 - 1)
+
+
+@given(
+    st.lists(st.tuples(json_records, u64s, u64s, st.integers(0, 2**32 - 1)), min_size=1, max_size=6), st.integers(0, 6)
+)
+def test_a_projection_of_jobs_equals_the_model(jobs: list[tuple[Record, int, int, int]], split: int) -> None:
+    written = [record for record, *_ in jobs]
+    framed, placed = codec.frame_rows(pack_rows(written), topic_id=9, first_seq=100, ts_ms=1_700_000_000_000)
+    lengths = placed.lengths
+    offsets = (np.cumsum(lengths) - lengths).astype(np.uint32)
+    seqs = np.arange(100, 100 + len(written), dtype=np.uint64)
+    leases = b"".join(LEASE.pack(*lease) for _, *lease in jobs)
+    projection = Projection(9, limit=10, budget=1 << 20, include_tags=True)
+    parts = [part for part in (slice(split), slice(split, None)) if len(seqs[part])]
+    for part in parts:
+        held = leases[slice(*(None if at is None else at * LEASE.size for at in (part.start, part.stop)))]
+        projection.add(framed, 0, offsets[part], lengths[part], seqs[part], held)
+    expected = []
+    for element, (_, lease_id, deadline, deliveries) in zip(
+        model(written, (), 10, 1 << 20, True, True, True)[0], jobs, strict=True
+    ):
+        element.pop("$node", None)
+        expected.append(element | {"lease_id": f"lease_{lease_id:x}", "deadline": deadline, "deliveries": deliveries})
+    assert json.loads(b"[" + projection.records() + b"]") == expected
 
 
 def test_the_text_is_compact_and_in_a_fixed_order() -> None:

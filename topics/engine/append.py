@@ -185,6 +185,25 @@ class Appender:
         except TopicsError as error:
             done(error)
 
+    def append_copies(self, name: str, rows: Rows, done: Done[AppendResult]) -> None:
+        """Records the server itself puts into a topic, which is created when it is missing (R-Q-25).
+
+        Nothing is refused for want of room in the topic, and whatever its class they are on stable storage before
+        `done` hears of them: what they are copies of is deleted then.
+        """
+        topic = self._by_name.get(name)
+        if topic is not None and topic.life is Life.DELETING:
+            topic.parked.append(lambda: self.append_copies(name, rows, done))
+            return
+        try:
+            if topic is None:
+                topic = self._lifecycle.create_for(AppendRequest(name, rows))
+            topic.filling = None
+            self._stage(topic, rows, None, self.core.clock.now_ms(), None, False, done, synced=True)
+            topic.filling = None
+        except TopicsError as error:
+            done(error)
+
     # --- checks ------------------------------------------------------------------------------------------------------
     def _append_checked(self, topic: Topic | None, request: AppendRequest, done: Done[AppendResult]) -> None:
         """All checks, in the order of 7.5; raises the first that fails."""
@@ -253,6 +272,8 @@ class Appender:
         key: Key | None,
         created: bool,
         done: Done[AppendResult],
+        *,
+        synced: bool = False,
     ) -> None:
         """Gives out seqs and puts the frames into the log's filling batch. Raises, and then nothing was staged."""
         count = rows.count
@@ -274,7 +295,7 @@ class Appender:
             reserved = self._reserve(topic, first + count - 1, now_ms) if reserves else 0
             framed = self.core.log.stage_records(topic.id, first, ts, rows, fsync=fsync, node=node, extension=extension)
             if filling is None:
-                filling = self._open(topic, reserved, fsync=fsync)
+                filling = self._open(topic, reserved, fsync=fsync, synced=synced)
             batch = filling
         topic.last_ts = ts
         if key is not None:
@@ -284,13 +305,13 @@ class Appender:
             topic.pending.append(batch)
             batch.on_commit(AT_ONCE)
 
-    def _open(self, topic: Topic, reserved: int, *, fsync: bool) -> AppendBatch:
+    def _open(self, topic: Topic, reserved: int, *, fsync: bool, synced: bool) -> AppendBatch:
         """A batch for this pass's further writes; with a reservation, they wait until that is on stable storage."""
         batch = topic.filling = AppendBatch(self, topic, fsync=fsync)
         if reserved:
             batch.reserves = True
             topic.reserved = reserved
-        batch.stage(synced=fsync or bool(reserved))
+        batch.stage(synced=synced or fsync or bool(reserved))
         self.core.filled.append(topic)
         return batch
 

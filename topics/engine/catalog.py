@@ -11,12 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.chunk import DEAD, Chunk
-from topics.engine.controls import ConfigPayload, CreatePayload, RemovalPayload, ReservationPayload, parse_config
+from topics.engine.controls import (
+    ConfigPayload,
+    CreatePayload,
+    LeasesPayload,
+    RemovalPayload,
+    ReservationPayload,
+    from_runs,
+    parse_config,
+)
 from topics.engine.core import Core
 from topics.engine.delete import delete_now
 from topics.engine.floors import CRASH, Gap
 from topics.engine.idempotency import KeyEntry
 from topics.engine.index import Selection
+from topics.engine.queue.completion import consume_now
 from topics.engine.snapshot import Snapshot, TopicImage, image_of
 from topics.engine.topic import Life, Topic
 from topics.engine.topic_config import TopicConfig
@@ -37,12 +46,14 @@ class EngineCatalog:
         self._gaps: dict[int, tuple[Gap, ...]] = {}
         """Interior gaps wait until all rows are there: only then is it known what lives below them."""
         self._reserved: dict[int, int] = {}
+        self._has_snapshot = False
 
     # --- recovery ----------------------------------------------------------------------------------------------------
     def use_files(self, files: FileTable) -> None:
         self._core.usage.use(files)
 
     def restore(self, snapshot: bytes | None) -> None:
+        self._has_snapshot = snapshot is not None
         if snapshot is None:
             return
         image = msgspec.json.decode(snapshot, type=Snapshot)
@@ -51,6 +62,7 @@ class EngineCatalog:
             self._take_image(topic)
         registry.last_id = max(registry.last_id, image.last_id)
         registry.last_order = max(registry.last_order, image.last_order)
+        self._core.lease_ids.restore(image.last_lease)
 
     def adopt(self, topic_id: int, description: bytes) -> None:
         image = msgspec.json.decode(description, type=TopicImage)
@@ -76,6 +88,9 @@ class EngineCatalog:
             self._reserved[topic.id] = image.reserved
         for row in image.keys:
             self.add_idempotency(topic.id, row.key, row.first_seq, row.count, row.started_ms)
+        if topic.queue is not None:
+            for lease in image.leases:
+                topic.queue.restore(lease)
         return topic
 
     def _add(self, name: str, topic_id: int, order: int, config: TopicConfig) -> Topic | None:
@@ -121,6 +136,9 @@ class EngineCatalog:
 
     def apply_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
         registry = self._core.registry
+        if kind == FrameType.LEASE_IDS:
+            self._core.lease_ids.restore(seq)
+            return
         if kind == FrameType.TOPIC_CREATE:
             registry.last_id = max(registry.last_id, topic_id)
             registry.last_order = max(registry.last_order, seq)
@@ -142,11 +160,24 @@ class EngineCatalog:
             if generation > topic.generation:
                 topic.generation = generation
                 self._reserved[topic_id] = max(seq, self._reserved.get(topic_id, 0))
-        elif kind in (FrameType.DELETE_RECORDS, FrameType.FLOORS):
+        elif kind == FrameType.LEASES and topic.queue is not None:
+            change = msgspec.json.decode(payload, type=LeasesPayload)
+            if change.forgotten:
+                topic.queue.jobs.clear()
+            for lease in change.leases:
+                topic.queue.restore(lease)
+            for ended in from_runs(change.ended):
+                topic.queue.restore_end(ended)
+        elif kind in (FrameType.DELETE_RECORDS, FrameType.FLOORS, FrameType.CONSUME):
             removal = msgspec.json.decode(payload, type=RemovalPayload)
             topic.enforce_caps(removal.upto, *removal.cap)
             if kind == FrameType.FLOORS:
                 topic.lose_through(ttl=removal.ttl)
+            elif kind == FrameType.CONSUME:
+                done = from_runs(removal.seqs)
+                consume_now(self._core, topic, done)
+                if topic.queue is not None:
+                    topic.queue.restore_done(done)
             else:
                 delete_now(self._core, topic, removal.upto, removal.before, removal.predicate())
 
@@ -182,6 +213,11 @@ class EngineCatalog:
             topic.next_seq = topic.head + 1
             topic.retain_caps()
             floors.settle_gaps(topic.earliest)
+            if topic.queue is not None:
+                topic.queue.recovered(keep=topic.keeps_leases)
+        # Segments do not tell which lease ids were used: a rebuilt directory goes on from the clock.
+        rebuilt = not self._has_snapshot and bool(self._topics)
+        self._core.lease_ids.recovered(rebuilt_at_ms=self._core.clock.now_ms() if rebuilt else 0)
         self._gaps.clear()
         self._reserved.clear()
 
@@ -296,11 +332,12 @@ class EngineCatalog:
             if topic.stage_class == "disk":
                 topic.reserved = topic.next_seq - 1
             images.append(image_of(topic, now_ms))
-        return msgspec.json.encode(Snapshot(registry.last_id, registry.last_order, images))
+        last_lease = self._core.lease_ids.reserved
+        return msgspec.json.encode(Snapshot(registry.last_id, registry.last_order, images, last_lease))
 
     def take_deletions(self) -> list[Deletions]:
-        deletions, self._core.deletions = self._core.deletions, []
         usage = self._core.usage
+        deletions = self._core.deletions.take()
         return [part for part in deletions if part.topic_id in self._topics and usage.is_sealed(part.file_id)]
 
 

@@ -8,13 +8,15 @@ arrival evicts, and every replay ends at the same floors.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from topics.engine.predicate import Predicate
-from topics.engine.topic import Topic
 from topics.engine.topic_config import TopicConfig
+
+if TYPE_CHECKING:
+    from topics.engine.topic import Topic
 
 
 class CreatePayload(msgspec.Struct, omit_defaults=True):
@@ -47,15 +49,53 @@ class RemovalPayload(msgspec.Struct, omit_defaults=True):
     """DELETE_RECORDS: exclusive bound."""
     match: tuple[bool, str] | None = None
     """DELETE_RECORDS: is_prefix and value of the predicate."""
+    seqs: list[int] = msgspec.field(default_factory=list)
+    """CONSUME: first and last of each run of consecutive seqs."""
 
     def predicate(self) -> Predicate | None:
         return None if self.match is None else Predicate(self.match[0], self.match[1].encode())
+
+
+class LeaseRow(msgspec.Struct, array_like=True):
+    """One lease. until: its deadline, ms; lease_id 0: it has ended, the job is ready."""
+
+    seq: int
+    lease_id: int
+    until: int
+    deliveries: int
+    node: str
+
+
+class LeasesPayload(msgspec.Struct, omit_defaults=True):
+    """LEASES: each of these jobs is leased like this from now on."""
+
+    leases: list[LeaseRow] = msgspec.field(default_factory=list)
+    ended: list[int] = msgspec.field(default_factory=list)
+    """Runs of seqs, as in RemovalPayload: their leases ended, they are ready."""
+    forgotten: bool = False
+    """From here on leases are no longer told of: none of those told before counts."""
 
 
 class ReservationPayload(msgspec.Struct):
     """HEAD_RESERVATION; the frame's seq is the highest reserved one."""
 
     generation: int
+
+
+def to_runs(seqs: list[int]) -> list[int]:
+    """First and last of each run of consecutive numbers among these, which ascend."""
+    runs: list[int] = []
+    for seq in seqs:
+        if runs and seq == runs[-1] + 1:
+            runs[-1] = seq
+        else:
+            runs += (seq, seq)
+    return runs
+
+
+def from_runs(runs: list[int]) -> list[int]:
+    """The numbers again."""
+    return [seq for first, last in zip(runs[::2], runs[1::2], strict=True) for seq in range(first, last + 1)]
 
 
 def encode(payload: msgspec.Struct) -> bytes:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from topics.clock import Clock
 from topics.config import Config
 from topics.engine import refusals
 from topics.engine.delivery.cohort import Cohorts
 from topics.engine.ports import LogPort, ReaderPort, StorePort, Timers
+from topics.engine.queue.lease_ids import LeaseIds
 from topics.engine.read_pass import SharedReads
 from topics.engine.registry import Registry
+from topics.engine.sealed import SealedDeletions
 from topics.engine.topic import Topic
 from topics.engine.usage import Usage
-from topics.store.catalog import Deletions
 from topics.store.memory import MemoryFrames
+
+if TYPE_CHECKING:
+    from topics.engine.append import Appender
 
 
 class Core:
     """One engine's state. `log`, `reader` and `memory` are there from `use` on, after recovery."""
+
+    appender: Appender
 
     log: LogPort
     reader: ReaderPort
@@ -40,7 +47,8 @@ class Core:
         """Topics whose batch takes no more rows from the end of the pass on."""
         self.in_log: set[int] = set()
         """Ids of topics with rows in files of the log, and a few more."""
-        self.deletions: list[Deletions] = []
+        self.lease_ids = LeaseIds(self)
+        self.deletions = SealedDeletions()
         """Rows in sealed files deleted one by one since the last checkpoint."""
 
     def use(self, store: StorePort) -> None:

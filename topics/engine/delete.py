@@ -11,7 +11,6 @@ from topics.engine.results import DeleteResult, Done
 from topics.engine.retention import expire
 from topics.engine.topic import Life, Topic
 from topics.errors import TopicsError
-from topics.store.catalog import Deletions
 from topics.store.commit import Commit
 from topics.store.format import FrameType
 
@@ -59,7 +58,9 @@ def delete_now(core: Core, topic: Topic, upto: int, before_seq: int | None, matc
         for file_id in set(rows.file_ids.tolist()):
             if core.usage.is_sealed(file_id):
                 its = rows.rows(rows.file_ids == file_id)
-                core.deletions.append(Deletions(topic.id, file_id, its.seqs, its.offsets, its.lengths))
+                core.deletions.add(topic.id, file_id, its.seqs, its.offsets, its.lengths)
+        if topic.queue is not None:
+            topic.queue.forget(rows.seqs.tolist())
     topic.floors.settle_gaps(topic.earliest)
     return deleted
 

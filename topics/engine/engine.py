@@ -22,6 +22,9 @@ from topics.engine.lifecycle import Lifecycle
 from topics.engine.listing import list_topics
 from topics.engine.ports import StorePort, Timers
 from topics.engine.predicate import Predicate
+from topics.engine.queue.claim import claim
+from topics.engine.queue.completion import ack, extend, nack
+from topics.engine.queue.results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
 from topics.engine.results import (
     AppendRequest,
     AppendResult,
@@ -48,7 +51,7 @@ class Engine:
     def __init__(self, loop: Timers, config: Config) -> None:
         self._core = core = Core(loop, config)
         self._lifecycle = Lifecycle(core)
-        self._appender = Appender(core, self._lifecycle)
+        self._appender = core.appender = Appender(core, self._lifecycle)
         self.catalog = EngineCatalog(core)
 
     def start(self, store: StorePort) -> None:
@@ -119,6 +122,26 @@ class Engine:
         """Deletes records below a seq, with matching tags, or both (7.7)."""
         delete_records(self._core, name, before_seq, match, done)
 
+    # --- queues ------------------------------------------------------------------------------------------------------
+    def claim(self, request: ClaimRequest, done: Done[ClaimResult]) -> Cancel:
+        """Leases jobs to a node (8.2); with a coalescing window the answer waits for its end.
+
+        The returned function abandons the claim: what it would get stays claimable.
+        """
+        return claim(self._core, request, done)
+
+    def ack(self, request: HeldJobs, done: Done[AckResult]) -> None:
+        """Completes jobs (8.3), at the class's commit point."""
+        ack(self._core, request, done)
+
+    def nack(self, request: HeldJobs, delay_ms: int, done: Done[AckResult]) -> None:
+        """Hands jobs back, claimable after `delay_ms` (8.4)."""
+        nack(self._core, request, delay_ms, done)
+
+    def extend(self, request: HeldJobs, lease_ms: int, done: Done[ExtendResult]) -> None:
+        """Sets the deadline of jobs to now + `lease_ms`, clamped (8.5)."""
+        extend(self._core, request, lease_ms, done)
+
     # --- the loop ----------------------------------------------------------------------------------------------------
     def flush(self) -> None:
         """The pass ends: waiters of changed topics look again, batches take no more rows."""
@@ -139,6 +162,8 @@ class Engine:
         core = self._core
         core.closing = True
         for topic in list(core.registry.by_name.values()):
+            if topic.queue is not None and topic.queue.cohort is not None:
+                topic.queue.cohort.close()
             for waiter in list(topic.waiters):
                 waiter.on_shutdown()
 

@@ -55,18 +55,31 @@ _NOTHING = Selection(
 
 
 _FIRST_ROWS = 16
+_WINDOW_ROWS = 64
 _NEXT_ROWS = 1024
 
 
 class Index:
     """`earliest` is the smallest live seq, 0 when there is none; `last_seq` the newest row's, dead or not."""
 
-    __slots__ = ("_firsts", "_usage", "bytes", "chunks", "deaths", "earliest", "last_seq", "live", "tags")
+    __slots__ = (
+        "_firsts",
+        "_has_dead_chunk",
+        "_usage",
+        "bytes",
+        "chunks",
+        "deaths",
+        "earliest",
+        "last_seq",
+        "live",
+        "tags",
+    )
 
     def __init__(self, usage: Usage) -> None:
         self._usage = usage
         self.chunks: list[Chunk] = []
         self._firsts: list[int] = []
+        self._has_dead_chunk = False
         self.live = 0
         self.bytes = 0
         self.deaths = 0
@@ -238,15 +251,27 @@ class Index:
             if chunk.first > upto or limit <= 0:
                 break
             start, end = max(0, after + 1 - chunk.first), min(chunk.count, upto + 1 - chunk.first)
-            if start >= end or not chunk.live:
+            if not chunk.live:
                 continue
-            rows = chunk.live_rows(start, end)[:limit]
-            limit -= len(rows)
-            if len(rows):
-                parts.append(_columns(chunk, rows))
+            window = 4 * limit + _WINDOW_ROWS  # a few rows are looked for among a few: most often they are there
+            while start < end and limit > 0:
+                stop = min(end, start + window)
+                window *= 4
+                rows = chunk.live_rows(start, stop)[:limit]
+                limit -= len(rows)
+                if len(rows):
+                    parts.append(_columns(chunk, rows))
+                start = stop
         if len(parts) == 1:
             return parts[0]
         return _joined(parts) if parts else _NOTHING
+
+    def at(self, seqs: NDArray[np.uint64]) -> Selection:
+        """The rows of these seqs, ascending, which are all live."""
+        parts = []
+        for chunk, start, end in self.by_chunk(seqs):
+            parts.append(_columns(chunk, (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)))
+        return parts[0] if len(parts) == 1 else _joined(parts) if parts else _NOTHING
 
     def locations(self, first: int, last: int) -> Iterator[tuple[Chunk, NDArray[np.intp], NDArray[np.uint32]]]:
         """(chunk, live rows, the files they lie in) of first <= seq <= last, ascending; chunks without any left out."""
@@ -326,6 +351,8 @@ class Index:
         row = seq - chunk.first
         chunk.flags[row] |= DEAD
         chunk.live -= 1
+        if not chunk.live:
+            self._has_dead_chunk = True
         self._lost(1, int(chunk.sizes[row]))
         self._usage.left(int(chunk.file_ids[row]), 1)
         if self.tags is not None and chunk.tags is not None and (number := int(chunk.tags[row])) != NO_TAG:
@@ -393,12 +420,29 @@ class Index:
             self._after_kill()
         return killed
 
+    def kill_seqs(self, seqs: NDArray[np.uint64]) -> list[tuple[Chunk, NDArray[np.intp]]]:
+        """Those of these seqs, ascending, that are live die; returns their rows, chunk by chunk."""
+        killed = []
+        for chunk, start, end in self.by_chunk(seqs):
+            rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
+            alive = chunk.flags[rows] < DEAD
+            if not alive.all():
+                rows = rows[alive]
+            if len(rows):
+                self._kill_rows(chunk, rows)
+                killed.append((chunk, rows))
+        if killed:
+            self._after_kill()
+        return killed
+
     def _kill_rows(self, chunk: Chunk, rows: NDArray[np.intp]) -> None:
         """These live rows of a chunk die; `_after_kill` comes once all chunks are through."""
         if not len(rows):
             return
         chunk.flags[rows] |= DEAD
         chunk.live -= len(rows)
+        if not chunk.live:
+            self._has_dead_chunk = True
         self._lost(len(rows), int(chunk.sizes[rows].sum(dtype=np.uint64)))
         self._usage.left_files(chunk.file_ids[rows])
         if self.tags is not None and chunk.tags is not None:
@@ -425,9 +469,9 @@ class Index:
 
     def _drop_dead_chunks(self) -> None:
         """Forgets chunks without a live row; where they were is a gap."""
-        chunks = self.chunks
-        if not all(chunk.live for chunk in chunks):
-            self.chunks = [chunk for chunk in chunks if chunk.live]
+        if self._has_dead_chunk:
+            self._has_dead_chunk = False
+            self.chunks = [chunk for chunk in self.chunks if chunk.live]
             self._firsts = [chunk.first for chunk in self.chunks]
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+import msgspec
+
 from topics.engine import records
 from topics.engine.records import JsonSpan, Kind, Place, string_value
 from topics.errors import RequestError
@@ -19,6 +21,7 @@ U64_MAX = 2**64 - 1
 I32_MIN, I32_MAX = -(2**31), 2**31 - 1
 
 T = TypeVar("T")
+_OF_NUMBERS = b"0123456789, \t\r\n"
 
 
 def read_object(text: bytes, what: str = "the body", prefix: str = "") -> Fields:
@@ -181,7 +184,24 @@ class Fields:
         span = self.require(name)
         if span.kind != Kind.ARRAY:
             raise refuse(self._prefix + name, "an array of whole numbers", span)
+        if not span.text[1:-1].translate(None, _OF_NUMBERS):  # nearly always: no sign, fraction or exponent among them
+            numbers = msgspec.json.decode(span.text, type=list[int])
+            if not numbers or max(numbers) <= U64_MAX:
+                return numbers
         return [self._unsigned(f"{name}[{i}]", item, U64_MAX) for i, item in enumerate(records.array_items(span.text))]
+
+    def string_array(self, name: str) -> list[str]:
+        """An array of strings; absent means empty."""
+        span = self.span(name)
+        if span is None:
+            return []
+        if span.kind != Kind.ARRAY:
+            raise refuse(self._prefix + name, "an array of strings", span)
+        items = records.array_items(span.text)
+        for index, item in enumerate(items):
+            if item.kind != Kind.STRING:
+                raise refuse(f"{self._prefix}{name}[{index}]", "a string", item)
+        return [string_value(item.text) for item in items]
 
     def object(self, name: str) -> Fields | None:
         """A nested object, or None when it is null or absent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from topics.engine import refusals
-from topics.engine.controls import ConfigPayload, CreatePayload, encode, removal
+from topics.engine.controls import ConfigPayload, CreatePayload, LeasesPayload, encode, removal
 from topics.engine.core import Core
 from topics.engine.names import check_topic_name
 from topics.engine.operations import Operation
@@ -157,6 +157,9 @@ class Lifecycle:
         if before.cap != (0, 0):
             # What the old caps have evicted stays so, too.
             core.log.stage_control(topic.id, FrameType.FLOORS, before.upto, now_ms, encode(before))
+        if topic.keeps_leases and not (config.leases_durable and config.durability != "ephemeral"):
+            forget = encode(LeasesPayload(forgotten=True))
+            core.log.stage_control(topic.id, FrameType.LEASES, before.upto, now_ms, forget)
         change = ConfigPayload(msgspec.Raw(config.as_json()))
         if topic.stage_class == "ephemeral":
             change.head = topic.next_seq - 1

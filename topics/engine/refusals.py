@@ -11,6 +11,11 @@ def topic_not_found(name: str) -> RequestError:
     return RequestError("topic_not_found", f"topic {shown(name)} does not exist: create it first", {"topic": name})
 
 
+def not_a_queue(name: str) -> RequestError:
+    message = f"topic {shown(name)} is a log: claims and acks need a topic of type queue"
+    return RequestError("not_a_queue", message, {"topic": name})
+
+
 def incompatible_type(topic: Topic, requested: str) -> RequestError:
     existing = topic.config.type
     return RequestError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from topics.engine.controls import LeaseRow
 from topics.engine.floors import Floors, Gap
 from topics.engine.topic import NO_RESERVATION, Topic
 
@@ -44,6 +45,8 @@ class TopicImage(msgspec.Struct, omit_defaults=True):
     reserved: int = 0
     generation: int = 0
     keys: list[KeyRow] = msgspec.field(default_factory=list)
+    leases: list[LeaseRow] = msgspec.field(default_factory=list)
+    """Of a queue that keeps them; of its jobs leased at least once, those that are there still."""
 
     def gap_tuple(self) -> tuple[Gap, ...]:
         return tuple(Gap(*gap) for gap in self.gaps)
@@ -53,6 +56,8 @@ class Snapshot(msgspec.Struct):
     last_id: int
     last_order: int
     topics: list[TopicImage]
+    last_lease: int = 0
+    """Highest lease id that may have been used."""
 
 
 def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
@@ -61,6 +66,9 @@ def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
     if now_ms is not None and topic.keys is not None:
         within = topic.keys.within(now_ms, topic.config.idempotency_window_ms)
         keys = [KeyRow(key, entry.first_seq, entry.count, entry.started_ms) for key, entry in within]
+    leases: list[LeaseRow] = []
+    if now_ms is not None and topic.queue is not None and topic.keeps_leases:
+        leases = topic.queue.image()
     return TopicImage(
         topic.name,
         topic.id,
@@ -73,4 +81,5 @@ def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
         0 if topic.reserved == NO_RESERVATION else topic.reserved,
         topic.generation,
         keys,
+        leases,
     )

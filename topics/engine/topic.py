@@ -10,6 +10,7 @@ from topics.engine.floors import Floors
 from topics.engine.idempotency import KeyStore
 from topics.engine.index import Index
 from topics.engine.priority import effective_priority
+from topics.engine.queue.leases import Leases
 from topics.engine.results import QueueState, TopicState
 from topics.engine.topic_config import DURABILITIES, TopicConfig
 from topics.engine.usage import Usage
@@ -63,6 +64,7 @@ class Topic:
         "pending_bytes",
         "pending_records",
         "plain",
+        "queue",
         "reserved",
         "stage_class",
         "waiters",
@@ -80,6 +82,8 @@ class Topic:
         self.floors = Floors()
         self.index = Index(usage)
         self.keys: KeyStore | None = None
+        self.queue = Leases(self.index, self.floors) if config.is_queue else None
+        """Who works on what; None for a log."""
         self.reserved = NO_RESERVATION
         """Class `disk`: seqs up to here may be acknowledged before they are on stable storage (R-DUR-6)."""
         self.generation = 0
@@ -125,6 +129,11 @@ class Topic:
     @property
     def visible(self) -> bool:
         return self.life is Life.LIVE or self.life is Life.DELETING
+
+    @property
+    def keeps_leases(self) -> bool:
+        """Leases survive a restart (R-DUR-11)."""
+        return self.config.leases_durable and self.stage_class != "ephemeral"
 
     def enforce_caps(self, upto: int, cap_records: int, cap_bytes: int) -> None:
         """Evicts the oldest records until those up to `upto` are within the caps (0: none). R-CAP-1, -3, -4."""
@@ -172,5 +181,5 @@ class Topic:
             effective_priority(self.config, self.consumed_ms, now_ms),
             self.last_write_ms or None,
             self.last_read_ms or None,
-            QueueState(self.index.live, 0, 0) if self.config.is_queue else None,
+            None if self.queue is None else QueueState(*self.queue.counters(now_ms), self.queue.dead_lettered),
         )

@@ -8,6 +8,7 @@ from typing import Protocol
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
 from topics.engine.predicate import Predicate
+from topics.engine.queue.results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
 from topics.engine.results import (
     AppendRequest,
     AppendResult,
@@ -52,3 +53,11 @@ class EngineApi(Protocol):
     def delete_records(
         self, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]
     ) -> None: ...
+
+    def claim(self, request: ClaimRequest, done: Done[ClaimResult]) -> Cancel: ...
+
+    def ack(self, request: HeldJobs, done: Done[AckResult]) -> None: ...
+
+    def nack(self, request: HeldJobs, delay_ms: int, done: Done[AckResult]) -> None: ...
+
+    def extend(self, request: HeldJobs, lease_ms: int, done: Done[ExtendResult]) -> None: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.http.handlers import docs, probes, records, topics, websocket
+from topics.http.handlers import docs, probes, queues, records, topics, websocket
 from topics.http.routes import Access, Body, Route, RouteTable, Scope
 
 ROUTES = (
@@ -14,6 +14,10 @@ ROUTES = (
     Route("POST", "/v0/topics/:topic/diff", Scope.READ, records.diff, Body.JSON_OR_EMPTY),
     Route("POST", "/v0/topics/:topic/delete", Scope.DELETE, records.delete_records, Body.JSON),
     Route("GET", "/v0/ws", Scope.NONE, websocket.open_websocket, stream=True),
+    Route("POST", "/v0/topics/:topic/claim", Scope.READ | Scope.WRITE, queues.claim, Body.JSON_OR_EMPTY),
+    Route("POST", "/v0/topics/:topic/ack", Scope.WRITE, queues.ack, Body.JSON),
+    Route("POST", "/v0/topics/:topic/nack", Scope.WRITE, queues.nack, Body.JSON),
+    Route("POST", "/v0/topics/:topic/extend", Scope.WRITE, queues.extend, Body.JSON),
     Route("GET", "/v0/health", Scope.NONE, probes.health, always=True, access=Access.PROBE),
     Route("GET", "/healthz", Scope.NONE, probes.health, always=True, access=Access.PROBE),
     Route("GET", "/v0/ready", Scope.NONE, probes.ready, always=True, access=Access.PROBE),

@@ -377,9 +377,25 @@ static int node_is_listed(const uint8_t *node, uint32_t len, const uint8_t *node
 
 #define ELEMENT_FIXED 96u /* braces, keys, two numbers of 20 digits, a comma */
 
-void tp_project(char *out, uint64_t room, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
-                const uint32_t *lengths, const uint64_t *seqs, uint32_t count, const char *nodes,
-                uint32_t nodes_bytes, struct tp_projection *s)
+#define LEASE_MOST 112u /* three keys, 16 hex digits, two numbers */
+
+static char *put_lease(char *q, const struct tp_lease *lease)
+{
+    static const char HEX[] = "0123456789abcdef";
+    int shift = 60;
+    while (shift && !(lease->lease_id >> shift)) shift -= 4;
+    q = PUT(q, ",\"lease_id\":\"lease_");
+    for (; shift >= 0; shift -= 4) *q++ = HEX[lease->lease_id >> shift & 15];
+    q = PUT(q, "\",\"deadline\":");
+    q = put_decimal(q, lease->deadline_ms);
+    q = PUT(q, ",\"deliveries\":");
+    return put_decimal(q, lease->deliveries);
+}
+
+/* leases: NULL for plain records. */
+static void project(char *out, uint64_t room, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
+                    const uint32_t *lengths, const uint64_t *seqs, uint32_t count, const char *nodes,
+                    uint32_t nodes_bytes, const struct tp_lease *leases, struct tp_projection *s)
 {
     s->reason = TP_STOP_END;
     s->full = 0;
@@ -406,7 +422,7 @@ void tp_project(char *out, uint64_t room, const char *bytes, uint64_t size, uint
             s->full = 1;
             break;
         }
-        uint64_t most = ELEMENT_FIXED + 6ull * f.node_len + 6ull * f.tag_len + f.data_len + f.meta_len;
+        uint64_t most = ELEMENT_FIXED + (leases ? LEASE_MOST : 0) + 6ull * f.node_len + 6ull * f.tag_len + f.data_len + f.meta_len;
         if (room - (uint64_t)(q - out) < most) {
             s->needed = most;
             s->reason = TP_STOP_ROOM;
@@ -418,7 +434,9 @@ void tp_project(char *out, uint64_t room, const char *bytes, uint64_t size, uint
         q = put_decimal(q, f.seq);
         q = PUT(q, ",\"$ts\":");
         q = put_decimal(q, f.ts_ms);
-        if (f.flags & FLAG_NODE) {
+        if (leases) {
+            q = put_lease(q, leases + i);
+        } else if (f.flags & FLAG_NODE) {
             q = PUT(q, ",\"$node\":");
             q = put_string(q, node, f.node_len);
         }
@@ -441,6 +459,20 @@ void tp_project(char *out, uint64_t room, const char *bytes, uint64_t size, uint
         s->size += f.size;
     }
     s->written = (uint64_t)(q - out);
+}
+
+void tp_project(char *out, uint64_t room, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
+                const uint32_t *lengths, const uint64_t *seqs, uint32_t count, const char *nodes,
+                uint32_t nodes_bytes, struct tp_projection *s)
+{
+    project(out, room, bytes, size, base, offsets, lengths, seqs, count, nodes, nodes_bytes, NULL, s);
+}
+
+void tp_project_jobs(char *out, uint64_t room, const char *bytes, uint64_t size, uint64_t base,
+                     const uint32_t *offsets, const uint32_t *lengths, const uint64_t *seqs, uint32_t count,
+                     const struct tp_lease *leases, struct tp_projection *s)
+{
+    project(out, room, bytes, size, base, offsets, lengths, seqs, count, "", 0, leases, s);
 }
 
 uint64_t tp_checksum(const char *bytes, uint64_t size, uint64_t seed)

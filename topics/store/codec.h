@@ -91,5 +91,16 @@ void tp_project(char *out, uint64_t room, const char *bytes, uint64_t size, uint
                 const uint32_t *lengths, const uint64_t *seqs, uint32_t count, const char *nodes,
                 uint32_t nodes_bytes, struct tp_projection *state);
 
+/* Who holds a job, and until when: what a claimed record says besides itself. 24 bytes. */
+struct tp_lease {
+    uint64_t lease_id, deadline_ms;
+    uint32_t deliveries, reserved;
+};
+
+/* Like tp_project for jobs: row i also has leases[i], always its tag, never its node. */
+void tp_project_jobs(char *out, uint64_t room, const char *bytes, uint64_t size, uint64_t base,
+                     const uint32_t *offsets, const uint32_t *lengths, const uint64_t *seqs, uint32_t count,
+                     const struct tp_lease *leases, struct tp_projection *state);
+
 /* XXH3-64. */
 uint64_t tp_checksum(const char *bytes, uint64_t size, uint64_t seed);

@@ -86,6 +86,20 @@ class _Lib(Protocol):
         nodes_bytes: int,
         state: Pointer,
     ) -> None: ...
+    def tp_project_jobs(
+        self,
+        out: Pointer,
+        room: int,
+        data: Pointer,
+        size: int,
+        base: int,
+        offsets: Pointer,
+        lengths: Pointer,
+        seqs: Pointer,
+        count: int,
+        leases: Pointer,
+        state: Pointer,
+    ) -> None: ...
     def tp_checksum(self, data: Pointer, size: int, seed: int) -> int: ...
 
 

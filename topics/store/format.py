@@ -161,6 +161,12 @@ class FrameType(IntEnum):
     HEAD_RESERVATION = 7
     GAP = 8
     CHECKPOINT = 9
+    CONSUME = 20
+    """Jobs of a queue that are done: their records are deleted one by one."""
+    LEASES = 21
+    """Leases of a queue that keeps them: handed out, extended or ended."""
+    LEASE_IDS = 22
+    """`seq`: the highest lease id that may have been used, over all queues (topic id 0)."""
 
 
 ORDERED_TYPES = frozenset({FrameType.TOPIC_CREATE, FrameType.TOPIC_CONFIG, FrameType.TOPIC_DELETE})

@@ -138,6 +138,11 @@ class Log:
         """What is staged inside frees space: it is taken when the disk is full, too."""
         return self.admission.use_reserve()
 
+    def check_writable(self) -> None:
+        """Raises LogReadOnlyError once the log takes nothing any more; a full disk is no reason."""
+        if self.admission.read_only:
+            raise self.admission.read_only_error()
+
     def flush(self) -> None:
         """Pass-end hook: a commit for every idle shard with something to write."""
         for wal in self._wals:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from topics.errors import CorruptError
 from topics.store.codec import Stop, ffi, lib
+
+LEASE = struct.Struct("=QQI4x")
+"""A packed struct tp_lease: lease id, deadline (ms), deliveries."""
+_ROW_ROOM, _LEASED_ROW_ROOM = 64, 176
+"""What one row takes usually, beyond its texts."""
 
 
 class Projection:
@@ -54,41 +61,44 @@ class Projection:
         """The limit or the budget was met: what the last `add` did not examine stays for the next answer."""
         return bool(self._state.full)
 
-    def add(
+    def add(  # noqa: PLR0917 - columns
         self,
         data: Buffer,
         base: int,
         offsets: NDArray[np.uint32],
         lengths: NDArray[np.uint32],
         seqs: NDArray[np.uint64],
+        leases: bytes = b"",
     ) -> int:
         """Rows of one range: row i is the frame at data[offsets[i] - base], lengths[i] bytes, seq seqs[i].
+
+        leases: a packed LEASE a row. Then they are jobs: with `lease_id`, `deadline`, `deliveries`, without `$node`.
 
         Returns how many rows were examined (delivered or skipped), all unless `full`.
         Raises CorruptError for a frame whose checksum, seq, topic or length is wrong.
         """
         state = self._state
         view = memoryview(data).cast("B")
+        row_room = _LEASED_ROW_ROOM if leases else _ROW_ROOM
         done = 0
         while True:
-            room = int(state.written) + int(lengths[done:].sum()) + 64 * (len(seqs) - done) + int(state.needed)
+            room = int(state.written) + int(lengths[done:].sum()) + row_room * (len(seqs) - done) + int(state.needed)
             if len(self._out) < room:
                 self._out.extend(bytes(room - len(self._out)))
             out = ffi.from_buffer(self._out)
-            lib.tp_project(
-                out,
-                len(self._out),
-                ffi.from_buffer(view),
-                len(view),
-                base,
+            rows = (
                 _column("uint32_t[]", offsets[done:], np.uint32),
                 _column("uint32_t[]", lengths[done:], np.uint32),
                 _column("uint64_t[]", seqs[done:], np.uint64),
                 len(seqs) - done,
-                self._nodes,
-                len(self._nodes),
-                state,
             )
+            source = ffi.from_buffer(view)
+            if leases:
+                held = ffi.from_buffer("struct tp_lease[]", leases[done * LEASE.size :])
+                lib.tp_project_jobs(out, len(self._out), source, len(view), base, *rows, held, state)
+            else:
+                nodes = self._nodes
+                lib.tp_project(out, len(self._out), source, len(view), base, *rows, nodes, len(nodes), state)
             ffi.release(out)
             done += int(state.examined)
             if state.reason == Stop.TORN:

@@ -1,0 +1,280 @@
+"""Claims: who gets which jobs, in one pass for all that wait together. Source: wire contract 8.2, R-Q-3, R-Q-17 to -23.
+
+A pass is decided in one instant: retention, expired leases, then jobs are dealt round-robin and leased. Only then are
+their records read, which may take a disk's time; poison jobs found on the way are moved first, and then all answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from topics.engine import refusals
+from topics.engine.core import Core
+from topics.engine.ports import Timer
+from topics.engine.queue.dead_letter import move_to_dead_letters
+from topics.engine.queue.fetch import render_jobs
+from topics.engine.queue.job import Holder, Job, JobState
+from topics.engine.queue.leases import Leases
+from topics.engine.queue.logged import log_ended, log_leases
+from topics.engine.queue.lookup import find_queue
+from topics.engine.queue.results import ClaimRequest, ClaimResult
+from topics.engine.results import Cancel, Done
+from topics.engine.retention import when_retained
+from topics.engine.topic import Life, Topic
+from topics.engine.topic_config import clamped_lease_ms
+from topics.errors import CorruptError, RequestError, StorageError, TopicsError
+
+
+class Claim:
+    """One claimer's part of a pass. `jobs` are those it was dealt; `answer` ends it."""
+
+    __slots__ = ("cancelled", "done", "holder", "jobs", "lease_ids", "lease_ms", "most", "node")
+
+    def __init__(
+        self, node: str, most: int, lease_ms: int | None, done: Done[ClaimResult], holder: Holder | None = None
+    ) -> None:
+        self.node = node
+        self.most = most
+        self.lease_ms = lease_ms
+        self.done = done
+        self.holder = holder
+        self.cancelled = False
+        """Nobody waits for the answer any more."""
+        self.jobs: list[Job] = []
+        self.lease_ids: list[int] = []
+        """Under which `jobs` were leased."""
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def fail(self, error: TopicsError) -> None:
+        if not self.cancelled:
+            self.done(error)
+
+
+class Cohort:
+    """Claims that wait for the end of the window the first of them opened."""
+
+    def __init__(self, core: Core, topic: Topic, jitter_ms: int) -> None:
+        self.core = core
+        self.topic = topic
+        self.claims: list[Claim] = []
+        self._timer: Timer = core.loop.call_later(jitter_ms * 1_000_000, self.close)
+
+    def close(self) -> None:
+        """The window ends: one pass serves all who still wait. Whoever left strands nobody (R-NET-11)."""
+        leases = self.topic.queue
+        assert leases is not None, "only queues have cohorts"
+        self._timer.cancel()
+        leases.cohort = None
+        claims = [claim for claim in self.claims if not claim.cancelled]
+        if claims:
+            Pass(self.core, self.topic, leases, claims).begin()
+
+
+def claim(core: Core, request: ClaimRequest, done: Done[ClaimResult]) -> Cancel:
+    """Leases jobs; see `Engine.claim`."""
+    one = Claim(request.node, max(1, min(request.most, core.config.max_claim)), request.lease_ms, done)
+    enter(core, request.queue, one)
+    return one.cancel
+
+
+def enter(core: Core, name: str, one: Claim) -> None:
+    """Checks, then a pass of its own, or with others when the queue gathers claims."""
+    try:
+        found = find_queue(core, name, lambda: enter(core, name, one))
+        if found is None:
+            return
+        most = core.config.max_node_bytes
+        if not 1 <= len(one.node.encode()) <= most:
+            raise RequestError("invalid_request", f"node must be 1 to {most} bytes long: it names who holds the jobs")
+    except TopicsError as error:
+        one.fail(error)
+        return
+    topic, leases = found
+    jitter_ms = topic.config.claim_jitter_ms
+    if not jitter_ms or core.closing:
+        Pass(core, topic, leases, [one]).begin()
+        return
+    if leases.cohort is None:
+        leases.cohort = Cohort(core, topic, jitter_ms)
+    leases.cohort.claims.append(one)
+
+
+class Pass:
+    """One hand-out of jobs to some claims."""
+
+    def __init__(self, core: Core, topic: Topic, leases: Leases, claims: list[Claim]) -> None:
+        self._core = core
+        self._topic = topic
+        self._leases = leases
+        self._claims = claims
+
+    def begin(self) -> None:
+        if self._core.closing:
+            self._answer_empty()
+            return
+        when_retained(self._core, self._topic, self._core.clock.now_ms(), self._on_retained)
+
+    def _answer_empty(self) -> None:
+        """The server stops: nobody gets a job it could not finish."""
+        ready, _ = self._leases.counters(self._core.clock.now_ms())
+        for one in self._claims:
+            if not one.cancelled:
+                one.done(ClaimResult(b"", 0, ready))
+
+    def _is_gone(self) -> bool:
+        """The queue was deleted: everybody gets the error a new claim would (R-Q-20)."""
+        if self._topic.life is not Life.GONE:
+            return False
+        name = self._topic.name
+        other = self._core.registry.visible(name)
+        is_log = other is not None and other.queue is None
+        for one in self._claims:
+            one.fail(refusals.not_a_queue(name) if is_log else refusals.topic_not_found(name))
+        return True
+
+    def _fail(self, error: TopicsError) -> None:
+        for one in self._claims:
+            one.fail(error)
+
+    def _on_retained(self, error: TopicsError | None) -> None:
+        if self._is_gone():
+            return
+        if error is not None:
+            self._fail(error)
+            return
+        demand = sum(one.most for one in self._claims)
+        self._core.lease_ids.when_free(min(demand, self._topic.index.live), self._on_ids)
+
+    def _on_ids(self, error: StorageError | None) -> None:
+        """The instant at which everything is decided."""
+        if self._is_gone():
+            return
+        if error is not None:
+            self._fail(error)
+            return
+        leases, topic = self._leases, self._topic
+        now_ms = self._core.clock.now_ms()
+        leases.look(now_ms)
+        claims = self._claims = [one for one in self._claims if not one.cancelled]
+        demand = sum(one.most for one in claims)
+        taken = leases.take(min(demand, topic.index.live), topic.head, topic.config)
+        _deal(taken.jobs, claims)
+        lease_id = self._core.lease_ids.take(len(taken.jobs))
+        for one in claims:
+            wanted = one.lease_ms
+            until_ms = now_ms + (topic.config.lease_ms if wanted is None else clamped_lease_ms(wanted))
+            one.jobs.sort(key=_by_seq)
+            for job in one.jobs:
+                leases.lease(job, lease_id, until_ms, one.node, one.holder)
+                one.lease_ids.append(lease_id)
+                lease_id += 1
+        if taken.poison:
+            move_to_dead_letters(self._core, topic, leases, taken.poison, self._deliver)
+        else:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        for one in self._claims:
+            Delivery(self._core, self._topic, self._leases, one).begin()
+
+
+def _by_seq(job: Job) -> int:
+    return job.seq
+
+
+def _deal(jobs: list[Job], claims: list[Claim]) -> None:
+    """One at a time, round-robin in order of arrival, passing over whoever has enough (R-Q-18)."""
+    if len(claims) == 1:
+        claims[0].jobs = jobs
+        return
+    wanting = claims
+    at = 0
+    while at < len(jobs):
+        for one in wanting[: len(jobs) - at]:
+            one.jobs.append(jobs[at])
+            at += 1
+        wanting = [one for one in wanting if len(one.jobs) < one.most]
+
+
+class Delivery:
+    """One claimer's jobs on their way to it: read, logged where leases are kept, answered."""
+
+    def __init__(self, core: Core, topic: Topic, leases: Leases, one: Claim) -> None:
+        self._core = core
+        self._topic = topic
+        self._leases = leases
+        self._claim = one
+        self._deaths = topic.index.deaths
+        self._records = b""
+        self._waiting_for = 2
+        self._error: TopicsError | None = None
+
+    def begin(self) -> None:
+        jobs = self._claim.jobs = self._held()
+        self._claim.lease_ids = [job.lease_id for job in jobs]
+        if not jobs:
+            self._answer()
+            return
+        self._deaths = self._topic.index.deaths
+        try:
+            log_leases(self._core, self._topic, jobs, self._step)
+        except TopicsError as error:
+            self._step(error)
+        render_jobs(self._core, self._topic, jobs, self._on_rendered)
+
+    def _on_rendered(self, result: bytes | StorageError) -> None:
+        if isinstance(result, StorageError):
+            self._step(result)
+        else:
+            self._records = result
+            self._step(None)
+
+    def _step(self, error: TopicsError | None) -> None:
+        self._error = self._error or error
+        self._waiting_for -= 1
+        if not self._waiting_for:
+            self._answer()
+
+    def _held(self) -> list[Job]:
+        """The jobs that are still there and still leased as they were dealt."""
+        return [
+            job
+            for job, lease_id in zip(self._claim.jobs, self._claim.lease_ids, strict=True)
+            if job.live and job.lease_id == lease_id and job.state is JobState.LEASED
+        ]
+
+    def _answer(self) -> None:
+        core, one, leases = self._core, self._claim, self._leases
+        now_ms = core.clock.now_ms()
+        if self._topic.life is Life.GONE:
+            one.fail(refusals.topic_not_found(self._topic.name))
+            return
+        leases.look(now_ms)
+        if self._error is not None or one.cancelled:
+            self._take_back(self._error)
+            one.fail(self._error or StorageError("nobody waits"))
+            return
+        count = len(one.jobs)
+        if count and self._topic.index.deaths != self._deaths and not all(job.live for job in one.jobs):
+            Delivery(core, self._topic, leases, one).begin()  # some were deleted while the bytes were read (R-DEL-7)
+            return
+        one.done(ClaimResult(self._records, count, leases.counters(now_ms).ready))
+
+    def _take_back(self, error: TopicsError | None) -> None:
+        """Nobody gets these jobs now. One that cannot be read comes last: the others are not to wait behind it."""
+        bad = (error.detail or {}).get("seq") if isinstance(error, CorruptError) else None
+        jobs = self._held()
+        for job in jobs:
+            if job.seq == bad:
+                self._leases.delay(job, job.until)
+            else:
+                self._leases.release(job)
+        self._core.wake(self._topic)
+        with contextlib.suppress(TopicsError):  # else they come back at their deadline
+            log_ended(self._core, self._topic, jobs, _ignore)
+
+
+def _ignore(_error: TopicsError | None) -> None:
+    pass

@@ -1,0 +1,202 @@
+"""Ack, nack and extend: what a holder says about its leases. Source: wire contract 8.3 to 8.5, R-Q-7 to R-Q-12.
+
+An ack is a silent delete with a frame of its own, one for a request whatever the number of jobs. Until that is
+committed the job can neither expire nor be acked again; then record, lease and delivery count go together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from topics.engine.controls import encode, removal, to_runs
+from topics.engine.core import Core
+from topics.engine.operations import Operation
+from topics.engine.queue.job import Job, JobState
+from topics.engine.queue.leases import Leases
+from topics.engine.queue.logged import log_ended, log_leases
+from topics.engine.queue.lookup import find_queue
+from topics.engine.queue.results import AckResult, ExtendResult, HeldJobs
+from topics.engine.results import Done
+from topics.engine.retention import expire, when_retained
+from topics.engine.topic import Topic
+from topics.engine.topic_config import clamped_lease_ms
+from topics.errors import TopicsError
+from topics.store.commit import Commit
+from topics.store.format import FrameType
+
+NACK_DELAY_MS_MAX = 86_400_000
+_LEASED = JobState.LEASED
+
+
+class Consumption(Operation):
+    """Jobs whose records die; `then` is told how that ended."""
+
+    __slots__ = ("done", "jobs", "skipped")
+
+    def __init__(self, core: Core, topic: Topic, jobs: list[Job], skipped: list[int], done: Done[AckResult]) -> None:
+        super().__init__(core, topic)
+        self.jobs = jobs
+        self.skipped = skipped
+        self.done = done
+
+    def apply(self, commit: Commit) -> None:
+        topic, leases = self.topic, self.topic.queue
+        assert leases is not None, "only queues have jobs"
+        consume_now(self.core, topic, [job.seq for job in self.jobs])
+        for job in self.jobs:
+            leases.finish(job)
+        sync_ns = commit.sync_ns if topic.config.durability == "fsync" else 0
+        counters = leases.counters(self.core.clock.now_ms())
+        self.done(AckResult(len(self.jobs), self.skipped, *counters, sync_ns))
+
+    def fail(self, error: TopicsError) -> None:
+        """Nothing is deleted: the jobs are claimable again."""
+        leases = self.topic.queue
+        assert leases is not None, "only queues have jobs"
+        for job in self.jobs:
+            leases.release(job)
+        self.done(error)
+
+
+def consume_now(core: Core, topic: Topic, seqs: Iterable[int]) -> None:
+    """The records of these jobs die, silently."""
+    for chunk, rows in topic.index.kill_seqs(np.array(sorted(seqs), np.uint64)):
+        here = chunk.file_ids[rows]
+        for file_id in {int(here[0])} if (here == here[0]).all() else set(here.tolist()):
+            if core.usage.is_sealed(file_id):
+                its = rows[here == file_id]
+                dead = (its + chunk.first).astype(np.uint64)
+                core.deletions.add(topic.id, file_id, dead, chunk.offsets[its], chunk.lengths[its])
+    if topic.floors.gaps:
+        topic.floors.settle_gaps(topic.earliest)
+        core.wake(topic)
+
+
+def ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:
+    """Completes jobs at the class's commit point."""
+    try:
+        found = find_queue(core, request.queue, lambda: ack(core, request, done))
+        if found is None:
+            return
+        topic, leases = found
+        core.check_backlog()
+        now_ms = core.clock.now_ms()
+        expire(core, topic, now_ms)
+        leases.look(now_ms)
+        jobs, skipped = held(leases, request)
+        if not any(job.live for job in jobs):
+            for job in jobs:
+                leases.finish(job)
+            _tell(core, topic, AckResult(len(jobs), skipped, 0, 0), done)
+            return
+        stage_consumption(core, topic, jobs, now_ms, Consumption(core, topic, jobs, skipped, done))
+    except TopicsError as error:
+        done(error)
+
+
+def stage_consumption(core: Core, topic: Topic, jobs: list[Job], now_ms: int, operation: Operation) -> None:
+    """Puts the end of these jobs on its way. Raises StorageError, and then nothing happened."""
+    assert topic.queue is not None, "only queues have jobs"
+    if topic.stage_class == "ephemeral":
+        for job in jobs:
+            job.state = JobState.ENDING if job.state is _LEASED else job.state
+        operation.stage_unlogged()
+        return
+    payload = removal(topic, seqs=to_runs(sorted(job.seq for job in jobs)))
+    with core.log.use_reserve():
+        core.log.stage_control(topic.id, FrameType.CONSUME, payload.upto, now_ms, encode(payload))
+    for job in jobs:
+        job.state = JobState.ENDING if job.state is _LEASED else job.state
+    topic.filling = None
+    operation.stage(synced=topic.stage_class == "fsync")
+
+
+def nack(core: Core, request: HeldJobs, delay_ms: int, done: Done[AckResult]) -> None:
+    """Hands jobs back, claimable at once or after a delay."""
+    try:
+        found = find_queue(core, request.queue, lambda: nack(core, request, delay_ms, done))
+        if found is None:
+            return
+        topic, leases = found
+        now_ms = core.clock.now_ms()
+        leases.look(now_ms)
+        jobs, skipped = held(leases, request)
+        delay_ms = min(delay_ms, NACK_DELAY_MS_MAX)
+        for job in jobs:
+            if delay_ms:
+                leases.delay(job, now_ms + delay_ms - 1)
+            else:
+                leases.release(job)
+        core.wake(topic)
+
+        def then(error: TopicsError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                _tell(core, topic, AckResult(len(jobs), skipped, 0, 0), done)
+
+        log_ended(core, topic, jobs, then)
+    except TopicsError as error:
+        done(error)
+
+
+def extend(core: Core, request: HeldJobs, lease_ms: int, done: Done[ExtendResult]) -> None:
+    """New deadlines, counted from now; lease ids and delivery counts stay (R-Q-12)."""
+    try:
+        found = find_queue(core, request.queue, lambda: extend(core, request, lease_ms, done))
+        if found is None:
+            return
+        topic, leases = found
+        now_ms = core.clock.now_ms()
+        leases.look(now_ms)
+        until_ms = now_ms + clamped_lease_ms(lease_ms)
+        jobs, skipped = held(leases, request)
+        for job in jobs:
+            leases.extend(job, until_ms)
+
+        def then(error: TopicsError | None) -> None:
+            done(error if error is not None else ExtendResult({job.seq: until_ms for job in jobs}, skipped))
+
+        log_leases(core, topic, jobs, then)
+    except TopicsError as error:
+        done(error)
+
+
+def held(leases: Leases, request: HeldJobs) -> tuple[list[Job], list[int]]:
+    """The jobs that are held as the request says, each once, and the seqs of the rest, in its order (R-Q-7)."""
+    _queue, node, seqs, fences = request
+    jobs: list[Job] = []
+    skipped: list[int] = []
+    known = leases.jobs
+    taken: set[int] = set()
+    for at, seq in enumerate(seqs):
+        job = known.get(seq)
+        if (
+            job is None
+            or job.state is not _LEASED
+            or job.node != node
+            or (fences and fences[at] is not None and fences[at] != job.lease_id)
+            or seq in taken
+        ):
+            skipped.append(seq)
+        else:
+            taken.add(seq)
+            jobs.append(job)
+    return jobs, skipped
+
+
+def _tell(core: Core, topic: Topic, result: AckResult, done: Done[AckResult]) -> None:
+    """The result with the counters after retention (R-FLOOR-7)."""
+    now_ms = core.clock.now_ms()
+
+    def on_retained(error: TopicsError | None) -> None:
+        assert topic.queue is not None, "only queues have jobs"
+        if error is not None:
+            done(error)
+        else:
+            ready, in_flight = topic.queue.counters(now_ms)
+            done(result._replace(ready=ready, in_flight=in_flight))
+
+    when_retained(core, topic, now_ms, on_retained)

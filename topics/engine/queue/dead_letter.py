@@ -1,0 +1,129 @@
+"""Poison jobs move to the dead-letter topic: the copy is durable before the job is deleted. Source: R-Q-22 to -27.
+
+Queue and dead-letter topic may lie in different shards of the log, whose ends a power cut takes apart: so whatever the
+class of the dead-letter topic, the copy is on stable storage before the deletion is even staged (R-DUR-14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from topics.engine.core import Core
+from topics.engine.queue.completion import Consumption, stage_consumption
+from topics.engine.queue.fetch import decode_jobs
+from topics.engine.queue.job import Job, JobState
+from topics.engine.queue.leases import Leases
+from topics.engine.queue.results import AckResult
+from topics.engine.records import keep_last
+from topics.engine.results import AppendResult
+from topics.engine.topic import Life, Topic
+from topics.engine.topic_config import TopicConfig
+from topics.errors import StorageError, TopicsError
+from topics.store.format import Frame
+from topics.store.rows import Record, pack_rows
+
+_PART = 256
+"""Jobs moved together: what is read and copied at once stays bounded."""
+
+
+def move_to_dead_letters(
+    core: Core, topic: Topic, leases: Leases, jobs: Sequence[Job], then: Callable[[], None]
+) -> None:
+    """Moves these jobs (state MOVING), a part after the other; one whose copy cannot be written is claimable again.
+
+    Calls `then` once all is decided.
+    """
+    Move(core, topic, leases, sorted(jobs, key=lambda job: job.seq), then).go_on()
+
+
+class Move:
+    """One pass's poison on its way."""
+
+    def __init__(self, core: Core, topic: Topic, leases: Leases, jobs: list[Job], then: Callable[[], None]) -> None:
+        self._core = core
+        self._topic = topic
+        self._leases = leases
+        self._left = jobs
+        self._part: list[Job] = []
+        self._then = then
+
+    def go_on(self) -> None:
+        """The next part, or the end."""
+        if self._topic.life is Life.GONE:
+            self._then()
+            return
+        self._part = [job for job in self._left[:_PART] if self._is_ours(job)]
+        del self._left[:_PART]
+        if self._part:
+            decode_jobs(self._core, self._topic, self._part, self._on_read)
+        elif self._left:
+            self.go_on()
+        else:
+            self._then()
+
+    def _is_ours(self, job: Job) -> bool:
+        if not job.live:
+            self._leases.finish(job)
+            return False
+        return job.state is JobState.MOVING
+
+    def _give_up(self, error: TopicsError) -> None:
+        """The jobs stay in the queue, with their counts (R-Q-26); those still to come would fare no better."""
+        for job in self._part + self._left:
+            self._leases.release(job)
+        self._then()
+
+    def _on_read(self, frames: list[Frame] | StorageError) -> None:
+        if isinstance(frames, StorageError):
+            self._give_up(frames)
+            return
+        config = self._topic.config
+        name = config.dead_letter
+        if name is None:  # it was taken out of the configuration while the bytes were read
+            self._give_up(StorageError("no dead-letter topic"))
+            return
+        copies = [dead_letter_of(frame, self._topic.name, config) for frame in frames]
+        self._core.appender.append_copies(name, pack_rows(copies), self._on_copied)
+
+    def _on_copied(self, result: AppendResult | TopicsError) -> None:
+        """The copies are safe: now the jobs may go."""
+        if isinstance(result, TopicsError):
+            self._give_up(result)
+            return
+        topic = self._topic
+        if topic.life is Life.GONE:
+            self._then()
+            return
+        if topic.life is Life.DELETING:
+            topic.parked.append(lambda: self._on_copied(result))
+            return
+        jobs = self._part = [job for job in self._part if self._is_ours(job)]
+        if not jobs:
+            self.go_on()
+            return
+        operation = Consumption(self._core, topic, jobs, [], self._on_deleted)
+        try:
+            stage_consumption(self._core, topic, jobs, self._core.clock.now_ms(), operation)
+        except TopicsError as error:
+            self._give_up(error)
+
+    def _on_deleted(self, result: AckResult | TopicsError) -> None:
+        if isinstance(result, AckResult):
+            self._leases.dead_lettered += result.done
+            self.go_on()
+        else:  # they were released already
+            self._part = []
+            self._give_up(result)
+
+
+def dead_letter_of(job: Frame, queue: str, config: TopicConfig) -> Record:
+    """The copy of one job: its meta tells where it comes from (R-Q-24)."""
+    told = b'"$dead_letter_from":"%b","$dead_letter_deliveries":"%d","$dead_letter_src_seq":"%d"}' % (
+        queue.encode(),
+        config.max_deliveries,
+        job.seq,
+    )
+    meta = b"{" + told
+    if job.meta is not None and job.meta.startswith(b"{") and job.meta != b"{}":
+        meta = keep_last(job.meta[:-1] + b"," + told)
+    return Record(job.data, job.tag, job.node, meta)

@@ -1,0 +1,85 @@
+"""The records of jobs, read and rendered, or decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from topics.engine.core import Core
+from topics.engine.index import Selection
+from topics.engine.pieces import plan_pieces
+from topics.engine.queue.job import Job
+from topics.engine.topic import Topic
+from topics.errors import CorruptError, StorageError
+from topics.store.format import Frame
+from topics.store.projection import LEASE, Projection
+from topics.store.reader import Fetched
+
+_NO_BUDGET = 1 << 62
+
+
+def render_jobs(core: Core, topic: Topic, jobs: Sequence[Job], then: Callable[[bytes | StorageError], None]) -> None:
+    """Calls `then` with the elements of `claimed` (8.2), joined by commas, or with the error.
+
+    jobs: leased ones whose records are live, ascending by seq, at least one.
+    """
+    leases = b"".join([LEASE.pack(job.lease_id, job.until, job.deliveries) for job in jobs])
+
+    def on_rows(pieces: Sequence[tuple[memoryview, int, Selection]]) -> None:
+        projection = Projection(topic.id, limit=len(jobs), budget=_NO_BUDGET, include_tags=True)
+        at = 0
+        for view, base, rows in pieces:
+            end = at + len(rows.seqs) * LEASE.size
+            projection.add(view, base, rows.offsets, rows.lengths, rows.seqs, leases[at:end])
+            at = end
+        then(projection.records())
+
+    _fetch(core, topic, jobs, on_rows, then)
+
+
+def decode_jobs(
+    core: Core, topic: Topic, jobs: Sequence[Job], then: Callable[[list[Frame] | StorageError], None]
+) -> None:
+    """Calls `then` with the frame of each job, in their order, or with the error. jobs: as above."""
+
+    def on_rows(pieces: Sequence[tuple[memoryview, int, Selection]]) -> None:
+        frames: list[Frame] = []
+        for view, base, rows in pieces:
+            for offset, length, seq in zip(
+                rows.offsets.tolist(), rows.lengths.tolist(), rows.seqs.tolist(), strict=True
+            ):
+                frame = Frame.unpack(view[offset - base : offset - base + length], f"topic {topic.name}")
+                if (frame.topic_id, frame.seq) != (topic.id, seq):
+                    raise CorruptError(f"topic {topic.name}: record {seq} is not in its place", {"seq": seq})
+                frames.append(frame)
+        then(frames)
+
+    _fetch(core, topic, jobs, on_rows, then)
+
+
+def _fetch(
+    core: Core,
+    topic: Topic,
+    jobs: Sequence[Job],
+    on_rows: Callable[[Sequence[tuple[memoryview, int, Selection]]], None],
+    on_error: Callable[[StorageError], None],
+) -> None:
+    """Reads the frames; `on_rows` gets (bytes, their file offset, rows in them) and may raise CorruptError."""
+    rows = topic.index.at(np.array([job.seq for job in jobs], np.uint64))
+    plan = plan_pieces(rows)
+
+    def on_fetched(fetched: Fetched) -> None:
+        if isinstance(fetched, StorageError):
+            on_error(fetched)
+            return
+        try:
+            on_rows(
+                [(view, piece.offset, its) for view, piece, its in zip(fetched, plan.pieces, plan.rows, strict=True)]
+            )
+        except CorruptError as error:
+            detail = {**(error.detail or {}), "topic": topic.name}
+            detail.pop("topic_id", None)
+            on_error(CorruptError(f"topic {topic.name}: {error}", detail))
+
+    core.reader.fetch(plan.pieces, on_fetched)

@@ -1,0 +1,59 @@
+"""Leases of queues that keep them over restarts: one frame a request, answered at the class's commit point (R-DUR-11).
+
+Other queues log nothing about leases: after a restart every job is ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from topics.engine.controls import LeaseRow, LeasesPayload, encode, to_runs
+from topics.engine.core import Core
+from topics.engine.operations import Operation
+from topics.engine.queue.job import Job
+from topics.engine.topic import Topic
+from topics.errors import TopicsError
+from topics.store.commit import Commit
+from topics.store.format import FrameType
+
+Then = Callable[[TopicsError | None], None]
+
+
+class LeaseChange(Operation):
+    """What it says is in force already; whoever asked waits until it is as durable as the class wants."""
+
+    __slots__ = ("then",)
+
+    def __init__(self, core: Core, topic: Topic, then: Then) -> None:
+        super().__init__(core, topic)
+        self.then = then
+
+    def apply(self, commit: Commit) -> None:
+        self.then(None)
+
+    def fail(self, error: TopicsError) -> None:
+        self.then(error)
+
+
+def log_leases(core: Core, topic: Topic, jobs: Sequence[Job], then: Then) -> None:
+    """These jobs are leased as they say. Raises StorageError, and then `then` is not called."""
+    if not jobs or not topic.keeps_leases:
+        then(None)
+        return
+    rows = [LeaseRow(job.seq, job.lease_id, job.until, job.deliveries, job.node) for job in jobs if job.live]
+    _stage(core, topic, LeasesPayload(rows), then)
+
+
+def log_ended(core: Core, topic: Topic, jobs: Sequence[Job], then: Then) -> None:
+    """The leases of these jobs ended before their time. Raises like `log_leases`."""
+    if not jobs or not topic.keeps_leases:
+        then(None)
+        return
+    _stage(core, topic, LeasesPayload(ended=to_runs(sorted(job.seq for job in jobs))), then)
+
+
+def _stage(core: Core, topic: Topic, payload: LeasesPayload, then: Then) -> None:
+    with core.log.use_reserve():
+        core.log.stage_control(topic.id, FrameType.LEASES, topic.next_seq - 1, core.clock.now_ms(), encode(payload))
+    topic.filling = None
+    LeaseChange(core, topic, then).stage(synced=topic.stage_class == "fsync")
