@@ -10,6 +10,73 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert Config.from_env({}) == Config()
 
 
+CONTRACT = {
+    "TOPICS_HOST": ("127.0.0.1", "10.0.0.1", "10.0.0.1"),
+    "TOPICS_PORT": (4000, "5", 5),
+    "TOPICS_PORT_FILE": ("", "/p", "/p"),
+    "TOPICS_API_KEYS": ("", "a:r,b", "a:r,b"),
+    "TOPICS_ALLOW_INSECURE_NO_AUTH": (False, "1", True),
+    "TOPICS_PROBE_AUTH": (False, "true", True),
+    "TOPICS_DATA_DIR": ("./topics-data", "/d", "/d"),
+    "TOPICS_COLD_DIR": ("", "/c", "/c"),
+    "TOPICS_WAL_SHARDS": (1, "3", 3),
+    "TOPICS_SEGMENT_MAX_EVENTS": (10_000, "7", 7),
+    "TOPICS_SEGMENT_MAX_BYTES": (67_108_864, "8", 8),
+    "TOPICS_SEGMENT_MAX_AGE_MS": (3_600_000, "0", 0),
+    "TOPICS_HOT_RETAIN_SEGMENTS": (4, "9", 9),
+    "TOPICS_HOT_RETAIN_BYTES": (0, "9", 9),
+    "TOPICS_MAX_BODY_BYTES": (67_108_864, "0", 0),
+    "TOPICS_MAX_TOPICS": (100_000, "0", 0),
+    "TOPICS_MAX_ROUTERS": (10_000, "0", 0),
+    "TOPICS_MAX_WATCH_SESSIONS": (10_000, "0", 0),
+    "TOPICS_MAX_SSE_CONNECTIONS": (10_000, "0", 0),
+    "TOPICS_MAX_SSE_CONNECTIONS_PER_KEY": (1000, "0", 0),
+    "TOPICS_MAX_INFLIGHT_PER_KEY": (1000, "0", 0),
+    "TOPICS_MAX_TOTAL_BYTES": (0, "18446744073709551615", 2**64 - 1),
+    "TOPICS_MAX_BATCH_RECORDS": (10_000, "0", 1_000_000),
+    "TOPICS_MAX_RECORD_BYTES": (1_048_576, "5", 5),
+    "TOPICS_MAX_META_BYTES": (16_384, "5", 5),
+    "TOPICS_MAX_TAG_BYTES": (256, "5", 5),
+    "TOPICS_MAX_NODE_BYTES": (128, "5", 5),
+    "TOPICS_MAX_LIMIT": (1000, "5", 5),
+    "TOPICS_MAX_CLAIM": (1000, "5", 5),
+    "TOPICS_MAX_WATCH_TOPICS": (256, "5", 5),
+}
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_a_variable_of_the_contract_has_its_default_and_changes_its_setting(name: str) -> None:
+    """14: integers trimmed, unparsable is the default; blank paths and hosts are unset."""
+    default, text, value = CONTRACT[name]
+    setting = name.removeprefix("TOPICS_").lower()
+    assert getattr(Config.from_env({}), setting) == default
+    assert getattr(Config.from_env({name: text}), setting) == value
+    if name != "TOPICS_PORT":
+        padded = f" {text} " if name != "TOPICS_API_KEYS" else text
+        assert getattr(Config.from_env({name: padded}), setting) == value
+        assert getattr(Config.from_env({name: " "}), setting) == default
+    if isinstance(default, bool):
+        for off in ("0", "yes", "TRUE", "on", ""):
+            assert getattr(Config.from_env({name: off}), setting) is False
+    elif isinstance(default, int) and name != "TOPICS_PORT":
+        for odd in ("", "many", "-1", "+1", "1.0", "0x5", "1_0", "\u0665"):
+            assert getattr(Config.from_env({name: odd}), setting) == default
+
+
+def test_a_host_with_a_port_makes_any_port_variable_one_to_ignore() -> None:
+    """14: a senseless one too."""
+    for host in ("127.0.0.1:7", "[::1]:7"):
+        assert Config.from_env({"TOPICS_HOST": host, "TOPICS_PORT": " x"}).port == 7
+    with pytest.raises(UsageError, match="TOPICS_PORT"):
+        Config.from_env({"TOPICS_HOST": "::1", "TOPICS_PORT": "x"})
+
+
+def test_zero_shards_and_a_segment_of_no_record_mean_something() -> None:
+    """14: the default, and the smallest there is."""
+    config = Config.from_env({"TOPICS_WAL_SHARDS": "0", "TOPICS_SEGMENT_MAX_EVENTS": "0"})
+    assert (config.wal_shards, config.segment_max_events) == (1, 1)
+
+
 def test_an_unparsable_integer_means_the_default() -> None:
     assert Config.from_env({"TOPICS_MAX_TOPICS": "many"}).max_topics == Config().max_topics
     assert Config.from_env({"TOPICS_MAX_TOPICS": " 7 "}).max_topics == 7

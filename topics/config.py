@@ -35,7 +35,10 @@ _RANGES = {
     "commit_window_us": (0, 1_000_000),
     "segment_max_bytes": (0, _SEGMENT_BYTES_MAX),
     "disk_reserve_bytes": (0, 1 << 62),
-    "max_batch_records": (0, _U32_MAX),
+    "max_batch_records": (0, 1_000_000),
+    "max_limit": (0, 1_000_000),
+    "max_claim": (0, 1_000_000),
+    "max_watch_topics": (0, 1_000_000),
     "max_record_bytes": (0, 1 << 30),
     "max_meta_bytes": (0, 1 << 30),
     "max_meta_keys": (0, _U32_MAX),
@@ -44,6 +47,19 @@ _RANGES = {
     "max_idempotency_key_bytes": (0, 60_000),
 }
 """What fields of 16 and 32 bits in the formats, the kernel and C take, and what would only be a slip of the pen."""
+
+_ZERO_IS_THE_MOST = (
+    "max_batch_records",
+    "max_record_bytes",
+    "max_meta_bytes",
+    "max_meta_keys",
+    "max_tag_bytes",
+    "max_node_bytes",
+    "max_limit",
+    "max_claim",
+    "max_watch_topics",
+)
+"""0 is no limit but what there can be (wire contract, section 14)."""
 
 _CLAMPED = ("wal_shards", "segment_max_bytes")
 """From the environment, more than the most means the most."""
@@ -73,6 +89,8 @@ class Config:
     head_timeout_ms: int = 60_000
     idle_timeout_ms: int = 75_000
     write_stall_timeout_ms: int = 30_000
+    min_body_bytes_per_s: int = 240
+    """Of a request body that is arriving, over ten seconds; 0: any."""
     shutdown_grace_ms: int = 10_000
     max_connections: int = 0
     """0: derived from RLIMIT_NOFILE."""
@@ -174,6 +192,9 @@ class Config:
         for name, (low, high) in _RANGES.items():
             if not low <= getattr(self, name) <= high:
                 raise UsageError(f"{name} is {getattr(self, name)}: use {low} to {high}")
+        for name in _ZERO_IS_THE_MOST:
+            if not getattr(self, name):
+                object.__setattr__(self, name, _RANGES[name][1])
         object.__setattr__(self, "wal_file_bytes", -(-self.wal_file_bytes // _BLOCK_BYTES) * _BLOCK_BYTES)
         if self.receive_buffers & (self.receive_buffers - 1):
             raise UsageError(f"receive_buffers is {self.receive_buffers}: use a power of two")
@@ -188,6 +209,8 @@ class Config:
             if raw is None:
                 continue
             default = setting.default
+            if setting.name == "port" and _carries_port(env.get("TOPICS_HOST", "")):
+                continue
             if setting.name == "port":
                 if not (raw.isascii() and raw.isdigit()):
                     raise UsageError(f"TOPICS_PORT is {raw!r}: use a number from 0 to 65535")
@@ -224,6 +247,12 @@ class Config:
                 raise UsageError(f"TOPICS_HOST is {self.host!r}: the part after the colon must be a port number")
             port = int(text)
         return replace(self, host=host, port=port)
+
+
+def _carries_port(host: str) -> bool:
+    """`host:port` or `[v6]:port`: the port variable is ignored then."""
+    host = host.strip()
+    return "]:" in host if host.startswith("[") else host.count(":") == 1
 
 
 def tiny_config(data_dir: str) -> Config:

@@ -131,6 +131,53 @@ def test_a_body_that_stops_arriving_is_not_waited_for_forever(world: World) -> N
     assert client.tcp.ended
 
 
+def test_a_body_that_trickles_is_not_waited_for(world: World) -> None:
+    """T18: a byte a second is a request that never ends; 240 a second over ten seconds is slow, and enough."""
+    world.start()
+    head = b"POST /v0/topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
+    trickling, slow = world.connect(), world.connect()
+    for client in (trickling, slow):
+        client.tcp.send(head)
+    for second in range(30):
+        if not trickling.tcp.ended:
+            trickling.tcp.send(b" ")
+        slow.tcp.send(b" " * 300)
+        world.run_ms(1000)
+        assert trickling.tcp.ended is (second >= 11) or 9 <= second <= 11
+    assert not slow.tcp.ended
+    assert world.server.service.in_progress == 0
+
+
+def test_any_pace_will_do_when_told_so() -> None:
+    """14: TOPICS_MIN_BODY_BYTES_PER_S=0."""
+    world = World(min_body_bytes_per_s=0).start()
+    client = world.connect()
+    client.tcp.send(b"POST /v0/topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
+    for _ in range(60):
+        client.tcp.send(b" ")
+        world.run_ms(1000)
+    assert not client.tcp.ended
+
+
+def test_r_life_7_a_body_that_stopped_arriving_does_not_delay_the_stop(world: World) -> None:
+    stalled, moving = world.start().connect(), world.connect()
+    for client in (stalled, moving):
+        client.tcp.send(DIFF[:-8])
+    world.run_ms(10)
+    world.server.stop()
+    for byte in DIFF[-8:-1]:
+        world.run_ms(300)
+        assert world.codes == []
+        moving.tcp.send(bytes([byte]))
+    moving.tcp.send(DIFF[-1:])
+    world.run_ms(5)
+    world.backend.engine.waiting[0](DiffResult(b"", 0, 9, 9, 1, None, 0, 0))
+    assert moving.responses()[0].status == 200
+    assert not stalled.responses()
+    world.run_ms(1500)
+    assert world.codes == [0]
+
+
 def test_a_reader_that_takes_nothing_is_dropped(world: World) -> None:
     client = world.start().connect()
     big = DiffResult(b'"' + b"x" * 5_000_000 + b'"', 1, 9, 9, 1, None, 1, 0)

@@ -2,7 +2,8 @@
 
 Accepting stops; what is new on open connections is told `shutting_down`; streams end; long polls answer empty; requests
 in progress finish; then connections close, the log drains and a checkpoint is written. Nothing waits for an idle
-client: it has a moment to hear of the end, and after `shutdown_grace_ms` whoever is left is abandoned.
+client, nor for a body that has stopped arriving: both have a moment, and after `shutdown_grace_ms` whoever is left is
+abandoned.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from topics.http.connection import Phase
+from topics.server.pace import BodyPace
 
 if TYPE_CHECKING:
     from topics.server.app import Server
@@ -19,6 +21,8 @@ _log = logging.getLogger(__name__)
 
 _LAME_DUCK_MS = 250
 """A request that crossed our decision on its way gets its 503 instead of a reset."""
+_BODY_PAUSE_MS = 1000
+"""A body of which nothing came for so long is not waited for."""
 _LOOK_EVERY_MS = 10
 _FLUSH_MS = 1000
 """For the last answers to leave once everything is decided."""
@@ -35,9 +39,11 @@ async def drain(server: Server) -> None:
         end_streams()
     if server.engine is not None:
         server.engine.begin_shutdown()
+    bodies = BodyPace(_BODY_PAUSE_MS * 1_000_000, 1)
     while listener.connections and not server.hurried:
-        waited_ns = loop.clock.monotonic_ns() - started_ns
-        if waited_ns >= grace_ns or (waited_ns >= _LAME_DUCK_MS * 1_000_000 and not _in_progress(server)):
+        now_ns = loop.clock.monotonic_ns()
+        busy = service.in_progress or _arriving(server, bodies, now_ns)
+        if now_ns - started_ns >= grace_ns or (now_ns - started_ns >= _LAME_DUCK_MS * 1_000_000 and not busy):
             break
         await loop.sleep(_LOOK_EVERY_MS * 1_000_000)
     if service.in_progress:
@@ -53,8 +59,12 @@ async def drain(server: Server) -> None:
         conn.abort()
 
 
-def _in_progress(server: Server) -> bool:
-    """A request waits for its answer, or its body is still arriving."""
-    return bool(server.service.in_progress) or any(
-        conn.state.phase is Phase.BODY for conn in server.listener.connections
-    )
+def _arriving(server: Server, bodies: BodyPace, now_ns: int) -> bool:
+    """Some request's body is on its way."""
+    moving = [
+        bodies.look(conn.id, conn.state, now_ns)
+        for conn in server.listener.connections
+        if conn.state.phase is Phase.BODY
+    ]
+    bodies.forget_others()
+    return any(moving)

@@ -1,8 +1,8 @@
 """Connections that keep the server waiting, found by one look over all of them each second: no timer per request.
 
 A connection is closed when it does not deliver a request head in time (R-NET-4: from accept or the last answer), sends
-nothing more of a body it began, or takes nothing of its answer. When all of them together make the server hold
-too much, those with the most are dropped.
+nothing more of a body it began or too little of it, or takes nothing of its answer. When all of them together make the
+server hold too much, those with the most are dropped.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from topics.http.connection import HttpConnection, Phase
 from topics.http.service import Service
 from topics.loop.connection import Connection
 from topics.loop.loop import Loop
+from topics.server.pace import BodyPace
 
 _log = logging.getLogger(__name__)
 
 LOOK_EVERY_MS = 1000
 _NO_LIMIT = 1 << 62
+_PACE_WINDOW_MS = 10_000
+"""A body may pause for so long without being called slow."""
 
 
 class Sweep:
@@ -37,6 +40,8 @@ class Sweep:
         self._head = self._ticks(config.head_timeout_ms)
         self._idle = min(self._head, self._ticks(config.idle_timeout_ms))
         self._stall = self._ticks(config.write_stall_timeout_ms)
+        least = config.min_body_bytes_per_s * _PACE_WINDOW_MS // 1000
+        self._pace = BodyPace(self._ticks(_PACE_WINDOW_MS), least) if least else None
         self._max_bytes = config.max_client_bytes
         self._stalled: dict[int, tuple[int, int]] = {}
         """Connection number to (unsent bytes, tick at which there were that many)."""
@@ -79,9 +84,12 @@ class Sweep:
                     conn.abort()
                 continue
             http: HttpConnection = conn.state
-            if tick - http.since > self._limit(http):
+            slow = self._pace is not None and not self._pace.look(conn.id, http, tick)
+            if slow or tick - http.since > self._limit(http):
                 conn.close()
         self._stalled = stalled
+        if self._pace is not None:
+            self._pace.forget_others()
         if 0 < self._max_bytes < held:
             self._shed(held)
 
