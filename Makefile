@@ -8,7 +8,7 @@ CYCLES ?= 200
 # Processes that run tests side by side.
 JOBS ?= 2
 
-.PHONY: serve test soak api-fuzz autobahn check venv build format clean
+.PHONY: serve test soak api-fuzz fuzz-lane autobahn check venv build format clean
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
@@ -26,6 +26,10 @@ api-fuzz: venv
 # WebSocket conformance, groups 1-7, 9 and 10; needs a Python 2.7 (PYTHON27), installs Autobahn's test suite once.
 autobahn: venv
 	$(BIN)/python -m tests.ws.autobahn
+
+MINUTES ?= 30
+fuzz-lane: venv
+	$(BIN)/python -m tests.server.fuzz_lane --minutes $(MINUTES) $(ARGS)
 
 check: venv
 	$(BIN)/ruff format --check .
@@ -45,7 +49,7 @@ $(VENV)/.ready: pyproject.toml setup.py scripts/setup.sh
 
 C_FILES := $(wildcard topics/*/*.c topics/*/*.h)
 build: $(VENV)/.built
-$(VENV)/.built: build_ffi.py $(filter-out %/_ring.c %/_codec.c %/_records.c,$(C_FILES)) | $(VENV)/.ready
+$(VENV)/.built: build_ffi.py $(filter-out %/_ring.c %/_codec.c %/_records.c %/_scan.c,$(C_FILES)) | $(VENV)/.ready
 	@echo "building the C modules" >&2
 	$(BIN)/python build_ffi.py
 	@touch $@

@@ -33,6 +33,7 @@ EXTENSIONS = (
     Extension("topics.uring._ring", "topics/uring/ring", ("uring",), "liburing.h", "apt-get install liburing-dev"),
     Extension("topics.store._codec", "topics/store/codec", (), "xxhash.h", "apt-get install libxxhash-dev"),
     Extension("topics.engine._records", "topics/engine/records"),
+    Extension("topics.http._scan", "topics/http/scan"),
 )
 
 
@@ -63,6 +64,10 @@ def codec_ffi() -> FFI:
 
 def records_ffi() -> FFI:
     return make_ffi(EXTENSIONS[2])
+
+
+def scan_ffi() -> FFI:
+    return make_ffi(EXTENSIONS[3])
 
 
 def check_toolchain() -> str:

@@ -12,4 +12,11 @@ import build_ffi
 if problem := build_ffi.check_toolchain():
     sys.exit(problem)
 
-setup(cffi_modules=["build_ffi.py:ring_ffi", "build_ffi.py:codec_ffi", "build_ffi.py:records_ffi"])
+setup(
+    cffi_modules=[
+        "build_ffi.py:ring_ffi",
+        "build_ffi.py:codec_ffi",
+        "build_ffi.py:records_ffi",
+        "build_ffi.py:scan_ffi",
+    ]
+)

@@ -86,6 +86,8 @@ class Config:
     """Refuse a foreign Host on loopback, and state-changing requests of other sites' pages."""
     http_parser: str = "auto"
     """auto, h11 or httptools."""
+    http_lane: str = "auto"
+    """auto: plain writes of a pass are handled as columns; off: one by one."""
     head_timeout_ms: int = 60_000
     idle_timeout_ms: int = 75_000
     write_stall_timeout_ms: int = 30_000
@@ -180,6 +182,7 @@ class Config:
             ("io", ("auto", "uring", "portable")),
             ("commit", ("auto", "link", "direct", "dsync")),
             ("http_parser", ("auto", "h11", "httptools")),
+            ("http_lane", ("auto", "off")),
         ):
             if getattr(self, name) not in choices:
                 raise UsageError(f"{name} is {getattr(self, name)!r}: use one of {', '.join(choices)}")

@@ -28,7 +28,8 @@ class SimWorld(World):
         config = tiny_config("/srv/topics")
         # The disk is memory; nothing is gained by log files smaller than the largest write of the suite.
         self.config: Config = replace(config, port=PORT, disk_low_water_bytes=0, disk_reserve_bytes=0)
-        self.config = replace(self.config, **settings)
+        # Both ways of handling plain writes get their share of the seeds.
+        self.config = replace(self.config, **{"http_lane": "off" if seed % 2 else "auto"} | settings)
         self.ring = SimRing(
             seed,
             shuffle=shuffle,

@@ -49,6 +49,9 @@ class FakeEngine:
             return
         self._ask("append", done, request)
 
+    def takes_plain(self, name: str) -> bool:
+        return False
+
     def diff(self, name: str, query: Any, done: Done[Any]) -> Cancel:
         self._ask("diff", done, name, query)
 

@@ -4,6 +4,17 @@ from typing import Any
 
 class _Lib:
     def tp_scan_write(self, writer: Any, body: bytes, length: int) -> int: ...
+    def tp_scan_writes(
+        self,
+        writer: Any,
+        buffer: bytes,
+        requests: Any,
+        groups: Any,
+        group_count: int,
+        room: int,
+        counts: Any,
+        upto: Any,
+    ) -> None: ...
     def tp_scan_texts(self, writer: Any, text: bytes, ends: Any, count: int) -> int: ...
     def tp_clean_rows(self, writer: Any, body: bytes, out: Any) -> int: ...
     def tp_check_rows(self, writer: Any, buffer: bytes) -> None: ...

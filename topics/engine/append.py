@@ -167,6 +167,11 @@ class Appender:
         self._has_quota = core.config.max_total_bytes > 0
         self._by_name = core.registry.by_name
 
+    def takes_plain(self, name: str) -> bool:
+        """See `Engine.takes_plain`."""
+        topic = self._by_name.get(name)
+        return topic is not None and topic.plain and topic.life is Life.LIVE and not self._has_quota
+
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None:
         """See `Engine.append`. A topic without admission or expiry, no key: the short way."""
         topic = self._by_name.get(request.topic)

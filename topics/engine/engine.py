@@ -102,6 +102,10 @@ class Engine:
         """Appends at the commit point of the topic's class (7.5); `rows` and their buffer may be reused afterwards."""
         self._appender.append(request, done)
 
+    def takes_plain(self, name: str) -> bool:
+        """Several writes to this topic may be given to `append` as one: each needs nothing but its seqs."""
+        return self._appender.takes_plain(name)
+
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel:
         """Records above a cursor (7.6); with `wait_ms` the answer may wait for some to come."""
         topic = self._core.registry.visible(name)

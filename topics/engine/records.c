@@ -12,6 +12,7 @@
 
 #include "records.h"
 #include "../store/rows.h"
+#include "columns.h"
 #include "json_strict.h"
 
 int tp_scan_value(struct tp_value *out, const unsigned char *text, uint64_t len, uint32_t open,

@@ -1,6 +1,7 @@
 /* Included by records.c alone: the body of a write, or bare payloads, into rows. */
 /* In tp_row.flags until the rows are cleaned. */
 enum { MARK_WHITE = 8, MARK_TAG_ESCAPED = 16, MARK_NODE_ESCAPED = 32, MARK_TWICE = 64 };
+enum { SHORT_ANSWER_RECORDS = 16 }; /* an answer with so many seqs is far below 1 KiB */
 enum { V_COUNT = 1, V_TAG, V_NODE, V_META_BYTES, V_META_KEYS, V_SIZE };
 
 struct known {
@@ -258,6 +259,45 @@ int tp_scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len)
     int plain = seen == 1u << FIELD_RECORDS && !w->violation && w->marks < MARK_WHITE && w->count &&
                 w->count <= w->limits.records;
     return plain ? 0 : 1;
+}
+
+void tp_scan_writes(struct tp_writer *w, const unsigned char *buffer, const void *request_rows, void *group_rows,
+                    uint32_t groups, uint32_t room, uint32_t *counts, uint32_t *upto)
+{
+    const struct tp_request *requests = request_rows;
+    struct tp_row *rows = w->rows;
+    uint32_t used = 0;
+    for (struct tp_group *group = group_rows, *last = group + groups; group < last; group++) {
+        uint32_t refused = NO_RECORD; /* the receive whose bodies are not looked at any more */
+        group->row = used;
+        group->taken = group->rows = 0;
+        group->size = 0;
+        for (uint32_t i = group->first; i < group->first + group->count; i++) {
+            const struct tp_request *request = requests + i;
+            counts[i] = 0;
+            if (request->receive == refused) continue;
+            w->rows = rows + used;
+            int plain = room - used >= w->limits.records && !tp_scan_write(w, buffer + request->off, request->len);
+            /* a longer answer may be compressed for who takes that: so it is none for a list of seqs */
+            if (!plain || (request->flags & TP_TAKES_GZIP && w->count > SHORT_ANSWER_RECORDS)) {
+                refused = request->receive;
+                continue;
+            }
+            for (struct tp_row *row = rows + used; row < rows + used + w->count; row++) {
+                row->data_off += request->off;
+                row->meta_off += request->off;
+                row->tag_off += request->off;
+                row->node_off += request->off;
+            }
+            counts[i] = w->count;
+            upto[request->receive] = request->end;
+            used += w->count;
+            group->taken++;
+            group->rows += w->count;
+            group->size += w->size;
+        }
+    }
+    w->rows = rows;
 }
 
 int tp_scan_texts(struct tp_writer *w, const unsigned char *text, const uint64_t *ends, uint32_t count)

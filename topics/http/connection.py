@@ -5,6 +5,7 @@ Phases, and what moves between them:
     HEAD     --a whole head, body here-->   ANSWER      the handler has the request
     HEAD     --a head, body to come-->      BODY
     BODY     --the body is whole-->         ANSWER
+    HEAD     --the lane takes requests-->   ANSWER      several, perhaps, and one `answer` for all
     ANSWER   --answered-->                  HEAD        or CLOSED when the connection is not kept
     ANSWER   --open_stream-->               STREAM      the answer goes on until the handler ends it: then as answered
     ANSWER   --101-->                       CLOSED      for HTTP: another protocol has taken the connection over
@@ -150,8 +151,7 @@ class HttpConnection:
         self._ended = True
         if self.phase is ANSWER:
             call = self._call
-            assert call is not None, "answering without a call"
-            if call.on_disconnect is None:
+            if call is None or call.on_disconnect is None:
                 return
             self._call = None
             call.abandon()
@@ -366,6 +366,19 @@ class HttpConnection:
             return
         self._write(plan, status, body, content_type, headers, connection=b"close")
         self._close()
+
+    def answer(self, answers: bytes, *, last: bool = False) -> None:
+        """Whole responses to the requests that the lane took (lane.py); then what came behind them.
+
+        last: the connection is not kept; only the first such answer counts.
+        """
+        if self.phase is not ANSWER:
+            return  # lost, or closed by an answer before
+        self.transport.write(answers)
+        if last:
+            self._close()
+        else:
+            self._next()
 
     def open_stream(
         self,

@@ -46,6 +46,9 @@ class EngineApi(Protocol):
 
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None: ...
 
+    def takes_plain(self, name: str) -> bool:
+        """Several writes to this topic may be given to `append` as one: each needs nothing but its seqs."""
+
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel: ...
 
     def open_feed(self, sink: Sink) -> Feed: ...

@@ -10,6 +10,7 @@ from topics.config import Config
 from topics.errors import RequestError, TopicsError
 from topics.http.errors import envelope
 from topics.http.keyring import parse_keys
+from topics.http.lane import Lane
 from topics.http.response import ResponseWriter
 from topics.http.service import Service
 from topics.http.table import route_table
@@ -61,8 +62,11 @@ class Server:
         self._stopping = False
         self._started_ns = loop.clock.monotonic_ns()
         self._websockets = WebSockets(self.service)
-        self._handler = HttpHandler(self.service)
-        self._metrics = ServerMetrics(loop, self.service, self._handler.requests, self._snapshot)
+        self.lane: Lane | None = None
+        if config.http_lane != "off" and not self.key_count:
+            self.lane = Lane(self.service, int.from_bytes(loop.ring.random_bytes(8), "little"))
+        self._handler = HttpHandler(self.service, self.lane)
+        self._metrics = ServerMetrics(loop, self.service, self._handler.requests, self.lane, self._snapshot)
         limits = StreamLimits(
             max_connections=max_connections,
             send_high_water_bytes=config.send_high_water_bytes,

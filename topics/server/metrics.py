@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from topics.engine.results import EngineStats
+from topics.http.lane import REASONS, Lane
 from topics.http.service import Service
 from topics.loop.loop import Loop
 from topics.metrics import Histogram
@@ -42,8 +43,11 @@ class Snapshot:
 class ServerMetrics(Collector):
     """Collected when asked for; nothing is kept up to date in between."""
 
-    def __init__(self, loop: Loop, service: Service, requests: Histogram, snapshot: Callable[[], Snapshot]) -> None:
+    def __init__(
+        self, loop: Loop, service: Service, requests: Histogram, lane: Lane | None, snapshot: Callable[[], Snapshot]
+    ) -> None:
         self._loop = loop
+        self._lane = lane
         self._service = service
         self._requests = requests
         self._snapshot = snapshot
@@ -105,6 +109,7 @@ class ServerMetrics(Collector):
         yield CounterMetricFamily(
             "topics_http_refused_total", "Requests answered 4xx or 5xx", self._service.refused_total
         )
+        yield from _lane_families(self._lane)
         for name, number in self._loop.stats().numbers().items():
             yield CounterMetricFamily(f"topics_loop_{name}", f"{name} of the event loop", number)
 
@@ -181,6 +186,18 @@ def _log_families(now: Snapshot) -> Iterator[Metric]:
     buckets = list(zip(bounds, map(float, accumulate(log.fsync_buckets)), strict=True))
     latency.add_metric([], buckets, sum_value=log.fsync_us_sum)
     yield latency
+
+
+def _lane_families(lane: Lane | None) -> Iterator[Metric]:
+    taken = 0 if lane is None else lane.taken
+    yield CounterMetricFamily("topics_http_lane_requests_total", "Requests handled as columns of a pass", taken)
+    missed = CounterMetricFamily(
+        "topics_http_lane_missed_total", "Receives, or ends of some, that the lane left alone", labels=["reason"]
+    )
+    for reason, count in zip(REASONS, () if lane is None else lane.missed, strict=lane is not None):
+        if reason:
+            missed.add_metric([reason], count)
+    yield missed
 
 
 def _stages(histograms: dict[str, Histogram]) -> Metric:

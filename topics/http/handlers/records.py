@@ -46,12 +46,10 @@ def write(call: Call) -> None:
             append, sync = milliseconds(append_ns), milliseconds(sync_ns)
             call.reply(_ONE_RECORD % (topic, first, last, first, head, total, append, sync))
             return
-        seqs = b'"seqs":[%b],' % ",".join(map(str, range(first, last + 1))).encode() if with_seqs else b""
         performance = b'"server_total_ms":' + total
         if not deduped:
             performance += b',"wal_append_ms":%b,"fsync_ms":%b' % (milliseconds(append_ns), milliseconds(sync_ns))
-        flags = (b"true" if created else b"false", b"true" if deduped else b"false")
-        answer = _ANSWER % (topic, first, last, seqs, head, count, *flags, performance)
+        answer = write_json(topic, first, count, with_seqs, performance, head=head, created=created, deduped=deduped)
         call.reply(answer, 201 if created else 200)
 
     config = body.config
@@ -66,6 +64,24 @@ def write(call: Call) -> None:
         service.append.add(service.now_ns() - parsed_ns)
     else:
         service.engine.append(request, done)
+
+
+def write_json(
+    topic: bytes,
+    first: int,
+    count: int,
+    with_seqs: bool,
+    performance: bytes,
+    *,
+    head: int = 0,
+    created: bool = False,
+    deduped: bool = False,
+) -> bytes:
+    """The answer to a write of `count` records from `first` on. topic: its name as JSON; head: 0, the last of them."""
+    last = first + count - 1
+    seqs = b'"seqs":[%b],' % ",".join(map(str, range(first, last + 1))).encode() if with_seqs else b""
+    flags = (b"true" if created else b"false", b"true" if deduped else b"false")
+    return _ANSWER % (topic, first, last, seqs, head or last, count, *flags, performance)
 
 
 _ANSWER = (

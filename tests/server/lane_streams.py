@@ -1,0 +1,188 @@
+"""Byte streams for the lane: requests that are plain, nearly so or broken, and what a server's answers come down to."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+
+BODIES = (
+    *[b'{"records":[{"data":{"a":1}}]}'] * 12,
+    b'{"records":[{"data":1},{"data":"two"},{"data":[3,{"x":null}]}]}',
+    b'{"records":[{"data":1,"tag":"t","node":"n","meta":{"k":"v"}}]}',
+    b'{"records":[{"tag":"t","data":1},{"data":2}]}',
+    b' { "records" : [ {"data":1} ] } ',
+    b'{"records":[{"data":{"a": 1}}]}',
+    b'{"records":[{"data":{"a":1,"a":2}}]}',
+    b'{"records":[{"data":"\\u0041"}]}',
+    b'{"records":[{"data":1,"tag":"\\u0041"}]}',
+    b'{"records":[{"data":1,"tag":null,"node":null,"meta":null}]}',
+    b'{"records":[{"data":1}],"node":"n1"}',
+    b'{"records":[{"data":1}],"idempotency_key":"k"}',
+    b'{"records":[{"data":1}],"create":false}',
+    b'{"records":[{"data":1}],"create":false,"create":true}',
+    b'{"records":[{"data":1}],"unknown":[1,2]}',
+    b'{"records":[]}',
+    b'{"records":{}}',
+    b'{"records":[{}]}',
+    b'{"records":[{"data":1,"data":2}]}',
+    b'{"records":[{"data":1e400}]}',
+    b'{"records":[{"data":01}]}',
+    b'{"records":[{"data":"\xff"}]}',
+    b'{"records":[{"data":"\xc3\xa9"}]}',
+    b'{"records":[{"data":"\\ud800"}]}',
+    b'{"records":[{"data":' + b"[" * 126 + b"]" * 126 + b"}]}",
+    b'{"records":[{"data":' + b"[" * 123 + b"]" * 123 + b"}]}",
+    b'{"records":[{"data":1}]',
+    b'{"records":[{"data":1}]}x',
+    b'\xef\xbb\xbf{"records":[{"data":1}]}',
+    b'{"records":[{"data":1,"tag":"' + b"t" * 300 + b'"}]}',
+    b'{"records":[' + b",".join([b'{"data":7}'] * 40) + b"]}",
+    b"[1]",
+    b"{}",
+    b"",
+)
+LENGTHS = (
+    *["Content-Length: {}"] * 12,
+    *("content-length:{}", "Content-Length:\t{}", "Content-Length: {} ", "Content-Length: 00{}", "Content-Length: +{}"),
+    *("Content-Length: {0}\r\nContent-Length: {0}", "Content-Length: {0}, {0}", "Content-Length : {}"),
+    *("Content-Length: {}\r\nTransfer-Encoding: chunked", "Transfer-Encoding: chunked", "Content-Length: -1", ""),
+    *(
+        "Content-Length: 0{}0",
+        "Content-Length: 99999999999999999999",
+        "Content-\tLength: {}",
+        "X: y\r\n Content-Length: {}",
+    ),
+)
+TYPES = (
+    *["Content-Type: application/json"] * 12,
+    *("content-type:application/json", "Content-Type: application/json; charset=utf-8", "Content-Type: text/plain"),
+    *("Content-Type: application/jsonx", "Content-Type: Application/json", "Content-Type:  application/json ", ""),
+    "Content-Type: text/plain\r\nContent-Type: application/json",
+)
+HOSTS = (
+    *["Host: localhost"] * 12,
+    *(
+        "host: localhost",
+        "Host: 127.0.0.1",
+        "Host: evil.example",
+        "Host: localhost:4000",
+        "Host:",
+        "Host: localhost\t",
+        "",
+    ),
+    "Host: localhost\r\nHost: localhost",
+)
+FIELDS = (
+    *("Accept: */*", "User-Agent: curl/8.1", "Accept-Encoding: gzip, deflate", "Connection: keep-alive"),
+    *("connection: Keep-Alive", "Accept-Language: de", "Accept: application/json\r\nAccept: */*"),
+    *(
+        "Connection: close",
+        "Connection: keep-alive, upgrade",
+        "Connection: Upgrade\r\nUpgrade: websocket",
+        "Expect: 100-continue",
+    ),
+    *(
+        "Idempotency-Key: key1",
+        "Authorization: Bearer x",
+        "Content-Encoding: gzip",
+        "Content-Encoding: identity",
+        "X: y",
+    ),
+    *(
+        "Origin: http://evil.example",
+        "Sec-Fetch-Site: cross-site",
+        "User-Agent: \x01",
+        "User-Agent: a\nHost: b",
+        "User-Agent: a\rb",
+    ),
+    *(
+        "User-Agent: \x7f",
+        "User-Agent: \xe9",
+        "no colon",
+        " folded",
+        "User_Agent: x",
+        "U\x53er-agent: y",
+        "User-Agent : x",
+    ),
+    *("User\x0dAgent: x", "", "X-Long: " + "x" * 2000),
+)
+LINES = (
+    *["POST /v0/topics/{} HTTP/1.1"] * 16,
+    *("POST /v0/topics/{}?return_seqs=false HTTP/1.1", "POST /v0/topics/{}?return_seqs=0 HTTP/1.1"),
+    *("POST /v0/topics/{}?return_seqs=true HTTP/1.1", "POST /v0/topics/{}?return_seqs=maybe HTTP/1.1"),
+    *("POST /v0/topics/{}?return_seqs=false&return_seqs=true HTTP/1.1", "POST /v0/topics/{}? HTTP/1.1"),
+    *("POST /v0/topics/{}#x HTTP/1.1", "POST /v0/topics/{}/diff HTTP/1.1", "POST /v0/topics/{}/ HTTP/1.1"),
+    *(
+        "POST /v0/topics/{} HTTP/1.0",
+        "POST /v0/topics/{}  HTTP/1.1",
+        "POST  /v0/topics/{} HTTP/1.1",
+        "post /v0/topics/{} HTTP/1.1",
+    ),
+    *(
+        "GET /v0/topics/{} HTTP/1.1",
+        "DELETE /v0/topics/{} HTTP/1.1",
+        "PUT /v0/topics/{} HTTP/1.1",
+        "HEAD /v0/topics/{} HTTP/1.1",
+    ),
+    *("POST http://localhost/v0/topics/{} HTTP/1.1", "POST /v0/topics/{}%20 HTTP/1.1", "POST /v0/topics/ HTTP/1.1"),
+    *("POST /v0/topics/{} HTTP/1.1 ", "POST /v0/topics/{} HTTP/2.0", "POST /v0/topics/{}\tHTTP/1.1", "PRI * HTTP/2.0"),
+    *("\r\nPOST /v0/topics/{} HTTP/1.1", "POST /v0/topics/{}?x=1 HTTP/1.1"),
+)
+ENDS = (*["\r\n"] * 30, "\n", "\r")
+
+
+def plain(topic: str, body: bytes = BODIES[0]) -> bytes:
+    head = f"POST /v0/topics/{topic} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def odd_request(rng: random.Random, topics: Sequence[str]) -> bytes:
+    """Mostly plain; otherwise one or two things about it are not."""
+    topic = rng.choice(topics)
+    if rng.random() < 0.4:
+        return plain(topic, rng.choice(BODIES[:14]))
+    odd = {rng.choice(("line", "host", "type", "length", "field", "body", "end")) for _ in range(rng.randint(1, 2))}
+
+    def pick(kind: str, choices: Sequence[str]) -> str:
+        return rng.choice(choices) if kind in odd else choices[0]
+
+    body = rng.choice(BODIES) if "body" in odd else BODIES[0]
+    line = pick("line", LINES).format(topic)
+    fields = [pick("host", HOSTS), pick("type", TYPES), pick("length", LENGTHS).format(len(body))]
+    if "field" in odd:
+        fields += rng.choices(FIELDS, k=rng.randint(1, 2))
+    rng.shuffle(fields)
+    text = line + pick("end", ENDS)
+    for field in fields:
+        if field:
+            text += field + pick("end", ENDS)
+    return (text + "\r\n").encode("latin-1") + body
+
+
+def stream(rng: random.Random, topics: Sequence[str]) -> bytes:
+    """A few requests of one connection, now and then damaged."""
+    data = b"".join(odd_request(rng, topics) for _ in range(rng.choice((1, 1, 1, 2, 3, 6))))
+    if rng.random() < 0.15:
+        at = rng.randrange(len(data))
+        data = rng.choice(
+            (data[:at], data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :], data[:at] + data[at + 1 :])
+        )
+    return data
+
+
+def pieces(rng: random.Random, data: bytes) -> list[bytes]:
+    cuts = sorted(rng.randrange(len(data) + 1) for _ in range(rng.choice((0, 0, 0, 1, 2, 4)))) if data else []
+    return [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True) if a < b]
+
+
+_TIMES = re.compile(
+    rb'("(?:server_total_ms|wal_append_ms|fsync_ms|\$ts|last_write_ts|last_read_ts|effective_priority)":)[0-9.]+'
+)
+_LENGTH = re.compile(rb"(Content-Length:) [0-9]+")
+_DATE = re.compile(rb"Date: [^\r]*\r\n")
+
+
+def without_chance(answers: bytes) -> bytes:
+    """What a server said, but for times and the lengths they make."""
+    return _DATE.sub(b"", _LENGTH.sub(rb"\1", _TIMES.sub(rb"\1", answers)))

@@ -1,0 +1,190 @@
+"""Goal: the lane never means anything of its own. What it takes, the general path would have answered alike.
+
+Method: two simulated servers, one with the lane, get the same bytes in the same pieces, several connections in one
+pass, each with topics of its own; answers, topics and records must be the same, and again after a crash of both.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.contract.sim_world import SimWorld
+from tests.contract.world import Connection
+from tests.server.lane_streams import pieces, plain, stream, without_chance
+from topics.errors import UsageError
+
+CONFIGS = (
+    {"durability": "disk"},
+    {"durability": "fsync"},
+    {"durability": "memory", "cap_records": 3},
+    {"cap_records": 4, "discard": "reject"},
+    {"ttl_ms": 3_600_000},
+    {"durability": "ephemeral"},
+)
+CONNECTIONS = 3
+
+
+class Pair:
+    """Two servers told the same; the first has the lane."""
+
+    def __init__(self, seed: int = 0, **settings: object) -> None:
+        self.shuffle = bool(seed)
+        """Completions come in any order, so each piece has to have arrived before the next one is sent: where a broken
+        head is cut decides what is said of it."""
+        self.worlds = [SimWorld(seed, shuffle=self.shuffle, http_lane=lane, **settings) for lane in ("auto", "off")]
+        self.topics = [[f"t{at}-{number}" for number in range(len(CONFIGS))] for at in range(CONNECTIONS)]
+        for world in self.worlds:
+            world.start()
+            for name, config in zip(itertools.chain(*self.topics), CONFIGS * CONNECTIONS, strict=True):
+                world.connect().request("PUT", f"/v0/topics/{name}", config)
+        self.warm_up()
+
+    def warm_up(self) -> None:
+        """The lane learns names by what the general path answers."""
+        for world in self.worlds:
+            conn = world.connect()
+            for name in itertools.chain(*self.topics):
+                conn.send(plain(name)).answer("POST")
+
+    def run(self, rng: random.Random) -> None:
+        """A few connections at once."""
+        count = rng.randint(1, CONNECTIONS)
+        self.send([pieces(rng, stream(rng, self.topics[at])) for at in range(count)], half_close=rng.random() < 0.2)
+
+    def send(self, streams: list[list[bytes]], *, half_close: bool = False) -> list[bytes]:
+        """Each stream on a connection of its own, piece by piece by turns. Returns what was answered."""
+        heard = []
+        for world in self.worlds:
+            conns = [world.connect() for _ in streams]
+            for turn in range(max(map(len, streams))):
+                for conn, parts in zip(conns, streams, strict=True):
+                    if turn < len(parts):
+                        conn.send(parts[turn])
+                if turn % 2 or self.shuffle:
+                    world.settle()
+            if half_close:
+                for conn in conns:
+                    conn.finish_sending()
+            heard.append([(without_chance(_all(conn)), conn.ended) for conn in conns])
+            for conn in conns:
+                conn.reset()
+        assert heard[0] == heard[1], f"{streams}\n{heard[0]}\n{heard[1]}"
+        return [answers for answers, _ in heard[0]]
+
+    def compare_state(self) -> None:
+        """Topics and records."""
+        conns = [world.connect() for world in self.worlds]
+        query = {"include_tags": True, "limit": 1000}
+        for name in sorted(itertools.chain(*self.topics)):
+            for method, path, body in (("GET", f"{name}?touch=false", None), ("POST", f"{name}/diff", query)):
+                answers = [conn.request(method, f"/v0/topics/{path}", body).body for conn in conns]
+                lane, general = map(without_chance, answers)
+                assert lane == general, f"{lane!r}\n{general!r}"
+
+    def restart(self) -> None:
+        for world in self.worlds:
+            world.crash()
+            world.start()
+
+    @property
+    def taken(self) -> int:
+        server = self.worlds[0].server
+        assert server is not None
+        assert server.lane is not None
+        return server.lane.taken
+
+
+def _all(conn: Connection) -> bytes:
+    """What has come once nothing more does: a network that cuts answers in pieces takes its time."""
+    data = b""
+    while more := conn.receive():
+        data += more
+    return data
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    return Pair()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 1 << 48))
+def test_lane_on_and_lane_off_answer_the_same_bytes_alike(pair: Pair, seed: int) -> None:
+    pair.run(random.Random(seed))
+
+
+def test_lane_on_and_lane_off_keep_the_same_records(pair: Pair) -> None:
+    before = pair.taken
+    for seed in range(120):
+        pair.run(random.Random(f"state {seed}"))
+    assert pair.taken > before + 50, "the lane has taken too little for this test to mean anything"
+    pair.compare_state()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_in_a_simulated_world_of_any_order_both_recover_to_the_same(seed: int) -> None:
+    pair = Pair(seed, wal_shards=1 + seed % 3)
+    for life in range(2):
+        before = pair.taken
+        for turn in range(30):
+            pair.run(random.Random(f"{seed} {life} {turn}"))
+        pair.send([[plain(name)] for name in ("t0-1", "t1-0", "t2-2")])
+        assert pair.taken > before
+        pair.compare_state()
+        for world in pair.worlds:
+            world.advance_ms(3000)
+        pair.restart()
+        pair.compare_state()
+        pair.warm_up()
+
+
+def test_pipelined_requests_are_answered_in_order_whatever_path_they_take(pair: Pair) -> None:
+    first, second = pair.topics[0][:2]
+    spaced = plain(first, b'{"records":[{"data":{"a": 1}}]}')
+    requests = [plain(first), plain(first), spaced, plain(first), plain(second), plain(first), plain(second)]
+    (answers,) = pair.send([[b"".join(requests)]])
+    names = [part[:4] for part in answers.split(b'{"topic":"')[1:]]
+    assert names == [name.encode()[:4] for name in (first, first, first, first, second, first, second)]
+
+
+def test_a_second_receive_waits_for_the_answer_to_the_first(pair: Pair) -> None:
+    name = pair.topics[0][1]
+    before = pair.taken
+    pair.send([[plain(name), plain(name)]])
+    assert pair.taken > before
+
+
+def test_a_full_disk_is_told_to_each_request_as_the_general_path_tells_it() -> None:
+    pair = Pair()
+    name = pair.topics[0][0]
+    for world in pair.worlds:
+        world.fail_storage("write", 5)
+    (answers,) = pair.send([[plain(name) * 3]])
+    assert answers.count(b"HTTP/1.1 500") == 3
+    (answers,) = pair.send([[plain(name) * 2]])
+    assert answers.count(b"HTTP/1.1 500") == 2
+
+
+def test_answers_during_a_shutdown_close_their_connection(pair: Pair) -> None:
+    ending = Pair()
+    heard = []
+    for world in ending.worlds:
+        conn = world.connect().send(plain("t0-1") * 2)
+        world.advance_us(1)
+        world.begin_stop()
+        heard.append(without_chance(conn.receive()))
+    assert heard[0] == heard[1]
+
+
+def test_off_means_off_and_anything_else_is_refused() -> None:
+    world = SimWorld(http_lane="off")
+    world.start()
+    assert world.server is not None
+    assert world.server.lane is None
+    with pytest.raises(UsageError, match="http_lane"):
+        SimWorld(http_lane="maybe")

@@ -1,0 +1,52 @@
+"""The bodies of all plain writes of a pass, scanned in one call into one buffer of rows: see records.h, columns.h."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from topics.config import Config
+from topics.engine._records import ffi, lib
+from topics.engine.records import SECRET
+from topics.store.rows import ROW, Rows
+from topics.tuples import make_tuple
+
+GROUP = struct.Struct("=6IQ")
+"""topic, first, count, taken, row, rows, size: a tp_group of columns.h."""
+
+_KEY_ROOM = 65_536
+_ROOM_BODIES = 4
+"""There is room for so many bodies of the largest number of records."""
+_ROWS_MIN = 16_384
+
+
+class WriteColumns:
+    """Scans with the limits of one server's settings; its room is made once. Not for two threads at once."""
+
+    def __init__(self, config: Config) -> None:
+        self._room = max(_ROWS_MIN, _ROOM_BODIES * config.max_batch_records)
+        self._rows = ffi.new("unsigned char[]", ROW.size * self._room)
+        self._keys = ffi.new("uint64_t[]", _KEY_ROOM)
+        self._writer = writer = ffi.new("struct tp_writer *")
+        writer.limits = (
+            config.max_batch_records,
+            config.max_record_bytes,
+            config.max_meta_bytes,
+            config.max_meta_keys,
+            config.max_tag_bytes,
+            config.max_node_bytes,
+        )
+        writer.secret = tuple(SECRET)
+        writer.rows = self._rows
+        writer.keys = self._keys
+        writer.key_room = _KEY_ROOM
+        self._spans: Any = ffi.buffer(self._rows)
+
+    def scan(self, buffer: bytes, requests: Any, groups: Any, group_count: int, counts: Any, upto: Any) -> None:  # noqa: PLR0917
+        """Completes the groups. counts: u32 a request, gets its records, 0 when its body is not plain; upto: u32 a
+        receive, gets the end of what was taken of it."""
+        lib.tp_scan_writes(self._writer, buffer, requests, groups, group_count, self._room, counts, upto)
+
+    def rows(self, buffer: bytes, row: int, rows: int, size: int) -> Rows:
+        """The rows of one group."""
+        return make_tuple(Rows, (buffer, self._spans[row * ROW.size : (row + rows) * ROW.size], rows, size))

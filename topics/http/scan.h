@@ -1,0 +1,32 @@
+/* Plain requests of a pass, found and answered in bulk: see scan.c. What is not plain is left to the general path.
+ * Plain declarations, read by the C compiler and by cffi; the columns are those of engine/columns.h. */
+
+typedef struct tp_scanner tp_scanner;
+
+/* What a whole server's scans share: names and hosts learnt, limits. NULL: no memory. `secret` seeds the hash. */
+tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, uint64_t max_body_bytes, uint64_t secret);
+void tp_scanner_free(tp_scanner *s);
+/* A Host value requests may carry, exactly so. 0, or -1: no room for another. */
+int tp_learn_host(tp_scanner *s, const char *host, uint32_t len);
+/* A topic's name as it stands in a target. Returns its number, counted up from 0, or -1: full (then forget all). */
+int64_t tp_learn_topic(tp_scanner *s, const char *name, uint32_t len);
+/* Requests for it are not plain any more. */
+void tp_forget_topic(tp_scanner *s, uint32_t number);
+void tp_forget_topics(tp_scanner *s);
+
+/* Finds the plain requests of `count` receives, one after another in `buffer`, receive i ending at ends[i].
+ *
+ * Of each receive the leading plain requests of one topic are taken; reasons[i] says why it ends there (TP_MISS_*; 0:
+ * whole receive taken). `requests` (room rows) gets them grouped by topic, in order of arrival within one; `groups`
+ * (room too) one row a topic, with topic, first and count set. Returns the number of groups. */
+int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *ends, uint32_t count, void *requests,
+                         void *groups, uint32_t room, uint8_t *reasons);
+
+/* Renders the answers of one group's requests, `counts[i]` records each (0: not taken, no answer), their first seq
+ * `first_seq` and the others following: head, Content-Length, body = before, seqs, count, after. `spans` gets pairs
+ * (receive, bytes), those of one receive together. Returns the bytes written, their number of spans in *span_count; or
+ * the negative room needed. */
+int64_t tp_render_answers(char *out, uint64_t room, const void *requests, const uint32_t *counts, uint32_t count,
+                          uint64_t first_seq, const char *head, uint32_t head_len, const char *before,
+                          uint32_t before_len, const char *after, uint32_t after_len, uint32_t *spans,
+                          uint32_t *span_count);
