@@ -14,13 +14,13 @@ import struct
 from collections import Counter
 from typing import Any, Protocol
 
+from topics.engine.durations import milliseconds
 from topics.engine.results import AppendRequest, AppendResult
 from topics.engine.write_columns import GROUP, WriteColumns
-from topics.errors import TopicsError
+from topics.errors import TopicsError, as_request_error
 from topics.http._scan import ffi, lib
-from topics.http.call import milliseconds
 from topics.http.connection import HttpConnection, Phase
-from topics.http.errors import as_request_error, envelope, extra_headers, status_of
+from topics.http.errors import envelope, extra_headers, status_of
 from topics.http.handlers import records
 from topics.http.head import HEAD_END
 from topics.http.service import Service
