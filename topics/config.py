@@ -20,6 +20,8 @@ _RANGES = {
     "head_timeout_ms": (100, 1 << 40),
     "idle_timeout_ms": (100, 1 << 40),
     "write_stall_timeout_ms": (100, 1 << 40),
+    "gzip_level": (0, 9),
+    "gzip_min_bytes": (1024, 1 << 40),
     "max_head_bytes": (256, 1 << 30),
     "max_head_fields": (4, 1 << 20),
     "max_backlog_bytes": (4096, 1 << 62),
@@ -109,6 +111,11 @@ class Config:
     """The same for one frame of it."""
     ws_publishes_in_flight: int = 256
     """Publishes of a WebSocket that wait for their commit at a time; what comes behind them waits unread."""
+    gzip_level: int = 1
+    """Of answers to clients that take gzip; 0: never compressed."""
+    gzip_min_bytes: int = 1024
+    gzip_max_bytes: int = 256 << 10
+    """Larger answers go as they are: compressing one would stop everybody else for milliseconds."""
     max_client_bytes: int = 1 << 30
     """Held for all clients together, in unread answers and unfinished bodies; above it the largest go. 0: any."""
     listen_backlog: int = 1024

@@ -271,3 +271,53 @@ def test_filters_come_before_paging_and_are_resent(world: World) -> None:
     assert rows == ["b1"]
     assert page(world, f"prefix=b&page_size=1&cursor={cursor}") == (["b2"], None)
     assert page(world, f"cursor={cursor}") == (["b2", "c1"], None)
+
+
+# --- compression ----------------------------------------------------------------------------------------------------
+GZIP = {"Accept-Encoding": "gzip"}
+
+
+def test_long_json_is_compressed_for_those_who_can_read_it(world: World) -> None:
+    """3.1: and names it, for caches too."""
+    world.write("t", *["x" * 100] * 20)
+    plain = world.request("POST", "/v0/topics/t/diff", {})
+    assert plain.header("content-encoding") is None
+    short = world.request("GET", "/v0/topics/t", headers=GZIP)
+    assert (short.header("content-encoding"), len(short.body) < 1024) == (None, True)
+    packed = world.request("POST", "/v0/topics/t/diff", {}, GZIP)
+    assert (packed.status, packed.header("content-encoding"), packed.header("vary")) == (200, "gzip", "Accept-Encoding")
+    assert packed.header("content-type") == "application/json"
+    assert int(packed.header("content-length") or 0) == len(packed.body) < len(plain.body)
+    assert json.loads(gzip.decompress(packed.body))["records"] == plain.json["records"]
+    refused = world.request("POST", "/v0/topics/t/diff", {}, {"Accept-Encoding": "gzip;q=0"})
+    assert refused.json["records"] == plain.json["records"]
+
+
+def test_a_head_shows_what_the_get_would_send(world: World) -> None:
+    """2.1, 3.1: compressed lengths included."""
+    for number in range(40):
+        world.put(f"topic-{number}")
+    got = world.request("GET", "/v0/topics", headers=GZIP)
+    head = world.request("HEAD", "/v0/topics", headers=GZIP)
+    assert head.header("content-encoding") == got.header("content-encoding") == "gzip"
+    assert head.body == b""
+
+
+def test_compression_can_be_switched_off_and_spares_the_largest(make_world: MakeWorld) -> None:
+    """3.1, 14: by level, by size."""
+    for settings, packed in (({"gzip_level": 0}, None), ({"gzip_max_bytes": 2000}, None), ({"gzip_level": 9}, "gzip")):
+        world = make_world(**settings)
+        world.write("t", *["x" * 100] * 20)
+        assert world.request("POST", "/v0/topics/t/diff", {}, GZIP).header("content-encoding") == packed
+        world.close()
+
+
+def test_compressed_answers_keep_their_place_among_pipelined_ones(world: World) -> None:
+    """R-NET-3, 3.1: on one connection."""
+    world.write("t", *["x" * 100] * 20)
+    connection = world.connect()
+    for _ in range(3):
+        connection.start("POST", "/v0/topics/t/diff", {}, GZIP).start("GET", "/v0/topics/t")
+    for _ in range(3):
+        assert connection.answer("POST").header("content-encoding") == "gzip"
+        assert connection.answer().json["topic"] == "t"

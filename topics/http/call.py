@@ -91,8 +91,11 @@ class Call:
         """JSON."""
         exchange = self._exchange
         if exchange is not None:
+            headers = b""
+            if len(body) >= self.service.compressor.min_bytes and self.plan.accepts_gzip:
+                body, headers = self.service.compressor.encode(body)
             self._head_ready()
-            exchange.respond(status, body, JSON, b"")
+            exchange.respond(status, body, JSON, headers)
 
     def fail(self, error: BaseException) -> None:
         """The error envelope for any exception."""

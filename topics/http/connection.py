@@ -357,7 +357,8 @@ class HttpConnection:
         assert plan is not None
         self._call = None
         if self._keeps(plan):
-            if status <= 201 and content_type is JSON and not plan.is_head and plan.request.framing.version_minor == 1:
+            plain = status <= 201 and content_type is JSON and not headers
+            if plain and not plan.is_head and plan.request.framing.version_minor == 1:
                 self.transport.write(service.writer.json(status, body))
             else:
                 connection = b"" if plan.request.framing.version_minor else b"keep-alive"

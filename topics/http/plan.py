@@ -14,6 +14,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from topics.errors import RequestError
+from topics.http.compression import offers_gzip
 from topics.http.errors import MethodNotAllowedError
 from topics.http.guard import Guard, Verdict
 from topics.http.origin import HostRule
@@ -75,6 +76,7 @@ class Plan:
     """
 
     __slots__ = (
+        "accepts_gzip",
         "content_length",
         "counted",
         "expects_continue",
@@ -117,6 +119,7 @@ class Plan:
         self.is_head = request.method == "HEAD"
         self.keep_alive = request.keep_alive
         self.too_large = too_large(max_body_bytes) if 0 < max_body_bytes < length else None
+        self.accepts_gzip = b"accept-encoding" in headers and offers_gzip(headers[b"accept-encoding"])
         encoding = headers.get(b"content-encoding")
         self.gzip = encoding is not None and encoding.lower() in (b"gzip", b"x-gzip")
         self.usual_body = encoding is None and headers.get(b"content-type", b"").startswith(_JSON)

@@ -9,6 +9,7 @@ from topics.clock import Clock
 from topics.config import Config
 from topics.engine.write_body import WriteScanner
 from topics.errors import RequestError
+from topics.http.compression import Compressor
 from topics.http.engine_api import EngineApi
 from topics.http.guard import Guard
 from topics.http.keyring import NO_KEYS, Keyring
@@ -66,6 +67,7 @@ class Service:
             max_body_bytes=config.max_body_bytes,
         )
         self.writer = ResponseWriter()
+        self.compressor = Compressor(config.gzip_level, config.gzip_min_bytes, config.gzip_max_bytes)
         self.scanner = WriteScanner(config)
         self.description = Description(routes.routes)
         self.stream_slots = StreamSlots(config.max_sse_connections, config.max_sse_connections_per_key)

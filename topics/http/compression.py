@@ -1,0 +1,52 @@
+"""Answers compressed for clients that can read it. Source: wire contract, section 3.1.
+
+Compressing stops the only thread, so it is fast rather than thorough, and answers above a size go as they are.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+_GZIP = 16
+_LARGE = _GZIP + zlib.MAX_WBITS, 8
+_SMALL = _GZIP + 12, 5
+"""Window and memory of zlib for up to 4 KiB: clearing the large ones takes longer than compressing so little."""
+HEADERS = b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
+
+
+class Compressor:
+    """level: of zlib, 1 to 9; 0 never compresses. Bodies from min_bytes to max_bytes are compressed."""
+
+    __slots__ = ("_level", "_max_bytes", "min_bytes")
+
+    def __init__(self, level: int, min_bytes: int, max_bytes: int) -> None:
+        self._level = level
+        self._max_bytes = max_bytes
+        self.min_bytes = min_bytes if level else 1 << 62
+
+    def encode(self, body: bytes) -> tuple[bytes, bytes]:
+        """The body to send and the header lines that go with it; as it was, without any, where that is no longer."""
+        if len(body) > self._max_bytes:
+            return body, b""
+        window, memory = _SMALL if len(body) <= 4096 else _LARGE
+        stream = zlib.compressobj(self._level, zlib.DEFLATED, window, memory)
+        encoded = stream.compress(body) + stream.flush()
+        return (encoded, HEADERS) if len(encoded) < len(body) else (body, b"")
+
+
+def offers_gzip(accept_encoding: bytes) -> bool:
+    """Whether an `Accept-Encoding` names gzip with a weight above 0."""
+    for offer in accept_encoding.lower().split(b","):
+        coding, *parameters = (part.strip() for part in offer.split(b";"))
+        if coding in (b"gzip", b"x-gzip"):
+            weights = (each[2:].strip() for each in parameters if each.startswith(b"q="))
+            return not any(_is_zero(weight) for weight in weights)
+    return False
+
+
+def _is_zero(weight: bytes) -> bool:
+    """What is no number is no wish either."""
+    try:
+        return not float(weight) > 0
+    except ValueError:
+        return True
