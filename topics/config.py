@@ -37,6 +37,8 @@ _RANGES = {
     "commit_window_us": (0, 1_000_000),
     "segment_max_bytes": (0, _SEGMENT_BYTES_MAX),
     "disk_reserve_bytes": (0, 1 << 62),
+    "router_delay_ms": (1, 60_000),
+    "router_retry_ms": (1, 3_600_000),
     "max_batch_records": (0, 1_000_000),
     "max_limit": (0, 1_000_000),
     "max_claim": (0, 1_000_000),
@@ -155,6 +157,12 @@ class Config:
     disk_reserve_bytes: int = 16 << 20
     disk_low_water_bytes: int = 64 << 20
     max_backlog_bytes: int = 256 << 20
+
+    # --- routers
+    router_delay_ms: int = 10
+    """How long records wait to be forwarded together, while nobody waits for the destination."""
+    router_retry_ms: int = 100
+    """How often a router that found no room tries again."""
 
     # --- limits
     max_body_bytes: int = 64 << 20

@@ -66,6 +66,7 @@ class FakeLog:
         fsync: bool,
         node: bytes | None = None,
         extension: bytes = b"",
+        counted: bool = True,
     ) -> Framed:
         self._check()
         start = len(self.filling.body)
@@ -83,7 +84,9 @@ class FakeLog:
         self.record_frames += rows.count
         return framed
 
-    def stage_control(self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes) -> None:
+    def stage_control(
+        self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
+    ) -> None:
         self._check()
         self.filling.body += codec.frame_control(kind, topic_id=topic_id, seq=seq, ts_ms=ts_ms, payload=payload)
 

@@ -39,7 +39,7 @@ class ServedFakeEngine(FakeEngine):
     def stats(self) -> EngineStats:
         by_class = dict.fromkeys(CLASSES, 0) | {"disk": len(self.states)}
         live = sum(state.count for state in self.states)
-        return EngineStats(len(self.states), by_class, 0, live, sum(state.bytes for state in self.states))
+        return EngineStats(len(self.states), by_class, 0, 0, live, sum(state.bytes for state in self.states))
 
     def topic_states(self, limit: int) -> list[TopicState]:
         return self.states[:limit]

@@ -31,6 +31,7 @@ from topics.engine.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
 from topics.loop import Loop
 from topics.loop.choose import open_ring
+from topics.loop.tasks import Future
 from topics.store.directory import take
 from topics.store.store import Store
 
@@ -199,9 +200,15 @@ class Log:
         self._closed = True
         try:
             self._driver.end(self._engine.begin_shutdown)
-            self._loop.run_task(self._store.close(checkpoint=True), "close")
+            self._loop.run_task(self._end(), "close")
         finally:
             self._loop.close()
+
+    async def _end(self) -> None:
+        ended: Future[None] = Future()
+        self._engine.end_routers(lambda: ended.set_result(None))
+        await ended
+        await self._store.close(checkpoint=True)
 
     def __enter__(self) -> Log:
         return self

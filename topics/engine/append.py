@@ -99,6 +99,8 @@ class AppendBatch(Operation):
         topic.retain_caps()
         if topic.waiters:
             core.awake[topic] = None
+        if topic.routers:
+            core.forwardable[topic] = None
         core.in_log.add(topic.id)
         write_ns, sync_ns = commit.write_ns, commit.sync_ns if self.fsync else 0
         first = self.first_seq
@@ -297,7 +299,7 @@ class Appender:
             if reserves or filling is None:
                 filling = None
                 self.core.check_backlog()
-            reserved = self._reserve(topic, first + count - 1, now_ms) if reserves else 0
+            reserved = reserve(self.core, topic, first + count - 1, now_ms) if reserves else 0
             framed = self.core.log.stage_records(topic.id, first, ts, rows, fsync=fsync, node=node, extension=extension)
             if filling is None:
                 filling = self._open(topic, reserved, fsync=fsync, synced=synced)
@@ -320,10 +322,11 @@ class Appender:
         self.core.filled.append(topic)
         return batch
 
-    def _reserve(self, topic: Topic, last_seq: int, now_ms: int) -> int:
-        """Stages a reservation of seqs beyond `last_seq`; returns the highest. Source: R-DUR-6."""
-        reserved = last_seq + max(_RESERVE_MIN, min(_RESERVE_MAX, last_seq // 2))
-        topic.generation += 1
-        payload = encode(ReservationPayload(topic.generation))
-        self.core.log.stage_control(topic.id, FrameType.HEAD_RESERVATION, reserved, now_ms, payload)
-        return reserved
+
+def reserve(core: Core, topic: Topic, last_seq: int, now_ms: int) -> int:
+    """Stages a reservation of seqs beyond `last_seq`; returns the highest. Source: R-DUR-6."""
+    reserved = last_seq + max(_RESERVE_MIN, min(_RESERVE_MAX, last_seq // 2))
+    topic.generation += 1
+    payload = encode(ReservationPayload(topic.generation))
+    core.log.stage_control(topic.id, FrameType.HEAD_RESERVATION, reserved, now_ms, payload)
+    return reserved

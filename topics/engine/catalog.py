@@ -26,12 +26,15 @@ from topics.engine.floors import CRASH, Gap
 from topics.engine.idempotency import KeyEntry
 from topics.engine.index import Selection
 from topics.engine.queue.completion import consume_now
+from topics.engine.routers.controls import images_of
+from topics.engine.routers.forward import add_hops
+from topics.engine.routers.recovery import ROUTER_TYPES, RouterRecovery
 from topics.engine.snapshot import Snapshot, TopicImage, image_of
 from topics.engine.topic import Life, Topic
 from topics.engine.topic_config import TopicConfig
 from topics.store.catalog import NO_TAG, SEQ_MAX, Deletions, RowColumns, SeqRange
 from topics.store.filetable import FileTable
-from topics.store.format import FrameType
+from topics.store.format import ORDERED_TYPES, FrameType
 
 _ANY_AGE_MS = 1 << 64
 
@@ -47,6 +50,7 @@ class EngineCatalog:
         """Interior gaps wait until all rows are there: only then is it known what lives below them."""
         self._reserved: dict[int, int] = {}
         self._has_snapshot = False
+        self._routers = RouterRecovery(core, self._gaps)
 
     # --- recovery ----------------------------------------------------------------------------------------------------
     def use_files(self, files: FileTable) -> None:
@@ -60,6 +64,8 @@ class EngineCatalog:
         registry = self._core.registry
         for topic in image.topics:
             self._take_image(topic)
+        for router in image.routers:
+            self._routers.take_image(router)
         registry.last_id = max(registry.last_id, image.last_id)
         registry.last_order = max(registry.last_order, image.last_order)
         self._core.lease_ids.restore(image.last_lease)
@@ -67,6 +73,7 @@ class EngineCatalog:
     def adopt(self, topic_id: int, description: bytes) -> None:
         image = msgspec.json.decode(description, type=TopicImage)
         topic = self._take_image(image)
+        self._routers.adopt(image.feeders)
         if topic is not None and image.order >= topic.order:
             topic.order = image.order
             config = parse_config(image.config)
@@ -86,6 +93,8 @@ class EngineCatalog:
             self._gaps[topic.id] = image.gap_tuple()
         if image.reserved:
             self._reserved[topic.id] = image.reserved
+        if image.hops:
+            add_hops(topic, image.hops)
         for row in image.keys:
             self.add_idempotency(topic.id, row.key, row.first_seq, row.count, row.started_ms)
         if topic.queue is not None:
@@ -108,6 +117,7 @@ class EngineCatalog:
 
     def _remove(self, topic: Topic) -> None:
         topic.index.kill_through(topic.index.last_seq)
+        self._routers.topic_gone(topic)
         self._core.registry.remove(topic)
         self._gaps.pop(topic.id, None)
         self._reserved.pop(topic.id, None)
@@ -146,8 +156,11 @@ class EngineCatalog:
                 create = msgspec.json.decode(payload, type=CreatePayload)
                 self._add(create.name, topic_id, seq, parse_config(create.config))
             return
-        if kind in (FrameType.TOPIC_CONFIG, FrameType.TOPIC_DELETE):
+        if kind in ORDERED_TYPES:
             registry.last_order = max(registry.last_order, seq)
+        if kind in ROUTER_TYPES:
+            self._routers.apply_control(kind, topic_id, seq, payload)
+            return
         topic = self._topics.get(topic_id)
         if topic is None:
             return
@@ -220,6 +233,7 @@ class EngineCatalog:
         self._core.lease_ids.recovered(rebuilt_at_ms=self._core.clock.now_ms() if rebuilt else 0)
         self._gaps.clear()
         self._reserved.clear()
+        self._routers.recovered()
 
     # --- checkpoint --------------------------------------------------------------------------------------------------
     def topics_in_log(self) -> list[int]:
@@ -333,7 +347,8 @@ class EngineCatalog:
                 topic.reserved = topic.next_seq - 1
             images.append(image_of(topic, now_ms))
         last_lease = self._core.lease_ids.reserved
-        return msgspec.json.encode(Snapshot(registry.last_id, registry.last_order, images, last_lease))
+        routers = images_of(list(self._core.routers.by_name.values()))
+        return msgspec.json.encode(Snapshot(registry.last_id, registry.last_order, images, last_lease, routers))
 
     def take_deletions(self) -> list[Deletions]:
         usage = self._core.usage

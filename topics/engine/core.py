@@ -13,6 +13,7 @@ from topics.engine.ports import LogPort, ReaderPort, StorePort, Timers
 from topics.engine.queue.lease_ids import LeaseIds
 from topics.engine.read_pass import SharedReads
 from topics.engine.registry import Registry
+from topics.engine.routers.registry import Routers
 from topics.engine.sealed import SealedDeletions
 from topics.engine.topic import Topic
 from topics.engine.usage import Usage
@@ -20,6 +21,7 @@ from topics.store.memory import MemoryFrames
 
 if TYPE_CHECKING:
     from topics.engine.append import Appender
+    from topics.engine.routers.driver import Forwarding
 
 
 class Core:
@@ -43,6 +45,10 @@ class Core:
         """Topics that changed while somebody waited for that; drained at the end of the pass."""
         self.reads = SharedReads(self)
         self.cohorts = Cohorts(self)
+        self.routers = Routers()
+        self.forwarding: Forwarding
+        self.forwardable: dict[Topic, None] = {}
+        """Sources of routers with records published since the routers looked last."""
         self.filled: list[Topic] = []
         """Topics whose batch takes no more rows from the end of the pass on."""
         self.in_log: set[int] = set()
@@ -68,7 +74,10 @@ class Core:
         It is called in any case, also when a router cannot go on: what waits for space is not waited for. Whoever reads
         a topic comes through here first (R-RTR-4).
         """
-        then()
+        if topic.feeders:
+            self.forwarding.catch_up(topic, then)
+        else:
+            then()
 
     def wake(self, topic: Topic) -> None:
         """Something became readable, or was lost: the topic's waiters look again at the end of the pass."""

@@ -40,6 +40,10 @@ from topics.engine.results import (
     TopicState,
 )
 from topics.engine.retention import when_retained
+from topics.engine.routers.driver import Forwarding
+from topics.engine.routers.manage import RouterManager
+from topics.engine.routers.results import RouterDeleted, RouterPage, RouterPut, RouterState
+from topics.engine.routers.router import RouterConfig
 from topics.engine.topic import Life, Topic
 from topics.engine.topic_config import TopicConfig
 from topics.errors import TopicsError
@@ -52,11 +56,15 @@ class Engine:
         self._core = core = Core(loop, config)
         self._lifecycle = Lifecycle(core)
         self._appender = core.appender = Appender(core, self._lifecycle)
+        core.forwarding = self._forwarding = Forwarding(core, self._appender)
+        self._routers = RouterManager(core, self._lifecycle, self._forwarding)
         self.catalog = EngineCatalog(core)
 
     def start(self, store: StorePort) -> None:
         """Recovery is over: from now on requests are taken."""
         self._core.use(store)
+        for router in self._core.routers.by_name.values():
+            self._forwarding.note(router)
 
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:
@@ -146,10 +154,30 @@ class Engine:
         """Sets the deadline of jobs to now + `lease_ms`, clamped (8.5)."""
         extend(self._core, request, lease_ms, done)
 
+    # --- routers -----------------------------------------------------------------------------------------------------
+    def put_router(self, name: str, config: RouterConfig, done: Done[RouterPut]) -> None:
+        """Creates the router or replaces its settings (9.2, checks 3 to 11)."""
+        self._routers.put(name, config, done)
+
+    def router(self, name: str, allowed: Callable[[str], bool], done: Done[RouterState]) -> None:
+        """The router after it came to its source's head (9.3); forbidden when one of its names is not allowed."""
+        self._routers.state(name, allowed, done)
+
+    def list_routers(  # noqa: PLR0917 - filters
+        self, prefix: str, source: str, dest: str, after: str, page_size: int, allowed: Callable[[str], bool]
+    ) -> RouterPage:
+        """Routers behind `after`, by name, all of whose names are allowed (9.4); "" for source or dest: any."""
+        return self._routers.list(prefix, source, dest, after, page_size, allowed)
+
+    def delete_router(self, name: str, allowed: Callable[[str], bool], done: Done[RouterDeleted]) -> None:
+        """Ends the router; an absent one is no error (9.5)."""
+        self._routers.delete(name, allowed, done)
+
     # --- the loop ----------------------------------------------------------------------------------------------------
     def flush(self) -> None:
         """The pass ends: waiters of changed topics look again, batches take no more rows."""
         core = self._core
+        self._forwarding.flush()
         while core.awake:
             awake, core.awake = core.awake, {}
             for topic in sorted(awake, key=_by_name) if len(awake) > 1 else awake:
@@ -170,10 +198,15 @@ class Engine:
                 topic.queue.cohort.close()
             for waiter in list(topic.waiters):
                 waiter.on_shutdown()
+        self._forwarding.begin_shutdown()
+
+    def end_routers(self, done: Callable[[], None]) -> None:
+        """Before the store is closed: routers forward what they can, then nothing more is staged."""
+        self._forwarding.end(done)
 
     # --- numbers -----------------------------------------------------------------------------------------------------
     def stats(self) -> EngineStats:
-        return self._core.registry.stats(self._core.usage)
+        return self._core.registry.stats(self._core.usage, len(self._core.routers))
 
     def topic_states(self, limit: int) -> list[TopicState]:
         """The first topics by name, as they are, without retention: for metrics."""

@@ -79,7 +79,11 @@ class Removal(Operation):
         topic.index.kill_through(topic.head)
         self.core.registry.remove(topic)
         self.core.in_log.discard(topic.id)
-        self.done(DeleteTopicResult(True, []))
+        routers = self.core.routers.of_topic(topic)
+        for router in routers:
+            self.core.routers.remove(router)
+            self.core.forwarding.forget(router)
+        self.done(DeleteTopicResult(True, [router.name for router in routers]))
         for waiter in list(topic.waiters):
             waiter.on_topic_gone()
         self._resume()
@@ -127,6 +131,16 @@ class Lifecycle:
         if not wanted:
             raise refusals.topic_not_found(name)
         return self._create(name, config or DEFAULT, None)
+
+    def create_missing(self, names: tuple[str, str]) -> tuple[Topic, Topic]:
+        """The topics of these names, made with the default config where missing: both, or an error (R-RTR-10)."""
+        registry = self.core.registry
+        missing = [name for name in names if name not in registry.by_name]
+        most = self.core.config.max_topics
+        if missing and most and len(registry) + len(missing) > most:
+            raise refusals.limit_reached("max_topics", most)
+        first, second = (registry.by_name.get(name) or self._create(name, DEFAULT, None) for name in names)
+        return first, second
 
     def _create(self, name: str, config: TopicConfig, done: Done[PutResult] | None) -> Topic:
         core = self.core
@@ -189,7 +203,8 @@ class Lifecycle:
                 else:
                     self._remove(topic, done)
 
-            when_retained(self.core, topic, self.core.clock.now_ms(), on_retained)
+            core = self.core
+            core.catch_up(topic, lambda: when_retained(core, topic, core.clock.now_ms(), on_retained))
         else:
             self._remove(topic, done)
 

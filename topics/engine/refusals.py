@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from topics.engine.names import shown
+from topics.engine.routers.router import Router
 from topics.engine.topic import Topic
 from topics.errors import RequestError
 
@@ -65,3 +66,35 @@ def backlogged() -> RequestError:
 def config_needs_admin(name: str) -> RequestError:
     message = f"creating topic {shown(name)} with a config needs the scope admin: leave config out or create it first"
     return RequestError("forbidden", message, {"topic": name})
+
+
+def name_forbidden(name: str) -> RequestError:
+    """The refusal of a name that a body, or a router, mentions and the key may not use (R-AUTH)."""
+    return RequestError("forbidden", f"this key may not use the name {shown(name)}", {"topic": name})
+
+
+# --- routers ---------------------------------------------------------------------------------------------------------
+def router_not_found(name: str) -> RequestError:
+    return RequestError("router_not_found", f"router {shown(name)} does not exist: create it first", {"router": name})
+
+
+def router_fan_in(dest: str, other: str) -> RequestError:
+    message = f"topic {shown(dest)} is fed by router {shown(other)} from another source: a destination has one source"
+    return RequestError("topic_exists_incompatible", message, {"topic": dest, "reason": "router_dest_fan_in"})
+
+
+def router_repoint(router: Router) -> RequestError:
+    source, dest = router.source.name, router.dest.name
+    message = f"router {shown(router.name)} goes from {shown(source)} to {shown(dest)}: delete it to change that"
+    detail = {
+        "router": router.name,
+        "reason": "router_repoint_forbidden",
+        "existing_source": source,
+        "existing_dest": dest,
+    }
+    return RequestError("topic_exists_incompatible", message, detail)
+
+
+def router_cycle(cycle: list[str]) -> RequestError:
+    message = f"the router would close a cycle ({' -> '.join(cycle)}): set allow_cycle if that is meant"
+    return RequestError("router_cycle", message, {"cycle": cycle})

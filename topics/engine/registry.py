@@ -64,11 +64,11 @@ class Registry:
             if topic.visible:
                 yield topic
 
-    def stats(self, usage: Usage) -> EngineStats:
+    def stats(self, usage: Usage, routers: int) -> EngineStats:
         by_class = dict.fromkeys(DURABILITIES, 0)
         queues = 0
         for topic in self.by_name.values():
             if topic.visible:
                 by_class[topic.config.durability] += 1
                 queues += topic.config.is_queue
-        return EngineStats(sum(by_class.values()), by_class, queues, usage.records, usage.bytes)
+        return EngineStats(sum(by_class.values()), by_class, queues, routers, usage.records, usage.bytes)

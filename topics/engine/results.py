@@ -158,5 +158,6 @@ class EngineStats(NamedTuple):
     topics_by_class: dict[str, int]
     """All four classes, always."""
     queues: int
+    routers: int
     records_live: int
     bytes_live: int

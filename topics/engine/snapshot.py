@@ -6,6 +6,8 @@ import msgspec
 
 from topics.engine.controls import LeaseRow
 from topics.engine.floors import Floors, Gap
+from topics.engine.routers.controls import RouterImage, images_of
+from topics.engine.routers.hops import Run
 from topics.engine.topic import NO_RESERVATION, Topic
 
 
@@ -47,6 +49,10 @@ class TopicImage(msgspec.Struct, omit_defaults=True):
     keys: list[KeyRow] = msgspec.field(default_factory=list)
     leases: list[LeaseRow] = msgspec.field(default_factory=list)
     """Of a queue that keeps them; of its jobs leased at least once, those that are there still."""
+    hops: list[Run] = msgspec.field(default_factory=list)
+    """Of copies that may be forwarded further."""
+    feeders: list[RouterImage] = msgspec.field(default_factory=list)
+    """Routers into this topic, where it describes itself; the snapshot lists all of them by themselves."""
 
     def gap_tuple(self) -> tuple[Gap, ...]:
         return tuple(Gap(*gap) for gap in self.gaps)
@@ -58,6 +64,7 @@ class Snapshot(msgspec.Struct):
     topics: list[TopicImage]
     last_lease: int = 0
     """Highest lease id that may have been used."""
+    routers: list[RouterImage] = []
 
 
 def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
@@ -82,4 +89,6 @@ def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
         topic.generation,
         keys,
         leases,
+        list(topic.hops.runs) if topic.hops is not None else [],
+        images_of(list(topic.feeders)) if now_ms is None else [],
     )

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from topics.engine.append import AppendBatch
     from topics.engine.operations import Operation
     from topics.engine.retention import Expiry
+    from topics.engine.routers.hops import Hops
+    from topics.engine.routers.router import Router
     from topics.engine.waiters import Waiter
 
 NO_RESERVATION = (1 << 64) - 1
@@ -44,10 +46,12 @@ class Topic:
         "config",
         "consumed_ms",
         "expiry",
+        "feeders",
         "filling",
         "floors",
         "generation",
         "head",
+        "hops",
         "id",
         "index",
         "keys",
@@ -66,6 +70,7 @@ class Topic:
         "plain",
         "queue",
         "reserved",
+        "routers",
         "stage_class",
         "waiters",
     )
@@ -98,6 +103,13 @@ class Topic:
         """The latest expiry staged and not applied."""
         self.parked: list[Callable[[], None]] = []
         """Changes that wait for the outcome of a deletion."""
+        # --- routers
+        self.routers: tuple[Router, ...] = ()
+        """Out of this topic."""
+        self.feeders: tuple[Router, ...] = ()
+        """Into this topic."""
+        self.hops: Hops | None = None
+        """Of copies that may be forwarded further; None: there are none."""
         # --- readers
         self.waiters: dict[Waiter, None] = {}
         """Told of changes, in order of arrival: see `topics.engine.waiters`."""

@@ -22,6 +22,8 @@ from topics.engine.results import (
     TopicPage,
     TopicState,
 )
+from topics.engine.routers.results import RouterDeleted, RouterPage, RouterPut, RouterState
+from topics.engine.routers.router import RouterConfig
 from topics.engine.topic_config import TopicConfig
 
 
@@ -64,3 +66,13 @@ class EngineApi(Protocol):
     def nack(self, request: HeldJobs, delay_ms: int, done: Done[AckResult]) -> None: ...
 
     def extend(self, request: HeldJobs, lease_ms: int, done: Done[ExtendResult]) -> None: ...
+
+    def put_router(self, name: str, config: RouterConfig, done: Done[RouterPut]) -> None: ...
+
+    def router(self, name: str, allowed: Callable[[str], bool], done: Done[RouterState]) -> None: ...
+
+    def list_routers(  # noqa: PLR0917
+        self, prefix: str, source: str, dest: str, after: str, page_size: int, allowed: Callable[[str], bool]
+    ) -> RouterPage: ...
+
+    def delete_router(self, name: str, allowed: Callable[[str], bool], done: Done[RouterDeleted]) -> None: ...

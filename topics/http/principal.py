@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from topics.engine.names import shown
-from topics.errors import RequestError
+from topics.engine.refusals import name_forbidden
 from topics.http.routes import Scope
 
 ALL_SCOPES = Scope.READ | Scope.WRITE | Scope.DELETE | Scope.ADMIN
@@ -52,12 +51,7 @@ class Principal:
         if self._prefixes:
             for name in names:
                 if not self.allows(name):
-                    raise outside(name)
-
-
-def outside(name: str) -> RequestError:
-    """The refusal of a name that a body mentions and the key may not use."""
-    return RequestError("forbidden", f"this key may not use the name {shown(name)}", {"topic": name})
+                    raise name_forbidden(name)
 
 
 FULL = Principal(None, ALL_SCOPES)

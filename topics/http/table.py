@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.http.handlers import docs, probes, queues, records, topics, websocket
+from topics.http.handlers import docs, probes, queues, records, routers, topics, websocket
 from topics.http.routes import Access, Body, Route, RouteTable, Scope
 
 ROUTES = (
@@ -18,6 +18,10 @@ ROUTES = (
     Route("POST", "/v0/topics/:topic/ack", Scope.WRITE, queues.ack, Body.JSON),
     Route("POST", "/v0/topics/:topic/nack", Scope.WRITE, queues.nack, Body.JSON),
     Route("POST", "/v0/topics/:topic/extend", Scope.WRITE, queues.extend, Body.JSON),
+    Route("PUT", "/v0/routers/:router", Scope.ADMIN, routers.put_router, Body.JSON),
+    Route("GET", "/v0/routers/:router", Scope.READ, routers.get_router),
+    Route("GET", "/v0/routers", Scope.READ, routers.list_routers),
+    Route("DELETE", "/v0/routers/:router", Scope.DELETE, routers.delete_router),
     Route("GET", "/v0/health", Scope.NONE, probes.health, always=True, access=Access.PROBE),
     Route("GET", "/healthz", Scope.NONE, probes.health, always=True, access=Access.PROBE),
     Route("GET", "/v0/ready", Scope.NONE, probes.ready, always=True, access=Access.PROBE),

@@ -23,7 +23,7 @@ from topics.store.counters import FSYNC_BUCKETS_US, LogCounters
 TOPICS_SHOWN = 1000
 _UPTIME = re.compile(rb"^(# (?:HELP|TYPE) )?topics_uptime_ms_total ", re.MULTILINE)
 CLASSES = ("ephemeral", "memory", "disk", "fsync")
-NO_ENGINE = EngineStats(0, dict.fromkeys(CLASSES, 0), 0, 0, 0)
+NO_ENGINE = EngineStats(0, dict.fromkeys(CLASSES, 0), 0, 0, 0, 0)
 
 
 class Snapshot:
@@ -67,7 +67,7 @@ class ServerMetrics(Collector):
         shown: dict[str, Any] = {"topics": engine.topics}
         shown |= {f"topics_{name}": engine.topics_by_class[name] for name in CLASSES}
         shown |= {
-            "routers": 0,
+            "routers": engine.routers,
             "records_live": engine.records_live,
             "bytes_live": engine.bytes_live,
             "queue_topics": engine.queues,
@@ -134,7 +134,7 @@ def _engine_families(now: Snapshot) -> Iterator[Metric]:
     for name in CLASSES:
         by_class.add_metric([name], engine.topics_by_class[name])
     yield by_class
-    yield GaugeMetricFamily("topics_routers", "Routers", 0)
+    yield GaugeMetricFamily("topics_routers", "Routers", now.engine.routers)
     yield GaugeMetricFamily("topics_records_live", "Live records over all topics", engine.records_live)
     yield GaugeMetricFamily("topics_bytes_live", "Accounted bytes of the live records", engine.bytes_live)
     yield GaugeMetricFamily("topics_queue_topics", "Queues", engine.queues)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from topics.config import Config
 from topics.engine.engine import Engine
 from topics.loop.loop import Loop
+from topics.loop.tasks import Future
 from topics.server.backend import Backend, OpenBackend
 from topics.store.directory import TakenDirectory
 from topics.store.log import Log
@@ -29,6 +30,9 @@ class StoredEngine:
 
     async def close(self) -> None:
         """Whatever was acknowledged is durable and checkpointed on return, unless the log is read-only."""
+        ended: Future[None] = Future()
+        self.engine.end_routers(lambda: ended.set_result(None))
+        await ended
         await self._store.close(checkpoint=True)
 
 

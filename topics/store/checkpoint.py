@@ -138,7 +138,10 @@ class Checkpointer:
         counters = self._log.counters
         by_bytes = counters.bytes_written - self._bytes_seen >= self._config.checkpoint_wal_bytes
         since_ms = self._loop.clock.now_ms() - self._started_ms
-        by_time = since_ms >= self._config.checkpoint_every_ms and counters.frames != self._frames_seen
+        by_time = (
+            since_ms >= self._config.checkpoint_every_ms
+            and counters.frames + counters.uncounted_frames != self._frames_seen
+        )
         by_space = self._is_space_wanted()
         if (by_bytes or by_time or by_space) and self._running is None and not self._log.read_only:
             self._loop.spawn(self._run_logged(), "checkpoint")
@@ -200,7 +203,7 @@ class Checkpointer:
         left = [file for file in self._log.left_files() if _lies_before(file, replay)]
         if scarce:
             left = self._make_do(left, replay)
-        frames_seen = counters.frames
+        frames_seen = counters.frames + counters.uncounted_frames
         relocation = await self._copy(left)
         flagged = await self._flag()
         dropped = self._drop(relocation)

@@ -43,7 +43,7 @@ Done = Callable[[Commit], None]
 class Batch:
     """A batch being filled: room for its header, then frames back to back."""
 
-    __slots__ = ("frames", "memory", "pointer", "room", "used", "waiters", "wants_sync")
+    __slots__ = ("frames", "memory", "pointer", "room", "uncounted", "used", "waiters", "wants_sync")
 
     def __init__(self, room: int) -> None:
         self.memory = bytearray(room)
@@ -51,6 +51,8 @@ class Batch:
         self.room = room
         self.used = BATCH_HEADER_BYTES
         self.frames = 0
+        self.uncounted = 0
+        """Of the frames: those that the metric of frames leaves out."""
         self.waiters: list[Done] = []
         self.wants_sync = False
 
@@ -68,6 +70,7 @@ class Batch:
         """Empty again; the memory stays."""
         self.used = BATCH_HEADER_BYTES
         self.frames = 0
+        self.uncounted = 0
         self.waiters = []
         self.wants_sync = False
 

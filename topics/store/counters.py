@@ -16,6 +16,8 @@ class LogCounters:
     """Counted over all shards since start-up."""
 
     frames: int = 0
+    uncounted_frames: int = 0
+    """Positions of routers and copies that they make: not among `frames` (R-RTR-17)."""
     batches: int = 0
     fsyncs: int = 0
     bytes_written: int = 0

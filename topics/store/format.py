@@ -167,9 +167,20 @@ class FrameType(IntEnum):
     """Leases of a queue that keeps them: handed out, extended or ended."""
     LEASE_IDS = 22
     """`seq`: the highest lease id that may have been used, over all queues (topic id 0)."""
+    ROUTER_PUT = 30
+    ROUTER_DELETE = 31
+    FORWARD = 32
 
 
-ORDERED_TYPES = frozenset({FrameType.TOPIC_CREATE, FrameType.TOPIC_CONFIG, FrameType.TOPIC_DELETE})
+ORDERED_TYPES = frozenset(
+    {
+        FrameType.TOPIC_CREATE,
+        FrameType.TOPIC_CONFIG,
+        FrameType.TOPIC_DELETE,
+        FrameType.ROUTER_PUT,
+        FrameType.ROUTER_DELETE,
+    }
+)
 """Their `seq` is the global order number, by which recovery applies them whatever shard they lie in."""
 
 FLAG_TAG = 1

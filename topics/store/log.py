@@ -114,18 +114,22 @@ class Log:
         fsync: bool,
         node: bytes | None = None,
         extension: bytes = b"",
+        counted: bool = True,
     ) -> Framed:
         """Frames rows into the topic's shard; row i gets seq first_seq + i. `node` is for rows without one.
 
+        counted: False leaves them out of the metric of frames (copies that routers make, R-RTR-17).
         Raises LogReadOnlyError or DiskFullError, and then nothing was staged.
         """
         return self._wals[self.shard_of(topic_id)].stage_records(
-            topic_id, first_seq, ts_ms, rows, fsync=fsync, node=node, extension=extension
+            topic_id, first_seq, ts_ms, rows, fsync=fsync, node=node, extension=extension, counted=counted
         )
 
-    def stage_control(self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes) -> None:
+    def stage_control(
+        self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
+    ) -> None:
         """One control frame into the topic's shard; payload is compact JSON. Raises like `stage_records`."""
-        self._wals[self.shard_of(topic_id)].stage_control(topic_id, kind, seq, ts_ms, payload)
+        self._wals[self.shard_of(topic_id)].stage_control(topic_id, kind, seq, ts_ms, payload, counted=counted)
 
     def when_committed(self, topic_id: int, synced: bool, done: Done) -> None:
         """Calls `done(Commit)` once the batch that the topic's shard is filling has ended, in order of attaching.

@@ -154,6 +154,7 @@ class Wal:
         fsync: bool,
         node: bytes | None = None,
         extension: bytes = b"",
+        counted: bool = True,
     ) -> Framed:
         """Frames a request's rows into the filling batch. Raises LogReadOnlyError or DiskFullError."""
         if self._admission.closed:
@@ -193,9 +194,13 @@ class Wal:
         assert written or not count, "a row points outside its buffer"
         batch.used = at + written
         batch.frames += count
+        if not counted:
+            batch.uncounted += count
         return make_tuple(Framed, (start, ffi.unpack(placed, PLACED.size * count)))
 
-    def stage_control(self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes) -> None:
+    def stage_control(
+        self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
+    ) -> None:
         """One control frame into the filling batch. Raises like `stage_records`."""
         if self._admission.closed:
             self._admission.check()
@@ -209,6 +214,8 @@ class Wal:
             batch.grow(-written)
         batch.used += written
         batch.frames += 1
+        if not counted:
+            batch.uncounted += 1
 
     def stage_frames(self, frames: Buffer, count: int) -> int:
         """Whole frames as they are (recovery writes its tail again); returns their start in the body."""
@@ -418,7 +425,8 @@ class Wal:
         self._chain = flight.checksum
         self._header = b""
         counters = self._counters
-        counters.frames += batch.frames
+        counters.frames += batch.frames - batch.uncounted
+        counters.uncounted_frames += batch.uncounted
         counters.batches += 1
         counters.bytes_written += batch.used
         if synced:

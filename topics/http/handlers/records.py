@@ -7,13 +7,12 @@ from typing import Literal
 
 from topics.engine.durations import milliseconds
 from topics.engine.predicate import parse_predicate
-from topics.engine.refusals import config_needs_admin
+from topics.engine.refusals import config_needs_admin, name_forbidden
 from topics.engine.results import AppendRequest, AppendResult, DeleteResult, DiffQuery, DiffResult, Tombstone
 from topics.engine.topic_config import TopicConfig
 from topics.errors import RequestError, TopicsError
 from topics.http.call import Call
 from topics.http.handlers.topics import json_bool
-from topics.http.principal import outside
 from topics.http.query import boolean
 from topics.http.routes import Scope
 from topics.tuples import make_tuple
@@ -99,7 +98,7 @@ def _may_create_with(call: Call, config: TopicConfig) -> RequestError | Literal[
     if not principal.may(Scope.ADMIN):
         return config_needs_admin(call.name)
     if config.dead_letter is not None and not principal.allows(config.dead_letter):
-        return outside(config.dead_letter)
+        return name_forbidden(config.dead_letter)
     return True
 
 

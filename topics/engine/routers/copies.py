@@ -1,0 +1,134 @@
+"""From the source's frames to the rows of copies: what a copy keeps, and what exactly_once adds to its meta (R-EO)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.engine import records
+from topics.engine.index import Selection
+from topics.engine.records import Kind
+from topics.engine.routers.router import EXACTLY_ONCE, Router
+from topics.errors import CorruptError
+from topics.store.format import FLAG_META, FLAG_NODE, FLAG_TAG, FRAME_HEADER_BYTES, Frame
+from topics.store.rows import META, NODE, ROW, TAG, Rows
+
+KEY = "_topics_router"
+_ORIGINAL = b'"_topics_original_meta":'
+_META_KEYS_MAX = 64
+_EPOCH = 1
+"""A source's records keep their seqs as long as its id lives, so there is one epoch only."""
+_HEAD = struct.Struct("<IBBQQQHHIBBHHII")
+
+
+class Copies(NamedTuple):
+    """Rows to append, and the source seq of each."""
+
+    seqs: NDArray[np.uint64]
+    rows: list[bytes]
+    """A packed ROW each, into `buffer`."""
+    sizes: list[int]
+    buffer: bytes
+
+    def first(self, count: int) -> Rows:
+        """The first so many, as the store takes them."""
+        return Rows(self.buffer, b"".join(self.rows[:count]), count, sum(self.sizes[:count]))
+
+
+def copies_of(router: Router, parts: Sequence[tuple[memoryview, int, Selection]]) -> Copies:
+    """parts: (bytes, file offset of the first of them, rows whose frames lie there), in seq order.
+
+    Raises CorruptError naming topic and seq.
+    """
+    config, source = router.config, router.source
+    buffer = bytearray()
+    rows: list[bytes] = []
+    sizes: list[int] = []
+    for data, base, selection in parts:
+        for seq, offset, length in zip(
+            selection.seqs.tolist(), selection.offsets.tolist(), selection.lengths.tolist(), strict=True
+        ):
+            frame = bytes(data[offset - base : offset - base + length])
+            where = f"topic {source.name}, seq {seq}"
+            # The slow, checking way first: a copy is a new frame with a checksum of its own, so what is wrong in the
+            # old one would never be noticed again.
+            checked = Frame.unpack(frame, where)
+            if checked.topic_id != source.id or checked.seq != seq:
+                raise CorruptError(f"{where}: another record lies in its place", {"topic": source.name, "seq": seq})
+            flags = frame[5]
+            node_len, tag_len, data_len, _version, _kind, ext_len, _zero, meta_len, size = _HEAD.unpack_from(frame)[6:]
+            node = len(buffer) + FRAME_HEADER_BYTES + ext_len
+            tag = node + node_len
+            text = tag + tag_len
+            meta = text + data_len
+            buffer += frame
+            kept = (flags & FLAG_TAG and config.preserve_tag and TAG) | (flags & FLAG_META and META)
+            kept |= flags & FLAG_NODE and config.preserve_node and NODE
+            if config.guarantee == EXACTLY_ONCE:
+                merged = merge_meta(checked.meta, evidence_of(router, seq))
+                size += len(merged) - meta_len
+                meta, meta_len = len(buffer), len(merged)
+                buffer += merged
+                kept |= META
+            rows.append(ROW.pack(text, data_len, meta, meta_len, tag, tag_len, node, node_len, size, kept))
+            sizes.append(size)
+    seqs = np.concatenate([part[2].seqs for part in parts]) if parts else np.empty(0, np.uint64)
+    return Copies(seqs, rows, sizes, bytes(buffer))
+
+
+def key_prefix(router: Router) -> str:
+    """Of the idempotency keys of a router's copies (R-EO-2); the source seq follows."""
+    return f"router:{router.name}:{router.source.id}:{_EPOCH}:"
+
+
+def evidence_of(router: Router, seq: int) -> bytes:
+    """The value of `_topics_router` (R-EO-1). Names hold nothing that JSON escapes."""
+    return (
+        f'{{"idempotency_key":"{key_prefix(router)}{seq}","router":"{router.name}",'
+        f'"source_topic":"{router.source.name}","source_topic_id":{router.source.id},"source_epoch":{_EPOCH},'
+        f'"source_seq":{seq}}}'
+    ).encode()
+
+
+def merge_meta(meta: bytes | None, value: bytes) -> bytes:
+    """The source's meta with `_topics_router` set to `value`. Source: R-EO-4."""
+    entry = b'"%b":%b' % (KEY.encode(), value)
+    if meta is None:
+        return b"{%b}" % entry
+    if meta[:1] == b"{" and (places := _places(meta)) is not None:
+        place = places.get(KEY)
+        if place is not None:
+            return meta[: place[0]] + value + meta[place[1] :]
+        if len(places) < _META_KEYS_MAX:
+            return b"%b%b%b}" % (meta[:-1], b"," if places else b"", entry)
+    return b"{%b,%b%b}" % (entry, _ORIGINAL, meta)
+
+
+def _places(meta: bytes) -> dict[str, records.Place] | None:
+    """Where the members are; None for what copies of copies have nested too deeply."""
+    try:
+        return records.object_places(meta, "meta")[0]
+    except records.JsonError:
+        return None
+
+
+def source_seq_in(meta: bytes, prefix: str) -> int | None:
+    """The source seq in `_topics_router.idempotency_key`, if that begins with `prefix`."""
+    if KEY.encode() not in meta or meta[:1] != b"{":
+        return None
+    place = (_places(meta) or {}).get(KEY)
+    if place is None or place[2] != Kind.OBJECT:
+        return None
+    inner, _ = records.object_places(meta[place[0] : place[1]], KEY)
+    found = inner.get("idempotency_key")
+    if found is None or found[2] != Kind.STRING:
+        return None
+    key = records.string_value(meta[place[0] + found[0] : place[0] + found[1]])
+    digits = key[len(prefix) :]
+    return (
+        int(digits) if key.startswith(prefix) and digits.isascii() and digits.isdigit() and len(digits) < 21 else None
+    )

@@ -1,0 +1,345 @@
+"""When and what routers forward: behind the acknowledgement, in steps, one on its way per router.
+
+    a source's records are published -> its routers are behind
+      -> somebody waits for the destination: a step at the end of this pass; else within `router_delay_ms`, so that the
+         steps of a busy source share commits with its writes
+      -> retention on the source (R-FLOOR-7), then what is live behind the position: filter, hops, room
+      -> the copies are read, framed and staged with the new position; applied when the destination's class is met
+
+A step that finds no room waits: it is tried again every `router_retry_ms` and whenever somebody reads (R-RTR-13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.engine.append import Appender
+from topics.engine.core import Core
+from topics.engine.index import Index, Selection
+from topics.engine.pieces import Plan, plan_pieces
+from topics.engine.ports import Timer
+from topics.engine.predicate import Predicate
+from topics.engine.retention import when_retained
+from topics.engine.routers.copies import Copies, copies_of
+from topics.engine.routers.evidence import Evidence
+from topics.engine.routers.forward import Forward, Step, stage_forward
+from topics.engine.routers.router import EXACTLY_ONCE, HOPS_MAX, Router, RouterLife
+from topics.engine.topic import Life, Topic
+from topics.errors import StorageError, TopicsError
+from topics.store.reader import Fetched
+
+_STEP_ROWS = 1000
+_STEP_BYTES = 4 << 20
+"""One step reads at most so much, one record at least."""
+
+
+class Forwarding:
+    """The routers' work. One object an engine."""
+
+    def __init__(self, core: Core, appender: Appender) -> None:
+        self._core = core
+        self._appender = appender
+        self._behind: dict[Router, None] = {}
+        """Routers with something to do, in the order in which it came."""
+        self._timer: Timer | None = None
+        self._stopped = False
+
+    # --- when --------------------------------------------------------------------------------------------------------
+    def flush(self) -> None:
+        """The pass ends: sources with new records have routers that are behind."""
+        core = self._core
+        if not core.forwardable:
+            return
+        sources, core.forwardable = core.forwardable, {}
+        for source in sources:
+            for router in source.routers:
+                self.note(router)
+
+    def note(self, router: Router) -> None:
+        """The router may be behind."""
+        self._behind[router] = None
+        if router.dest.waiters or router.waiting or self._core.closing:
+            self.drive(router)
+        else:
+            self._arm(self._core.config.router_delay_ms)
+
+    def _arm(self, delay_ms: int) -> None:
+        if self._timer is None and not self._stopped:
+            self._timer = self._core.loop.call_later(max(delay_ms, 1) * 1_000_000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        for router in list(self._behind):
+            self.drive(router)
+        if self._behind:
+            self._arm(self._core.config.router_retry_ms)
+
+    def begin_shutdown(self) -> None:
+        """What can be forwarded goes out at once."""
+        for router in list(self._behind):
+            self.drive(router)
+
+    def end(self, done: Callable[[], None]) -> None:
+        """Calls `done` when all routers have come as far as they can; after that nothing is staged."""
+        routers = list(self._core.routers.by_name.values())
+        waits = len(routers) + 1
+
+        def one() -> None:
+            nonlocal waits
+            waits -= 1
+            if waits:
+                return
+            self._stopped = True
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            done()
+
+        for router in routers:
+            self.catch_up_router(router, one)
+        one()
+
+    # --- readers that wait -------------------------------------------------------------------------------------------
+    def catch_up(self, topic: Topic, then: Callable[[], None], seen: tuple[Topic, ...] = ()) -> None:
+        """See `Core.catch_up`. Goes up the chain: what feeds a source comes first; `seen` ends cycles."""
+        waits = 1
+
+        def one() -> None:
+            nonlocal waits
+            waits -= 1
+            if waits == 0:
+                then()
+
+        for router in topic.feeders:
+            if router.life is not RouterLife.LIVE:
+                continue
+            waits += 1
+            source = router.source
+            if source.feeders and source not in seen:
+                self.catch_up(source, partial(self.catch_up_router, router, one), (*seen, topic))
+            else:
+                self.catch_up_router(router, one)
+        one()
+
+    def catch_up_router(self, router: Router, then: Callable[[], None]) -> None:
+        """Calls `then` when the router has come to its source's head of now, or cannot."""
+        if router.life is not RouterLife.LIVE or not router.is_behind:
+            then()
+            return
+        self._behind[router] = None
+        router.waiting.append((router.source.head, then))
+        self.drive(router)
+
+    def _release(self, router: Router, *, everybody: bool) -> None:
+        position = router.position
+        waiting, router.waiting = router.waiting, []
+        ready = [then for seq, then in waiting if everybody or seq <= position]
+        router.waiting = [] if everybody else [entry for entry in waiting if entry[0] > position]
+        for then in ready:
+            then()
+
+    # --- one step ----------------------------------------------------------------------------------------------------
+    def drive(self, router: Router) -> None:
+        """Begins a step, unless one is on its way."""
+        if router.busy:
+            return
+        if not self._can_go_on(router):
+            self._rest(router)
+            return
+        router.busy = True
+        router.blocked = False
+        when_retained(self._core, router.source, self._core.clock.now_ms(), partial(self._on_source_retained, router))
+
+    def _can_go_on(self, router: Router) -> bool:
+        return (
+            not self._stopped
+            and router.life is RouterLife.LIVE
+            and router.is_behind
+            and router.dest.life is Life.LIVE
+            and router.source.life is not Life.GONE
+        )
+
+    def _on_source_retained(self, router: Router, error: TopicsError | None) -> None:
+        if error is not None:
+            self._end(router, blocked=True)
+            return
+        when_retained(self._core, router.dest, self._core.clock.now_ms(), partial(self._on_retained, router))
+
+    def _on_retained(self, router: Router, error: TopicsError | None) -> None:
+        if error is not None or not self._can_go_on(router):
+            self._end(router, blocked=error is not None)
+        elif router.config.guarantee == EXACTLY_ONCE and router.examined < router.dest.head:
+            Evidence(self._core, router, partial(self._on_retained, router)).begin()
+        else:
+            self._plan(router)
+
+    def _plan(self, router: Router) -> None:
+        source = router.source
+        lost, head = source.floors.lost, source.head
+        rows = source.index.select(max(router.position, lost), head, _STEP_ROWS)
+        whole = len(rows.seqs) < _STEP_ROWS
+        if len(rows.seqs) > 1:
+            fitting = max(1, int(np.searchsorted(np.cumsum(rows.lengths, dtype=np.uint64), _STEP_BYTES, "right")))
+            if fitting < len(rows.seqs):
+                rows, whole = rows.rows(slice(fitting)), False
+        step = Step(head if whole else int(rows.seqs[-1]), max(0, lost - router.position))
+        kept = self._forwardable(router, rows)
+        if not len(kept.seqs):
+            self._stage(router, step)
+            return
+        plan = plan_pieces(kept)
+        self._core.reader.fetch(plan.pieces, partial(self._on_fetched, router, step, plan, source.index.deaths))
+
+    def _forwardable(self, router: Router, rows: Selection) -> Selection:
+        """Those that pass the filter and have hops left."""
+        source = router.source
+        if router.config.filter is not None and len(rows.seqs):
+            rows = rows.rows(matching(source.index, rows.seqs, router.config.filter))
+        hops = source.hops
+        if hops is not None and hops.runs and len(rows.seqs):
+            rows = rows.rows(np.array([hops.of(seq) < HOPS_MAX for seq in rows.seqs.tolist()], np.bool_))
+        return rows
+
+    def _on_fetched(self, router: Router, step: Step, plan: Plan, deaths: int, fetched: Fetched) -> None:
+        if not self._can_go_on(router):
+            self._end(router)
+            return
+        if isinstance(fetched, StorageError):
+            self._end(router, blocked=True)
+            return
+        index, floors = router.source.index, router.source.floors
+        parts = []
+        for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
+            if index.deaths != deaths:  # deleted while it was read: not forwarded (R-DEL-9). What was evicted still is
+                rows = rows.rows(index.alive(rows.seqs) | (rows.seqs <= np.uint64(floors.lost)))
+            parts.append((view, piece.offset, rows))
+        try:
+            copies = copies_of(router, parts)
+        except StorageError:
+            self._end(router, blocked=True)  # a damaged record; readers of the source are told which
+            return
+        self._admit(router, step, copies)
+
+    def _admit(self, router: Router, step: Step, copies: Copies) -> None:
+        """As many copies as the destination has room for, in order (R-RTR-13)."""
+        if router.config.guarantee == EXACTLY_ONCE:
+            copies, found = self._without_found(router, copies)
+        else:
+            found = []
+        room = room_for(self._core, router.dest, copies.sizes)
+        if room < len(copies.sizes):
+            step.upto = int(copies.seqs[room]) - 1
+            step.blocked = True
+        step.found = sum(seq <= step.upto for seq in found)
+        hops = router.source.hops
+        if room:
+            step.rows = copies.first(room)
+            step.hops = [1 + (hops.of(seq) if hops is not None else 0) for seq in copies.seqs[:room].tolist()]
+        self._stage(router, step)
+
+    def _without_found(self, router: Router, copies: Copies) -> tuple[Copies, list[int]]:
+        """R-EO-3: what the destination holds already is passed over, and counts."""
+        index = router.dest.index
+        found = [
+            seq
+            for seq in copies.seqs.tolist()
+            if (there := router.evidence.get(seq)) is not None and index.alive(np.array([there], np.uint64))[0]
+        ]
+        if not found:
+            return copies, found
+        missing = ~np.isin(copies.seqs, np.array(found, np.uint64))
+        kept = np.flatnonzero(missing).tolist()
+        return (
+            Copies(
+                copies.seqs[missing],
+                [copies.rows[at] for at in kept],
+                [copies.sizes[at] for at in kept],
+                copies.buffer,
+            ),
+            found,
+        )
+
+    def _stage(self, router: Router, step: Step) -> None:
+        if step.upto <= router.position and not step.holes:
+            self._end(router, blocked=step.blocked)
+            return
+        try:
+            router.flight = stage_forward(self, self._appender, router, step)
+        except TopicsError:
+            self._end(router, blocked=True)
+
+    # --- its end -----------------------------------------------------------------------------------------------------
+    def on_applied(self, forward: Forward) -> None:
+        router, step = forward.router, forward.step
+        router.flight = None
+        router.position = step.upto
+        router.forwarded = forward.total
+        if router.evidence:
+            router.evidence = {seq: there for seq, there in router.evidence.items() if seq > step.upto}
+        if router.examined == forward.first_hole - 1 and forward.rows:
+            router.examined = forward.first_seq + forward.rows - 1  # our own copies need not be looked at
+        source = router.source
+        if source.hops is not None:
+            source.hops.forget(min((other.position for other in source.routers), default=source.head))
+        self._end(router, blocked=step.blocked)
+
+    def on_failed(self, forward: Forward) -> None:
+        forward.router.flight = None
+        self._end(forward.router, blocked=True)
+
+    def _end(self, router: Router, *, blocked: bool = False) -> None:
+        router.busy = False
+        router.blocked = blocked
+        if blocked or not self._can_go_on(router):
+            self._rest(router)
+            return
+        self._release(router, everybody=False)
+        self.drive(router)
+
+    def _rest(self, router: Router) -> None:
+        """Nothing more can be done now."""
+        if not self._can_go_on(router):
+            self._behind.pop(router, None)
+        else:
+            self._arm(self._core.config.router_retry_ms)
+        self._release(router, everybody=True)
+
+    def forget(self, router: Router) -> None:
+        """It is gone."""
+        self._behind.pop(router, None)
+        self._release(router, everybody=True)
+
+
+def room_for(core: Core, topic: Topic, sizes: list[int]) -> int:
+    """How many copies of these sizes, the first ones, are admitted. Source: R-CAP-5, 7.5 check 8."""
+    config, count = topic.config, len(sizes)
+    limits = []
+    if config.discard == "reject":
+        if config.cap_records:
+            count = min(count, max(0, config.cap_records - topic.index.live - topic.pending_records))
+        if config.cap_bytes:
+            limits.append(config.cap_bytes - topic.index.bytes - topic.pending_bytes)
+    if core.config.max_total_bytes:
+        limits.append(core.config.max_total_bytes - core.usage.bytes - core.usage.pending_bytes)
+    for limit in limits:
+        sums = np.cumsum(sizes[:count], dtype=np.int64)
+        count = min(count, int(np.searchsorted(sums, limit, "right")))
+    return count
+
+
+def matching(index: Index, seqs: NDArray[np.uint64], predicate: Predicate) -> NDArray[np.bool_]:
+    """Which of these live seqs, ascending, bear a tag that matches (R-RTR-6)."""
+    result = np.zeros(len(seqs), np.bool_)
+    tags = index.tags
+    if tags is None:
+        return result
+    numbers = tags.matching(predicate)
+    for chunk, start, end in index.by_chunk(seqs):
+        if chunk.tags is not None:
+            rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
+            result[start:end] = np.isin(chunk.tags[rows], numbers)
+    return result

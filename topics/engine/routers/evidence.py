@@ -1,0 +1,78 @@
+"""What an exactly_once router's destination holds of it already: keys in records' meta (R-EO-3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from topics.engine.core import Core
+from topics.engine.pieces import Plan, plan_pieces
+from topics.engine.routers.copies import key_prefix, source_seq_in
+from topics.engine.routers.router import Router
+from topics.errors import StorageError, TopicsError
+from topics.store.format import FLAG_META, Frame
+from topics.store.reader import Fetched
+
+_ROUND_ROWS = 1000
+
+
+class Evidence:
+    """Looks at the destination's records with meta behind `router.examined`, a round at a time, then calls `done`."""
+
+    def __init__(self, core: Core, router: Router, done: Callable[[TopicsError | None], None]) -> None:
+        self._core = core
+        self._router = router
+        self._done = done
+        self._prefix = key_prefix(router)
+        self._in_round = False
+        self._more = False
+
+    def begin(self) -> None:
+        """Rounds, until one waits for the disk or all is looked at: without nesting."""
+        self._more = True
+        if self._in_round:
+            return
+        self._in_round = True
+        while self._more:
+            self._more = False
+            self._round()
+        self._in_round = False
+
+    def _round(self) -> None:
+        router = self._router
+        index, head = router.dest.index, router.dest.head
+        rows = index.select(router.examined, head, _ROUND_ROWS)
+        upto = int(rows.seqs[-1]) if len(rows.seqs) == _ROUND_ROWS else head
+        rows = rows.rows((rows.flags & FLAG_META) != 0)
+        if not len(rows.seqs):
+            self._next(upto)
+            return
+        plan = plan_pieces(rows)
+        self._core.reader.fetch(plan.pieces, partial(self._on_fetched, plan, upto))
+
+    def _on_fetched(self, plan: Plan, upto: int, fetched: Fetched) -> None:
+        if isinstance(fetched, StorageError):
+            self._done(fetched)
+            return
+        router = self._router
+        try:
+            for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
+                for seq, offset, length in zip(
+                    rows.seqs.tolist(), rows.offsets.tolist(), rows.lengths.tolist(), strict=True
+                ):
+                    at = offset - piece.offset
+                    frame = Frame.unpack(view[at : at + length], f"topic {router.dest.name}, seq {seq}")
+                    found = source_seq_in(frame.meta or b"", self._prefix)
+                    if found is not None and found > router.position:
+                        router.evidence[found] = seq
+        except StorageError as error:
+            self._done(error)
+            return
+        self._next(upto)
+
+    def _next(self, upto: int) -> None:
+        self._router.examined = max(self._router.examined, upto)
+        if self._router.examined < self._router.dest.head:
+            self.begin()
+        else:
+            self._done(None)

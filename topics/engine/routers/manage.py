@@ -1,0 +1,257 @@
+"""Routers come, change and go: durable before any answer. Source: wire contract 9.2 to 9.5, R-RTR-7 to -11."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+
+from topics.engine import refusals
+from topics.engine.controls import encode
+from topics.engine.core import Core
+from topics.engine.lifecycle import Lifecycle
+from topics.engine.names import check_router_name, check_topic_name
+from topics.engine.operations import Operation
+from topics.engine.results import Done
+from topics.engine.routers.controls import RouterDeletePayload, RouterPayload
+from topics.engine.routers.driver import Forwarding
+from topics.engine.routers.results import RouterDeleted, RouterPage, RouterPut, RouterState
+from topics.engine.routers.router import Router, RouterConfig, RouterLife, StoredConfig
+from topics.engine.topic import Life, Topic
+from topics.errors import RequestError, TopicsError
+from topics.store.commit import Commit
+from topics.store.format import FrameType
+
+Allowed = Callable[[str], bool]
+
+
+class _Part(Operation):
+    """One of the frames a change consists of, in the queue of the topic whose shard it lies in."""
+
+    __slots__ = ("done",)
+
+    def __init__(self, core: Core, topic: Topic, done: Callable[[TopicsError | None], None]) -> None:
+        super().__init__(core, topic)
+        self.done = done
+
+    def apply(self, commit: Commit) -> None:
+        self.done(None)
+
+    def fail(self, error: TopicsError) -> None:
+        self.done(error)
+
+
+class RouterManager:
+    """Stages the changes. Methods answer through `done`."""
+
+    def __init__(self, core: Core, lifecycle: Lifecycle, forwarding: Forwarding) -> None:
+        self._core = core
+        self._lifecycle = lifecycle
+        self._forwarding = forwarding
+
+    # --- create and change -------------------------------------------------------------------------------------------
+    def put(self, name: str, config: RouterConfig, done: Done[RouterPut]) -> None:
+        """Checks 3 to 11 of 9.2, then the change."""
+        try:
+            self._put(name, config, done)
+        except TopicsError as error:
+            done(error)
+
+    def _put(self, name: str, config: RouterConfig, done: Done[RouterPut]) -> None:
+        core = self._core
+        check_router_name(name)
+        if config.source == config.dest:
+            raise RequestError("invalid_request", "source and dest are the same topic: a router needs two")
+        check_topic_name(config.source)
+        check_topic_name(config.dest)
+        topics = [core.registry.by_name.get(config.source), core.registry.by_name.get(config.dest)]
+        existing = core.routers.by_name.get(name)
+        for topic in topics:
+            if topic is not None and topic.life is Life.DELETING:
+                topic.parked.append(lambda: self.put(name, config, done))
+                return
+        if existing is not None and existing.life is RouterLife.DELETING:
+            existing.parked.append(lambda: self.put(name, config, done))
+            return
+        source, dest = topics
+        if dest is None and not config.create_dest:
+            raise refusals.topic_not_found(config.dest)
+        for other in dest.feeders if dest is not None else ():
+            if other is not existing and other.source.name != config.source:
+                raise refusals.router_fan_in(config.dest, other.name)
+        if existing is not None and (existing.source, existing.dest) != (source, dest):
+            raise refusals.router_repoint(existing)
+        most = core.config.max_routers
+        if existing is None and most and len(core.routers) >= most:
+            raise refusals.limit_reached("max_routers", most)
+        if not config.allow_cycle:
+            cycle = find_cycle(existing, config, source, dest)
+            if cycle:
+                raise refusals.router_cycle(cycle)
+        core.check_backlog()
+        if existing is not None:
+            self._update(existing, config, done)
+        else:
+            self._create(name, config, done)
+
+    def _create(self, name: str, config: RouterConfig, done: Done[RouterPut]) -> None:
+        core = self._core
+        source, dest = self._lifecycle.create_missing((config.source, config.dest))
+        router = Router(name, core.registry.take_order(), source, dest, config)
+        router.position = source.head
+        router.examined = 0
+        payload = encode(RouterPayload(router.id, name, source.id, dest.id, StoredConfig.of(config), router.position))
+        # Also in the source's shard: recovery knows by it which records may have been forwarded.
+        now_ms = core.clock.now_ms()
+        core.log.stage_control(source.id, FrameType.ROUTER_PUT, router.id, now_ms, payload, counted=False)
+        core.log.stage_control(dest.id, FrameType.ROUTER_PUT, router.id, now_ms, payload)
+        core.routers.add(router)
+        missing = 2
+        failed: TopicsError | None = None
+
+        def on_part(error: TopicsError | None) -> None:
+            nonlocal missing, failed
+            missing -= 1
+            failed = failed or error
+            if missing:
+                return
+            if failed is not None:
+                if router.life is not RouterLife.GONE:
+                    core.routers.remove(router)
+                done(failed)
+                return
+            if router.life is RouterLife.CREATING:
+                router.life = RouterLife.LIVE
+                self._forwarding.note(router)
+            done(RouterPut(True, router.config))
+
+        for topic in (source, dest):
+            topic.filling = None
+            _Part(core, topic, on_part).stage(synced=True)
+
+    def _update(self, router: Router, config: RouterConfig, done: Done[RouterPut]) -> None:
+        core = self._core
+        order = core.registry.take_order()
+        payload = RouterPayload(router.id, router.name, router.source.id, router.dest.id, StoredConfig.of(config))
+        core.log.stage_control(router.dest.id, FrameType.ROUTER_PUT, order, core.clock.now_ms(), encode(payload))
+
+        def on_part(error: TopicsError | None) -> None:
+            if error is not None:
+                done(error)
+                return
+            router.order = order
+            router.config = config
+            done(RouterPut(False, config))
+
+        router.dest.filling = None
+        _Part(core, router.dest, on_part).stage(synced=True)
+
+    # --- delete ------------------------------------------------------------------------------------------------------
+    def delete(self, name: str, allowed: Allowed, done: Done[RouterDeleted]) -> None:
+        """9.5: an absent one is no error."""
+        core = self._core
+        router = core.routers.by_name.get(name)
+        if router is None:
+            done(RouterDeleted(False))
+            return
+        try:
+            check_allowed(router, allowed)
+            if router.life is RouterLife.DELETING:
+                router.parked.append(lambda: self.delete(name, allowed, done))
+                return
+            if router.dest.life is Life.DELETING:
+                router.dest.parked.append(lambda: self.delete(name, allowed, done))
+                return
+            core.check_backlog()
+            order = core.registry.take_order()
+            with core.log.use_reserve():
+                payload = encode(RouterDeletePayload(router.id))
+                core.log.stage_control(router.dest.id, FrameType.ROUTER_DELETE, order, core.clock.now_ms(), payload)
+        except TopicsError as error:
+            done(error)
+            return
+        before, router.life = router.life, RouterLife.DELETING
+
+        def on_part(error: TopicsError | None) -> None:
+            if error is not None:
+                router.life = RouterLife.LIVE if before is RouterLife.LIVE else before
+                done(error)
+            else:
+                if router.life is not RouterLife.GONE:
+                    core.routers.remove(router)
+                self._forwarding.forget(router)
+                done(RouterDeleted(True))
+            parked, router.parked = router.parked, []
+            for resume in parked:
+                resume()
+
+        router.dest.filling = None
+        _Part(core, router.dest, on_part).stage(synced=True)
+
+    # --- look --------------------------------------------------------------------------------------------------------
+    def state(self, name: str, allowed: Allowed, done: Done[RouterState]) -> None:
+        """9.3: after the router has come to its source's head, or as far as it can."""
+        router = self._core.routers.visible(name)
+        if router is None:
+            done(refusals.router_not_found(name))
+            return
+        try:
+            check_allowed(router, allowed)
+        except RequestError as error:
+            done(error)
+            return
+
+        def on_caught_up() -> None:
+            if router.life is RouterLife.GONE:
+                done(refusals.router_not_found(name))
+            else:
+                done(RouterState(router.name, router.config, router.forwarded))
+
+        self._forwarding.catch_up_router(router, on_caught_up)
+
+    def list(  # noqa: PLR0917 - as in Engine
+        self, prefix: str, source: str, dest: str, after: str, page_size: int, allowed: Allowed
+    ) -> RouterPage:
+        """9.4: `source` and `dest` are exact; "" means any."""
+        wanted = (
+            router
+            for router in self._core.routers.after(after, prefix)
+            if (not source or router.source.name == source)
+            and (not dest or router.dest.name == dest)
+            and allowed(router.name)
+            and allowed(router.source.name)
+            and allowed(router.dest.name)
+        )
+        found = list(islice(wanted, page_size + 1))
+        next_after = found[page_size - 1].name if len(found) > page_size else None
+        return RouterPage(
+            [RouterState(router.name, router.config, router.forwarded) for router in found[:page_size]], next_after
+        )
+
+
+def check_allowed(router: Router, allowed: Allowed) -> None:
+    """R-AUTH-3: raises RequestError forbidden with the first name that is not allowed."""
+    for name in (router.name, router.source.name, router.dest.name):
+        if not allowed(name):
+            raise refusals.name_forbidden(name)
+
+
+def find_cycle(existing: Router | None, config: RouterConfig, source: Topic | None, dest: Topic | None) -> list[str]:
+    """Names along the cycle the edge would close: [source, dest, ..., source]; [] when there is none (R-RTR-9).
+
+    A topic is fed from one source only, so the way back from `source` is one path; cycles that were allowed end it.
+    """
+    if source is None or dest is None:
+        return []
+    path = [config.source]
+    seen = {source}
+    topic: Topic | None = source
+    while topic is not None:
+        before: Topic | None = next((router.source for router in topic.feeders if router is not existing), None)
+        if before is not None:
+            path.append(before.name)
+        if before is dest:
+            return [config.source, *reversed(path)]
+        topic = before if before is not None and before not in seen else None
+        if topic is not None:
+            seen.add(topic)
+    return []

@@ -1,0 +1,126 @@
+"""Routers as recovery finds them: the snapshot's, then what the log says happened to them. All of it may come twice."""
+
+from __future__ import annotations
+
+import msgspec
+
+from topics.engine.core import Core
+from topics.engine.floors import TRIM, Gap
+from topics.engine.routers.controls import ForwardPayload, RouterDeletePayload, RouterImage, RouterPayload
+from topics.engine.routers.forward import add_hops
+from topics.engine.routers.router import Router, RouterLife, StoredConfig
+from topics.engine.topic import Topic
+from topics.store.format import FrameType
+
+ROUTER_TYPES = frozenset({FrameType.ROUTER_PUT, FrameType.ROUTER_DELETE, FrameType.FORWARD})
+
+
+class RouterRecovery:
+    """Part of the catalog. gaps: interior gaps by topic id, which the catalog hands to the topics at the end."""
+
+    def __init__(self, core: Core, gaps: dict[int, tuple[Gap, ...]]) -> None:
+        self._core = core
+        self._gaps = gaps
+        self._adopted: list[RouterImage] = []
+
+    def take_image(self, image: RouterImage) -> None:
+        router = self._add(image.id, image.name, image.source, image.dest, image.order, image.config)
+        if router is None:
+            return
+        if image.order >= router.order:
+            router.order = image.order
+            router.config = image.config.config(router.source.name, router.dest.name)
+        router.position = max(router.position, image.position)
+        router.forwarded = max(router.forwarded, image.forwarded)
+        router.examined = max(router.examined, image.examined)
+        router.evidence.update(image.evidence)
+
+    def adopt(self, images: list[RouterImage]) -> None:
+        """What segments of their destinations say; their sources may be adopted later."""
+        self._adopted += images
+
+    def _adopt_all(self) -> None:
+        images, self._adopted = self._adopted, []
+        for image in images:
+            self.take_image(image)
+
+    def _add(  # noqa: PLR0917 - one caller's columns
+        self, router_id: int, name: str, source_id: int, dest_id: int, order: int, config: StoredConfig
+    ) -> Router | None:
+        """The router of this id, new or known; None when a topic of it is gone or a later router has its name."""
+        core = self._core
+        registry, routers = core.registry, core.routers
+        registry.last_order = max(registry.last_order, order)
+        # Ids of topics whose creation a power cut took must not be given out again: this router would be theirs.
+        registry.last_id = max(registry.last_id, source_id, dest_id)
+        router = routers.by_id.get(router_id)
+        if router is not None:
+            return router
+        source, dest = registry.by_id.get(source_id), registry.by_id.get(dest_id)
+        holder = routers.by_name.get(name)
+        if source is None or dest is None or (holder is not None and holder.id > router_id):
+            return None
+        if holder is not None:
+            routers.remove(holder)
+        router = Router(name, router_id, source, dest, config.config(source.name, dest.name))
+        router.life = RouterLife.LIVE
+        router.order = order
+        routers.add(router)
+        return router
+
+    def apply_control(self, kind: int, topic_id: int, seq: int, payload: bytes) -> None:
+        self._adopt_all()
+        if kind == FrameType.ROUTER_PUT:
+            put = msgspec.json.decode(payload, type=RouterPayload)
+            known = put.id in self._core.routers.by_id
+            router = self._add(put.id, put.name, put.source, put.dest, seq, put.config)
+            if router is None:
+                return
+            if not known:
+                router.position = put.position
+            if seq > router.order:
+                router.order = seq
+                router.config = put.config.config(router.source.name, router.dest.name)
+        elif kind == FrameType.ROUTER_DELETE:
+            found = self._core.routers.by_id.get(msgspec.json.decode(payload, type=RouterDeletePayload).id)
+            if found is not None:
+                self._core.routers.remove(found)
+        else:
+            self._take_forward(topic_id, seq, msgspec.json.decode(payload, type=ForwardPayload))
+
+    def _take_forward(self, topic_id: int, first: int, forward: ForwardPayload) -> None:
+        router = self._core.routers.by_id.get(forward.router)
+        if router is not None:
+            router.position = forward.position
+            router.forwarded = forward.forwarded
+        topic = self._core.registry.by_id.get(topic_id)
+        if topic is None:
+            return
+        if forward.holes:
+            gap = Gap(first, first + forward.holes - 1, TRIM)
+            topic.head = max(topic.head, gap.last)
+            self._add_gap(topic, gap)
+        if forward.hops:
+            add_hops(topic, forward.hops)
+
+    def _add_gap(self, topic: Topic, gap: Gap) -> None:
+        gaps = self._gaps.get(topic.id, ())
+        if gap.last > max(topic.floors.lost, gaps[-1].last if gaps else 0):
+            self._gaps[topic.id] = (*gaps, gap)
+
+    def topic_gone(self, topic: Topic) -> None:
+        for router in self._core.routers.of_topic(topic):
+            self._core.routers.remove(router)
+
+    def recovered(self) -> None:
+        """All is there: a source may have lost seqs that were forwarded, and gives them out again (R-DUR-4, -5)."""
+        self._adopt_all()
+        for router in self._core.routers.by_name.values():
+            router.position = min(router.position, router.source.head)
+            router.examined = min(router.examined, router.dest.head)
+        for topic in self._core.registry.by_name.values():
+            if topic.hops is None:
+                continue
+            topic.hops.forget(min((router.position for router in topic.routers), default=topic.head))
+            if not topic.hops.runs:
+                topic.hops = None

@@ -1,0 +1,55 @@
+"""All routers, by name and by id, and tied to their topics."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+
+from topics.engine.routers.router import Router, RouterLife
+from topics.engine.topic import Topic
+
+
+class Routers:
+    """`by_name` holds routers being created and deleted, too."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Router] = {}
+        self.by_id: dict[int, Router] = {}
+        self._names: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    def add(self, router: Router) -> None:
+        assert router.name not in self.by_name, "a name is one router's"
+        self.by_name[router.name] = router
+        self.by_id[router.id] = router
+        insort(self._names, router.name)
+        router.source.routers = (*router.source.routers, router)
+        router.dest.feeders = (*router.dest.feeders, router)
+
+    def remove(self, router: Router) -> None:
+        router.life = RouterLife.GONE
+        del self.by_name[router.name]
+        del self.by_id[router.id]
+        del self._names[bisect_left(self._names, router.name)]
+        router.source.routers = tuple(other for other in router.source.routers if other is not router)
+        router.dest.feeders = tuple(other for other in router.dest.feeders if other is not router)
+
+    def of_topic(self, topic: Topic) -> list[Router]:
+        """Those with the topic as source or destination, by name."""
+        return sorted({*topic.routers, *topic.feeders}, key=lambda router: router.name)
+
+    def visible(self, name: str) -> Router | None:
+        router = self.by_name.get(name)
+        return router if router is not None and router.life is not RouterLife.CREATING else None
+
+    def after(self, name: str, prefix: str) -> Iterator[Router]:
+        """Visible routers behind `name` whose names begin with `prefix`, ascending."""
+        names = self._names
+        for at in range(max(bisect_right(names, name), bisect_left(names, prefix)), len(names)):
+            if not names[at].startswith(prefix):
+                return
+            router = self.by_name[names[at]]
+            if router.life is not RouterLife.CREATING:
+                yield router

@@ -1,0 +1,120 @@
+"""One router: its settings, and how far it has come in its source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from topics.engine.predicate import Predicate
+
+if TYPE_CHECKING:
+    from topics.engine.routers.forward import Forward
+    from topics.engine.topic import Topic
+
+AT_LEAST_ONCE, EXACTLY_ONCE = "at_least_once", "exactly_once"
+GUARANTEES = (AT_LEAST_ONCE, EXACTLY_ONCE)
+HOPS_MAX = 8
+"""A record that came this far is not forwarded (R-RTR-12)."""
+
+
+class RouterConfig(NamedTuple):
+    """What a client asks for. Source: wire contract, section 9.1."""
+
+    source: str
+    dest: str
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    create_dest: bool = True
+    filter: Predicate | None = None
+    allow_cycle: bool = False
+    guarantee: str = AT_LEAST_ONCE
+
+
+class StoredConfig(msgspec.Struct, array_like=True):
+    """The settings that last, as control frames and snapshots hold them."""
+
+    preserve_node: bool
+    preserve_tag: bool
+    match: tuple[bool, str] | None
+    allow_cycle: bool
+    guarantee: str
+
+    @classmethod
+    def of(cls, config: RouterConfig) -> StoredConfig:
+        match = config.filter and (config.filter.is_prefix, config.filter.value.decode())
+        return cls(config.preserve_node, config.preserve_tag, match, config.allow_cycle, config.guarantee)
+
+    def config(self, source: str, dest: str) -> RouterConfig:
+        match = None if self.match is None else Predicate(self.match[0], self.match[1].encode())
+        return RouterConfig(
+            source, dest, self.preserve_node, self.preserve_tag, True, match, self.allow_cycle, self.guarantee
+        )
+
+
+class RouterLife(Enum):
+    CREATING = 1
+    """Not durable yet: nobody sees it, it forwards nothing."""
+    LIVE = 2
+    DELETING = 3
+    """Its deletion is on its way: it forwards nothing more."""
+    GONE = 4
+
+
+class Router:
+    """Forwards what comes into `source` behind seq `position`, which moves when a forward is applied."""
+
+    __slots__ = (
+        "blocked",
+        "busy",
+        "config",
+        "dest",
+        "evidence",
+        "examined",
+        "flight",
+        "forwarded",
+        "id",
+        "life",
+        "name",
+        "order",
+        "parked",
+        "position",
+        "source",
+        "waiting",
+    )
+
+    def __init__(self, name: str, router_id: int, source: Topic, dest: Topic, config: RouterConfig) -> None:
+        self.name = name
+        self.id = router_id
+        """The order number of its creation: never used again."""
+        self.order = router_id
+        """Of its latest frame."""
+        self.source = source
+        self.dest = dest
+        self.config = config
+        self.life = RouterLife.CREATING
+        self.position = 0
+        """Every source record up to here was forwarded, or was found to be none of ours."""
+        self.forwarded = 0
+        """`forwarded_total` (R-RTR-15)."""
+        # --- at work
+        self.busy = False
+        """A step waits for something: retention, a read, a commit."""
+        self.flight: Forward | None = None
+        self.blocked = False
+        """The last attempt found no room in the destination, or the log took nothing."""
+        self.waiting: list[tuple[int, Callable[[], None]]] = []
+        """Readers that wait until `position` reaches a seq."""
+        self.parked: list[Callable[[], None]] = []
+        """Changes that wait for the outcome of a deletion."""
+        # --- exactly_once
+        self.examined = 0
+        """Destination records up to here were looked at for evidence (R-EO-3)."""
+        self.evidence: dict[int, int] = {}
+        """Source seqs above `position` found in the destination already: the seq of the record there."""
+
+    @property
+    def is_behind(self) -> bool:
+        return self.position < self.source.head

@@ -1,0 +1,122 @@
+"""Routers: create, look, list, delete. Source: wire contract, section 9."""
+
+from __future__ import annotations
+
+import msgspec
+
+from topics.engine.predicate import parse_predicate
+from topics.engine.routers.results import RouterDeleted, RouterPut, RouterState
+from topics.engine.routers.router import AT_LEAST_ONCE, GUARANTEES, RouterConfig
+from topics.errors import TopicsError
+from topics.http.call import Call
+from topics.http.cursor import decode_cursor, encode_cursor
+from topics.http.handlers.topics import json_bool
+from topics.http.query import unsigned
+
+_PAGE_SIZE, _PAGE_SIZE_MAX = 100, 1000
+
+
+def put_router(call: Call) -> None:
+    """Create or replace the settings (9.2)."""
+    fields = call.fields()
+    match = fields.nullable_span("filter")
+    config = RouterConfig(
+        fields.string("source"),
+        fields.string("dest"),
+        fields.boolean("preserve_node", True),
+        fields.boolean("preserve_tag", True),
+        fields.boolean("create_dest", True),
+        None if match is None else parse_predicate(match, "filter"),
+        fields.boolean("allow_cycle", False),
+        fields.choice("guarantee", GUARANTEES, AT_LEAST_ONCE),
+    )
+    call.principal.check_names(config.source, config.dest)
+
+    def done(result: RouterPut | TopicsError) -> None:
+        if isinstance(result, TopicsError):
+            call.fail(result)
+            return
+        body = b'{"router":%b,"created":%b,%b,"performance":{"server_total_ms":%b}}' % (
+            call.plan.name_json,
+            json_bool(result.created),
+            _config_json(result.config),
+            call.total_ms(),
+        )
+        call.reply(body, 201 if result.created else 200)
+
+    call.service.engine.put_router(call.name, config, done)
+
+
+def _config_json(config: RouterConfig) -> bytes:
+    """The members of 9.1 that are echoed."""
+    return (
+        b'"source":%b,"dest":%b,"preserve_node":%b,"preserve_tag":%b,"filter":%b,"allow_cycle":%b,"guarantee":"%b"'
+    ) % (
+        msgspec.json.encode(config.source),
+        msgspec.json.encode(config.dest),
+        json_bool(config.preserve_node),
+        json_bool(config.preserve_tag),
+        b"null" if config.filter is None else config.filter.as_json(),
+        json_bool(config.allow_cycle),
+        config.guarantee.encode(),
+    )
+
+
+def get_router(call: Call) -> None:
+    """The router, as far as its source has come (9.3)."""
+
+    def done(state: RouterState | TopicsError) -> None:
+        if isinstance(state, TopicsError):
+            call.fail(state)
+            return
+        body = b'{"router":%b,%b,"forwarded_total":%d,"performance":{"server_total_ms":%b}}' % (
+            call.plan.name_json,
+            _config_json(state.config),
+            state.forwarded,
+            call.total_ms(),
+        )
+        call.reply(body)
+
+    call.service.engine.router(call.name, call.principal.allows, done)
+
+
+def list_routers(call: Call) -> None:
+    """One page, by name (9.4, 3.4)."""
+    query = call.plan.query
+    after = decode_cursor(query.get("cursor", ""))
+    page_size = min(max(unsigned(query, "page_size", _PAGE_SIZE), 1), _PAGE_SIZE_MAX)
+    page = call.service.engine.list_routers(
+        query.get("prefix", ""), query.get("source", ""), query.get("dest", ""), after, page_size, call.principal.allows
+    )
+    items = b",".join([_row_json(row) for row in page.rows])
+    cursor = b""
+    if page.next_after is not None:
+        cursor = b'"next_cursor":"%b",' % encode_cursor(page.next_after).encode()
+    call.reply(b'{"routers":[%b],%b"performance":{"server_total_ms":%b}}' % (items, cursor, call.total_ms()))
+
+
+def _row_json(row: RouterState) -> bytes:
+    return b'{"router":%b,"source":%b,"dest":%b,"guarantee":"%b","forwarded_total":%d}' % (
+        msgspec.json.encode(row.name),
+        msgspec.json.encode(row.config.source),
+        msgspec.json.encode(row.config.dest),
+        row.config.guarantee.encode(),
+        row.forwarded,
+    )
+
+
+def delete_router(call: Call) -> None:
+    """End a router; copies stay, and an absent one is no error (9.5)."""
+
+    def done(result: RouterDeleted | TopicsError) -> None:
+        if isinstance(result, TopicsError):
+            call.fail(result)
+            return
+        body = b'{"router":%b,"deleted":%b,"performance":{"server_total_ms":%b}}' % (
+            call.plan.name_json,
+            json_bool(result.deleted),
+            call.total_ms(),
+        )
+        call.reply(body)
+
+    call.service.engine.delete_router(call.name, call.principal.allows, done)
