@@ -5,16 +5,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 CYCLES ?= 200
+CUTS ?= 500
 # Processes that run tests side by side.
 JOBS ?= 2
 
-.PHONY: serve test soak api-fuzz fuzz-lane autobahn check venv build format clean
+.PHONY: serve test test-packages powercut soak api-fuzz fuzz-lane autobahn check venv build format clean
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
 
-test: venv
+test: venv test-packages
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+test-packages:
+	@bash scripts/test_packages.sh
+
+powercut: venv test-packages
+	$(BIN)/python -m tests.powercut.run --cuts $(CUTS)
 
 soak: venv
 	$(BIN)/python -m tests.soak.kill_loop --cycles $(CYCLES)

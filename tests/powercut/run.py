@@ -1,0 +1,69 @@
+"""Power cuts on a real ext4: a server under load, its disk cut off at any write, each image mounted and opened.
+
+python -m tests.powercut.run --cuts 500 --seed 7
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.powercut.check import check
+from tests.powercut.disk import LoggedDisk, Mounted, build, missing
+from tests.powercut.images import images, read_log
+from tests.powercut.life import live
+
+CUTS_A_LIFE = 20
+
+
+def one_life(program: Path, directory: Path, seed: int, cuts: int) -> tuple[int, int]:
+    """(calls made, records compared) over `cuts` images of one life. Raises AssertionError naming seed and cut."""
+    with LoggedDisk(program, directory) as disk:
+        histories, begin = live(disk, seed)
+    entries = read_log(disk.log)
+    rng = random.Random(seed)
+    positions = sorted(rng.randint(begin, len(entries)) for _ in range(cuts))
+    compared = 0
+    image_path = directory / "image"
+    for cut, image in images(entries, positions, disk.megabytes << 20, seed):
+        image_path.write_bytes(image)
+        try:
+            with Mounted(image_path, directory / "cut") as mounted:
+                compared += check(mounted / "data", histories, cut)
+        except BaseException as error:
+            error.add_note(f"seed {seed}, power cut after {cut} of {len(entries)} entries; kept in {directory}")
+            raise
+    return sum(len(history.events) for history in histories), compared
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cuts", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    options = parser.parse_args()
+    if problem := missing():
+        print(problem, file=sys.stderr)
+        return 1
+    print(f"seed {options.seed}", flush=True)
+    began, calls, compared, lives = time.monotonic(), 0, 0, 0
+    directory = Path(tempfile.mkdtemp(prefix="topics-powercut-"))
+    program = build(directory)
+    for done in range(0, options.cuts, CUTS_A_LIFE):
+        found = one_life(program, directory, options.seed + lives, min(CUTS_A_LIFE, options.cuts - done))
+        calls, compared, lives = calls + found[0], compared + found[1], lives + 1
+        print(f"life {lives}: {found[0]} calls, {found[1]} records compared", flush=True)
+    took = time.monotonic() - began
+    print(
+        f"{options.cuts} power cuts in {lives} lives, {calls} calls, {compared} records compared, {took:.0f} s: clean"
+    )
+    shutil.rmtree(directory)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
