@@ -187,6 +187,8 @@ class Config:
     max_batch_bytes: int = 8 << 20
     max_claim: int = 1000
     max_watch_topics: int = 256
+    test_min_heartbeat_ms: int = 1000
+    """Lowers the floor of heartbeat_ms, for tests."""
 
     # --- checks that cost
     verify: bool = False

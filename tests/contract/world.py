@@ -103,6 +103,13 @@ class Connection:
         self._received.clear()
         return data
 
+    def take_into(self, buffer: bytearray) -> bool:
+        """Moves what has come to `buffer`, letting no time pass; whether the connection has ended."""
+        ended = self._take()
+        buffer += self._received
+        self._received.clear()
+        return ended
+
     @property
     def ended(self) -> bool:
         """The server has closed, after time enough to do so."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from topics.clock import ManualClock
+from tests.engine.fake_store import FakeLoop
 from topics.config import Config, tiny_config
 from topics.errors import RequestError
 from topics.http.call import Call
@@ -161,7 +161,10 @@ class Echo:
 def make_service(routes: RouteTable, bound_host: str = "127.0.0.1", **settings: Any) -> Service:
     base = tiny_config("/nowhere")
     values = {name: getattr(base, name) for name in Config.__slots__} | settings
-    return Service(Config(**values), ManualClock(), routes, FakeProbes(), bound_host)
+    loop = FakeLoop()
+    service = Service(Config(**values), loop.clock, routes, FakeProbes(), bound_host)
+    service.use_loop(loop, lambda count: bytes(range(count)))
+    return service
 
 
 class Peer:

@@ -7,11 +7,13 @@ from typing import Protocol
 
 from topics.clock import Clock
 from topics.config import Config
+from topics.engine.ports import Timers
 from topics.engine.write_body import WriteScanner
 from topics.errors import RequestError
 from topics.http.compression import Compressor
 from topics.http.engine_api import EngineApi
 from topics.http.guard import Guard
+from topics.http.heartbeats import Heartbeats
 from topics.http.keyring import NO_KEYS, Keyring
 from topics.http.openapi.description import Description
 from topics.http.origin import HostRule
@@ -20,6 +22,8 @@ from topics.http.plan import Plan, Planner
 from topics.http.response import ResponseWriter
 from topics.http.routes import Handler, RouteTable
 from topics.http.stream_slots import StreamSlots
+from topics.http.watch.sessions import Sessions
+from topics.http.watch.stream import WatchStream
 from topics.metrics import Histogram
 
 Gate = Callable[[Plan], RequestError | None]
@@ -42,7 +46,13 @@ class Probes(Protocol):
 
 
 class Service:
-    """The shared state of a server's HTTP side. One thread; `server/` builds it and flips its switches."""
+    """The shared state of a server's HTTP side. One thread; `server/` builds it and flips its switches.
+
+    heartbeats, sessions (of watch): there from `use_loop` on.
+    """
+
+    heartbeats: Heartbeats
+    sessions: Sessions
 
     def __init__(  # noqa: PLR0917 - what `server/` has at hand
         self,
@@ -93,13 +103,25 @@ class Service:
         """Of the write sampled: from its whole head and body to the rows."""
         self.append = Histogram()
         """Of the write sampled: admission, seqs, frames in the log's batch."""
+        self.watch_streams: dict[WatchStream, None] = {}
+        """Open ones."""
+        self.at_drain.append(self._end_watch_streams)
         self._engine: EngineApi | None = None
+
+    def use_loop(self, timers: Timers, random_bytes: Callable[[int], bytes]) -> None:
+        """Before the first request: what only a loop has."""
+        self.heartbeats = Heartbeats(timers)
+        self.sessions = Sessions(timers.clock, random_bytes, self.config.max_watch_sessions)
 
     @property
     def engine(self) -> EngineApi:
         """The engine; routes that need it are behind the not-ready gate until it is there."""
         assert self._engine is not None, "a request passed the gate before recovery was over"
         return self._engine
+
+    def _end_watch_streams(self) -> None:
+        for stream in list(self.watch_streams):
+            stream.shut_down()
 
     def serve(self, engine: EngineApi) -> None:
         """From now on requests are answered from `engine`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.http.handlers import docs, probes, queues, records, routers, topics, websocket
+from topics.http.handlers import docs, probes, queues, records, routers, topics, watch, websocket
 from topics.http.routes import Access, Body, Route, RouteTable, Scope
 
 ROUTES = (
@@ -22,6 +22,8 @@ ROUTES = (
     Route("GET", "/v0/routers/:router", Scope.READ, routers.get_router),
     Route("GET", "/v0/routers", Scope.READ, routers.list_routers),
     Route("DELETE", "/v0/routers/:router", Scope.DELETE, routers.delete_router),
+    Route("POST", "/v0/watch", Scope.READ, watch.create_session, Body.JSON),
+    Route("GET", "/v0/watch/:wid", Scope.NONE, watch.open_stream, stream=True, access=Access.OWN),
     Route("GET", "/v0/health", Scope.NONE, probes.health, always=True, access=Access.PROBE),
     Route("GET", "/healthz", Scope.NONE, probes.health, always=True, access=Access.PROBE),
     Route("GET", "/v0/ready", Scope.NONE, probes.ready, always=True, access=Access.PROBE),

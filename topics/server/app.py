@@ -51,6 +51,7 @@ class Server:
         self.config = config = replace(config, api_keys="")  # from here on there are only digests
         self.loop = loop
         self.service = Service(config, loop.clock, route_table(), self, config.host, keyring)
+        self.service.use_loop(loop, loop.ring.random_bytes)
         self.gate = Gate(self.service)
         self.hurried = False
         """Asked twice to stop: nothing is waited for."""

@@ -73,7 +73,7 @@ class ServerMetrics(Collector):
             "queue_topics": engine.queues,
             "queue_leases_in_flight": 0,
             "sse_connections": self._service.stream_slots.open,
-            "watch_sessions": 0,
+            "watch_sessions": len(self._service.sessions),
             "ready": now.ready,
             "replay_progress": now.progress,
             "uptime_ms": now.uptime_ms,
@@ -114,8 +114,9 @@ class ServerMetrics(Collector):
             yield CounterMetricFamily(f"topics_loop_{name}", f"{name} of the event loop", number)
 
     def _stream_families(self) -> Iterator[Metric]:
-        open_streams = self._service.stream_slots.open
+        open_streams, sessions = self._service.stream_slots.open, len(self._service.sessions)
         yield GaugeMetricFamily("topics_sse_connections", "Open watch and work streams and WebSockets", open_streams)
+        yield GaugeMetricFamily("topics_watch_sessions", "Live watch sessions", sessions)
 
     def _stage_histograms(self, now: Snapshot) -> dict[str, Histogram]:
         stages: dict[str, Any] = dict(self._loop.stats().stages())
@@ -139,7 +140,6 @@ def _engine_families(now: Snapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily("topics_bytes_live", "Accounted bytes of the live records", engine.bytes_live)
     yield GaugeMetricFamily("topics_queue_topics", "Queues", engine.queues)
     yield GaugeMetricFamily("topics_queue_leases_in_flight", "Unexpired leases over all queues", 0)
-    yield GaugeMetricFamily("topics_watch_sessions", "Live watch sessions", 0)
     yield GaugeMetricFamily("topics_ready", "1 when the server serves", int(now.ready))
     yield GaugeMetricFamily("topics_recovery_progress", "Share of recovery done, 1 when ready", now.progress)
     yield CounterMetricFamily("topics_uptime_ms", "Milliseconds since the process started", now.uptime_ms)

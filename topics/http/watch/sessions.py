@@ -1,0 +1,82 @@
+"""Watch sessions: what a client follows and how far it has come, between its streams. Source: 10.2, R-WATCH-1."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+
+from topics.clock import Clock
+from topics.engine.refusals import limit_reached
+from topics.engine.results import DiffQuery
+from topics.http.watch.cursors import Cursors
+
+SESSION_TTL_MS = 300_000
+
+
+class Session:
+    """key_id: of the key that made it, None without keys. cursors: after the last frame sent on any of its streams."""
+
+    __slots__ = ("cursors", "interval_ns", "key_id", "query", "streams", "used_ns", "wid")
+
+    def __init__(self, key_id: int | None, query: DiffQuery, interval_ns: int, cursors: Cursors) -> None:
+        self.wid = ""
+        """Given by `Sessions.add`."""
+        self.key_id = key_id
+        self.query = query
+        self.interval_ns = interval_ns
+        """Between heartbeats."""
+        self.cursors = cursors
+        self.streams = 0
+        """Open now."""
+        self.used_ns = 0
+
+
+class Sessions:
+    """most: of them at a time, 0 for no limit."""
+
+    def __init__(self, clock: Clock, random_bytes: Callable[[int], bytes], most: int) -> None:
+        self._clock = clock
+        self._random_bytes = random_bytes
+        self._most = most
+        self._by_wid: dict[str, Session] = {}
+        self._idle: dict[Session, None] = {}
+        """Those without a stream, least recently used first."""
+
+    def __len__(self) -> int:
+        return len(self._by_wid)
+
+    def add(self, session: Session) -> None:
+        """Raises: RequestError throttled at the limit, after idle ones were collected."""
+        self.collect()
+        if self._most and len(self._by_wid) >= self._most:
+            raise limit_reached("max_watch_sessions", self._most)
+        session.wid = "wid_" + base64.urlsafe_b64encode(self._random_bytes(16)).rstrip(b"=").decode()
+        session.used_ns = self._clock.monotonic_ns()
+        self._by_wid[session.wid] = session
+        self._idle[session] = None
+
+    def find(self, wid: str) -> Session | None:
+        """None for one that never was, or was idle for too long."""
+        self.collect()
+        return self._by_wid.get(wid)
+
+    def on_stream_open(self, session: Session) -> None:
+        session.streams += 1
+        self._idle.pop(session, None)
+
+    def on_stream_end(self, session: Session) -> None:
+        session.streams -= 1
+        session.used_ns = self._clock.monotonic_ns()
+        if not session.streams:
+            self._idle[session] = None
+
+    def collect(self) -> None:
+        """Forgets those idle for longer than their time."""
+        before_ns = self._clock.monotonic_ns() - SESSION_TTL_MS * 1_000_000
+        gone = []
+        for session in self._idle:
+            if session.used_ns >= before_ns:
+                break
+            gone.append(session)
+        for session in gone:
+            del self._idle[session], self._by_wid[session.wid]
