@@ -17,6 +17,7 @@ from topics.errors import (
 )
 
 if TYPE_CHECKING:
+    from topics.embedded.jobs import Job
     from topics.embedded.log import Log, open_log
     from topics.embedded.records import GapError, Page, Record
     from topics.engine.value_rows import NewRecord
@@ -27,6 +28,7 @@ __all__ = [
     "DiskFullError",
     "FormatError",
     "GapError",
+    "Job",
     "LockedError",
     "Log",
     "LogReadOnlyError",
@@ -43,6 +45,7 @@ __all__ = [
 _LAZY = {
     "open": ("topics.embedded.log", "open_log"),
     "Log": ("topics.embedded.log", "Log"),
+    "Job": ("topics.embedded.jobs", "Job"),
     "GapError": ("topics.embedded.records", "GapError"),
     "Page": ("topics.embedded.records", "Page"),
     "Record": ("topics.embedded.records", "Record"),

@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from topics.embedded.driver import Call, Start
+from topics.embedded.jobs import Job, Jobs
 from topics.embedded.records import Page, Record
 from topics.engine.predicate import Predicate
+from topics.engine.queue.results import AckResult, ExtendResult
 from topics.engine.results import AppendResult, DeleteResult
 
 if TYPE_CHECKING:
@@ -41,6 +43,18 @@ class AsyncLog:
         self, topic: str, *, before_seq: int | None = None, match: str | Predicate | None = None
     ) -> DeleteResult:
         return await self._run(self._log.deleting(topic, before_seq=before_seq, match=match))
+
+    async def claim(self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None) -> list[Job]:
+        return await self._run(self._log.claiming(queue, node, limit, lease_ms=lease_ms))
+
+    async def ack(self, queue: str, node: str, jobs: Jobs) -> AckResult:
+        return await self._run(self._log.acking(queue, node, jobs))
+
+    async def nack(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0) -> AckResult:
+        return await self._run(self._log.nacking(queue, node, jobs, delay_ms=delay_ms))
+
+    async def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult:
+        return await self._run(self._log.extending(queue, node, jobs, lease_ms=lease_ms))
 
     async def page(self, topic: str, from_seq: int = 0, *, limit: int = 0, node: str = "", wait_ms: int = 0) -> Page:
         return await self._run(self._log.paging(topic, from_seq, limit=limit, node=node, wait_ms=wait_ms))

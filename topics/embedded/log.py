@@ -11,9 +11,11 @@ from topics.clock import SystemClock
 from topics.config import Config
 from topics.embedded.aio import AsyncLog
 from topics.embedded.driver import Driver, Start
+from topics.embedded.jobs import Job, Jobs, held_jobs, parse_jobs
 from topics.embedded.records import Page, Record, parse_page
 from topics.engine.engine import Engine
 from topics.engine.predicate import Predicate
+from topics.engine.queue.results import AckResult, ClaimRequest, ExtendResult
 from topics.engine.results import (
     AppendRequest,
     AppendResult,
@@ -152,6 +154,23 @@ class Log:
 
         return self._driver.call(start)
 
+    # --- queues ------------------------------------------------------------------------------------------------------
+    def claim(self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None) -> list[Job]:
+        """Leases up to `limit` jobs to `node`, the oldest first; none is no error. lease_ms None: the queue's own."""
+        return self._driver.call(self.claiming(queue, node, limit, lease_ms=lease_ms))
+
+    def ack(self, queue: str, node: str, jobs: Jobs) -> AckResult:
+        """Completes jobs for good, at the queue's class; those no longer held (by these leases) are `skipped`."""
+        return self._driver.call(self.acking(queue, node, jobs))
+
+    def nack(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0) -> AckResult:
+        """Hands jobs back, to be claimed again at once or after a delay."""
+        return self._driver.call(self.nacking(queue, node, jobs, delay_ms=delay_ms))
+
+    def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult:
+        """New deadlines, `lease_ms` from now."""
+        return self._driver.call(self.extending(queue, node, jobs, lease_ms=lease_ms))
+
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, topic: str, **config: Any) -> PutResult:
         """Creates a topic or replaces its whole config, e.g. durability="fsync", ttl_ms=60_000, cap_records=1000."""
@@ -241,6 +260,22 @@ class Log:
         if before_seq is None and predicate is None:
             raise UsageError("delete needs before_seq, match, or both")
         return lambda done: self._engine.delete_records(topic, before_seq, predicate, done)
+
+    def claiming(self, queue: str, node: str, limit: int, *, lease_ms: int | None) -> Start[list[Job]]:
+        request = ClaimRequest(queue, node, limit, lease_ms)
+        return lambda done: self._engine.claim(request, lambda result: done(parse_jobs(result)))
+
+    def acking(self, queue: str, node: str, jobs: Jobs) -> Start[AckResult]:
+        request = held_jobs(queue, node, jobs)
+        return lambda done: self._engine.ack(request, done)
+
+    def nacking(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int) -> Start[AckResult]:
+        request = held_jobs(queue, node, jobs)
+        return lambda done: self._engine.nack(request, delay_ms, done)
+
+    def extending(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> Start[ExtendResult]:
+        request = held_jobs(queue, node, jobs)
+        return lambda done: self._engine.extend(request, lease_ms, done)
 
     def paging(self, topic: str, from_seq: int, *, limit: int, node: str, wait_ms: int) -> Start[Page]:
         nodes = (node.encode(),) if node else ()

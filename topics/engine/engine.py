@@ -24,6 +24,7 @@ from topics.engine.ports import StorePort, Timers
 from topics.engine.predicate import Predicate
 from topics.engine.queue.claim import claim
 from topics.engine.queue.completion import ack, extend, nack
+from topics.engine.queue.push import PushSink, PushStream, open_push
 from topics.engine.queue.results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
 from topics.engine.results import (
     AppendRequest,
@@ -154,6 +155,10 @@ class Engine:
         """Sets the deadline of jobs to now + `lease_ms`, clamped (8.5)."""
         extend(self._core, request, lease_ms, done)
 
+    def open_push(self, request: ClaimRequest, sink: PushSink) -> PushStream:
+        """A stream of leased jobs (8.6), to be opened. Raises RequestError: node, topic or type, in this order."""
+        return open_push(self._core, request, sink)
+
     # --- routers -----------------------------------------------------------------------------------------------------
     def put_router(self, name: str, config: RouterConfig, done: Done[RouterPut]) -> None:
         """Creates the router or replaces its settings (9.2, checks 3 to 11)."""
@@ -206,7 +211,8 @@ class Engine:
 
     # --- numbers -----------------------------------------------------------------------------------------------------
     def stats(self) -> EngineStats:
-        return self._core.registry.stats(self._core.usage, len(self._core.routers))
+        core = self._core
+        return core.registry.stats(core.usage, len(core.routers), core.clock.now_ms())
 
     def topic_states(self, limit: int) -> list[TopicState]:
         """The first topics by name, as they are, without retention: for metrics."""

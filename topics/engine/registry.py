@@ -64,11 +64,13 @@ class Registry:
             if topic.visible:
                 yield topic
 
-    def stats(self, usage: Usage, routers: int) -> EngineStats:
+    def stats(self, usage: Usage, routers: int, now_ms: int) -> EngineStats:
         by_class = dict.fromkeys(DURABILITIES, 0)
-        queues = 0
+        queues = leases = 0
         for topic in self.by_name.values():
             if topic.visible:
                 by_class[topic.config.durability] += 1
-                queues += topic.config.is_queue
-        return EngineStats(sum(by_class.values()), by_class, queues, routers, usage.records, usage.bytes)
+                if topic.queue is not None:
+                    queues += 1
+                    leases += topic.queue.counters(now_ms).in_flight
+        return EngineStats(sum(by_class.values()), by_class, queues, routers, usage.records, usage.bytes, leases)

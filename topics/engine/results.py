@@ -161,3 +161,5 @@ class EngineStats(NamedTuple):
     routers: int
     records_live: int
     bytes_live: int
+    leases_in_flight: int = 0
+    """Unexpired ones, over all queues."""

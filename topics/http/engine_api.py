@@ -8,6 +8,7 @@ from typing import Protocol
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
 from topics.engine.predicate import Predicate
+from topics.engine.queue.push import PushSink, PushStream
 from topics.engine.queue.results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
 from topics.engine.results import (
     AppendRequest,
@@ -64,6 +65,8 @@ class EngineApi(Protocol):
     def ack(self, request: HeldJobs, done: Done[AckResult]) -> None: ...
 
     def nack(self, request: HeldJobs, delay_ms: int, done: Done[AckResult]) -> None: ...
+
+    def open_push(self, request: ClaimRequest, sink: PushSink) -> PushStream: ...
 
     def extend(self, request: HeldJobs, lease_ms: int, done: Done[ExtendResult]) -> None: ...
 

@@ -71,7 +71,7 @@ class ServerMetrics(Collector):
             "records_live": engine.records_live,
             "bytes_live": engine.bytes_live,
             "queue_topics": engine.queues,
-            "queue_leases_in_flight": 0,
+            "queue_leases_in_flight": engine.leases_in_flight,
             "sse_connections": self._service.stream_slots.open,
             "watch_sessions": len(self._service.sessions),
             "ready": now.ready,
@@ -139,7 +139,8 @@ def _engine_families(now: Snapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily("topics_records_live", "Live records over all topics", engine.records_live)
     yield GaugeMetricFamily("topics_bytes_live", "Accounted bytes of the live records", engine.bytes_live)
     yield GaugeMetricFamily("topics_queue_topics", "Queues", engine.queues)
-    yield GaugeMetricFamily("topics_queue_leases_in_flight", "Unexpired leases over all queues", 0)
+    leases = engine.leases_in_flight
+    yield GaugeMetricFamily("topics_queue_leases_in_flight", "Unexpired leases over all queues", leases)
     yield GaugeMetricFamily("topics_ready", "1 when the server serves", int(now.ready))
     yield GaugeMetricFamily("topics_recovery_progress", "Share of recovery done, 1 when ready", now.progress)
     yield CounterMetricFamily("topics_uptime_ms", "Milliseconds since the process started", now.uptime_ms)

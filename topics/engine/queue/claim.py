@@ -11,6 +11,7 @@ import contextlib
 from topics.engine import refusals
 from topics.engine.core import Core
 from topics.engine.ports import Timer
+from topics.engine.queue.alarm import tend
 from topics.engine.queue.dead_letter import move_to_dead_letters
 from topics.engine.queue.fetch import render_jobs
 from topics.engine.queue.job import Holder, Job, JobState
@@ -85,9 +86,7 @@ def enter(core: Core, name: str, one: Claim) -> None:
         found = find_queue(core, name, lambda: enter(core, name, one))
         if found is None:
             return
-        most = core.config.max_node_bytes
-        if not 1 <= len(one.node.encode()) <= most:
-            raise RequestError("invalid_request", f"node must be 1 to {most} bytes long: it names who holds the jobs")
+        check_node(core, one.node)
     except TopicsError as error:
         one.fail(error)
         return
@@ -99,6 +98,13 @@ def enter(core: Core, name: str, one: Claim) -> None:
     if leases.cohort is None:
         leases.cohort = Cohort(core, topic, jitter_ms)
     leases.cohort.claims.append(one)
+
+
+def check_node(core: Core, node: str) -> None:
+    """Raises RequestError: empty, or too long."""
+    most = core.config.max_node_bytes
+    if not 1 <= len(node.encode()) <= most:
+        raise RequestError("invalid_request", f"node must be 1 to {most} bytes long: it names who holds the jobs")
 
 
 class Pass:
@@ -114,6 +120,9 @@ class Pass:
         if self._core.closing:
             self._answer_empty()
             return
+        self._core.catch_up(self._topic, self._retain)
+
+    def _retain(self) -> None:
         when_retained(self._core, self._topic, self._core.clock.now_ms(), self._on_retained)
 
     def _answer_empty(self) -> None:
@@ -170,6 +179,7 @@ class Pass:
                 leases.lease(job, lease_id, until_ms, one.node, one.holder)
                 one.lease_ids.append(lease_id)
                 lease_id += 1
+        tend(self._core, topic)
         if taken.poison:
             move_to_dead_letters(self._core, topic, leases, taken.poison, self._deliver)
         else:
@@ -207,7 +217,7 @@ class Delivery:
         self._leases = leases
         self._claim = one
         self._deaths = topic.index.deaths
-        self._records = b""
+        self._rendered: list[bytes] = []
         self._waiting_for = 2
         self._error: TopicsError | None = None
 
@@ -222,13 +232,13 @@ class Delivery:
             log_leases(self._core, self._topic, jobs, self._step)
         except TopicsError as error:
             self._step(error)
-        render_jobs(self._core, self._topic, jobs, self._on_rendered)
+        render_jobs(self._core, self._topic, jobs, self._on_rendered, singly=self._claim.holder is not None)
 
-    def _on_rendered(self, result: bytes | StorageError) -> None:
+    def _on_rendered(self, result: list[bytes] | StorageError) -> None:
         if isinstance(result, StorageError):
             self._step(result)
         else:
-            self._records = result
+            self._rendered = result
             self._step(None)
 
     def _step(self, error: TopicsError | None) -> None:
@@ -260,7 +270,12 @@ class Delivery:
         if count and self._topic.index.deaths != self._deaths and not all(job.live for job in one.jobs):
             Delivery(core, self._topic, leases, one).begin()  # some were deleted while the bytes were read (R-DEL-7)
             return
-        one.done(ClaimResult(self._records, count, leases.counters(now_ms).ready))
+        ready = leases.counters(now_ms).ready
+        if one.holder is None:
+            one.done(ClaimResult(self._rendered[0] if count else b"", count, ready))
+        else:
+            each = [(job.seq, text) for job, text in zip(one.jobs, self._rendered, strict=True)]
+            one.done(ClaimResult(b"", count, ready, each))
 
     def _take_back(self, error: TopicsError | None) -> None:
         """Nobody gets these jobs now. One that cannot be read comes last: the others are not to wait behind it."""

@@ -13,6 +13,7 @@ import numpy as np
 from topics.engine.controls import encode, removal, to_runs
 from topics.engine.core import Core
 from topics.engine.operations import Operation
+from topics.engine.queue.alarm import tend
 from topics.engine.queue.job import Job, JobState
 from topics.engine.queue.leases import Leases
 from topics.engine.queue.logged import log_ended, log_leases
@@ -129,6 +130,7 @@ def nack(core: Core, request: HeldJobs, delay_ms: int, done: Done[AckResult]) ->
                 leases.delay(job, now_ms + delay_ms - 1)
             else:
                 leases.release(job)
+        tend(core, topic)
         core.wake(topic)
 
         def then(error: TopicsError | None) -> None:
@@ -155,6 +157,7 @@ def extend(core: Core, request: HeldJobs, lease_ms: int, done: Done[ExtendResult
         jobs, skipped = held(leases, request)
         for job in jobs:
             leases.extend(job, until_ms)
+        tend(core, topic)
 
         def then(error: TopicsError | None) -> None:
             done(error if error is not None else ExtendResult({job.seq: until_ms for job in jobs}, skipped))

@@ -19,21 +19,30 @@ from topics.store.reader import Fetched
 _NO_BUDGET = 1 << 62
 
 
-def render_jobs(core: Core, topic: Topic, jobs: Sequence[Job], then: Callable[[bytes | StorageError], None]) -> None:
-    """Calls `then` with the elements of `claimed` (8.2), joined by commas, or with the error.
+def render_jobs(
+    core: Core, topic: Topic, jobs: Sequence[Job], then: Callable[[list[bytes] | StorageError], None], *, singly: bool
+) -> None:
+    """Calls `then` with the elements of `claimed` (8.2), joined by commas or each by itself, or with the error.
 
     jobs: leased ones whose records are live, ascending by seq, at least one.
     """
     leases = b"".join([LEASE.pack(job.lease_id, job.until, job.deliveries) for job in jobs])
 
     def on_rows(pieces: Sequence[tuple[memoryview, int, Selection]]) -> None:
+        rendered: list[bytes] = []
         projection = Projection(topic.id, limit=len(jobs), budget=_NO_BUDGET, include_tags=True)
         at = 0
         for view, base, rows in pieces:
-            end = at + len(rows.seqs) * LEASE.size
-            projection.add(view, base, rows.offsets, rows.lengths, rows.seqs, leases[at:end])
-            at = end
-        then(projection.records())
+            step = 1 if singly else len(rows.seqs)
+            for row in range(0, len(rows.seqs), step):
+                part = slice(row, row + step)
+                end = at + step * LEASE.size
+                projection.add(view, base, rows.offsets[part], rows.lengths[part], rows.seqs[part], leases[at:end])
+                at = end
+                if singly:
+                    rendered.append(projection.records())
+                    projection = Projection(topic.id, limit=1, budget=_NO_BUDGET, include_tags=True)
+        then(rendered if singly else [projection.records()])
 
     _fetch(core, topic, jobs, on_rows, then)
 

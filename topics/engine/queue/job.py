@@ -19,7 +19,9 @@ class JobState(IntEnum):
 
 
 class Holder(Protocol):
-    """Who wants to know that a lease it holds has ended: a push stream."""
+    """Who wants to know what it holds: a push stream."""
+
+    def on_leased(self, job: Job) -> None: ...
 
     def on_lease_ended(self, job: Job) -> None: ...
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from topics.engine.controls import LeaseRow
 from topics.engine.floors import Floors
 from topics.engine.index import Index
+from topics.engine.ports import Timer
 from topics.engine.queue.job import Holder, Job, JobState
 from topics.engine.topic_config import TopicConfig
 
@@ -53,6 +54,8 @@ class Leases:
         "_returned",
         "_swept",
         "_times",
+        "alarm",
+        "alarm_ms",
         "cohort",
         "cursor",
         "dead_lettered",
@@ -75,7 +78,10 @@ class Leases:
         self.cohort: Cohort | None = None
         """The claims that wait for the same pass, see claim.py."""
         self.streams: dict[object, None] = {}
-        """Open push streams, see work.py."""
+        """Open push streams, see push.py."""
+        self.alarm: Timer | None = None
+        self.alarm_ms = 0
+        """For what the alarm was set."""
         self._times: list[tuple[int, int]] = []
         """Heap of (until, seq) of leases and delays."""
         self._returned: list[int] = []
@@ -95,6 +101,10 @@ class Leases:
             job = self.jobs.get(seq)
             if job is not None and job.until == until and (job.state is LEASED or job.state is DELAYED):
                 self.release(job)
+
+    def next_due(self) -> int | None:
+        """Nothing becomes claimable by time before this, ms, if at all; None: nothing does."""
+        return self._times[0][0] if self._times else None
 
     def counters(self, now_ms: int) -> Counters:
         self.look(now_ms)
@@ -165,6 +175,8 @@ class Leases:
         job.holder = holder
         self.leased += 1
         heappush(self._times, (until_ms, job.seq))
+        if holder is not None:
+            holder.on_leased(job)
 
     # --- the end of a lease ------------------------------------------------------------------------------------------
     def release(self, job: Job) -> None:

@@ -33,6 +33,8 @@ class ClaimResult(NamedTuple):
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on a result
     ready: int
     """After the pass (R-Q-13)."""
+    each: Sequence[tuple[int, bytes]] = ()
+    """For a push stream, instead of `records`: (seq, element) of each job."""
 
 
 class AckResult(NamedTuple):

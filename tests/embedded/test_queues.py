@@ -1,0 +1,85 @@
+"""Queues of the library: the server's, without a server."""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import topics
+from tests.embedded.test_log import SMALL
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[topics.Log]:
+    with topics.open(str(tmp_path / "data"), io="portable", **SMALL) as opened:
+        opened.put_topic("jobs", type="queue")
+        yield opened
+
+
+def test_a_job_is_claimed_extended_handed_back_and_acked(log: topics.Log) -> None:
+    log.append("jobs", [topics.NewRecord({"n": 1}, tag="t", meta={"k": 1}), {"n": 2}])
+    first, second = log.claim("jobs", "w", 5)
+    assert (first.seq, first.data, first.tag, first.meta, first.deliveries) == (1, {"n": 1}, "t", {"k": 1}, 1)
+    assert log.extend("jobs", "w", [first], lease_ms=60_000).deadlines[1] > first.deadline
+    assert log.nack("jobs", "w", [second]).ready == 1
+    assert log.ack("jobs", "w", [first, second]).skipped == [2]
+    (again,) = log.claim("jobs", "other")
+    assert (again.seq, again.deliveries) == (2, 2)
+    assert log.ack("jobs", "other", [2]).done == 1
+    assert log.claim("jobs", "w") == []
+
+
+def test_an_older_lease_of_the_same_node_does_not_count(log: topics.Log) -> None:
+    log.append("jobs", [1])
+    (old,) = log.claim("jobs", "w")
+    log.nack("jobs", "w", [old])
+    (new,) = log.claim("jobs", "w")
+    assert log.ack("jobs", "w", [old]).skipped == [1]
+    assert log.ack("jobs", "w", [new]).done == 1
+
+
+def test_what_is_no_queue_says_so(log: topics.Log) -> None:
+    log.append("log", [1])
+    for topic, code in (("log", "not_a_queue"), ("absent", "topic_not_found")):
+        with pytest.raises(topics.RequestError) as caught:
+            log.claim(topic, "w")
+        assert caught.value.code == code
+
+
+def test_threads_share_the_jobs_and_none_twice(log: topics.Log) -> None:
+    log.append("jobs", list(range(200)))
+
+    def work(worker: int) -> list[int]:
+        done: list[int] = []
+        while jobs := log.claim("jobs", f"w{worker}", 7):
+            assert log.ack("jobs", f"w{worker}", jobs).done == len(jobs)
+            done += [job.data for job in jobs]
+        return done
+
+    with ThreadPoolExecutor(4) as pool:
+        shares = list(pool.map(work, range(4)))
+    assert sorted(seq for share in shares for seq in share) == list(range(200))
+
+
+def test_queues_from_asyncio(log: topics.Log) -> None:
+    async def work() -> None:
+        await log.aio.append("jobs", [1, 2])
+        one, two = await log.aio.claim("jobs", "w", 2)
+        assert (await log.aio.extend("jobs", "w", [one], lease_ms=1000)).skipped == []
+        assert (await log.aio.nack("jobs", "w", [two], delay_ms=5000)).ready == 0
+        assert (await log.aio.ack("jobs", "w", [one])).done == 1
+
+    asyncio.run(work())
+
+
+def test_leases_are_new_after_a_restart(tmp_path: Path) -> None:
+    seen: set[str] = set()
+    for _ in range(3):
+        with topics.open(str(tmp_path / "data"), io="portable", **SMALL) as log:
+            log.put_topic("jobs", type="queue")
+            log.append("jobs", [1])
+            leases = {job.lease_id for job in log.claim("jobs", "w", 100)}
+            assert not seen & leases
+            seen |= leases

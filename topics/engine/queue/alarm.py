@@ -1,0 +1,33 @@
+"""Tells push streams that time has made jobs claimable: nobody else would look (R-Q-2, R-Q-28)."""
+
+from __future__ import annotations
+
+from topics.engine.core import Core
+from topics.engine.topic import Life, Topic
+
+_LATEST_MS = 5000
+"""The wall clock may be moved: it is looked at this often at least, while a queue has streams and leases."""
+
+
+def tend(core: Core, topic: Topic) -> None:
+    """Something was leased, delayed or extended: the queue's alarm goes off when the first of that is due."""
+    leases = topic.queue
+    if leases is None or not leases.streams or topic.life is Life.GONE:
+        return
+    due_ms = leases.next_due()
+    if due_ms is None:
+        return
+    if leases.alarm is not None:
+        if leases.alarm_ms <= due_ms:
+            return
+        leases.alarm.cancel()
+    left_ms = min(max(due_ms + 1 - core.clock.now_ms(), 1), _LATEST_MS)
+    leases.alarm_ms = due_ms
+
+    def ring() -> None:
+        leases.alarm = None
+        if leases.counters(core.clock.now_ms()).ready:
+            core.wake(topic)
+        tend(core, topic)
+
+    leases.alarm = core.loop.call_later(left_ms * 1_000_000, ring)

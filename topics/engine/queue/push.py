@@ -1,0 +1,164 @@
+"""Push streams: a connection that is kept supplied with leased jobs. Source: wire contract 8.6, R-Q-28 to -30."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import Protocol
+
+from topics.engine import refusals
+from topics.engine.core import Core
+from topics.engine.queue.alarm import tend
+from topics.engine.queue.claim import Claim, check_node, enter
+from topics.engine.queue.job import Job, JobState
+from topics.engine.queue.logged import log_ended
+from topics.engine.queue.results import ClaimRequest, ClaimResult
+from topics.engine.topic import Topic
+from topics.errors import CorruptError, RequestError, TopicsError
+
+_BITE = 16
+"""Jobs claimed at once: what a stalled client is owed stays small, and several streams share what there is."""
+_log = logging.getLogger(__name__)
+
+
+class PushSink(Protocol):
+    """Where jobs go. One of the `on_` methods ends the stream, if the client does not."""
+
+    def deliver(self, seq: int, job: bytes) -> bool:
+        """job: an element of `claimed` (8.2). False: no more until `PushStream.resume`."""
+
+    def on_gone(self) -> None:
+        """The topic was deleted."""
+
+    def on_shutdown(self) -> None:
+        """The server goes away."""
+
+    def on_error(self, error: TopicsError) -> None:
+        """Nothing can be claimed any more."""
+
+
+class PushStream:
+    """Claims for its connection whenever it has a slot free; gives everything back when that ends."""
+
+    def __init__(self, core: Core, topic: Topic, request: ClaimRequest, sink: PushSink) -> None:
+        assert topic.queue is not None, "only queues push"
+        self._core = core
+        self._topic = topic
+        self._leases = topic.queue
+        self._node = request.node
+        self._most = max(1, min(request.most, core.config.max_claim))
+        self._lease_ms = request.lease_ms
+        self._sink = sink
+        self._held: dict[Job, None] = {}
+        """Leased on this connection."""
+        self._claim: Claim | None = None
+        """On its way."""
+        self._paused = False
+        self._is_open = False
+
+    # --- what the connection calls -----------------------------------------------------------------------------------
+    def open(self) -> None:
+        """The first jobs may come before it returns."""
+        self._is_open = True
+        self._leases.streams[self] = None
+        self._topic.waiters[self] = None
+        if self._core.closing:
+            self.on_shutdown()
+        else:
+            self._refill()
+
+    def resume(self) -> None:
+        """The client has read on."""
+        self._paused = False
+        self._refill()
+
+    def close(self) -> None:
+        """The connection is gone: what it holds is claimable at once, deliveries stay counted (R-Q-29)."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._topic.waiters.pop(self, None)
+        self._leases.streams.pop(self, None)
+        if self._claim is not None:
+            self._claim.cancel()
+        held, self._held = list(self._held), {}
+        back = [job for job in held if job.state is JobState.LEASED]
+        for job in held:
+            job.holder = None
+        for job in back:
+            self._leases.release(job)
+        with contextlib.suppress(TopicsError):  # else they come back at their deadline
+            log_ended(self._core, self._topic, back, _ignore)
+        self._core.wake(self._topic)
+
+    # --- holder ------------------------------------------------------------------------------------------------------
+    def on_leased(self, job: Job) -> None:
+        self._held[job] = None
+
+    def on_lease_ended(self, job: Job) -> None:
+        """A slot is free; it is filled at the end of the pass."""
+        self._held.pop(job, None)
+        self._core.wake(self._topic)
+
+    # --- waiter ------------------------------------------------------------------------------------------------------
+    def look_again(self) -> None:
+        self._refill()
+
+    def on_topic_gone(self) -> None:
+        if not self._is_open:
+            return
+        self.close()
+        self._sink.on_gone()
+
+    def on_shutdown(self) -> None:
+        if not self._is_open:
+            return
+        self.close()
+        self._sink.on_shutdown()
+
+    # --- jobs --------------------------------------------------------------------------------------------------------
+    def _refill(self) -> None:
+        """Claims into the free slots; without a window to wait for, a few at a time, so that streams take turns."""
+        if not self._is_open or self._paused or self._claim is not None:
+            return
+        core, topic = self._core, self._topic
+        free = self._most - len(self._held)
+        if free <= 0 or not self._leases.counters(core.clock.now_ms()).ready:
+            tend(core, topic)
+            return
+        if not topic.config.claim_jitter_ms:
+            free = min(free, _BITE)
+        self._claim = Claim(self._node, free, self._lease_ms, self._on_claimed, self)
+        enter(core, topic.name, self._claim)
+
+    def _on_claimed(self, result: ClaimResult | TopicsError) -> None:
+        self._claim = None
+        if isinstance(result, CorruptError):
+            _log.error("a job cannot be pushed: %s", result)  # it was put aside, the others are claimable
+            self._core.wake(self._topic)
+        elif isinstance(result, RequestError):
+            self.on_topic_gone()
+        elif isinstance(result, TopicsError):
+            self.close()
+            self._sink.on_error(result)
+        else:
+            for seq, job in result.each:
+                if not self._sink.deliver(seq, job):
+                    self._paused = True
+            if result.count:
+                self._core.wake(self._topic)  # more slots, or more jobs
+
+
+def open_push(core: Core, request: ClaimRequest, sink: PushSink) -> PushStream:
+    """A stream of a queue's jobs; `open` starts it. Raises RequestError: node, topic or type, in this order."""
+    check_node(core, request.node)
+    topic = core.registry.visible(request.queue)
+    if topic is None:
+        raise refusals.topic_not_found(request.queue)
+    if topic.queue is None:
+        raise refusals.not_a_queue(request.queue)
+    return PushStream(core, topic, request, sink)
+
+
+def _ignore(_error: TopicsError | None) -> None:
+    pass
