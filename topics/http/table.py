@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.http.handlers import docs, probes, queues, records, routers, topics, watch, websocket
+from topics.http.handlers import docs, probes, queues, records, routers, topics, watch, websocket, work
 from topics.http.routes import Access, Body, Route, RouteTable, Scope
 
 ROUTES = (
@@ -15,6 +15,9 @@ ROUTES = (
     Route("POST", "/v0/topics/:topic/delete", Scope.DELETE, records.delete_records, Body.JSON),
     Route("GET", "/v0/ws", Scope.NONE, websocket.open_websocket, stream=True),
     Route("POST", "/v0/topics/:topic/claim", Scope.READ | Scope.WRITE, queues.claim, Body.JSON_OR_EMPTY),
+    Route(
+        "GET", "/v0/topics/:topic/work", Scope.READ | Scope.WRITE, work.open_stream, stream=True, access=Access.STREAM
+    ),
     Route("POST", "/v0/topics/:topic/ack", Scope.WRITE, queues.ack, Body.JSON),
     Route("POST", "/v0/topics/:topic/nack", Scope.WRITE, queues.nack, Body.JSON),
     Route("POST", "/v0/topics/:topic/extend", Scope.WRITE, queues.extend, Body.JSON),
