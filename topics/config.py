@@ -27,6 +27,15 @@ _RANGES = {
     "max_backlog_bytes": (4096, 1 << 62),
     "listen_backlog": (0, 65_535),
     "ws_publishes_in_flight": (1, 1 << 20),
+    "h2_max_streams": (1, 65_535),
+    "h2_stream_window_bytes": (65_535, (1 << 31) - 1),
+    "h2_connection_window_bytes": (65_535, (1 << 31) - 1),
+    "h2_ping_after_ms": (100, 1 << 40),
+    "h2_ping_timeout_ms": (100, 1 << 40),
+    "h2_reset_burst": (1, 1 << 30),
+    "h2_resets_per_s": (1, 1 << 30),
+    "h2_control_burst": (1, 1 << 30),
+    "h2_controls_per_s": (1, 1 << 30),
     "ring_entries": (0, 32_768),
     "ring_completions": (0, 65_536),
     "receive_buffers": (1, 32_768),
@@ -121,6 +130,19 @@ class Config:
     max_client_bytes: int = 1 << 30
     """Held for all clients together, in unread answers and unfinished bodies; above it the largest go. 0: any."""
     listen_backlog: int = 1024
+    h2_max_streams: int = 1024
+    """Concurrent requests of one HTTP/2 connection."""
+    h2_stream_window_bytes: int = 1 << 20
+    h2_connection_window_bytes: int = 4 << 20
+    h2_ping_after_ms: int = 20_000
+    h2_ping_timeout_ms: int = 20_000
+    h2_reset_burst: int = 1000
+    """Requests an HTTP/2 peer may take back at once ..."""
+    h2_resets_per_s: int = 100
+    """... and on the whole; with more it is sent away (rapid reset)."""
+    h2_control_burst: int = 10_000
+    h2_controls_per_s: int = 2000
+    """The same for frames that carry nothing: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, unknown ones."""
 
     # --- ring
     io: str = "auto"

@@ -43,6 +43,7 @@ class Wire:
         self.paused = False
         self.over_high_water = False
         self.marks = (0, 0)
+        self.state: Any = None
 
     def write(self, data: bytes) -> None:
         assert not self.closed, "written after close"

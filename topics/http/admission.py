@@ -1,10 +1,11 @@
-"""What keeps a request out before its body is looked at, in the order of the wire contract's 2.4 and 4.3."""
+"""What keeps a request out, in the order of the wire contract's 2.3, 2.4 and 4.3; the same for every protocol."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from topics.errors import RequestError
+from topics.http.body import gunzip
 
 if TYPE_CHECKING:
     from topics.http.plan import Plan
@@ -22,3 +23,13 @@ def refusal_of(service: Service, plan: Plan) -> RequestError | None:
         return plan.forbidden
     gate = service.gate
     return (gate(plan) if gate is not None else None) or plan.missing
+
+
+def usable_body(service: Service, plan: Plan, body: bytes) -> bytes:
+    """A whole body of a JSON route as the handler gets it, decompressed. Raises RequestError."""
+    if plan.gzip:
+        body = gunzip(body, service.planner.max_body_bytes)
+    refusal = plan.body_refusal(not body)
+    if refusal is not None:
+        raise refusal
+    return body

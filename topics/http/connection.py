@@ -18,11 +18,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any, Protocol
 
 from topics.errors import RequestError
-from topics.http.admission import refusal_of
-from topics.http.body import gunzip
+from topics.http.admission import refusal_of, usable_body
 from topics.http.call import Call, run
 from topics.http.chunked import ChunkedBody
 from topics.http.errors import BadRequestError, envelope, extra_headers, status_of
@@ -33,6 +31,7 @@ from topics.http.principal import Principal
 from topics.http.response import CONTINUE, JSON
 from topics.http.routes import Body
 from topics.http.service import Service
+from topics.http.transport import Transport, Waits
 from topics.http.upgrade import OpenUpgraded, Upgraded
 
 
@@ -50,26 +49,6 @@ SKIPPED_BODY_BYTES = 65_536
 """A refused request's body up to this size is read and dropped, so that the connection can go on."""
 PIPELINED_BYTES = 65_536
 """Input kept while a request is being answered; with more, reading pauses."""
-
-
-class Transport(Protocol):
-    """The byte stream below: the loop's `Connection`, or a list of bytes in tests."""
-
-    over_high_water: bool
-    state: Any
-    """What gets what arrives: an `HttpConnection`, or what took over from it."""
-
-    def write(self, data: bytes) -> None: ...
-
-    def close(self) -> None:
-        """Closes after what was written has been sent; what the peer still sends is taken and dropped for a while."""
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-    def set_water_marks(self, high_bytes: int, low_bytes: int) -> None:
-        """Bounds of what is written and not yet taken, from here on: see `over_high_water`."""
 
 
 class HttpConnection:
@@ -95,11 +74,12 @@ class HttpConnection:
 
     upgrades = True
 
-    def __init__(self, service: Service, transport: Transport) -> None:
+    def __init__(self, service: Service, transport: Transport, since: int | None = None) -> None:
+        """since: the tick of the accept, when that was before now."""
         self.service = service
         self.transport = transport
         self.phase = HEAD
-        self.since = service.tick
+        self.since = service.tick if since is None else since
         """The tick at which the present wait began: for a head, or for more of a body."""
         self._pending = b""
         """Bytes not yet looked at: a partial head, or what came while a request is being answered."""
@@ -125,6 +105,30 @@ class HttpConnection:
     def held_bytes(self) -> int:
         """Input kept here: of a body that is not whole, or pipelined."""
         return len(self._pending) + (0 if self._body is None else len(self._body))
+
+    @property
+    def arriving_bytes(self) -> int | None:
+        return self.held_bytes if self.phase is BODY else None
+
+    @property
+    def busy(self) -> bool:
+        """Requests under way are counted by the service."""
+        return False
+
+    @property
+    def patient(self) -> bool:
+        """A stream waits for its reader (R-SSE-6)."""
+        return self.phase is STREAM
+
+    def overdue(self, waits: Waits) -> bool:
+        """A head or more of a body did not come in time (R-NET-4). An answer takes what it takes."""
+        waited = self.service.tick - self.since
+        if self.phase is HEAD:
+            return waited > (waits.idle if self.idle else waits.head)
+        return self.phase is BODY and waited > waits.head
+
+    def going_away(self) -> None:
+        """HTTP/1 says it with the last answer."""
 
     # --- input -------------------------------------------------------------------------------------------------------
     def receive(self, data: bytes | memoryview) -> None:
@@ -336,13 +340,9 @@ class HttpConnection:
             body = b""
         elif not plan.usual_body:
             try:
-                if plan.gzip:
-                    body = gunzip(body, service.planner.max_body_bytes)
-                refusal = plan.body_refusal(not body)
+                body = usable_body(service, plan, body)
             except RequestError as error:
-                refusal = error
-            if refusal is not None:
-                self._refuse(plan, refusal)
+                self._refuse(plan, error)
                 return
         call = Call(service, self, plan, body, started_ns)
         self._call = call

@@ -18,6 +18,10 @@ _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/1\.([01])\r
 _FIELDS = re.compile(rb"(?:" + _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n")
 _TARGET = re.compile(rb"/|\*\Z|https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/|\Z)")
 _FRAMING = re.compile(rb"\r\n(content-length|transfer-encoding|connection|host):[ \t]*([^\r]*)", re.IGNORECASE)
+METHOD = re.compile(_TOKEN)
+TARGET = re.compile(rb"(?:/[\x21-\x7e]*|\*)")
+"""A path, or the "*" of OPTIONS: what HTTP/2 has for a target."""
+FIELD_VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _STARTS_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]")
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from topics.http.stream import LAST_CHUNK, Block, chunked
 
 if TYPE_CHECKING:
-    from topics.http.connection import HttpConnection, Transport
+    from topics.http.connection import HttpConnection
+    from topics.http.transport import Transport
 
 
 class Http1Stream:

@@ -21,6 +21,7 @@ from topics.errors import TopicsError, as_request_error
 from topics.http._scan import ffi, lib
 from topics.http.connection import HttpConnection, Phase
 from topics.http.errors import envelope, extra_headers, status_of
+from topics.http.first_bytes import FirstBytes
 from topics.http.handlers import records
 from topics.http.head import HEAD_END
 from topics.http.service import Service
@@ -136,6 +137,8 @@ class Lane:
         for row in batch[:_RECEIVES]:
             conn = row[0]
             state = conn.state
+            if type(state) is FirstBytes:
+                state = state.begin_http1(row[1])
             if type(state) is HttpConnection and state.idle and not conn.over_high_water and conn not in seen:
                 candidates.append(row)
                 seen.add(conn)

@@ -7,6 +7,7 @@ it is not kept: its plan, with the secret taken out, is kept by the head's diges
 
 from __future__ import annotations
 
+import enum
 from hashlib import sha256
 from typing import TypeVar
 from urllib.parse import unquote_to_bytes
@@ -17,6 +18,7 @@ from topics.errors import RequestError
 from topics.http.compression import offers_gzip
 from topics.http.errors import MethodNotAllowedError
 from topics.http.guard import Guard, Verdict
+from topics.http.h2_request import HeaderList, parse_header_list
 from topics.http.origin import HostRule
 from topics.http.parser import HeadParser
 from topics.http.query import Query, parse_query
@@ -152,6 +154,14 @@ def too_large(max_body_bytes: int) -> RequestError:
     return RequestError("payload_too_large", f"the body is over {max_body_bytes} bytes (TOPICS_MAX_BODY_BYTES)")
 
 
+class Keep(enum.Enum):
+    """Where a plan may be kept: nowhere, under what asks for it, or under a digest of that."""
+
+    NOT = enum.auto()
+    OPEN = enum.auto()
+    SECRET = enum.auto()
+
+
 class Planner:
     """Heads to plans, with the last thousand or so kept."""
 
@@ -170,9 +180,10 @@ class Planner:
         """Plans by whole head. Read by connections; filled here."""
         self._kept_secret: dict[bytes, Plan] = {}
         """Plans by the SHA-256 of a head with a secret in it."""
+        self._kept_lists: dict[tuple[HeaderList, bool], Plan] = {}
         self.max_head_bytes = max_head_bytes
         self.max_body_bytes = max_body_bytes
-        self._max_head_fields = max_head_fields
+        self.max_head_fields = max_head_fields
         self._routes = routes
         self._parser = parser
         self._hosts = hosts
@@ -187,7 +198,25 @@ class Planner:
             plan = self._kept_secret.get(digest)
             if plan is not None:
                 return plan
-        request = parse_request(head, self._parser, self.max_head_bytes, self._max_head_fields)
+        request = parse_request(head, self._parser, self.max_head_bytes, self.max_head_fields)
+        plan, keep = self._make(request, len(head))
+        if keep is Keep.SECRET:
+            _keep(self._kept_secret, digest or sha256(head).digest(), plan, _KEPT_PLANS)
+        elif keep is Keep.OPEN:
+            _keep(self.kept, head, plan, _KEPT_PLANS)
+        return plan
+
+    def plan_list(self, fields: HeaderList, whole: bool) -> Plan:
+        """The same for the header list of an HTTP/2 request. whole: no body follows."""
+        plan = self._kept_lists.get((fields, whole))
+        if plan is None:
+            request = parse_header_list(fields, whole, self.max_head_bytes, self.max_head_fields)
+            plan, keep = self._make(request, sum(len(name) + len(value) for name, value in fields))
+            if keep is Keep.OPEN:
+                _keep(self._kept_lists, (fields, whole), plan, _KEPT_PLANS)
+        return plan
+
+    def _make(self, request: Request, head_bytes: int) -> tuple[Plan, Keep]:
         target = request.framing.method, request.framing.target
         aim = self._aims.get(target)
         fresh = aim is None
@@ -200,18 +229,17 @@ class Planner:
         if "token" in aim.query:
             del aim.query["token"]
             framing = request.framing._replace(target=b"")
-            return Plan(request._replace(query="", framing=framing), aim, foreign, verdict, self.max_body_bytes)
+            request = request._replace(query="", framing=framing)
+            return Plan(request, aim, foreign, verdict, self.max_body_bytes), Keep.NOT
         plan = Plan(request, aim, foreign, verdict, self.max_body_bytes)
         comes_once = aim.route is not None and aim.route.stream
-        if len(head) <= _KEPT_HEAD_BYTES and not comes_once:
-            if fresh:
-                _keep(self._aims, target, aim, _KEPT_AIMS)
-            if _UNKEPT not in headers:
-                if secrets:
-                    _keep(self._kept_secret, digest or sha256(head).digest(), plan, _KEPT_PLANS)
-                else:
-                    _keep(self.kept, head, plan, _KEPT_PLANS)
-        return plan
+        if head_bytes > _KEPT_HEAD_BYTES or comes_once:
+            return plan, Keep.NOT
+        if fresh:
+            _keep(self._aims, target, aim, _KEPT_AIMS)
+        if _UNKEPT in headers:
+            return plan, Keep.NOT
+        return plan, Keep.SECRET if secrets else Keep.OPEN
 
 
 def _keep(kept: dict[K, V], key: K, value: V, most: int) -> None:

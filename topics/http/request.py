@@ -29,7 +29,7 @@ def parse_request(head: bytes, parser: HeadParser, max_bytes: int, max_fields: i
     """Raises: BadRequestError with the status to answer before the connection closes."""
     framing = check_head(head, max_bytes, max_fields)
     headers = parser.fields(head, framing)
-    authority, path, query = _split_target(framing.target.decode("ascii"))
+    authority, path, query = split_target(framing.target.decode("ascii"))
     options = framing.connection
     tokens = {token.strip().lower() for token in options.split(b",")} if options else ()
     keeps = framing.version_minor == 1 or b"keep-alive" in tokens
@@ -45,7 +45,7 @@ def parse_request(head: bytes, parser: HeadParser, max_bytes: int, max_fields: i
     )
 
 
-def _split_target(target: str) -> tuple[str, str, str]:
+def split_target(target: str) -> tuple[str, str, str]:
     """(authority, path, query); a fragment, which no client should send, is dropped."""
     authority = ""
     if target.startswith("http"):

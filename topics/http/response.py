@@ -13,15 +13,17 @@ _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 class ResponseWriter:
     """Renders responses; holds the Date, which the shell sets once a second because this room has no clock."""
 
-    __slots__ = ("_date", "_json")
+    __slots__ = ("_date", "_json", "date")
 
     def __init__(self) -> None:
+        self.date = b""
         self._date = b""
         self._json: dict[int, bytes] = {}
         self.set_date(b"")
 
     def set_date(self, date: bytes) -> None:
         """date: an RFC 9110 HTTP-date; empty leaves the field out."""
+        self.date = date
         self._date = b"Date: %b\r\n" % date if date else b""
         self._json = {status: self._prefix(status, JSON) for status in (200, 201)}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from topics.http.connection import Transport
+    from topics.http.transport import Transport
 
 
 class Upgraded(Protocol):

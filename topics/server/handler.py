@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from topics.http.connection import HttpConnection
+from topics.http.first_bytes import FirstBytes
 from topics.http.lane import Lane
 from topics.http.service import Service
 from topics.loop.connection import Connection
@@ -23,7 +23,7 @@ class HttpHandler:
         """A pass's receives: parsing, handling and staging of every request in them."""
 
     def connected(self, conn: Connection) -> None:
-        conn.state = HttpConnection(self._service, conn)
+        conn.state = FirstBytes(self._service, conn)
 
     def receive(self, batch: list[tuple[Connection, memoryview]]) -> None:
         now_ns = self._service.now_ns

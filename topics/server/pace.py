@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from topics.http.connection import HttpConnection, Phase
-
 
 class BodyPace:
     """In every window of `window` (ticks or nanoseconds, the caller's unit) `least_bytes` of a body must arrive.
@@ -18,11 +16,10 @@ class BodyPace:
         """Connection number to (when its window began, bytes held then)."""
         self._seen: dict[int, tuple[int, int]] = {}
 
-    def look(self, number: int, http: HttpConnection, now: int) -> bool:
-        """Whether the connection's body, if one is arriving, keeps the pace."""
-        if http.phase is not Phase.BODY:
+    def look(self, number: int, held: int | None, now: int) -> bool:
+        """Whether the connection's bodies keep the pace. held: what has come of them, None when none is arriving."""
+        if held is None:
             return True
-        held = http.held_bytes
         since, before = self._begun.get(number, (now, held))
         if held < before:  # the body of another request
             since, before = now, held

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from topics.http.connection import Phase
 from topics.server.pace import BodyPace
 
 if TYPE_CHECKING:
@@ -39,16 +38,19 @@ async def drain(server: Server) -> None:
         end_streams()
     if server.engine is not None:
         server.engine.begin_shutdown()
+    for conn in listener.connections:
+        conn.state.going_away()
     bodies = BodyPace(_BODY_PAUSE_MS * 1_000_000, 1)
     while listener.connections and not server.hurried:
         now_ns = loop.clock.monotonic_ns()
-        busy = service.in_progress or _arriving(server, bodies, now_ns)
+        busy = service.in_progress or _arriving(server, bodies, now_ns) or _busy(server)
         if now_ns - started_ns >= grace_ns or (now_ns - started_ns >= _LAME_DUCK_MS * 1_000_000 and not busy):
             break
         await loop.sleep(_LOOK_EVERY_MS * 1_000_000)
     if service.in_progress:
         _log.warning("%d requests were not finished within the grace and are abandoned", service.in_progress)
     for conn in listener.connections:
+        conn.state.going_away()
         conn.close()
     flush_until_ns = loop.clock.monotonic_ns() + _FLUSH_MS * 1_000_000
     while any(conn.outbound_bytes for conn in listener.connections) and not server.hurried:
@@ -62,9 +64,14 @@ async def drain(server: Server) -> None:
 def _arriving(server: Server, bodies: BodyPace, now_ns: int) -> bool:
     """Some request's body is on its way."""
     moving = [
-        bodies.look(conn.id, conn.state, now_ns)
+        bodies.look(conn.id, conn.state.arriving_bytes, now_ns)
         for conn in server.listener.connections
-        if conn.state.phase is Phase.BODY
+        if conn.state.arriving_bytes is not None
     ]
     bodies.forget_others()
     return any(moving)
+
+
+def _busy(server: Server) -> bool:
+    """A connection has begun something that ends by itself."""
+    return any(conn.state.busy for conn in server.listener.connections)

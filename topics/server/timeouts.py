@@ -1,8 +1,8 @@
 """Connections that keep the server waiting, found by one look over all of them each second: no timer per request.
 
-A connection is closed when it does not deliver a request head in time (R-NET-4: from accept or the last answer), sends
-nothing more of a body it began or too little of it, or takes nothing of its answer. When all of them together make the
-server hold too much, those with the most are dropped.
+A connection is closed when its protocol has waited for the peer too long (`overdue`: a request head, more of a body, a
+sign of life), when too little comes of a body, or when the peer takes nothing of its answer. When all of them together
+make the server hold too much, those with the most are dropped.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from email.utils import formatdate
 
 from topics.config import Config
-from topics.http.connection import HttpConnection, Phase
 from topics.http.service import Service
+from topics.http.transport import Waits
 from topics.loop.connection import Connection
 from topics.loop.loop import Loop
 from topics.server.pace import BodyPace
@@ -21,7 +21,6 @@ from topics.server.pace import BodyPace
 _log = logging.getLogger(__name__)
 
 LOOK_EVERY_MS = 1000
-_NO_LIMIT = 1 << 62
 _PACE_WINDOW_MS = 10_000
 """A body may pause for so long without being called slow."""
 
@@ -35,11 +34,22 @@ class Sweep:
         self._loop = loop
         self._service = service
         self._connections = connections
-        shortest_ms = min(config.head_timeout_ms, config.idle_timeout_ms, config.write_stall_timeout_ms)
+        shortest_ms = min(
+            config.head_timeout_ms,
+            config.idle_timeout_ms,
+            config.write_stall_timeout_ms,
+            config.h2_ping_after_ms,
+            config.h2_ping_timeout_ms,
+        )
         self._every_ms = max(10, min(LOOK_EVERY_MS, shortest_ms // 4))
-        self._head = self._ticks(config.head_timeout_ms)
-        self._idle = min(self._head, self._ticks(config.idle_timeout_ms))
-        self._stall = self._ticks(config.write_stall_timeout_ms)
+        head = self._ticks(config.head_timeout_ms)
+        self._waits = Waits(
+            head=head,
+            idle=min(head, self._ticks(config.idle_timeout_ms)),
+            ping_after=self._ticks(config.h2_ping_after_ms),
+            ping_timeout=self._ticks(config.h2_ping_timeout_ms),
+            stall=self._ticks(config.write_stall_timeout_ms),
+        )
         least = config.min_body_bytes_per_s * _PACE_WINDOW_MS // 1000
         self._pace = BodyPace(self._ticks(_PACE_WINDOW_MS), least) if least else None
         self._max_bytes = config.max_client_bytes
@@ -76,16 +86,15 @@ class Sweep:
         for conn in self._connections():
             outbound = conn.outbound_bytes
             held += outbound + conn.state.held_bytes
-            if outbound and conn.state.phase is not Phase.STREAM:  # a stream waits for its reader (R-SSE-6)
+            if outbound and not conn.state.patient:
                 before = self._stalled.get(conn.id)
                 since = before[1] if before is not None and before[0] <= outbound else tick
                 stalled[conn.id] = (outbound, since)
-                if tick - since > self._stall:
+                if tick - since > self._waits.stall:
                     conn.abort()
                 continue
-            http: HttpConnection = conn.state
-            slow = self._pace is not None and not self._pace.look(conn.id, http, tick)
-            if slow or tick - http.since > self._limit(http):
+            slow = self._pace is not None and not self._pace.look(conn.id, conn.state.arriving_bytes, tick)
+            if slow or conn.state.overdue(self._waits):
                 conn.close()
         self._stalled = stalled
         if self._pace is not None:
@@ -104,11 +113,3 @@ class Sweep:
             dropped += 1
             conn.abort()
         _log.warning("%d connections dropped: clients held over %d bytes of memory", dropped, self._max_bytes)
-
-    def _limit(self, http: HttpConnection) -> int:
-        """Looks a connection may wait in its phase. An answer takes what it takes."""
-        if http.phase is Phase.HEAD:
-            return self._idle if http.idle else self._head
-        if http.phase is Phase.BODY:
-            return self._head
-        return _NO_LIMIT

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from topics.http.call import Call
-from topics.http.connection import Phase, Transport
 from topics.http.routes import Scope
 from topics.http.service import Service
+from topics.http.transport import Transport, Waits
 from topics.ws.handshake import accept_key, switching_protocols
 from topics.ws.host import Host
 from topics.ws.session import Rights, Session
@@ -36,7 +34,7 @@ class WebSockets:
                 release()
                 self._open.discard(session)
 
-            session = ServedSession(self, transport, rights, on_end)
+            session = ServedSession(self.host, transport, rights, on_end)
             self._open.add(session)
             return session
 
@@ -50,10 +48,6 @@ class WebSockets:
             self._host = Host(service.config, service.now_ns, service.scanner, service.engine)
         return self._host
 
-    @property
-    def tick(self) -> int:
-        return self._service.tick
-
     def _end_all(self) -> None:
         for session in list(self._open):
             session.going_away()
@@ -62,21 +56,11 @@ class WebSockets:
 class ServedSession(Session):
     """As the sweep and the shutdown know a connection's state."""
 
-    __slots__ = ("_websockets",)
+    __slots__ = ()
 
-    idle = False
+    arriving_bytes = None
+    patient = True
 
-    def __init__(
-        self, websockets: WebSockets, transport: Transport, rights: Rights, release: Callable[[], None]
-    ) -> None:
-        super().__init__(websockets.host, transport, rights, release)
-        self._websockets = websockets
-
-    @property
-    def phase(self) -> Phase:
-        return Phase.BODY if self.busy else Phase.STREAM
-
-    @property
-    def since(self) -> int:
+    def overdue(self, waits: Waits) -> bool:
         """There is no limit on silence (11.6)."""
-        return self._websockets.tick
+        return False

@@ -1,0 +1,506 @@
+"""One HTTP/2 connection without its socket: frames in, requests to handlers, answers out as windows allow.
+
+Framing, HPACK and the states of streams are the h2 package's. Here: each stream's way through the steps every request
+takes, and a bound for whatever a peer can make us hold or do. Nothing a peer sends is an exception: it is an event, or
+the end of the connection with a GOAWAY. Source: wire contract, R-NET-1, R-NET-2, R-NET-5, R-NET-11; RFC 9113.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from h2.config import H2Configuration
+from h2.connection import ConnectionState, H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    PingAckReceived,
+    RemoteSettingsChanged,
+    RequestReceived,
+    StreamEnded,
+    StreamReset,
+    WindowUpdated,
+)
+from h2.exceptions import H2Error
+from h2.settings import SettingCodes, Settings
+
+from topics.config import Config
+from topics.errors import RequestError
+from topics.http.admission import refusal_of, usable_body
+from topics.http.allowance import Allowance
+from topics.http.call import Call, run
+from topics.http.errors import BadRequestError, envelope, extra_headers, status_of
+from topics.http.h2_request import answer_fields, list_limit
+from topics.http.h2_sender import Sender
+from topics.http.h2_stream import Http2Stream
+from topics.http.plan import too_large
+from topics.http.response import JSON
+from topics.http.routes import Body
+from topics.http.service import Service
+from topics.http.transport import Transport, Waits
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+DROPPED_BYTES = 65_536
+"""A body nobody wants is read and dropped up to this size; above it the stream is reset."""
+
+_DEFAULT_WINDOW = 65_535
+_HEADER_TABLE_BYTES = 4096
+"""Of the compressor of our answers, whatever the peer offers to keep."""
+_STREAM_ID_MAX = (1 << 31) - 1
+_GOAWAY_FRAME = struct.Struct(">HBBBIII")
+_PING = b"topics\0\0"
+_UPDATES_A_FRAME = 2
+"""WINDOW_UPDATEs a peer may answer a DATA frame with: the stream's and the connection's."""
+
+
+class Http2Connection:
+    """The state of one connection, made when the preface has come; that is the first thing it receives."""
+
+    __slots__ = (
+        "_closed",
+        "_controls",
+        "_drained",
+        "_ended",
+        "_h2",
+        "_held_bodies",
+        "_leaving",
+        "_paused",
+        "_pinged",
+        "_resets",
+        "_running",
+        "_sender",
+        "_since",
+        "_streams",
+        "_waiting",
+        "service",
+        "transport",
+    )
+
+    def __init__(self, service: Service, transport: Transport) -> None:
+        self.service = service
+        self.transport = transport
+        config = service.config
+        now_ns = service.now_ns()
+        self._h2 = _open(config)
+        self._sender = Sender(self._h2, transport, self._on_sent)
+        self._streams: dict[int, Http2Stream] = {}
+        """Requests that are not over: received, handled or answered."""
+        self._waiting: deque[tuple[Http2Stream, bytes]] = deque()
+        """Whole requests that are not run while the peer leaves answers unread."""
+        self._held_bodies = 0
+        """Bytes of bodies in `_streams` and `_waiting`."""
+        self._resets = Allowance(config.h2_reset_burst, config.h2_resets_per_s, now_ns)
+        self._controls = Allowance(config.h2_control_burst, config.h2_controls_per_s, now_ns)
+        self._since = service.tick
+        """When the peer last sent something."""
+        self._pinged: int | None = None
+        """When the peer was sent the PING it has not acknowledged."""
+        self._drained: list[Http2Stream] = []
+        """Answers that may go on; told once nothing else is under way."""
+        self._ended = False
+        """The peer begins no more requests: when those here are answered, the connection closes."""
+        self._leaving = False
+        self._closed = False
+        self._running = False
+        self._paused = False
+
+    @property
+    def held_bytes(self) -> int:
+        return self._held_bodies + self._sender.held_bytes
+
+    @property
+    def arriving_bytes(self) -> int | None:
+        bodies = [len(stream.body) for stream in self._streams.values() if stream.body is not None]
+        return sum(bodies) if bodies else None
+
+    @property
+    def busy(self) -> bool:
+        """The end of an answer waits for the peer's windows."""
+        return bool(self._waiting) or any(stream.ending for stream in self._streams.values())
+
+    @property
+    def patient(self) -> bool:
+        """Every answer under way goes on, and waits for its reader (R-SSE-6)."""
+        return bool(self._streams) and all(stream.streaming for stream in self._streams.values())
+
+    # --- input -------------------------------------------------------------------------------------------------------
+    def receive(self, data: bytes | memoryview) -> None:
+        """Bytes from the peer; a view is only read during the call."""
+        if self._closed:
+            return
+        self._since = self.service.tick
+        try:
+            events = self._h2.receive_data(data)
+        except H2Error:
+            self._close()  # with the GOAWAY the package has written
+            return
+        resets = {event.stream_id for event in events if isinstance(event, StreamReset)}
+        controls = 0
+        self._running = True
+        for event in events:
+            on_event = _ON_EVENT.get(type(event))
+            if isinstance(event, RequestReceived):
+                if event.stream_id not in resets:
+                    self._on_request(event)
+            elif on_event is not None:
+                on_event(self, event)
+            if not isinstance(event, _PAID) and not (isinstance(event, DataReceived) and event.data):
+                controls += 1
+        self._running = False
+        self._spend(controls, len(resets))
+        self._settle()
+        self._tell_drained()
+
+    def end_of_stream(self) -> None:
+        """The peer will send no more. Requests that are here get their answers, but a mere wait ends (R-NET-11)."""
+        self._ended = True
+        for stream in list(self._streams.values()):
+            call = stream.call
+            waits = stream.streaming or (call is not None and call.on_disconnect is not None)
+            if waits or stream.body is not None:
+                self._forget(stream)
+        self._settle()
+
+    def lost(self) -> None:
+        """The connection is gone, with whatever it was doing."""
+        self._closed = True
+        self._waiting.clear()
+        for stream in list(self._streams.values()):
+            self._forget(stream)
+
+    def drained(self) -> None:
+        """The peer has read enough of what was written."""
+        self._settle()
+        self._tell_drained()
+
+    def overdue(self, waits: Waits) -> bool:
+        """R-NET-5: a silent peer gets a PING, and is to go when it does not answer. Requests that stall are reset."""
+        tick = self.service.tick
+        if self._closed:
+            return False
+        for stream in list(self._streams.values()):
+            waited = tick - stream.since
+            stalls = stream.out_bytes and not stream.streaming
+            if waited > (waits.head if stream.body is not None else waits.stall if stalls else waited):
+                self._reset(stream, ErrorCodes.CANCEL)
+        if self._paused:
+            self._since = tick  # what it says is not read: it is not silent
+            self._pinged = None if self._pinged is None else tick
+        elif self._pinged is not None:
+            if tick - self._pinged > waits.ping_timeout:
+                return True
+        elif tick - self._since >= waits.ping_after:
+            self._pinged = tick
+            self._h2.ping(_PING)
+        self._settle()
+        self._tell_drained()
+        return False
+
+    def going_away(self) -> None:
+        """GOAWAY. For the package that is the end of all sending, so the frame is written here."""
+        if self._closed:
+            return
+        last = self._h2.highest_inbound_stream_id if self._leaving else _STREAM_ID_MAX
+        self._leaving = True
+        self._sender.flush()
+        self.transport.write(_GOAWAY_FRAME.pack(0, 8, 7, 0, 0, last, ErrorCodes.NO_ERROR))
+
+    # --- events ------------------------------------------------------------------------------------------------------
+    def _on_request(self, event: RequestReceived) -> None:
+        number, fields = event.stream_id, event.headers
+        assert number is not None, "a request has a stream"
+        assert fields is not None, "a request has a header list"
+        whole = event.stream_ended is not None
+        service = self.service
+        stream = self._streams[number] = Http2Stream(self, number, None, input_ended=whole)
+        try:
+            stream.plan = plan = service.planner.plan_list(tuple(fields), whole)
+        except BadRequestError as error:
+            self._refuse(stream, error.as_request_error())
+            return
+        refusal = refusal_of(service, plan)
+        ignored = plan.route is None or plan.route.body is Body.IGNORED
+        if refusal is None and not ignored:
+            refusal = plan.too_large
+            if refusal is None and plan.expects_continue:
+                refusal = None if plan.gzip else plan.body_refusal(False)
+        if refusal is not None:
+            self._refuse(stream, refusal)
+        elif whole or ignored:
+            self._serve(stream, b"")
+        else:
+            stream.body = bytearray()
+            stream.counted = plan.counted
+            if stream.counted is not None:
+                stream.counted.in_flight += 1
+            if plan.expects_continue:
+                self._h2.send_headers(number, [(b":status", b"100")])
+
+    def _on_data(self, event: DataReceived) -> None:
+        number, data = event.stream_id, event.data or b""
+        assert number is not None, "data has a stream"
+        self._h2.acknowledge_received_data(event.flow_controlled_length or 0, number)
+        stream = self._streams.get(number)
+        if stream is None:
+            return
+        stream.since = self.service.tick
+        body = stream.body
+        if body is None:
+            stream.dropped_bytes += len(data)
+            self._end_input(stream)
+            return
+        body += data
+        self._held_bodies += len(data)
+        limit = self.service.planner.max_body_bytes
+        if limit and len(body) > limit:
+            self._take_body(stream)
+            self._refuse(stream, too_large(limit))
+
+    def _on_end(self, event: StreamEnded) -> None:
+        stream = self._streams.get(event.stream_id or 0)
+        if stream is None:
+            return
+        stream.input_ended = True
+        if stream.body is not None:
+            self._serve(stream, self._take_body(stream))
+        elif stream.finished:
+            self._forget(stream)
+
+    def _on_reset(self, event: StreamReset) -> None:
+        """A client's way to leave one request (R-NET-11)."""
+        stream = self._streams.get(event.stream_id or 0)
+        if stream is not None:
+            self._forget(stream)
+
+    def _on_window(self, event: WindowUpdated) -> None:
+        stream = self._streams.get(event.stream_id or 0)
+        if stream is not None:
+            self._sender.unblock(stream)
+
+    def _on_settings(self, event: RemoteSettingsChanged) -> None:
+        encoder = self._h2.encoder
+        encoder.header_table_size = min(encoder.header_table_size, _HEADER_TABLE_BYTES)
+        if event.changed_settings and SettingCodes.INITIAL_WINDOW_SIZE in event.changed_settings:
+            for stream in self._streams.values():
+                self._sender.unblock(stream)
+
+    def _on_pong(self, _event: PingAckReceived) -> None:
+        self._pinged = None
+
+    def _on_goaway(self, event: ConnectionTerminated) -> None:
+        """The peer asks nothing more. What it has asked is answered, which the package would not do any more."""
+        self._ended = True
+        if event.error_code != ErrorCodes.NO_ERROR:
+            for stream in list(self._streams.values()):
+                self._forget(stream)
+        elif self._streams:
+            self._h2.state_machine.state = ConnectionState.SERVER_OPEN
+
+    def _spend(self, controls: int, resets: int) -> None:
+        """Ends the connection of a peer that makes us work for nothing."""
+        now_ns = self.service.now_ns()
+        if self._sender.frames:
+            self._controls.earn(self._sender.frames * _UPDATES_A_FRAME)
+            self._sender.frames = 0
+        if not (self._controls.spend(controls, now_ns) and self._resets.spend(resets, now_ns)) and not self._closed:
+            self._h2.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
+            self._close()
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+    def _serve(self, stream: Http2Stream, body: bytes) -> None:
+        """A whole request. It waits its turn while the peer leaves answers unread."""
+        if self._waiting or self._clogged:
+            self._waiting.append((stream, body))
+            self._held_bodies += len(body)
+        else:
+            self._run(stream, body)
+
+    @property
+    def _clogged(self) -> bool:
+        held = self._sender.held_bytes - self._sender.held_streaming_bytes
+        return self.transport.over_high_water or held > self.service.config.send_high_water_bytes
+
+    def _run(self, stream: Http2Stream, body: bytes) -> None:
+        service, plan = self.service, stream.plan
+        started_ns = service.now_ns()
+        assert plan is not None, "a request was let in without a plan"
+        assert plan.route is not None, "a request was let in without a route"
+        if plan.route.body is not Body.IGNORED and not plan.usual_body:
+            try:
+                body = usable_body(service, plan, body)
+            except RequestError as error:
+                self._refuse(stream, error)
+                return
+        call = stream.call = Call(service, stream, plan, body, started_ns)
+        run(call)
+
+    def _take_body(self, stream: Http2Stream) -> bytes:
+        body = bytes(stream.body or b"")
+        self._held_bodies -= len(body)
+        stream.body = None
+        counted, stream.counted = stream.counted, None
+        if counted is not None:
+            counted.in_flight -= 1
+        return body
+
+    def _refuse(self, stream: Http2Stream, error: RequestError) -> None:
+        """An error the handler never hears of."""
+        self.service.refused_total += 1
+        self.answer(stream, status_of(error), envelope(error), JSON, extra_headers(error))
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+    def answer(self, stream: Http2Stream, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
+        """The whole answer of a stream's request."""
+        fields = answer_fields(status, self.service.writer.date, content_type, headers, len(body))
+        if stream.plan is not None and stream.plan.is_head:
+            body = b""
+        try:
+            self._h2.send_headers(stream.id, fields, end_stream=not body)
+        except H2Error:
+            self._forget(stream)  # reset, by an event still to be handled
+            return
+        if body:
+            stream.ending = True
+            stream.since = self.service.tick
+            self._sender.queue(stream, body)
+        else:
+            stream.finished = True
+            self._end_input(stream)
+        self._settle()
+
+    def open_stream(self, stream: Http2Stream, status: int, content_type: bytes, headers: bytes) -> None:
+        """The head of a stream's answer that goes on."""
+        fields = answer_fields(status, self.service.writer.date, content_type, headers, None)
+        with contextlib.suppress(H2Error):  # reset, by an event still to be handled, which ends the stream
+            self._h2.send_headers(stream.id, fields)
+        self._settle()
+
+    def write(self, stream: Http2Stream, data: bytes) -> None:
+        """More of an answer that goes on."""
+        self._sender.queue(stream, data)
+        self._settle()
+        if stream.out_bytes > self.service.config.stream_high_water_bytes:
+            stream.over_high_water = True
+
+    def end(self, stream: Http2Stream) -> None:
+        """What was written is all of it."""
+        stream.ending = True
+        self._sender.queue(stream, b"")
+        self._settle()
+
+    def _on_sent(self, stream: Http2Stream) -> None:
+        stream.since = self.service.tick
+        if stream.finished:
+            self._end_input(stream)
+        elif stream.over_high_water and stream.out_bytes <= self.service.config.stream_low_water_bytes:
+            stream.over_high_water = False
+            self._drained.append(stream)
+
+    def _tell_drained(self) -> None:
+        """Called from the loop's calls alone, so that nobody hears of room in the middle of a write."""
+        while self._drained:
+            stream = self._drained.pop()
+            if stream.on_drained is not None and stream.on_disconnect is not None:
+                stream.on_drained()
+
+    def _end_input(self, stream: Http2Stream) -> None:
+        """After the answer: forgets the stream, unless a little of a body is still to come and be dropped."""
+        if not stream.finished:
+            return
+        plan = stream.plan
+        if stream.input_ended:
+            self._forget(stream)
+        elif max(stream.dropped_bytes, 0 if plan is None else plan.content_length) > DROPPED_BYTES:
+            self._reset(stream, ErrorCodes.NO_ERROR)
+
+    # --- ends --------------------------------------------------------------------------------------------------------
+    def _settle(self) -> None:
+        """Sends what may be sent, runs what may be run, and reads no faster than the peer does."""
+        if self._running or self._closed:
+            return
+        self._running = True
+        self._sender.pump()
+        while self._waiting and not self._clogged:
+            stream, body = self._waiting.popleft()
+            self._held_bodies -= len(body)
+            if self._streams.get(stream.id) is stream:
+                self._run(stream, body)
+                self._sender.pump()
+        self._running = False
+        if self._ended and not self._streams:
+            self._h2.close_connection()
+            self._close()
+        elif self.transport.over_high_water != self._paused:
+            self._paused = not self._paused
+            if self._paused:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
+
+    def _reset(self, stream: Http2Stream, code: ErrorCodes) -> None:
+        with contextlib.suppress(H2Error):  # over already
+            self._h2.reset_stream(stream.id, code)
+        self._forget(stream)
+
+    def _forget(self, stream: Http2Stream) -> None:
+        """The stream is over; whoever waits for it hears so."""
+        self._streams.pop(stream.id, None)
+        self._take_body(stream)
+        self._sender.discard(stream)
+        call, stream.call = stream.call, None
+        if call is not None:
+            call.abandon()
+        on_disconnect, stream.on_disconnect = stream.on_disconnect, None
+        if on_disconnect is not None:
+            on_disconnect()
+
+    def _close(self) -> None:
+        self._sender.flush()
+        self.lost()
+        self.transport.close()
+
+
+def _open(config: Config) -> H2Connection:
+    """The package's side of a connection; the server's preface is its first output."""
+    h2 = H2Connection(
+        H2Configuration(
+            client_side=False,
+            header_encoding=None,
+            validate_outbound_headers=False,
+            normalize_outbound_headers=False,
+        )
+    )
+    limit = list_limit(config.max_head_bytes, config.max_head_fields)
+    h2.local_settings = Settings(
+        client=False,
+        initial_values={
+            SettingCodes.MAX_CONCURRENT_STREAMS: config.h2_max_streams,
+            SettingCodes.INITIAL_WINDOW_SIZE: config.h2_stream_window_bytes,
+            SettingCodes.MAX_HEADER_LIST_SIZE: limit,
+        },
+    )
+    h2.decoder.max_header_list_size = limit
+    h2.initiate_connection()
+    if config.h2_connection_window_bytes > _DEFAULT_WINDOW:
+        h2.increment_flow_control_window(config.h2_connection_window_bytes - _DEFAULT_WINDOW)
+    return h2
+
+
+_PAID = RequestReceived | StreamEnded | StreamReset
+"""Events that are not counted as control frames: part of a request, or counted by themselves."""
+
+_ON_EVENT: dict[type, Callable[[Http2Connection, Any], None]] = {
+    DataReceived: Http2Connection._on_data,
+    StreamEnded: Http2Connection._on_end,
+    StreamReset: Http2Connection._on_reset,
+    WindowUpdated: Http2Connection._on_window,
+    RemoteSettingsChanged: Http2Connection._on_settings,
+    PingAckReceived: Http2Connection._on_pong,
+    ConnectionTerminated: Http2Connection._on_goaway,
+}

@@ -1,0 +1,93 @@
+"""A request's header list to the plan its HTTP/1 form would get. Source: RFC 9113 section 8.3.
+
+The h2 package has checked what HTTP/2 itself asks for: pseudo-headers first, once and known; names in lower case; no
+CR, LF or NUL; Host equal to :authority. What the wire contract asks of a head beyond that is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from topics.http.errors import BadRequestError
+from topics.http.head import FIELD_VALUE, METHOD, TARGET, Framing
+from topics.http.request import Request, split_target
+
+HeaderList = tuple[tuple[bytes, bytes], ...]
+
+ENTRY_BYTES = 32
+"""What RFC 9113 section 10.5.1 adds to name and value of each field."""
+
+
+def list_limit(max_head_bytes: int, max_head_fields: int) -> int:
+    """The header list, as RFC 9113 counts it, up to which a request is answered (431 when it is over the head's limits)
+    and not the end of its connection."""
+    return 2 * max_head_bytes + ENTRY_BYTES * max_head_fields
+
+
+def parse_header_list(fields: HeaderList, whole: bool, max_bytes: int, max_fields: int) -> Request:
+    """whole: no body follows. Raises BadRequestError with the status to answer."""
+    if sum(len(name) + len(value) + 4 for name, value in fields) > max_bytes:
+        raise BadRequestError(f"the request head is over {max_bytes} bytes", 431)
+    if len(fields) - 4 > max_fields:
+        raise BadRequestError(f"the request head has more than {max_fields} fields", 431)
+    headers: dict[bytes, bytes] = {}
+    lengths = 0
+    for name, value in fields:
+        if FIELD_VALUE.fullmatch(value) is None:
+            raise BadRequestError("a header field holds a control character")
+        lengths += name == b"content-length"
+        headers.setdefault(name, value)
+    method = headers.pop(b":method", b"")
+    target = headers.pop(b":path", b"")
+    headers.pop(b":scheme", None)
+    authority = headers.pop(b":authority", None)
+    if METHOD.fullmatch(method) is None:
+        raise BadRequestError("the :method is no token")
+    if TARGET.fullmatch(target) is None or target.startswith(b"http"):
+        raise BadRequestError("the :path must be a path")
+    if authority is not None:
+        headers.setdefault(b"host", authority)
+    length = _length(headers, lengths)
+    framing = Framing(method, target, 1, length or 0, not whole and length is None, b"")
+    _, path, query = split_target(target.decode("ascii"))
+    return Request(
+        method=method.decode("ascii"),
+        path=path,
+        query=query,
+        authority="",
+        headers=headers,
+        framing=framing,
+        keep_alive=True,
+        expects_continue=headers.get(b"expect", b"").lower() == b"100-continue",
+    )
+
+
+def _length(headers: dict[bytes, bytes], given: int) -> int | None:
+    if not given:
+        return None
+    text = headers[b"content-length"]
+    if given > 1 or not text.isdigit() or len(text) > 19:
+        raise BadRequestError("Content-Length must be one number")
+    return int(text)
+
+
+def answer_fields(
+    status: int, date: bytes, content_type: bytes, headers: bytes, length: int | None
+) -> list[tuple[bytes, bytes]]:
+    """The header list of an answer. headers: whole HTTP/1 lines; those about an HTTP/1 connection are left out.
+    length: of the body, None when it has no end yet."""
+    fields = [(b":status", b"%d" % status), (b"content-type", content_type)]
+    if length is not None:
+        fields.append((b"content-length", b"%d" % length))
+    if date:
+        fields.append((b"date", date))
+    fields += _lines(headers)
+    return fields
+
+
+def _lines(headers: bytes) -> Iterable[tuple[bytes, bytes]]:
+    for line in headers.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        name = name.strip().lower()
+        if name and name not in (b"connection", b"transfer-encoding", b"keep-alive"):
+            yield name, value.strip()

@@ -1,0 +1,149 @@
+"""One request of an HTTP/2 connection, from its header list to the end of its answer.
+
+It is the call's `Exchange`, and the `topics.http.stream.Stream` of an answer that goes on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from topics.http.call import Call
+from topics.http.plan import Plan
+from topics.http.principal import Principal
+from topics.http.stream import Block
+from topics.http.upgrade import OpenUpgraded
+
+if TYPE_CHECKING:
+    from topics.http.h2_connection import Http2Connection
+
+
+class Http2Stream:
+    """What is written waits here until the peer's windows and the socket have room; `Sender` takes it frame by frame.
+
+    plan: None for a header list that is no request.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_first",
+        "_out",
+        "blocked",
+        "body",
+        "call",
+        "counted",
+        "dropped_bytes",
+        "ending",
+        "finished",
+        "id",
+        "input_ended",
+        "on_disconnect",
+        "on_drained",
+        "out_bytes",
+        "over_high_water",
+        "plan",
+        "ready",
+        "since",
+        "streaming",
+    )
+
+    def __init__(self, connection: Http2Connection, number: int, plan: Plan | None, *, input_ended: bool) -> None:
+        self.id = number
+        self.plan = plan
+        self.body: bytearray | None = None
+        """What has come of the request's body, while it is wanted."""
+        self.call: Call | None = None
+        """In a handler's hands, not answered."""
+        self.since = connection.service.tick
+        """When the present wait began, for more of the body or for room to send."""
+        self.counted: Principal | None = None
+        """Whose request is in flight while its body arrives; a call counts itself."""
+        self.input_ended = input_ended
+        self.dropped_bytes = 0
+        """Of a body that nobody wants."""
+        self.ending = False
+        """What is queued is the last of the answer."""
+        self.finished = False
+        """The last of the answer was sent."""
+        self.ready = False
+        """In the sender's round."""
+        self.blocked = False
+        """Waits for the peer to open the stream's window."""
+        self.out_bytes = 0
+        self.streaming = False
+        """The answer goes on."""
+        self.over_high_water = False
+        self.on_drained: Callable[[], None] | None = None
+        self.on_disconnect: Callable[[], None] | None = None
+        """None once whoever writes has ended the stream, or was told that it is over."""
+        self._connection = connection
+        self._out: deque[bytes] = deque()
+        self._first = 0
+        """Bytes of the first of `_out` that were taken already."""
+
+    upgrades = False
+
+    # --- the Exchange ------------------------------------------------------------------------------------------------
+    def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
+        """The whole answer, once."""
+        self.call = None
+        self._connection.answer(self, status, body, content_type, headers)
+
+    def open_stream(
+        self,
+        status: int,
+        content_type: bytes,
+        headers: bytes,
+        on_drained: Callable[[], None],
+        on_disconnect: Callable[[], None],
+    ) -> Http2Stream:
+        """The head of an answer that goes on."""
+        self.call = None
+        self.streaming = True
+        self.on_drained, self.on_disconnect = on_drained, on_disconnect
+        self._connection.open_stream(self, status, content_type, headers)
+        return self
+
+    def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
+        raise AssertionError("HTTP/2 has no upgrade")
+
+    # --- the Stream --------------------------------------------------------------------------------------------------
+    def write(self, data: bytes) -> None:
+        if self.on_disconnect is not None:
+            self._connection.write(self, data)
+
+    def write_block(self, block: Block) -> None:
+        self.write(block.data)
+
+    def end(self) -> None:
+        if self.on_disconnect is not None:
+            self.on_disconnect = None
+            self._connection.end(self)
+
+    # --- for the sender ----------------------------------------------------------------------------------------------
+    def queue(self, data: bytes) -> None:
+        self._out.append(data)
+        self.out_bytes += len(data)
+
+    def take(self, most: int) -> bytes:
+        """Up to `most` of the bytes queued; small writes are joined."""
+        out = self._out
+        parts: list[bytes] = []
+        room = most
+        while out and room:
+            first = self._first
+            part = out[0][first : first + room] if first or len(out[0]) > room else out[0]
+            if first + len(part) == len(out[0]):
+                out.popleft()
+                self._first = 0
+            else:
+                self._first = first + len(part)
+            room -= len(part)
+            parts.append(part)
+        self.out_bytes -= most - room
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def clear(self) -> None:
+        self._out.clear()
+        self.out_bytes = self._first = 0
