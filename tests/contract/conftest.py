@@ -1,4 +1,7 @@
-"""The worlds tests run in: simulated, or with `pytest tests/contract --live` (or TOPICS_TEST_LIVE=1) processes."""
+"""The worlds tests run in: simulated, or with `pytest tests/contract --live` (or TOPICS_TEST_LIVE=1) processes.
+
+With --http2 (or TOPICS_TEST_HTTP2=1) requests go over HTTP/2; a test of HTTP/1 itself is marked `http1` and left out.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,17 @@ from typing import Any
 
 import pytest
 
+from tests.contract.http2 import Http2Connection
 from tests.contract.live_world import LiveWorld
 from tests.contract.sim_world import SimWorld
-from tests.contract.world import World
+from tests.contract.world import Connection, World
 
 MakeWorld = Callable[..., World]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--live", action="store_true", help="the contract's tests on real `topics serve` processes")
+    parser.addoption("--http2", action="store_true", help="the contract's tests over HTTP/2")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -45,13 +50,29 @@ def sim_options() -> dict[str, Any]:
 
 
 @pytest.fixture
-def make_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeWorld]:
+def http2(request: pytest.FixtureRequest) -> bool:
+    """Whether requests go over HTTP/2; `test_over_http2.py` overrides it."""
+    return bool(request.config.getoption("--http2", default=False)) or os.environ.get("TOPICS_TEST_HTTP2") == "1"
+
+
+@pytest.fixture
+def connection_type(request: pytest.FixtureRequest, http2: bool) -> type[Connection]:
+    if http2 and request.node.get_closest_marker("http1"):
+        pytest.skip("about HTTP/1 itself")
+    return Http2Connection if http2 else Connection
+
+
+@pytest.fixture
+def make_world(
+    request: pytest.FixtureRequest, tmp_path: Path, connection_type: type[Connection]
+) -> Iterator[MakeWorld]:
     """Starts a server with settings (fields of Config) of its own."""
     made: list[World] = []
     live = is_live(request.config)
 
     def make(**settings: Any) -> World:
         world: World = LiveWorld(tmp_path, **settings) if live else SimWorld(**(sim_options() | settings))
+        world.connection_type = connection_type
         made.append(world)
         world.start()
         return world
@@ -62,12 +83,16 @@ def make_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeW
 
 
 @pytest.fixture
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, connection_type: type[Connection]) -> Iterator[World]:
     """A ready server with default settings and no topics."""
     if is_live(request.config):
-        yield request.getfixturevalue("shared_live_world")()
+        live: LiveWorld = request.getfixturevalue("shared_live_world")()
+        live.connection_type = connection_type
+        yield live
+        live.connection_type = Connection
         return
     simulated = SimWorld(**sim_options())
+    simulated.connection_type = connection_type
     simulated.start()
     yield simulated
     simulated.close()

@@ -192,7 +192,7 @@ class LiveWorld(World):
     def connect(self) -> Connection:
         stream = SocketStream(self.address)
         self._streams.append(stream)
-        return Connection(self, stream)
+        return self.connection_type(self, stream)
 
 
 def _env_text(value: Any) -> str:

@@ -149,7 +149,7 @@ class SimWorld(World):
 
     # --- network and disk --------------------------------------------------------------------------------------------
     def connect(self) -> Connection:
-        return Connection(self, self.ring.network.client(PORT))
+        return self.connection_type(self, self.ring.network.client(PORT))
 
     def fail_storage(self, kind: str, error: int, **options: Any) -> None:
         self.ring.faults.fail(kind, error, **options)

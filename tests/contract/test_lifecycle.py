@@ -121,6 +121,7 @@ def test_a_stop_is_graceful_and_loses_nothing(world: World) -> None:
     assert summary(world) == before
 
 
+@pytest.mark.http1
 def test_a_draining_server_says_so_on_open_connections_and_takes_no_new_ones(world: World) -> None:
     """R-LIFE-7, 12.1, 12.2: readiness and new requests get 503 and the end of their connection; health is 200."""
     world.put("t", durability="fsync")
@@ -144,6 +145,7 @@ def test_a_draining_server_says_so_on_open_connections_and_takes_no_new_ones(wor
     assert world.finish_stop() == 0
 
 
+@pytest.mark.http1
 def test_requests_in_progress_are_finished(world: World) -> None:
     """R-LIFE-7: writes under way are answered, and what was answered is kept."""
     world.put("t", durability="fsync")

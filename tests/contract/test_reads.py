@@ -238,6 +238,7 @@ def test_deleting_the_topic_ends_a_wait(world: World) -> None:
     assert second.answer(within_ms=50).status == 404
 
 
+@pytest.mark.http1
 def test_a_stop_ends_a_wait_with_the_empty_result(world: World) -> None:
     """7.6, R-LIFE-7: at once, and the connection closes."""
     world.write("t", 1)

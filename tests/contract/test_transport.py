@@ -53,6 +53,7 @@ def test_http_1_0_stays_open_when_keep_alive_is_asked_for(world: World) -> None:
     assert not connection.ended
 
 
+@pytest.mark.http1
 def test_connection_close_is_honoured(world: World) -> None:
     """R-NET-3: the answer says so too."""
     connection = world.connect()

@@ -139,6 +139,9 @@ class Connection:
 class World:
     """What a test may do. Backends fill in the methods that raise NotImplementedError."""
 
+    connection_type: type[Connection] = Connection
+    """What speaks the protocol the requests go over."""
+
     # --- a backend's part --------------------------------------------------------------------------------------------
     def connect(self) -> Connection:
         raise NotImplementedError
