@@ -8,13 +8,24 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "question", ["request", "diff", "recovery", "memory", "loop_echo", "json_scan", "writes --only lone"]
+    "question",
+    [
+        "request",
+        "diff",
+        "recovery",
+        "memory",
+        "loop_echo",
+        "json_scan",
+        "writes --only lone",
+        "deliver",
+        "idle_streams",
+    ],
 )
 def test_a_tiny_run_of_each_measurement_gives_its_figures(question: str) -> None:
     name, *options = question.split()
     if name == "writes" and shutil.which("redis-server") is None:
         pytest.skip("redis-server is missing: apt-get install redis-server")
-    if name == "loop_echo":
+    if name in ("loop_echo", "deliver"):
         pytest.importorskip("uvloop", reason="uvloop is missing: pip install uvloop")
     command = [sys.executable, "-m", f"perf.{name}", "--smoke", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
