@@ -2,7 +2,7 @@
 
     python -m perf.deliver [--over sse,ws] [--watchers 1,10,100,1000] [--seconds 3] [--rounds 3] [--smoke]
 
-Load generators in C on the same cores. In each round, in turns: the round trip and the messages a second of a uvloop echo
+Load generators in C on the same cores. In each round, in turns: round trip and messages a second of a uvloop echo
 (the yardstick of latency and of deliveries a second); a loop of bare sends in C to the same watchers (the yardstick of
 CPU per watcher); the server. CPU per extra watcher is a line's slope: between the least and the most watchers.
 """
@@ -65,9 +65,9 @@ def sse_watchers(server: Server, count: int) -> list[bytes]:
 def ws_watchers(_server: Server, count: int) -> list[bytes]:
     """Handshake and subscription in one."""
     handshake = (
-        "GET /v0/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    ).encode()
+        b"GET /v0/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
     text = json.dumps({"op": "subscribe", "topic": TOPIC, "tail": True}).encode()
     frame = struct.pack("!BB", 0x81, 0x80 | len(text)) + bytes(4) + text  # masked with zeros
     return [handshake + frame] * count
@@ -129,13 +129,12 @@ def measure(protocol: str, counts: list[int], rounds: int, seconds: float) -> No
         echo = started(sys.executable, "-m", "perf.compare.uvloop_echo", "PORT")
         echoes.append(echo_figures(echo, seconds / 2))
         stop(echo)
-        with tempfile.TemporaryDirectory() as directory:
-            with topics_server(Path(directory) / "data") as server:
-                server.request("PUT", f"/v0/topics/{TOPIC}", {"durability": "memory", "cap_records": 1000})
-                server.request("POST", f"/v0/topics/{TOPIC}", RECORD)
-                for count in counts:
-                    runs[count].append(load(server, MAKERS[protocol](server, count), seconds))
-                flat_out.append(load(server, MAKERS[protocol](server, counts[-1]), seconds, writers=8))
+        with tempfile.TemporaryDirectory() as directory, topics_server(Path(directory) / "data") as server:
+            server.request("PUT", f"/v0/topics/{TOPIC}", {"durability": "memory", "cap_records": 1000})
+            server.request("POST", f"/v0/topics/{TOPIC}", RECORD)
+            for count in counts:
+                runs[count].append(load(server, MAKERS[protocol](server, count), seconds))
+            flat_out.append(load(server, MAKERS[protocol](server, counts[-1]), seconds, writers=8))
         last = runs[counts[-1]][-1]
         bytes_each = round(last["bytes_read"] / max(1, last["deliveries"]))
         bare = started(str(built("load/bare_sends.c")), "PORT", str(bytes_each))
