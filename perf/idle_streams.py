@@ -2,7 +2,7 @@
 
     python -m perf.idle_streams [--streams 10000] [--heartbeat-ms 15000] [--seconds 45] [--smoke]
 
-Every stream has a session of its own on one of a hundred topics. The client holds the sockets and only counts what arrives.
+Every stream has a session of its own on one of a hundred topics. The client holds the sockets and counts what arrives.
 """
 
 from __future__ import annotations
