@@ -45,6 +45,19 @@ def test_each_package_imports_only_what_lies_below_it(package: str) -> None:
             assert room in allowed | {"__version__"}, f"{path} imports topics.{room}"
 
 
+def test_nothing_turns_data_into_code() -> None:
+    """No pickle, no eval, no shell: what comes over the network or from the disk stays data."""
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+                assert not {"pickle", "marshal", "shelve", "subprocess", "yaml"} & {n.split(".")[0] for n in names}, (
+                    path
+                )
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in {"eval", "exec", "compile"}, path
+
+
 @pytest.mark.parametrize("module", sorted(COMMON))
 def test_the_common_modules_import_no_room(module: str) -> None:
     path = ROOT / f"{module}.py"

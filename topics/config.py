@@ -95,6 +95,8 @@ class Config:
     probe_auth: bool = False
     """Health and readiness need a valid key too."""
     allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    """Of pages elsewhere that may write and open streams."""
     host_check: bool = True
     """Refuse a foreign Host on loopback, and state-changing requests of other sites' pages."""
     http_parser: str = "auto"

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.http.wire import Echo, Peer, make_service
+from topics.http.routes import Route, RouteTable, Scope
 
 
 def get(peer: Peer, host: str) -> int:
@@ -57,3 +58,28 @@ def test_http_1_0_needs_no_host(peer: Peer) -> None:
 def test_what_changes_state_may_not_come_from_another_site(peer: Peer, headers: dict[str, str], status: int) -> None:
     assert peer.ask("POST", "/v0/topics/a", b"{}", **headers).status == status
     assert peer.ask("GET", "/v0/topics/a", **headers).status == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"origin": "http://localhost"}, 200),
+        ({"origin": "http://LOCALHOST"}, 200),
+        ({"origin": "https://app.example"}, 200),
+        ({"origin": "https://app.example", "sec_fetch_site": "cross-site"}, 200),
+        ({"origin": "https://app.example:444"}, 403),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "http://localhost.evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": ""}, 403),
+        ({"sec_fetch_site": "cross-site"}, 403),
+    ],
+)
+def test_a_stream_is_not_opened_for_a_page_of_elsewhere(echo: Echo, headers: dict[str, str], status: int) -> None:
+    """R-NET-10: no browser asks before it opens a WebSocket."""
+    routes = RouteTable([Route("GET", "/v0/ws", Scope.NONE, echo.echo, stream=True)])
+    peer = Peer(make_service(routes, allowed_origins=("https://app.example",)))
+    assert peer.ask("GET", "/v0/ws", **headers).status == status
+    anyone = Peer(make_service(routes, allowed_origins=("*",)))
+    assert anyone.ask("GET", "/v0/ws", **headers).status == 200

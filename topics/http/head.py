@@ -49,7 +49,7 @@ def check_head(head: bytes, max_bytes: int, max_fields: int) -> Framing:
         raise BadRequestError(f"the request head is over {max_bytes} bytes", 431)
     line = _REQUEST_LINE.match(head)
     if line is None:
-        raise BadRequestError("the request line is not `METHOD target HTTP/1.0` or `HTTP/1.1`")
+        raise _bad_request_line()
     if head.count(b"\n") - 2 > max_fields:
         raise BadRequestError(f"the request head has more than {max_fields} fields", 431)
     if _FIELDS.fullmatch(head, line.end()) is None:
@@ -101,6 +101,10 @@ def _check_encoding(encoding: bytes, version_minor: int, *, with_length: bool) -
         raise BadRequestError("HTTP/1.0 has no Transfer-Encoding")
 
 
+def _bad_request_line() -> BadRequestError:
+    return BadRequestError("the request line is not `METHOD target HTTP/1.0` or `HTTP/1.1`")
+
+
 def check_partial_head(data: bytes, max_bytes: int) -> None:
     """Refuses early what can no longer become a head, so that nobody waits for the rest of it.
 
@@ -111,5 +115,7 @@ def check_partial_head(data: bytes, max_bytes: int) -> None:
     if _STARTS_TOKEN.match(data) is None:
         raise BadRequestError("this is not an HTTP request")
     crlf = data.count(b"\r\n")
+    if crlf and _REQUEST_LINE.match(data) is None:
+        raise _bad_request_line()
     if data.count(b"\n") != crlf or data.count(b"\r") - data.endswith(b"\r") != crlf:
         raise BadRequestError("a bare CR or LF in the request head")

@@ -3,8 +3,8 @@
 DNS rebinding makes a browser send its requests for `evil.example` to 127.0.0.1, so on a loopback address only names
 that cannot be rebound are taken: addresses, `localhost`, names without a dot (nobody can register one) and those the
 operator allows. A page of another site may send simple requests without asking, and open WebSockets, which no CORS
-covers; so what changes state, and an upgrade, must not come from another origin. Source: SECURITY of the design, "Host
-check" and "CSRF".
+covers; so what changes state, and what opens a stream, must not come from another origin. Source: SECURITY of the
+design, "Host check" and "CSRF".
 """
 
 from __future__ import annotations
@@ -22,30 +22,40 @@ class HostRule:
     """Decides from the head alone.
 
     bound_host: what the server listens on. allowed_hosts: names (without port) taken besides; they switch the check on
-    for an address that is not loopback, where any Host passes otherwise. "*" allows all.
+    for an address that is not loopback, where any Host passes otherwise. "*" allows all. allowed_origins: of pages
+    elsewhere (`scheme://host:port`) that may do what the server's own may; "*" allows all.
     """
 
-    def __init__(self, bound_host: str, allowed_hosts: tuple[str, ...] = (), *, enabled: bool = True) -> None:
+    def __init__(
+        self,
+        bound_host: str,
+        allowed_hosts: tuple[str, ...] = (),
+        allowed_origins: tuple[str, ...] = (),
+        *,
+        enabled: bool = True,
+    ) -> None:
         self._allowed = {name.lower() for name in (*allowed_hosts, bound_host)}
         self._checks_host = enabled and (bool(allowed_hosts) or is_loopback(bound_host)) and "*" not in allowed_hosts
         self._known: dict[str, bool] = {}
         """Hosts seen and whether they are ours; a server hears few."""
-        self._checks_origin = enabled and "*" not in allowed_hosts
+        self._checks_origin = enabled and "*" not in (*allowed_hosts, *allowed_origins)
+        self._origins = {origin.lower() for origin in allowed_origins}
 
-    def refusal(self, request: Request) -> RequestError | None:
+    def refusal(self, request: Request, *, stream: bool = False) -> RequestError | None:
         """403 for a foreign Host, and for a state-changing request or an upgrade of another site's page; None when all
-        is well."""
+        is well. stream: it asks for an answer that goes on, which no method makes harmless."""
         host = request.authority or request.headers.get(b"host", b"").decode("latin-1")
         if self._checks_host and host and not self._is_known(host):
             return RequestError(
                 "forbidden", "this Host is not served here: add it to TOPICS_ALLOWED_HOSTS if it should be"
             )
-        if self._checks_origin and (request.method not in _SAFE_METHODS or b"upgrade" in request.headers):
-            if request.headers.get(b"sec-fetch-site", b"") == b"cross-site":
-                return RequestError("forbidden", "a page of another site may not change anything here")
+        if self._checks_origin and (stream or request.method not in _SAFE_METHODS or b"upgrade" in request.headers):
             origin = request.headers.get(b"origin")
-            if origin is not None and not self._is_own_origin(origin.decode("latin-1"), host):
-                return RequestError("forbidden", "a page of another origin may not change anything here")
+            if origin is not None:
+                if not self._is_own_origin(origin.decode("latin-1").lower(), host):
+                    return _foreign_page("origin")
+            elif request.headers.get(b"sec-fetch-site", b"") == b"cross-site":
+                return _foreign_page("site")
         return None
 
     def _is_known(self, host: str) -> bool:
@@ -64,8 +74,15 @@ class HostRule:
         return is_address(name)
 
     def _is_own_origin(self, origin: str, host: str) -> bool:
+        if origin in self._origins:
+            return True
         authority = origin.partition("://")[2]
-        return bool(authority) and (authority.lower() == host.lower() or host_name(authority) in self._allowed)
+        return bool(authority) and (authority == host.lower() or host_name(authority) in self._allowed)
+
+
+def _foreign_page(what: str) -> RequestError:
+    message = f"a page of another {what} may not do this: add its origin to TOPICS_ALLOWED_ORIGINS if it should"
+    return RequestError("forbidden", message)
 
 
 def host_name(authority: str) -> str:

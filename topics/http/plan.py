@@ -223,7 +223,7 @@ class Planner:
         if aim is None:
             aim = Aim(request, self._routes)
         verdict = self._guard.judge(request, aim.query, aim.match)
-        foreign = self._hosts.refusal(request)
+        foreign = self._hosts.refusal(request, stream=aim.route is not None and aim.route.stream)
         headers = request.headers
         secrets = [headers.pop(name) for name in _SECRETS if name in headers]
         if "token" in aim.query:

@@ -70,7 +70,7 @@ class Service:
         self.planner = Planner(
             routes,
             open_parser(config.http_parser),
-            HostRule(bound_host, config.allowed_hosts, enabled=config.host_check),
+            HostRule(bound_host, config.allowed_hosts, config.allowed_origins, enabled=config.host_check),
             Guard(keyring, probe_auth=config.probe_auth),
             max_head_bytes=config.max_head_bytes,
             max_head_fields=config.max_head_fields,
