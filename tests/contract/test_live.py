@@ -194,3 +194,24 @@ def test_two_readers_and_a_cap_on_a_real_server(live_world: LiveWorld) -> None:
     page = world.diff("t")
     assert page["tombstone"] == tombstone(1, 3, "cap", 6)
     assert [record["$seq"] for record in page["records"]] == [4, 5, 6]
+
+
+def test_a_server_with_keys_tells_nobody_of_them(live_world: LiveWorld) -> None:
+    """R-LIFE-3, 4.1: neither its log nor its files hold a key that was configured or tried; its files are its own."""
+    live_world.start(api_keys="sesame-one:rw+a,sesame-two:r:p")
+    for token in ("sesame-one", "sesame-two", "sesame-wrong", "sesame-one, sesame-two"):
+        auth = {"Authorization": f"Bearer {token}"}
+        for method, path in (("PUT", "/v0/topics/p1"), ("GET", "/v0/topics"), ("GET", "/nowhere"), ("GET", "/v0/ws")):
+            live_world.request(method, path, headers=auth)
+        live_world.request("GET", f"/v0/topics/p1/work?node=n&token={token.replace(' ', '%20')}")
+        live_world.raw(f"GET /v0/topics HTTP/1.1\r\nAuthorization: Bearer {token}\r\nBroken\r\n\r\n".encode())
+    assert live_world.request("GET", "/v0/metrics", headers={"Authorization": "Bearer sesame-two"}).status == 200
+    directory = live_world.directory / "data"
+    assert live_world.stop() == 0
+    told = live_world.stderr()
+    assert "auth: on, 2 keys" in told
+    assert "sesame" not in told
+    for path in [directory, *directory.rglob("*")]:
+        mode = path.stat().st_mode & 0o777
+        assert mode == (0o700 if path.is_dir() else 0o600), path
+        assert path.is_dir() or b"sesame" not in path.read_bytes()
