@@ -137,8 +137,10 @@ class Lane:
         for row in batch[:_RECEIVES]:
             conn = row[0]
             state = conn.state
-            if type(state) is FirstBytes:
+            if type(state) is FirstBytes and conn not in seen:
                 state = state.begin_http1(row[1])
+                if type(state) is FirstBytes:
+                    seen.add(conn)  # what follows in this pass are not its first bytes
             if type(state) is HttpConnection and state.idle and not conn.over_high_water and conn not in seen:
                 candidates.append(row)
                 seen.add(conn)
