@@ -52,6 +52,9 @@ class NoProbes:
 class InstantEngine:
     """Appends take no time."""
 
+    refuses_writes = False
+    throttle_window_ns = 0
+
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None:
         done(ANSWER)
 

@@ -36,6 +36,11 @@ _RANGES = {
     "h2_resets_per_s": (1, 1 << 30),
     "h2_control_burst": (1, 1 << 30),
     "h2_controls_per_s": (1, 1 << 30),
+    "pressure_full_backlog": (1, 1 << 30),
+    "pressure_full_latency_ms": (1, 1 << 30),
+    "pressure_full_lag_ms": (1, 1 << 30),
+    "coalesce_max_ms": (0, 10_000),
+    "commit_window_max_us": (0, 1_000_000),
     "ring_entries": (0, 32_768),
     "ring_completions": (0, 65_536),
     "receive_buffers": (1, 32_768),
@@ -187,6 +192,23 @@ class Config:
     """How long records wait to be forwarded together, while nobody waits for the destination."""
     router_retry_ms: int = 100
     """How often a router that found no room tries again."""
+
+    # --- load
+    delivery_budget_us: int = 5000
+    """Deliveries of a pass end after this; what is left waits for the next passes. 0: none waits."""
+    pressure_full_backlog: int = 1000
+    """Topics waiting for their delivery at which the pressure is 1."""
+    pressure_full_latency_ms: int = 25
+    """The same for the time they wait."""
+    pressure_full_lag_ms: int = 250
+    """The same for the lateness of a timer."""
+    pressure_refuse_after_ms: int = 1000
+    """How long the pressure has to be nearly 1 before writes are refused."""
+    coalesce_max_ms: int = 20
+    commit_window_max_us: int = 10_000
+    """What `commit_window_us` grows to under pressure."""
+    backpressure: bool = True
+    """Refuse writes with 429 as the last step of the ladder."""
 
     # --- limits
     max_body_bytes: int = 64 << 20

@@ -48,6 +48,7 @@ class FakeLog:
         self.read_only = False
         self.disk_full = False
         self.backlogged = False
+        self.commit_window_ns = 0
         self._reserve_users = 0
 
     def _check(self) -> None:
@@ -105,6 +106,9 @@ class FakeLog:
     def check_writable(self) -> None:
         if self.read_only:
             raise LogReadOnlyError("the log is read-only")
+
+    def set_commit_window(self, ns: int) -> None:
+        self.commit_window_ns = ns
 
     def is_backlogged(self) -> bool:
         return self.backlogged

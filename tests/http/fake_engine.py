@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from topics.engine.results import Cancel, Done
-from topics.errors import TopicsError
+from topics.errors import RequestError, TopicsError
 
 
 class FakeEngine:
@@ -17,6 +17,8 @@ class FakeEngine:
         self.asked: list[tuple[str, tuple[Any, ...]]] = []
         self.waiting: list[Callable[[Any], None]] = []
         self.cancelled = 0
+        self.refuses_writes = False
+        self.throttle_window_ns = 0
 
     def _ask(self, operation: str, done: Done[Any], *arguments: Any) -> None:
         self.asked.append((operation, arguments))
@@ -24,6 +26,9 @@ class FakeEngine:
             done(self.answers[operation])
         else:
             self.waiting.append(done)
+
+    def refuse_write(self) -> TopicsError:
+        return RequestError("throttled", "busy")
 
     @property
     def last(self) -> tuple[Any, ...]:

@@ -442,3 +442,22 @@ def test_r_net_10_no_cors_no_cookies_no_redirects(peer: Peer, engine: FakeEngine
     engine.answers["state"] = STATE
     headers = peer.ask("GET", "/v0/topics/jobs", Origin="http://localhost").headers
     assert set(headers) == {"content-type", "content-length"}
+
+
+def test_3_2_a_write_is_refused_under_load_unless_it_opts_out(peer: Peer, engine: FakeEngine) -> None:
+    engine.refuses_writes = True
+    answer = peer.ask("POST", "/v0/topics/t", b'{"records":[{"data":1}]}')
+    assert (answer.status, answer.code, answer.headers["retry-after"]) == (429, "throttled", "1")
+    assert engine.asked == []
+    engine.answers["append"] = AppendResult(1, 1, 1, 1, False, False, 0, 0)
+    assert peer.ask("POST", "/v0/topics/t", b'{"records":[{"data":1}],"disable_backpressure":true}').status == 200
+    assert peer.ask("POST", "/v0/topics/t", b"{}").status == 400
+
+
+def test_3_3_a_write_held_back_under_load_says_so(peer: Peer, engine: FakeEngine) -> None:
+    engine.throttle_window_ns = 10_000_000
+    engine.answers["append"] = AppendResult(1, 1, 1, 1, False, False, 0, 0)
+    figures = performance(peer.ask("POST", "/v0/topics/t", b'{"records":[{"data":1}]}').json)
+    assert list(figures) == ["server_total_ms", "throttle_wait_ms", "wal_append_ms", "fsync_ms"]
+    engine.answers["append"] = AppendResult(1, 1, 1, 1, False, True, 0, 0)
+    assert list(performance(peer.ask("POST", "/v0/topics/t", b'{"records":[{"data":1}]}').json)) == ["server_total_ms"]

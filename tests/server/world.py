@@ -11,6 +11,7 @@ from tests.http.wire import Response, Wire
 from tests.sim import SimClient, SimRing
 from topics.config import Config, tiny_config
 from topics.engine.results import EngineStats, TopicState
+from topics.engine.scheduling.scheduler import LoadStats
 from topics.loop.loop import Loop
 from topics.server.app import Server
 from topics.server.metrics import CLASSES
@@ -40,6 +41,9 @@ class ServedFakeEngine(FakeEngine):
         by_class = dict.fromkeys(CLASSES, 0) | {"disk": len(self.states)}
         live = sum(state.count for state in self.states)
         return EngineStats(len(self.states), by_class, 0, 0, live, sum(state.bytes for state in self.states))
+
+    def load(self) -> LoadStats:
+        return LoadStats(0.0, 0, 0, 0, {})
 
     def topic_states(self, limit: int) -> list[TopicState]:
         return self.states[:limit]

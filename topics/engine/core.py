@@ -14,6 +14,7 @@ from topics.engine.queue.lease_ids import LeaseIds
 from topics.engine.read_pass import SharedReads
 from topics.engine.registry import Registry
 from topics.engine.routers.registry import Routers
+from topics.engine.scheduling.scheduler import Scheduler
 from topics.engine.sealed import SealedDeletions
 from topics.engine.topic import Topic
 from topics.engine.usage import Usage
@@ -49,6 +50,7 @@ class Core:
         self.forwarding: Forwarding
         self.forwardable: dict[Topic, None] = {}
         """Sources of routers with records published since the routers looked last."""
+        self.scheduler = Scheduler(self)
         self.filled: list[Topic] = []
         """Topics whose batch takes no more rows from the end of the pass on."""
         self.in_log: set[int] = set()

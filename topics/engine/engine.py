@@ -45,9 +45,10 @@ from topics.engine.routers.driver import Forwarding
 from topics.engine.routers.manage import RouterManager
 from topics.engine.routers.results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.routers.router import RouterConfig
-from topics.engine.topic import Life, Topic
+from topics.engine.scheduling.scheduler import LoadStats
+from topics.engine.topic import Life
 from topics.engine.topic_config import TopicConfig
-from topics.errors import TopicsError
+from topics.errors import RequestError, TopicsError
 
 
 class Engine:
@@ -183,17 +184,34 @@ class Engine:
         """The pass ends: waiters of changed topics look again, batches take no more rows."""
         core = self._core
         self._forwarding.flush()
-        while core.awake:
-            awake, core.awake = core.awake, {}
-            for topic in sorted(awake, key=_by_name) if len(awake) > 1 else awake:
-                for waiter in list(topic.waiters):
-                    waiter.look_again()
+        core.scheduler.drain()
         core.reads.clear()
         if core.filled:
             for topic in core.filled:
                 topic.filling = None
             core.filled = []
 
+    # --- load --------------------------------------------------------------------------------------------------------
+    @property
+    def refuses_writes(self) -> bool:
+        """Deliveries are so far behind that writes are to be refused for a while (429), unless they opt out."""
+        return self._core.scheduler.governor.refuse.taken
+
+    def refuse_write(self) -> RequestError:
+        """The refusal of a write while `refuses_writes`; counts it."""
+        self._core.scheduler.refused += 1
+        return refusals.overloaded()
+
+    @property
+    def throttle_window_ns(self) -> int:
+        """How long commits are held back to gather more because of load; 0 while they are not."""
+        return self._core.scheduler.throttle_window_ns
+
+    def load(self) -> LoadStats:
+        """For metrics."""
+        return self._core.scheduler.stats()
+
+    # --- the end -----------------------------------------------------------------------------------------------------
     def begin_shutdown(self) -> None:
         """Nobody waits any longer: long polls answer at once, those parked and those still to come."""
         core = self._core
@@ -218,10 +236,6 @@ class Engine:
         """The first topics by name, as they are, without retention: for metrics."""
         now_ms = self._core.clock.now_ms()
         return [topic.state(now_ms) for topic in islice(self._core.registry.after(""), limit)]
-
-
-def _by_name(topic: Topic) -> str:
-    return topic.name
 
 
 def _nothing_to_cancel() -> None:

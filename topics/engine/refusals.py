@@ -63,6 +63,11 @@ def backlogged() -> RequestError:
     return RequestError("throttled", message, {"retry_after_ms": 1000})
 
 
+def overloaded() -> RequestError:
+    message = "deliveries do not keep up with the writes: try again in a second, or send disable_backpressure"
+    return RequestError("throttled", message, {"retry_after_ms": 1000})
+
+
 def config_needs_admin(name: str) -> RequestError:
     message = f"creating topic {shown(name)} with a config needs the scope admin: leave config out or create it first"
     return RequestError("forbidden", message, {"topic": name})

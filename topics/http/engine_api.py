@@ -26,6 +26,7 @@ from topics.engine.results import (
 from topics.engine.routers.results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.routers.router import RouterConfig
 from topics.engine.topic_config import TopicConfig
+from topics.errors import RequestError
 
 
 class EngineApi(Protocol):
@@ -53,6 +54,14 @@ class EngineApi(Protocol):
         """Several writes to this topic may be given to `append` as one: each needs nothing but its seqs."""
 
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel: ...
+
+    @property
+    def refuses_writes(self) -> bool: ...
+
+    def refuse_write(self) -> RequestError: ...
+
+    @property
+    def throttle_window_ns(self) -> int: ...
 
     def open_feed(self, sink: Sink) -> Feed: ...
 

@@ -90,7 +90,7 @@ class Lane:
     def take(self, batch: list[Row]) -> list[Row]:
         """Takes the plain requests of a pass; returns the rows that the general path is to be given, in order."""
         service = self._service
-        if service.gate is not None or service.closing:
+        if service.gate is not None or service.closing or service.engine.refuses_writes:
             return batch
         started_ns = service.now_ns()
         candidates, others = self._candidates(batch)

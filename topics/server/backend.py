@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from topics.config import Config
 from topics.engine.results import EngineStats, TopicState
+from topics.engine.scheduling.scheduler import LoadStats
 from topics.http.engine_api import EngineApi
 from topics.loop.loop import Loop
 from topics.store.counters import LogCounters
@@ -19,6 +20,8 @@ class ServedEngine(EngineApi, Protocol):
         """Long polls answer with what they have."""
 
     def stats(self) -> EngineStats: ...
+
+    def load(self) -> LoadStats: ...
 
     def topic_states(self, limit: int) -> list[TopicState]: ...
 

@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from topics.engine.results import EngineStats
+from topics.engine.scheduling.scheduler import LoadStats
 from topics.http.lane import REASONS, Lane
 from topics.http.service import Service
 from topics.loop.loop import Loop
@@ -23,6 +24,7 @@ from topics.store.counters import FSYNC_BUCKETS_US, LogCounters
 TOPICS_SHOWN = 1000
 _UPTIME = re.compile(rb"^(# (?:HELP|TYPE) )?topics_uptime_ms_total ", re.MULTILINE)
 CLASSES = ("ephemeral", "memory", "disk", "fsync")
+NO_LOAD = LoadStats(0.0, 0, 0, 0, {})
 NO_ENGINE = EngineStats(0, dict.fromkeys(CLASSES, 0), 0, 0, 0, 0)
 
 
@@ -100,6 +102,7 @@ class ServerMetrics(Collector):
         now = self._snapshot()
         yield from _engine_families(now)
         yield from self._stream_families()
+        yield from _load_families(now)
         yield from _topic_families(now)
         yield from _log_families(now)
         yield _stages(self._stage_histograms(now))
@@ -144,6 +147,22 @@ def _engine_families(now: Snapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily("topics_ready", "1 when the server serves", int(now.ready))
     yield GaugeMetricFamily("topics_recovery_progress", "Share of recovery done, 1 when ready", now.progress)
     yield CounterMetricFamily("topics_uptime_ms", "Milliseconds since the process started", now.uptime_ms)
+
+
+def _load_families(now: Snapshot) -> Iterator[Metric]:
+    """How deliveries keep up, and what is shed when they do not (docs/scheduling.md)."""
+    load = now.backend.engine.load() if now.backend is not None else NO_LOAD
+    yield GaugeMetricFamily("topics_pressure", "How hard deliveries are pressed, 0 to 1", load.pressure)
+    yield GaugeMetricFamily("topics_delivery_backlog", "Topics that wait for their delivery", load.backlog)
+    latency_us = load.latency_ns / 1000
+    yield GaugeMetricFamily("topics_delivery_latency_us", "Smoothed wait of a changed topic in us", latency_us)
+    yield CounterMetricFamily("topics_writes_refused_total", "Writes refused for load", load.refused)
+    taken = GaugeMetricFamily("topics_pressure_step", "1 while a step of the ladder is taken", labels=["step"])
+    times = CounterMetricFamily("topics_pressure_steps_total", "How often a step was taken", labels=["step"])
+    for name, (count, is_taken) in load.steps.items():
+        taken.add_metric([name], int(is_taken))
+        times.add_metric([name], count)
+    yield from (taken, times)
 
 
 def _topic_families(now: Snapshot) -> Iterator[Metric]:

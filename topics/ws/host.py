@@ -11,12 +11,21 @@ from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
 from topics.engine.results import AppendRequest, AppendResult, Done, TopicState
 from topics.engine.write_body import WriteScanner
+from topics.errors import RequestError
 
 
 class WsEngine(Protocol):
     """The part of `topics.engine.engine.Engine` that commands need."""
 
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None: ...
+
+    @property
+    def refuses_writes(self) -> bool: ...
+
+    def refuse_write(self) -> RequestError: ...
+
+    @property
+    def throttle_window_ns(self) -> int: ...
 
     def open_feed(self, sink: Sink) -> Feed: ...
 

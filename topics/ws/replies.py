@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from topics.engine.durations import milliseconds
+from topics.engine.durations import milliseconds, throttle_wait
 from topics.engine.results import AppendResult
 from topics.errors import RequestError
 
@@ -33,12 +33,16 @@ def subscribed(request_id: bytes, topics: dict[str, dict[str, int]]) -> bytes:
     return b'{"op":"subscribed","request_id":%b,"topics":%b}' % (request_id, msgspec.json.encode(topics))
 
 
-def ack(request_id: bytes, topic: str, result: AppendResult, total_ns: int, *, with_seqs: bool) -> bytes:
-    """A publish that is committed for its class."""
+def ack(
+    request_id: bytes, topic: str, result: AppendResult, total_ns: int, window_ns: int, *, with_seqs: bool
+) -> bytes:
+    """A publish that is committed for its class. window_ns: how long commits are held back under pressure, or 0."""
     first, last, head, count, created, deduped, append_ns, sync_ns = result
     seqs = b"[%b]" % ",".join(map(str, range(first, last + 1))).encode() if with_seqs else b"null"
     performance = b'"server_total_ms":' + milliseconds(total_ns)
     if not deduped:
+        if window_ns:
+            performance += throttle_wait(window_ns, total_ns - append_ns - sync_ns)
         performance += b',"wal_append_ms":%b,"fsync_ms":%b' % (milliseconds(append_ns), milliseconds(sync_ns))
     flags = (b"true" if created else b"false", b"true" if deduped else b"false")
     return _ACK % (request_id, msgspec.json.encode(topic), first, last, seqs, head, count, *flags, performance)

@@ -206,6 +206,8 @@ class Session:
             raise RequestError("forbidden", "publishing with a config needs the scope admin: leave config out")
         self._check_name(topic)
         host = self._host
+        if host.engine.refuses_writes and not body.disable_backpressure:
+            raise host.engine.refuse_write()
         started_ns = host.now_ns()
         with_seqs = command.return_seqs
 
@@ -214,7 +216,9 @@ class Session:
                 self._on_done(reply, result)
             else:
                 total_ns = host.now_ns() - started_ns
-                self._on_done(reply, replies.ack(request_id, topic, result, total_ns, with_seqs=with_seqs))
+                window_ns = host.engine.throttle_window_ns
+                text = replies.ack(request_id, topic, result, total_ns, window_ns, with_seqs=with_seqs)
+                self._on_done(reply, text)
 
         may_create: RequestError | Literal[True] = True
         dead_letter = None if body.config is None else body.config.dead_letter

@@ -2,7 +2,8 @@
 
     a source's records are published -> its routers are behind
       -> somebody waits for the destination: a step at the end of this pass; else within `router_delay_ms`, so that the
-         steps of a busy source share commits with its writes
+         steps of a busy source share commits with its writes; under heavy load (engine/scheduling) within
+         `router_retry_ms` in both cases, unless somebody is reading the destination
       -> retention on the source (R-FLOOR-7), then what is live behind the position: filter, hops, room
       -> the copies are read, framed and staged with the new position; applied when the destination's class is met
 
@@ -62,10 +63,12 @@ class Forwarding:
     def note(self, router: Router) -> None:
         """The router may be behind."""
         self._behind[router] = None
-        if router.dest.waiters or router.waiting or self._core.closing:
+        core = self._core
+        deferred = core.scheduler.defers_routers
+        if router.waiting or core.closing or (router.dest.waiters and not deferred):
             self.drive(router)
         else:
-            self._arm(self._core.config.router_delay_ms)
+            self._arm(core.config.router_retry_ms if deferred else core.config.router_delay_ms)
 
     def _arm(self, delay_ms: int) -> None:
         if self._timer is None and not self._stopped:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from topics.engine.durations import milliseconds
+from topics.engine.durations import milliseconds, throttle_wait
 from topics.engine.predicate import parse_predicate
 from topics.engine.refusals import config_needs_admin, name_forbidden
 from topics.engine.results import AppendRequest, AppendResult, DeleteResult, DiffQuery, DiffResult, Tombstone
@@ -24,7 +24,10 @@ def write(call: Call) -> None:
     """Append; answered at the class's commit point (7.5). The hot one: the answer is one format of bytes."""
     plan = call.plan
     service = call.service
+    engine = service.engine
     body = service.scanner.scan(call.body)
+    if engine.refuses_writes and not body.disable_backpressure:
+        raise engine.refuse_write()
     key = body.key
     violation = body.violation
     if key is None:
@@ -40,7 +43,11 @@ def write(call: Call) -> None:
             call.fail(result)
             return
         first, last, head, count, created, deduped, append_ns, sync_ns = result
-        total = milliseconds(service.now_ns() - started_ns)
+        total_ns = service.now_ns() - started_ns
+        total = milliseconds(total_ns)
+        window_ns = engine.throttle_window_ns
+        if window_ns and not deduped:
+            total += throttle_wait(window_ns, total_ns - append_ns - sync_ns)
         if count == 1 and with_seqs and not (created or deduped):
             append, sync = milliseconds(append_ns), milliseconds(sync_ns)
             call.reply(_ONE_RECORD % (topic, first, last, first, head, total, append, sync))
@@ -58,11 +65,11 @@ def write(call: Call) -> None:
     if service.sampling:
         service.sampling = False
         parsed_ns = service.now_ns()
-        service.engine.append(request, done)
+        engine.append(request, done)
         service.parse.add(parsed_ns - started_ns)
         service.append.add(service.now_ns() - parsed_ns)
     else:
-        service.engine.append(request, done)
+        engine.append(request, done)
 
 
 def write_json(
