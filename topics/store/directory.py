@@ -95,12 +95,10 @@ class Marker(msgspec.Struct):
 async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> None:
     """Writes the marker of a new directory, compares that of a used one. Raises FormatError or OSError."""
     path = f"{taken.path}/topics.json"
-    for parent in taken.made_in:
-        await loop.files.sync_directory(parent)
-    taken.made_in.clear()
     try:
         marker = msgspec.json.decode(await read_file(loop.files, path), type=Marker)
     except FileNotFoundError:
+        await _sync_parents(loop, taken)
         await replace_file(loop.files, path, msgspec.json.encode(Marker(FORMAT, cores)))
         return
     except msgspec.DecodeError as error:
@@ -114,6 +112,22 @@ async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> 
 
 
 _NO_BOOT = ""
+
+
+async def _sync_parents(loop: Loop, taken: TakenDirectory) -> None:
+    """The way to a new directory is durable: what this process made of it, and what one that was killed may have made.
+
+    Those above that belong to somebody else, and may not be read, were there before us.
+    """
+    parent = taken.path.rstrip("/")
+    while (above := os.path.dirname(parent) or ".") != parent:
+        parent = above
+        try:
+            await loop.files.sync_directory(parent)
+        except PermissionError:
+            if parent in taken.made_in:
+                raise
+    taken.made_in.clear()
 
 
 class Session(msgspec.Struct):

@@ -59,10 +59,10 @@ class Log:
         self.space.on_change.append(self._on_space_change)
         self.admission.on_latch.append(self._on_latch)
         shards = max(1, config.wal_shards)
-        made = loop.ring.make_directory(f"{config.data_dir}/wal")
+        loop.ring.make_directory(f"{config.data_dir}/wal")
         for shard in range(shards):
             path = f"{config.data_dir}/{shard_directory(shard)}"
-            made = loop.ring.make_directory(path) or made
+            loop.ring.make_directory(path)
             start = starts[shard] if shard < len(starts) else ShardStart()
             directory = WalDirectory(
                 loop,
@@ -90,9 +90,9 @@ class Log:
             )
             self._directories.append(directory)
             self._wals.append(wal)
-        if made:
-            await loop.files.sync_directory(f"{config.data_dir}/wal")
-            await loop.files.sync_directory(config.data_dir)
+        # Also when they were there: whoever made them may have been killed before it synced them.
+        await loop.files.sync_directory(f"{config.data_dir}/wal")
+        await loop.files.sync_directory(config.data_dir)
         for wal in self._wals:
             await wal.open()
         await self.space.open()

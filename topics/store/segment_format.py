@@ -54,8 +54,11 @@ def index_path(data_path: str) -> str:
     return data_path[:-5] + ".idx"
 
 
+TOPICS_DIRECTORY = "topics"
+
+
 def topic_directory(topic_id: int) -> str:
-    return f"topics/{topic_id:016x}"
+    return f"{TOPICS_DIRECTORY}/{topic_id:016x}"
 
 
 PACK_DIRECTORY = "packs"

@@ -29,6 +29,7 @@ from topics.store.reader import Reader
 from topics.store.recovery import Progress, Recovered, recover
 from topics.store.replay import TailPart
 from topics.store.row_columns import indices_by_topic
+from topics.store.segment_format import TOPICS_DIRECTORY
 from topics.store.snapshot import write_snapshot
 
 log = logging.getLogger(__name__)
@@ -95,6 +96,8 @@ class Store:
         for survey in found.surveys.values():
             for path in survey.stale:
                 await unlink_if_there(loop.files, path)
+        if TOPICS_DIRECTORY in loop.files.list_directory(directory):
+            await loop.files.sync_directory(f"{directory}/{TOPICS_DIRECTORY}")  # a killed process may not have done so
         await self.log.open(self._starts(found))
         loop.on_pass_end(self.log.flush, FLUSH_ORDER)
         await self._rewrite_tails(found)
@@ -125,8 +128,8 @@ class Store:
     async def _write_first_snapshot(self) -> int:
         """An empty directory gets a snapshot before anything else, so that one without is known to have lost it."""
         loop, directory = self._loop, self._config.data_dir
-        if loop.files.make_directory(f"{directory}/snapshots"):
-            await loop.files.sync_directory(directory)
+        loop.files.make_directory(f"{directory}/snapshots")
+        await loop.files.sync_directory(directory)
         part = StorePart({}, [], [], loop.ring.boot_id(), self._shards)
         return await write_snapshot(
             loop.files,
