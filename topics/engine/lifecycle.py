@@ -53,6 +53,7 @@ class Reconfiguration(Operation):
         """Records, seqs, floors and keys stay; tighter caps take effect at once (R-CFG-2)."""
         topic = self.topic
         topic.order = self.order
+        topic.config_doubtful = False
         topic.set_config(self.config, topic.next_config)
         topic.retain_caps()
         self.core.wake(topic)
@@ -60,6 +61,7 @@ class Reconfiguration(Operation):
 
     def fail(self, error: TopicsError) -> None:
         topic = self.topic
+        topic.config_doubtful = True
         if topic.next_config is self.config:
             topic.set_config(topic.config, topic.config)
         self.done(error)
@@ -164,7 +166,8 @@ class Lifecycle:
         now_ms = core.clock.now_ms()
         expire(core, topic, now_ms)  # what the old ttl_ms has expired stays so
         core.check_backlog()
-        if config is topic.config and config is topic.next_config and topic.life is Life.LIVE:
+        unchanged = config is topic.config and config is topic.next_config and topic.life is Life.LIVE
+        if unchanged and not topic.config_doubtful:
             done(PutResult(False, config))
             return
         before = removal(topic)

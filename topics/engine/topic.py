@@ -44,6 +44,7 @@ class Topic:
 
     __slots__ = (
         "config",
+        "config_doubtful",
         "consumed_ms",
         "expiry",
         "feeders",
@@ -99,6 +100,8 @@ class Topic:
         """The last of `pending` while it may still take rows of this pass."""
         self.pending_records = 0
         self.pending_bytes = 0
+        self.config_doubtful = False
+        """A change failed and may yet be found after a restart: `config` is not durable by itself any more."""
         self.expiry: Expiry | None = None
         """The latest expiry staged and not applied."""
         self.parked: list[Callable[[], None]] = []
