@@ -30,7 +30,7 @@ from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.catalog import Catalog, Deletions
 from topics.store.commit import Commit
-from topics.store.filecalls import unlink_if_there
+from topics.store.filecalls import lacks_descriptors, unlink_if_there
 from topics.store.filetable import FileTable, StoredFile
 from topics.store.flagging import Flagging
 from topics.store.format import FrameType, wal_file_no
@@ -162,8 +162,8 @@ class Checkpointer:
     async def run(self, *, clean: bool = False) -> None:
         """One whole checkpoint, after the one that may be running. clean: the last before the log is closed.
 
-        Raises OSError or StorageError; a full disk is tried again later, any other error of a write or sync latches the
-        log, because nobody knows what the disk holds.
+        Raises OSError or StorageError; a full disk and a lack of descriptors are tried again later, any other error of
+        a write or sync latches the log, because nobody knows what the disk holds.
         """
         while self._running is not None:
             await self._running
@@ -174,7 +174,9 @@ class Checkpointer:
             self._met_full_disk = False
         except (OSError, StorageError) as error:
             self.error = str(error)
-            if isinstance(error, OSError) and not is_full(error):
+            if isinstance(error, OSError) and lacks_descriptors(error):
+                pass
+            elif isinstance(error, OSError) and not is_full(error):
                 self._log.admission.latch(f"a checkpoint failed: {error}")
             else:
                 await self._on_full_disk()

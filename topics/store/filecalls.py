@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable
 from typing import Protocol
@@ -88,6 +89,11 @@ async def zero_range(files: FileCalls, path: str, start: int, end: int) -> bool:
     finally:
         await files.close(fd)
     return changed
+
+
+def lacks_descriptors(error: OSError) -> bool:
+    """Too many files are open: it says nothing about the disk, and passes."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 async def unlink_if_there(files: FileCalls, path: str) -> None:

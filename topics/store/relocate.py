@@ -20,7 +20,7 @@ from topics.config import Config
 from topics.errors import StorageError
 from topics.loop.tasks import Future, Task
 from topics.store.catalog import Catalog, Deletions, RowColumns
-from topics.store.filecalls import FileCalls, make_directories, sync_file, unlink_if_there
+from topics.store.filecalls import FileCalls, lacks_descriptors, make_directories, sync_file, unlink_if_there
 from topics.store.filetable import FileKind, FileTable
 from topics.store.manifest import Manifest, Pack, Run, Segment
 from topics.store.pack import PackWriter
@@ -162,15 +162,20 @@ class Relocation:
         self.unsynced.directories.clear()
 
     async def _in_parallel(self, coros: list[Coroutine[Any, Any, None]]) -> None:
-        """Raises the first error, when all have ended; never as a full disk, for a failed sync is not tried again."""
+        """Raises an error, when all have ended; never as a full disk, for a failed sync is not tried again."""
         error: OSError | None = None
         for at in range(0, len(coros), _SYNCS_IN_FLIGHT):
             tasks = [self._spawn(coro) for coro in coros[at : at + _SYNCS_IN_FLIGHT]]
             for task in tasks:
+                task.when_done(_nothing)  # it may end before its turn comes: its error is raised here, not reported
+            for task in tasks:
                 try:
                     await task
                 except OSError as problem:
-                    error = error or problem
+                    if error is None or lacks_descriptors(error):
+                        error = problem
+        if error is not None and lacks_descriptors(error):
+            raise error
         if error is not None:
             raise OSError(errno.EIO, f"a sync failed: {error}") from error
 
@@ -267,12 +272,13 @@ class Relocation:
                 await self._add_run(entry, data)
 
     async def _add_run(self, entry: _SmallCopy, data: bytes) -> None:
+        description = self._catalog.describe(entry.topic_id)  # it may be deleted while we wait
         seqs = np.concatenate([part.seqs for part in entry.rows])
         scan = check_copied(data, 0, entry.topic_id, seqs, 0)
         if self._pack is None:
             self._pack = await _PackFile.create(self)
         pack = self._pack
-        run, frames_at = pack.writer.add_run(scan, data, self._catalog.describe(entry.topic_id))
+        run, frames_at = pack.writer.add_run(scan, data, description)
         offsets = (scan.frames["offset"] + frames_at).astype(np.uint32)
         pack.placed.append(_Placed(entry.topic_id, seqs, offsets, scan.frames["length"].copy()))
         pack.runs.append(run)
@@ -364,17 +370,18 @@ class _SegmentFile:
         """Makes sure of a segment that takes a record of this seq: the topic's unsealed one, or a new one."""
         if self._segment is not None and not self._segment.sealed:
             return
+        description = self._catalog.describe(self.topic_id)  # it may be deleted while we wait
         await self._close_file()
         segment = self._manifest.tail(self.topic_id)
         if segment is None:
-            segment = await self._create(first_seq)
+            segment = await self._create(first_seq, description)
         else:
             await cut_back(self._files, self._directory, segment)
         self._fd = await self._files.open(f"{self._directory}/{segment.path}", os.O_RDWR)
         self._segment = segment
         self._settled = copy.copy(segment)
 
-    async def _create(self, first_seq: int) -> Segment:
+    async def _create(self, first_seq: int, description: bytes) -> Segment:
         directory = topic_directory(self.topic_id)
         changed = make_directories(self._files, self._directory, directory)
         segment = await create_segment(
@@ -384,7 +391,7 @@ class _SegmentFile:
             first_seq=first_seq,
             epoch=self._relocation.new_epoch(),
             now_ms=self._relocation.now_ms,
-            description=self._catalog.describe(self.topic_id),
+            description=description,
         )
         for name in (*changed, f"{self._directory}/{directory}"):
             self._relocation.unsynced.directories[name] = None
@@ -476,6 +483,10 @@ class _PackFile:
     async def write(self, data: bytes) -> None:
         await self._files.write_all(self.fd, data, self._written)
         self._written += len(data)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _bytes_of(rows: list[RowColumns]) -> int:
