@@ -6,10 +6,13 @@ BIN := $(VENV)/bin
 
 CYCLES ?= 200
 CUTS ?= 500
+# Seeds of `make sim`; or one of them, to see what happens in it.
+N ?= 1000
+SEED ?=
 # Processes that run tests side by side.
 JOBS ?= 2
 
-.PHONY: serve test test-packages powercut soak api-fuzz fuzz-lane autobahn check venv build format clean
+.PHONY: serve test test-packages sim powercut soak api-fuzz fuzz-lane autobahn check venv build format clean
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
@@ -22,6 +25,9 @@ test-packages:
 
 powercut: venv test-packages
 	$(BIN)/python -m tests.powercut.run --cuts $(CUTS)
+
+sim: venv
+	$(BIN)/python -W ignore -m tests.sim.whole $(if $(SEED),--seed $(SEED),--count $(N)) $(ARGS)
 
 soak: venv
 	$(BIN)/python -m tests.soak.kill_loop --cycles $(CYCLES)

@@ -70,6 +70,8 @@ class Core:
     completions: Completions = field(default_factory=lambda: ([], [], []))
     dead: bool = False
     killed: bool = False
+    completions_max: int = 0
+    """Room of the completion queue; 0: no end. In a full one a multishot ends; nothing is lost."""
     effects: int = 0
     """Operations that have taken effect so far."""
     stop_at: int = 0
@@ -123,6 +125,10 @@ class Core:
                 self.release(operation.handle)
         for column, value in zip(self.completions, (operation.user_data, res, flags), strict=True):
             column.append(value)
+
+    @property
+    def queue_is_full(self) -> bool:
+        return 0 < self.completions_max <= len(self.completions[0]) + 1
 
     def cancelled(self, operation: Operation) -> bool:
         """Ends a waiting operation at once; the usual `Operation.cancel`."""

@@ -59,6 +59,8 @@ class SimDisk:
         self.boots = boots
         self.root = SimDirectory()
         self.changes: list[NameChange] = []
+        self.watch: Callable[[str, str, Node], None] = _nobody
+        """Told of every rename (old, new) and unlink (path, "") before it takes effect."""
         self._order = 0
         self._used = 0
 
@@ -120,6 +122,7 @@ class SimDisk:
         if isinstance(target.live.get(new_name), SimDirectory):
             raise _error(errno.EISDIR, new)
         if (source, old_name) != (target, new_name):
+            self.watch(old, new, node)
             self._change((source, old_name), (target, new_name), node)
 
     def unlink(self, path: str) -> None:
@@ -129,6 +132,7 @@ class SimDisk:
             raise _error(errno.ENOENT, path)
         if isinstance(node, SimDirectory):
             raise _error(errno.EISDIR, path)
+        self.watch(path, "", node)
         self._change((directory, name), None, node)
 
     @property
@@ -172,6 +176,11 @@ class SimDisk:
         if self._room_for(file, size) < size:
             raise _error(errno.ENOSPC, "")
         self._resized(file, lambda file: file.resize(size, shrink=False))
+
+    @property
+    def used_bytes(self) -> int:
+        """Space taken by files, in whole blocks."""
+        return self._used
 
     def free_bytes(self) -> int:
         return 1 << 40 if self.capacity_bytes is None else max(0, self.capacity_bytes - self._used)
@@ -254,6 +263,10 @@ class SimDisk:
         before = file.space_bytes
         change(file)
         self._used += file.space_bytes - before
+
+
+def _nobody(_old: str, _new: str, _node: Node) -> None:
+    pass
 
 
 def _error(number: int, path: str) -> OSError:

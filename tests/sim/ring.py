@@ -131,8 +131,14 @@ class SimRing:
         self._woken = False
 
     def reap(self) -> Completions:
-        completions = self._core.completions
-        self._core.completions = ([], [], [])
+        core = self._core
+        completions = core.completions
+        most = core.completions_max
+        if most and len(completions[0]) > most:  # the kernel keeps the others until there is room
+            first, second, third = completions
+            core.completions = (first[most:], second[most:], third[most:])
+            return first[:most], second[:most], third[:most]
+        core.completions = ([], [], [])
         return completions
 
     def wake(self) -> None:
@@ -189,6 +195,15 @@ class SimRing:
     @fd_limit.setter
     def fd_limit(self, limit: int) -> None:
         self._core.fd_limit = limit
+
+    @property
+    def completions_max(self) -> int:
+        """Room of the completion queue; 0: no end."""
+        return self._core.completions_max
+
+    @completions_max.setter
+    def completions_max(self, count: int) -> None:
+        self._core.completions_max = count
 
     @property
     def open_fds(self) -> list[int]:
@@ -259,7 +274,7 @@ class SimRing:
         handles = [*core.fds.values(), *(o.handle for o in core.in_flight.values() if o.handle is not None)]
         core.in_flight.clear()
         core.queued.clear()
-        self.reap()
+        core.completions = ([], [], [])
         for handle in {id(handle): handle for handle in handles}.values():
             handle.uses = 1
             if reset and isinstance(handle.node, Endpoint):

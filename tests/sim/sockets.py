@@ -155,7 +155,7 @@ class SimSockets:
 
     def _more(self) -> int:
         """F_MORE, unless it is to be lost: a multishot may end with a good result at any time."""
-        return 0 if self._core.faults.take("more") else F_MORE
+        return 0 if self._core.queue_is_full or self._core.faults.take("more") else F_MORE
 
     def received(self, flags: int, res: int) -> memoryview:
         assert flags & F_BUFFER, "this completion holds no buffer"

@@ -1,0 +1,272 @@
+"""One simulated machine and the lives of the server on it: started, crashed at any completion, started again."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections import Counter
+from collections.abc import Callable, Generator
+from typing import Any, Protocol
+
+from tests.sim import SimRing, SimStoppedError
+from tests.sim.whole.monitor import Monitor
+from tests.sim.whole.plan import PORT, Faulty, Plan
+from tests.sim.whole.wire import Wire
+from topics.config import Config
+from topics.errors import TopicsError
+from topics.loop.loop import Loop
+from topics.server.app import Server
+from topics.server.storage import backend_opener
+from topics.store.directory import take
+
+_PASSES_MAX = 60_000
+Answer = tuple[int, Any]
+Audit = Generator[tuple[str, str, dict[str, Any] | None], Answer, None]
+
+
+class Wrong(AssertionError):
+    """The server did what it promised not to do."""
+
+
+class Actor(Protocol):
+    """Clients with a view of their own. All of it happens inside the simulated network's events."""
+
+    def go(self) -> None:
+        """The server serves: clients may begin."""
+
+    def pause(self) -> None:
+        """Nothing new is asked; what is outstanding may be answered."""
+
+    def crashed(self) -> None:
+        """The machine or the process is gone: what is outstanding will not be answered."""
+
+    def paths(self) -> list[str]:
+        """Of the topics it knows."""
+
+    def audit(self) -> Audit:
+        """Reads everything back after a start and settles what the crash has left."""
+
+
+class _Complaints(logging.Handler):
+    """What the server logs as an error, for runs in which nothing may go wrong unseen."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.bugs: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if "unhandled exception" in text or "bug of ours" in text:
+            error = record.exc_info[1] if record.exc_info else None
+            self.bugs.append(f"{text}: {error!r}")
+            _raise_later.append(error)
+
+
+_raise_later: list[BaseException | None] = []
+_complaints = _Complaints()
+_logger = logging.getLogger("topics")
+_logger.addHandler(_complaints)
+_logger.propagate = False
+
+
+class Machine:
+    """The machine of one seed. `say` gets the lines of the trace, when there is one."""
+
+    def __init__(self, plan: Plan, say: Callable[[str], None] | None = None) -> None:
+        self.plan = plan
+        self.counts: Counter[str] = Counter()
+        self._say = say
+        self.tracing = say is not None
+        self.ring = SimRing(plan.seed, shuffle=True, split=plan.split, fd_limit=4096, **plan.ring_options)
+        self.ring.disk.capacity_bytes = None
+        self.ring.disk.make_directory("/srv")
+        self.ring.disk.sync_everything()
+        self.monitor = Monitor(self)
+        self.loop: Loop | None = None
+        self.server: Server | None = None
+        self.config: Config = plan.config(0)
+        self.power_failed = False
+        """Since the last audit the power was cut: below `fsync` acknowledged records may be lost."""
+        self.io_failed = False
+        """Since the last start a disk operation failed: reads and starts may fail, and nobody knows what it holds."""
+        self.descriptors_are_few = False
+        self.ended: list[int] = []
+        self.operations = 0
+        """Requests of clients answered in this life."""
+        self.generation = 0
+        _complaints.bugs.clear()
+        _raise_later.clear()
+
+    # --- telling -----------------------------------------------------------------------------------------------------
+    def say(self, *parts: object) -> None:
+        if self._say is not None:
+            now_us = self.ring.clock.monotonic_ns() / 1000
+            self._say(f"{now_us:12.1f}us life {self.ring.life}  " + " ".join(str(part) for part in parts))
+
+    def wrong(self, text: str) -> Wrong:
+        self.say("WRONG:", text)
+        return Wrong(text)
+
+    # --- life --------------------------------------------------------------------------------------------------------
+    def start(self) -> bool:
+        """Starts a server and waits until it serves; False when it refused to (which only a failing disk excuses)."""
+        self.generation += 1
+        self.operations = 0
+        self.ended = []
+        self.config = self.plan.config(self.ring.life)
+        self.loop = Loop(self.ring, self.ring.clock)
+        if self.tracing:
+            self.say("START", self.plan.differences(self.config))
+        try:
+            directory = take(self.ring, self.config)
+            self.server = Server(self.config, self.loop, backend_opener(directory), on_end=self.ended.append)
+            self.server.start()
+        except (TopicsError, OSError) as error:
+            return self._refused(str(error))
+        self.run_until(lambda: bool(self.ended) or self.serves)
+        return True if self.serves else self._refused("recovery failed")
+
+    @property
+    def serves(self) -> bool:
+        return self.server is not None and self.server.engine is not None
+
+    @property
+    def disk_is_sound(self) -> bool:
+        """Nothing has failed in this life, and there is space."""
+        return not self.io_failed and self.ring.disk.capacity_bytes is None
+
+    def _refused(self, reason: str) -> bool:
+        if not self.io_failed:
+            raise self.wrong(f"the server refused to start on a sound disk: {reason}")
+        self.say("REFUSED to start:", reason)
+        return False
+
+    def run_until(self, done: Callable[[], bool]) -> None:
+        """Passes of the loop until `done`. Raises SimStoppedError at the planned crash."""
+        loop = self.loop
+        assert loop is not None
+        run_pass = loop.run_pass
+        for _ in range(_PASSES_MAX):
+            if done():
+                self._check_complaints()
+                return
+            run_pass(None)
+        raise self.wrong("the server is busy without end")
+
+    def _check_complaints(self) -> None:
+        if _complaints.bugs:
+            raise self.wrong(_complaints.bugs[0]) from _raise_later[0]
+
+    def crash(self, *, power_cut: bool) -> None:
+        """Ends the process; with `power_cut` the machine, too."""
+        self._check_complaints()
+        self.say("POWER CUT" if power_cut else "KILL", f"after {self.ring.effects} operations")
+        self.counts["power cuts" if power_cut else "kills"] += 1
+        self.generation += 1
+        self.power_failed |= power_cut
+        self.ring.faults.clear()
+        self.ring.completions_max = 0
+        self.ring.disk.capacity_bytes = None
+        self.ring = self.ring.next_life(power_cut=power_cut)
+        self.monitor.next_life()
+        self.loop = self.server = None
+
+    def stop(self) -> None:
+        """A graceful stop, to its end."""
+        assert self.server is not None
+        self.server.stop()
+        self.run_until(lambda: bool(self.ended))
+        if self.ended != [0] and self.disk_is_sound:
+            raise self.wrong(f"a graceful stop ended with {self.ended}")
+        self.say("STOPPED", self.ended)
+        self.counts["graceful stops"] += 1
+
+    def connect(self, on_lost: Callable[[], None]) -> Wire | None:
+        try:
+            return Wire(self.ring.network, PORT, on_lost)
+        except OSError:
+            return None
+
+    # --- faults ------------------------------------------------------------------------------------------------------
+    def arm(self, faulty: Faulty) -> None:
+        """Lays the faults of this life in wait."""
+        faults = self.ring.faults
+        for fault in faulty.plans:
+            self.say("FAULT in wait:", fault)
+            if fault.keep is not None:
+                faults.shorten(fault.kind, fault.keep, nth=fault.nth, times=fault.times)
+            else:
+                faults.fail(fault.kind, fault.error, nth=fault.nth, times=fault.times, path_part=fault.path_part)
+            if fault.kind in _DISK_KINDS and fault.error != errno.ENOSPC and not fault.keep:
+                self.io_failed = True
+        if faulty.space_bytes is not None:
+            self.say("DISK: space for", faulty.space_bytes, "more bytes")
+            self.ring.disk.capacity_bytes = self.ring.disk.used_bytes + faulty.space_bytes
+        self.ring.fd_limit = len(self.ring.open_fds) + faulty.descriptors if faulty.descriptors else 4096
+        self.descriptors_are_few = bool(faulty.descriptors)
+        self.ring.completions_max = faulty.completions_max
+
+    # --- audits ------------------------------------------------------------------------------------------------------
+    def audit(self, actors: list[Actor]) -> None:
+        """Runs the actors' audits."""
+        self._converse([actor.audit() for actor in actors])
+        self.counts["audits"] += 1
+
+    def survey(self, actors: list[Actor]) -> list[Any]:
+        """What the server says of every topic, times left out."""
+        return self._converse([_survey(path) for actor in actors for path in actor.paths()])
+
+    def _converse(self, pending: list[Audit]) -> list[Any]:
+        """Runs scripts one after another on one connection; everything the server said."""
+        said: list[Any] = []
+        script: Audit | None = None
+        lost: list[bool] = []
+        wire = self.connect(lambda: lost.append(True))
+        assert wire is not None, "a server that serves takes connections"
+
+        def ask(request: tuple[str, str, dict[str, Any] | None]) -> None:
+            wire.ask(*request, answered)
+
+        def answered(status: int, answer: Any) -> None:
+            nonlocal script
+            if status == 0:
+                return
+            if isinstance(answer, dict):
+                for name in _TIMES:
+                    answer.pop(name, None)
+            said.append((status, answer))
+            assert script is not None
+            try:
+                ask(script.send((status, answer)))
+            except StopIteration:
+                script = None
+                next_script()
+
+        def next_script() -> None:
+            nonlocal script
+            while pending:
+                script = pending.pop(0)
+                try:
+                    ask(next(script))
+                    return
+                except StopIteration:
+                    script = None
+
+        next_script()
+        self.run_until(lambda: (script is None and not pending) or bool(lost))
+        if lost:
+            raise self.wrong("the connection of the audit was lost")
+        wire.reset()
+        return said
+
+
+def _survey(path: str) -> Audit:
+    _status, answer = yield "GET", f"{path}?touch=false", None
+    head = answer.get("head_seq", 0)
+    for cursor in (0, head // 2, head, head + 1):
+        yield "POST", f"{path}/diff", {"from_seq": cursor, "limit": 1000, "include_tags": True}
+
+
+_TIMES = ("performance", "effective_priority", "last_write_ts", "last_read_ts")
+_DISK_KINDS = {"open", "close", "read", "write", "sync", "rename", "unlink"}
+__all__ = ["Actor", "Answer", "Audit", "Machine", "SimStoppedError", "Wrong"]

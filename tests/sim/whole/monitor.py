@@ -1,0 +1,91 @@
+"""The order of things, watched while it happens (not only after a crash has shown it to be wrong).
+
+- An answer to an `fsync` write is not seen before its bytes are on stable storage, in a file whose name is, too.
+- A file is not renamed before what it holds is synced.
+- A file of records is not given up before every live record in it has a durable copy elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tests.sim.disk import Node, SimDirectory
+from tests.sim.file import SimFile
+
+if TYPE_CHECKING:
+    from tests.sim.whole.machine import Machine
+
+TEXT = re.compile(rb'"(~[^~"]+~)')
+"""How the data of every record of these clients begins, so that one search finds all in a file."""
+
+
+class Monitor:
+    """Watches one machine's disk. `live` has the texts of acknowledged records that must be readable."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.live: set[bytes] = set()
+        self.next_life()
+
+    def next_life(self) -> None:
+        """The disk of another process, or of another boot."""
+        self._machine.ring.disk.watch = self._watch
+
+    def acked(self, texts: list[bytes]) -> None:
+        """These were acknowledged at class `fsync` and not deleted since."""
+        if self._machine.io_failed:
+            return
+        missing = set(texts)
+        for _name, file in self._durable_files():
+            missing = {text for text in missing if text not in file.durable}
+            if not missing:
+                self._machine.counts["syncs before acks checked"] += len(texts)
+                return
+        raise self._machine.wrong(f"acknowledged before it was durable: {sorted(missing)}")
+
+    def _watch(self, old: str, new: str, node: Node) -> None:
+        machine = self._machine
+        if not isinstance(node, SimFile) or machine.io_failed:
+            return
+        if machine.tracing:
+            machine.say("RENAME" if new else "UNLINK", old, new)
+        if new and node.pending and "/wal-" not in old and "/spare-" not in old:  # these two are of no value
+            raise machine.wrong(f"{old} is renamed to {new} with {len(node.pending)} changes that are not synced")
+        name = old.rpartition("/")[2]
+        if not name.startswith("prepare-") and (not new or "/spare-" in new):
+            self._check_copies(old, node)
+
+    def _check_copies(self, path: str, given_up: SimFile) -> None:
+        wanted = self.live.intersection(TEXT.findall(given_up.live))
+        if not wanted:
+            return
+        self._machine.counts["files given up with live records copied"] += 1
+        for _name, file in self._durable_files():
+            if file is not given_up:
+                wanted.difference_update(TEXT.findall(file.durable))
+                if not wanted:
+                    return
+        raise self._machine.wrong(f"{path} is given up and has the only durable copy of {sorted(wanted)[:5]}")
+
+    def _durable_files(self) -> Iterator[tuple[str, SimFile]]:
+        """Files of records a power cut would leave for certain, the log's newest first."""
+        root = self._machine.ring.disk.root.durable.get("srv")
+        top = root.durable.get("topics") if isinstance(root, SimDirectory) else None
+        if not isinstance(top, SimDirectory):
+            return
+        for name in ("wal", *(name for name in top.durable if name not in ("wal", "snapshots"))):
+            yield from _files(top.durable.get(name))
+
+
+def _files(node: Node | None) -> Iterator[tuple[str, SimFile]]:
+    if not isinstance(node, SimDirectory):
+        return
+    for name in sorted(node.durable, reverse=True):
+        child = node.durable[name]
+        if isinstance(child, SimFile):
+            if not name.startswith(("spare-", "prepare-")):
+                yield name, child
+        else:
+            yield from _files(child)

@@ -1,0 +1,166 @@
+"""What a seed chooses before anything runs: settings of each life, how each ends, and which faults lie in wait."""
+
+from __future__ import annotations
+
+import errno
+import random
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+from topics.config import Config
+
+PORT = 4000
+_BASE = Config(
+    data_dir="/srv/topics",
+    port=PORT,
+    wal_file_bytes=64 << 10,
+    disk_reserve_bytes=0,
+    disk_low_water_bytes=0,
+    receive_buffer_bytes=1024,
+    checkpoint_bytes_per_pass=4096,
+    http_parser="httptools",
+)
+
+
+class PlannedFault(NamedTuple):
+    """`keep` bytes of a transfer, or `error`; the `nth` of its kind from now on, `times` in a row."""
+
+    kind: str
+    error: int = 0
+    keep: int | None = None
+    nth: int = 1
+    times: int = 1
+    path_part: str = ""
+
+
+class Faulty(NamedTuple):
+    """The faults of one life."""
+
+    plans: tuple[PlannedFault, ...] = ()
+    space_bytes: int | None = None
+    descriptors: int = 0
+    """How many more descriptors than now may be open; 0: plenty."""
+    completions_max: int = 0
+    """Room of the completion queue; 0: plenty."""
+
+
+class Life(NamedTuple):
+    """How a life goes: operations of clients before its end, then `effects_left` operations of the ring."""
+
+    operations: int
+    effects_left: int
+    power_cut: bool
+    graceful: bool
+    faulty: Faulty
+    interrupted_recoveries: tuple[tuple[int, bool], ...]
+    """Before this life: recoveries stopped after so many operations, each by a kill or (True) a power cut."""
+    recover_twice: bool
+
+
+class Plan:
+    """Chosen by `seed` alone. lives: each ends in a crash or a graceful stop; a last one is there to be audited."""
+
+    def __init__(self, seed: int, *, crashes: int = 3, operations: int = 60) -> None:
+        self.seed = seed
+        rng = random.Random(f"{seed}:plan")
+        self.split = rng.random() < 0.5
+        buffers = rng.choice((4, 16, 64))
+        self.ring_options: dict[str, Any] = {"receive_buffers": buffers, "receive_buffer_bytes": 1024}
+        self.base = replace(_BASE, receive_buffers=buffers, verify=rng.random() < 0.1)
+        self.with_faults = rng.random() < 0.5
+        self._configs: dict[int, Config] = {}
+        self._rng = random.Random(f"{seed}:settings")
+        endings = [False] * crashes
+        if rng.random() < 0.3:
+            endings.insert(rng.randrange(crashes + 1), True)
+        self.lives = [self._life(rng, operations, graceful=graceful) for graceful in endings]
+        self.last = self._life(rng, 0, graceful=False)
+
+    def _life(self, rng: random.Random, operations: int, *, graceful: bool) -> Life:
+        return Life(
+            operations=operations,
+            effects_left=rng.choice((1, 2, 3, rng.randint(1, 30), rng.randint(1, 200))),
+            power_cut=rng.random() < 0.5,
+            graceful=graceful,
+            faulty=choose_faults(rng) if self.with_faults and rng.random() < 0.6 else Faulty(),
+            interrupted_recoveries=tuple(
+                (rng.choice((rng.randint(1, 15), rng.randint(1, 150))), rng.random() < 0.5)
+                for _ in range(rng.choice((0, 0, 0, 1, 2)))
+            ),
+            recover_twice=rng.random() < 0.25,
+        )
+
+    def config(self, life: int) -> Config:
+        """The settings of the process number `life`; processes of one seed differ."""
+        found = self._configs.get(life)
+        if found is None:
+            found = self._configs[life] = choose_settings(random.Random(f"{self.seed}:{life}:settings"), self.base)
+        return found
+
+    @staticmethod
+    def differences(config: Config) -> str:
+        """The settings that are not the usual ones, for the trace."""
+        usual = Config()
+        return " ".join(
+            f"{field.name}={getattr(config, field.name)}"
+            for field in fields(config)
+            if getattr(config, field.name) != getattr(usual, field.name)
+        )
+
+
+def choose_settings(rng: random.Random, base: Config) -> Config:
+    """Small everything, so that rotation, checkpoints, seals and merges happen all the time."""
+    return replace(
+        base,
+        wal_shards=rng.choice((1, 1, 1, 2, 3)),
+        wal_spare_files=rng.choice((0, 1, 1, 2)),
+        checkpoint_wal_bytes=rng.choice((8 << 10, 24 << 10, 64 << 10, 1 << 20)),
+        checkpoint_every_ms=rng.choice((3, 10, 60_000)),
+        segment_max_events=rng.choice((3, 20, 1000)),
+        segment_max_bytes=rng.choice((4 << 10, 64 << 10)),
+        pack_run_bytes=rng.choice((256, 4 << 10, 64 << 10)),
+        hot_tail_bytes=rng.choice((0, 8 << 10, 1 << 20)),
+        sync_every_ms=rng.choice((1, 3, 20, 1000)),
+        commit=rng.choice(("auto", "auto", "link", "direct", "dsync")),
+        commit_window_us=rng.choice((0, 0, 0, 200)),
+    )
+
+
+def choose_faults(rng: random.Random) -> Faulty:
+    """One to three kinds of trouble."""
+    plans: list[PlannedFault] = []
+    space = None
+    descriptors = completions = 0
+    for _ in range(rng.randint(1, 3)):
+        match rng.randrange(12):
+            case 0 | 1:
+                plans.append(
+                    PlannedFault("write", keep=rng.choice((0, 1, 511, 512, 4096, 5000)), nth=rng.randint(1, 60))
+                )
+            case 2:
+                plans.append(PlannedFault("write", errno.EIO, nth=rng.randint(1, 150)))
+            case 3:
+                plans.append(PlannedFault("sync", errno.EIO, nth=rng.randint(1, 80), times=rng.choice((1, 1 << 30))))
+            case 4:
+                kind = rng.choice(("open", "rename", "unlink", "close", "read"))
+                plans.append(PlannedFault(kind, errno.EIO, nth=rng.randint(1, 30)))
+            case 5:
+                space = rng.choice((0, 4096, 20_000, 100_000))
+            case 6:
+                plans += [PlannedFault("more", 1, nth=rng.randint(1, 20)) for _ in range(rng.randint(1, 20))]
+            case 7:
+                plans += [
+                    PlannedFault("send", errno.ECONNRESET, nth=rng.randint(1, 100)),
+                    PlannedFault("recv", errno.ECONNRESET, nth=rng.randint(1, 100)),
+                ]
+            case 8:
+                plans.append(
+                    PlannedFault("accept", rng.choice((errno.EMFILE, errno.ECONNABORTED)), nth=rng.randint(1, 5))
+                )
+            case 9:
+                plans.append(PlannedFault("bogus", 1, nth=rng.randint(1, 5)))
+            case 10:
+                descriptors = rng.randint(1, 8)
+            case _:
+                completions = rng.choice((1, 2, 4))
+    return Faulty(tuple(plans), space, descriptors, completions)

@@ -1,0 +1,125 @@
+"""One seed from the first start to the last audit."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from tests.sim.whole.machine import Actor, Machine, SimStoppedError, Wrong
+from tests.sim.whole.owned import Owner
+from tests.sim.whole.plan import Faulty, Life, Plan
+
+_QUIET = Faulty()
+
+
+def run(seed: int, say: Callable[[str], None] | None = None) -> Counter[str]:
+    """Runs a seed; returns what happened in it. Raises Wrong, or whatever the server raised."""
+    plan = Plan(seed)
+    machine = Machine(plan, say)
+    rng = random.Random(f"{seed}:clients")
+    actors: list[Actor] = []
+    for number in range(rng.choice((2, 3, 4))):
+        client_rng = random.Random(f"{seed}:client {number}")
+        actors.append(Owner(machine, number, client_rng, topics=rng.choice((1, 2, 4)), depth=rng.choice((1, 1, 4))))
+    try:
+        for life in [*plan.lives, plan.last]:
+            _begin(machine, life, actors)
+            if life is not plan.last:
+                _live(machine, life, actors)
+    except Exception as error:
+        error.add_note(f"seed {seed}: see it with `make sim SEED={seed}`")
+        raise
+    machine.counts["runs"] += 1
+    machine.counts["faults met"] += sum(machine.ring.faults.struck.values())
+    return machine.counts
+
+
+def _begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
+    """Starts, perhaps after starts that were cut short, and audits what is there."""
+    for effects, power_cut in life.interrupted_recoveries:
+        machine.ring.stop_at(effects)
+        try:
+            machine.start()
+            machine.counts["recoveries finished before their crash"] += 1
+        except SimStoppedError:
+            machine.counts["recoveries interrupted"] += 1
+        machine.crash(power_cut=power_cut)
+    _start(machine)
+    machine.audit(actors)
+    if life.recover_twice:
+        said = machine.survey(actors)
+        machine.crash(power_cut=life.power_cut)
+        _start(machine)
+        again = machine.survey(actors)
+        if life.power_cut:  # all that was shown was durable, but seqs reserved ahead are skipped
+            machine.audit(actors)
+        elif said != again:
+            raise machine.wrong(f"a second recovery shows something else: {first_difference(said, again)}")
+        machine.counts["recovered twice"] += 1
+    machine.power_failed = machine.io_failed = False
+
+
+def first_difference(said: list[Any], again: list[Any]) -> str:
+    for before, after in zip(said, again, strict=False):
+        if before != after:
+            return f"{before}, then {after}"
+    return f"{len(said)} answers, then {len(again)}"
+
+
+def _start(machine: Machine) -> None:
+    machine.ring.faults.clear()
+    if not machine.start():
+        machine.crash(power_cut=False)
+        if not machine.start():
+            raise Wrong("the server refuses to start on a disk that works again")
+
+
+def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
+    """Clients at work until the life's end."""
+    machine.arm(life.faulty)
+    for actor in actors:
+        actor.go()
+    ring = machine.ring
+    try:
+        machine.run_until(lambda: machine.operations >= life.operations or bool(machine.ended))
+        if life.graceful:
+            for actor in actors:
+                actor.pause()
+            machine.stop()
+        else:
+            ring.stop_at(ring.effects + life.effects_left)
+            machine.run_until(lambda: False)
+    except SimStoppedError:
+        pass
+    for actor in actors:
+        actor.crashed()
+    machine.crash(power_cut=life.power_cut)
+
+
+def run_many(seeds: range, on_failure: Callable[[int, BaseException], None]) -> Counter[str]:
+    """Runs seeds one after another; the collector runs between them, not in them."""
+    total: Counter[str] = Counter()
+    gc.collect()
+    gc.disable()
+    try:
+        for seed in seeds:
+            try:
+                total += run(seed)
+            except Exception as error:
+                total["failed"] += 1
+                on_failure(seed, error)
+            if seed % 25 == 0:
+                gc.collect()
+    finally:
+        gc.enable()
+    return total
+
+
+def run_chunk(seeds: range) -> tuple[Counter[str], list[tuple[int, str]]]:
+    """For a pool: the counts, and the seeds that failed with what they failed with."""
+    failures: list[tuple[int, str]] = []
+    counts = run_many(seeds, lambda seed, error: failures.append((seed, f"{type(error).__name__}: {error}")))
+    return counts, failures

@@ -1,0 +1,126 @@
+"""What the simulation found, each as the scenario it is, so that it stays found whatever the seeds become."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import itertools
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from tests.contract.sim_world import SimWorld
+from tests.sim import SimStoppedError
+from tests.sim.core import LATENCY_NS
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(autouse=True)
+def _bury_the_dead() -> Iterator[None]:
+    """Coroutines of killed processes end here, and not wherever the collector happens to run next."""
+    yield
+    gc.collect()
+
+
+def test_a_first_start_killed_anywhere_leaves_no_directory_that_a_power_cut_takes_later() -> None:
+    """R-DUR-2. The process that made a directory may be killed before it synced its name; the next one has to."""
+    for effects, seed in itertools.product(range(1, 40), range(2)):
+        world = SimWorld(seed)
+        world.ring.stop_at(effects)
+        with contextlib.suppress(SimStoppedError):
+            world.start()
+        world.crash_and_start()
+        world.put("a", durability="fsync")
+        world.write("a", "kept")
+        world.power_cut()
+        world.start()
+        assert world.data("a") == ["kept"], f"killed after {effects} operations, seed {seed}"
+        world.close()
+
+
+def test_segments_in_directories_that_a_killed_checkpoint_made_survive_a_power_cut() -> None:
+    """R-DUR-2. As above, for the directories of topics, which a checkpoint makes."""
+    for effects, seed in itertools.product(range(1, 45), range(2)):
+        world = SimWorld(seed, checkpoint_wal_bytes=1, pack_run_bytes=0, wal_file_bytes=64 << 10)
+        world.start()
+        world.put("a", durability="fsync")
+        world.write("a", "kept")
+        world.ring.stop_at(world.ring.effects + effects)
+        with contextlib.suppress(SimStoppedError):
+            world.advance_ms(1100)
+        world.crash_and_start()
+        world.write("a", "kept, too")
+        world.advance_ms(1100)
+        world.power_cut()
+        world.start()
+        assert world.data("a") == ["kept", "kept, too"], f"killed {effects} operations into a checkpoint, seed {seed}"
+        world.close()
+
+
+def test_the_config_of_before_is_not_acknowledged_by_itself_after_a_change_that_failed() -> None:
+    """R-DUR-1, R-DUR-16: the failed change may be found after a restart, so this one has to be written, too."""
+    world = SimWorld()
+    world.start()
+    world.put("a", durability="fsync")
+    world.fail_storage("sync", errno.EIO)
+    assert world.request("PUT", "/v0/topics/a", {"durability": "disk"}).status == 500
+    assert world.request("PUT", "/v0/topics/a", {"durability": "fsync"}).status == 500
+
+
+def test_a_checkpoint_without_descriptors_is_tried_again_and_writes_go_on() -> None:
+    """R-DUR-16 is about a disk that fails; too many open files pass."""
+    world = SimWorld(checkpoint_wal_bytes=1)
+    world.start()
+    world.write("a", 1)
+    world.fail_storage("open", errno.EMFILE, path_part="pack")
+    world.advance_ms(1100)
+    world.write("a", 2)
+    world.fail_storage("open", errno.EMFILE, path_part="pack", nth=2)  # the one before its sync
+    world.advance_ms(1100)
+    world.write("a", 3)
+    world.advance_ms(2000)
+    assert world.data("a") == [1, 2, 3]
+    assert world.request("GET", "/v0/ready").status == 200
+
+
+@pytest.mark.parametrize("run_bytes", [0, 1 << 20], ids=["segment", "pack"])
+def test_a_topic_may_be_deleted_while_a_checkpoint_makes_the_file_it_goes_to(
+    run_bytes: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-REC-1. Files open slowly, so that there is time for it."""
+    caplog.set_level(logging.ERROR)
+    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=run_bytes)
+    world.start()
+    for name in ("a", "b"):
+        world.write(name, name)
+    connection = world.connect()
+    queue_open = world.ring.queue_open
+    asked: list[str] = []
+
+    def delete_first(user_data: int, path: str, flags: int, mode: int) -> None:
+        if not asked and ("/pack-" in path or "/seg-" in path):
+            asked.append(path)
+            for name in ("a", "b"):
+                connection.start("DELETE", f"/v0/topics/{name}")
+        queue_open(user_data, path, flags, mode)
+
+    monkeypatch.setattr(world.ring, "queue_open", delete_first)
+    monkeypatch.setitem(LATENCY_NS, "open", 5_000_000)
+    world.advance_ms(1200)
+    assert asked
+    assert not caplog.records, caplog.records[0].getMessage()
+    assert world.request("GET", "/v0/topics/a").status == 404
+
+
+def test_a_failed_sync_of_a_checkpoint_is_an_error_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
+    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=0)
+    world.start()
+    for name in ("a", "b", "c"):
+        world.write(name, name)
+    world.fail_storage("sync", errno.EIO, path_part="/seg-", times=3)
+    world.advance_ms(1100)
+    assert [record.getMessage()[:17] for record in caplog.records] == ["checkpoint failed"], caplog.text

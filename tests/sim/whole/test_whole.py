@@ -1,0 +1,32 @@
+"""R-DUR-1..3, R-DUR-5..9, R-DUR-13, R-DUR-15, R-SEQ-1..4, R-FLOOR-1..6, R-TOMB-1..6, R-DEL-1..7, R-IDEM-3, R-IDEM-8,
+R-REC-1, R-CAP-1..6: whole lives of a server from one number each; see the package. `make sim N=100000` runs more.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.sim.whole.run import run as run_seed
+from tests.sim.whole.run import run_chunk
+
+SEEDS = 120
+CHUNK = 20
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_whole_lives_from_a_seed(first: int) -> None:
+    counts, failures = run_chunk(range(first, first + CHUNK))
+    assert not failures, "\n".join(f"seed {seed}: {text}" for seed, text in failures)
+    assert counts["operations"] >= 150 * CHUNK
+    assert counts["kills"] + counts["power cuts"] >= 3 * CHUNK
+
+
+def test_a_seed_is_one_run() -> None:
+    traces: list[list[str]] = [[], []]
+    for trace in traces:
+        run_seed(12, trace.append)
+    difference = next((pair for pair in itertools.zip_longest(*traces) if pair[0] != pair[1]), None)
+    assert difference is None
