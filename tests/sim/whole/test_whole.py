@@ -11,7 +11,7 @@ import pytest
 from tests.sim.whole.run import run as run_seed
 from tests.sim.whole.run import run_chunk
 
-SEEDS = 120
+SEEDS = 40
 CHUNK = 20
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
 
