@@ -103,7 +103,9 @@ class Told:
             self._chunks = "content-length" not in seen.headers
             fields = dict(seen.headers) | ({"transfer-encoding": "chunked"} if self._chunks else {})
             data += b"HTTP/1.1 %d Status\r\n" % seen.status
-            data += "".join(f"{name}: {value}\r\n" for name, value in fields.items()).encode("latin-1") + b"\r\n"
+            data += (
+                "".join(f"{name.title()}: {value}\r\n" for name, value in fields.items()).encode("latin-1") + b"\r\n"
+            )
         part = seen.body[self._body :]
         self._body = len(seen.body)
         if part:

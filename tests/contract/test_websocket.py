@@ -13,6 +13,8 @@ from tests.contract.world import World, request_bytes
 from tests.ws import client
 from tests.ws.client import close_code, frame, text
 
+pytestmark = pytest.mark.http1
+
 INVALID = (400, "invalid_request", None)
 INVALID_JSON = {"op": "error", "request_id": None, "code": "invalid_json"}
 ONE = [{"data": 1}]
