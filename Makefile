@@ -62,7 +62,7 @@ $(VENV)/.ready: pyproject.toml setup.py scripts/setup.sh
 
 C_FILES := $(wildcard topics/*/*.c topics/*/*.h)
 build: $(VENV)/.built
-$(VENV)/.built: build_ffi.py $(filter-out %/_ring.c %/_codec.c %/_records.c %/_scan.c,$(C_FILES)) | $(VENV)/.ready
+$(VENV)/.built: build_ffi.py $(filter-out %/_ring.c %/_codec.c %/_records.c %/_scan.c %/_links.c,$(C_FILES)) | $(VENV)/.ready
 	@echo "building the C modules" >&2
 	$(BIN)/python build_ffi.py
 	@touch $@

@@ -33,6 +33,7 @@ EXTENSIONS = (
     Extension("topics.uring._ring", "topics/uring/ring", ("uring",), "liburing.h", "apt-get install liburing-dev"),
     Extension("topics.store._codec", "topics/store/codec", (), "xxhash.h", "apt-get install libxxhash-dev"),
     Extension("topics.engine._records", "topics/engine/records"),
+    Extension("topics.loop._links", "topics/loop/links"),
     Extension("topics.http._scan", "topics/http/scan"),
 )
 
@@ -66,8 +67,12 @@ def records_ffi() -> FFI:
     return make_ffi(EXTENSIONS[2])
 
 
-def scan_ffi() -> FFI:
+def links_ffi() -> FFI:
     return make_ffi(EXTENSIONS[3])
+
+
+def scan_ffi() -> FFI:
+    return make_ffi(EXTENSIONS[4])
 
 
 def check_toolchain() -> str:

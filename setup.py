@@ -17,6 +17,7 @@ setup(
         "build_ffi.py:ring_ffi",
         "build_ffi.py:codec_ffi",
         "build_ffi.py:records_ffi",
+        "build_ffi.py:links_ffi",
         "build_ffi.py:scan_ffi",
     ]
 )

@@ -52,9 +52,12 @@ class Pair:
                 conn.send(plain(name)).answer("POST")
 
     def run(self, rng: random.Random) -> None:
-        """A few connections at once."""
-        count = rng.randint(1, CONNECTIONS)
-        self.send([pieces(rng, stream(rng, self.topics[at])) for at in range(count)], half_close=rng.random() < 0.2)
+        """A few connections at once, each saying something up to three times."""
+        streams: list[list[bytes]] = []
+        for at in range(rng.randint(1, CONNECTIONS)):
+            parts = [pieces(rng, stream(rng, self.topics[at])) for _ in range(rng.choice((1, 1, 2, 3)))]
+            streams.append(list(itertools.chain(*parts)))
+        self.send(streams, half_close=rng.random() < 0.2)
 
     def send(self, streams: list[list[bytes]], *, half_close: bool = False) -> list[bytes]:
         """Each stream on a connection of its own, piece by piece by turns. Returns what was answered."""
@@ -65,7 +68,7 @@ class Pair:
                 for conn, parts in zip(conns, streams, strict=True):
                     if turn < len(parts):
                         conn.send(parts[turn])
-                if turn % 2 or self.shuffle:
+                if turn % 3 or self.shuffle:
                     world.settle()
             if half_close:
                 for conn in conns:

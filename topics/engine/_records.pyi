@@ -7,7 +7,7 @@ class _Lib:
     def tp_scan_writes(
         self,
         writer: Any,
-        buffer: bytes,
+        buffer: Any,
         requests: Any,
         groups: Any,
         group_count: int,

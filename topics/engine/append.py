@@ -62,7 +62,7 @@ class AppendBatch(Operation):
         self.placed += framed.placed
         if spans[36::_ROW_BYTES].strip(_FLAGS_WITHOUT_TAG):
             places = ROW.iter_unpack(spans)
-            self._add_tags([buffer[row[4] : row[4] + row[5]] if row[9] & TAG else None for row in places])
+            self._add_tags([bytes(buffer[row[4] : row[4] + row[5]]) if row[9] & TAG else None for row in places])
         elif self.tags is not None:
             self.tags += [None] * count
         self.writes.append(write)

@@ -42,11 +42,11 @@ class WriteColumns:
         writer.key_room = _KEY_ROOM
         self._spans: Any = ffi.buffer(self._rows)
 
-    def scan(self, buffer: bytes, requests: Any, groups: Any, group_count: int, counts: Any, upto: Any) -> None:  # noqa: PLR0917
-        """Completes the groups. counts: u32 a request, gets its records, 0 when its body is not plain; upto: u32 a
-        receive, gets the end of what was taken of it."""
+    def scan(self, buffer: Any, requests: Any, groups: Any, group_count: int, counts: Any, upto: Any) -> None:  # noqa: PLR0917
+        """Completes the groups. buffer: C data. counts: u32 a request, gets its records, 0 when its body is not plain;
+        upto: u32 a receive, gets the end of what was taken of it."""
         lib.tp_scan_writes(self._writer, buffer, requests, groups, group_count, self._room, counts, upto)
 
-    def rows(self, buffer: bytes, row: int, rows: int, size: int) -> Rows:
+    def rows(self, buffer: bytes | memoryview, row: int, rows: int, size: int) -> Rows:
         """The rows of one group."""
         return make_tuple(Rows, (buffer, self._spans[row * ROW.size : (row + rows) * ROW.size], rows, size))

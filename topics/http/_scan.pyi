@@ -10,8 +10,18 @@ class _Lib:
     def tp_forget_topic(self, scanner: Any, number: int) -> None: ...
     def tp_forget_topics(self, scanner: Any) -> None: ...
     def tp_scan_requests(
-        self, scanner: Any, buffer: bytes, ends: Any, count: int, requests: Any, groups: Any, room: int, reasons: Any
+        self,
+        scanner: Any,
+        buffer: Any,
+        starts: Any,
+        ends: Any,
+        count: int,
+        requests: Any,
+        groups: Any,
+        room: int,
+        reasons: Any,
     ) -> int: ...
+    def tp_missed(self, ends: Any, upto: Any, count: int, rows: Any) -> int: ...
     def tp_render_answers(
         self,
         out: Any,
@@ -32,6 +42,7 @@ class _Lib:
 
 class _FFI:
     NULL: Any
+    def cast(self, declaration: str, data: Any) -> Any: ...
     def new(self, declaration: str, initializer: Any = ...) -> Any: ...
     def buffer(self, data: Any, size: int = ...) -> Any: ...
     def from_buffer(self, declaration: str, data: Any) -> Any: ...

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from collections.abc import Callable
+from itertools import accumulate
 from typing import Any, Protocol
 
 from topics.engine.durations import milliseconds
@@ -34,7 +36,7 @@ REASONS = ("", "part", "line", "topic", "host", "field", "mixed", "room", "busy"
 _TOPIC, _HOST, _BUSY, _BODY = 3, 4, 8, 9
 _WITHOUT_SEQS = 1
 _ROOM = 8192
-_RECEIVES = 2048
+_RECEIVES = 4096
 _DECLINED_KEPT = 1024
 _PATH = b"/v0/topics/"
 _ANSWER = Phase.ANSWER
@@ -44,19 +46,46 @@ class Peer(Protocol):
     """A connection of the loop."""
 
     state: Any
-    over_high_water: bool
+    owned: bool
+    expected: int
+    recv_data: int
 
 
 Row = tuple[Any, memoryview]
 """A Peer and what arrived from it."""
 
 
-class Lane:
-    """One server's. `take` is handed the receives of a pass before anybody else."""
+class Columns(Protocol):
+    """Connections as columns: `topics.loop.links.Links`."""
 
-    def __init__(self, service: Service, secret: int) -> None:
+    count: int
+
+    def rows(self) -> tuple[int, bytes | memoryview, Any, Any, Any]: ...
+
+    def view(self, row: int) -> memoryview: ...
+
+    def own(self, conn: Any) -> None: ...
+
+    def leave(self, conn: Any) -> bool: ...
+
+    def since(self, conn: Any, tick: int) -> int: ...
+
+    def connection(self, ref: int) -> Any: ...
+
+    def room(self, size: int) -> tuple[int, Any]: ...
+
+    def answer(  # noqa: PLR0917
+        self, number: int, data: Any, refs: Any, spans: Any, count: int, tick: int
+    ) -> list[tuple[int, bytes]]: ...
+
+
+class Lane:
+    """One server's. `take` is asked before anybody else when something was received in a pass."""
+
+    def __init__(self, service: Service, links: Columns, secret: int) -> None:
         config = service.config
         self._service = service
+        self._links = links
         self._columns = WriteColumns(config)
         scanner = lib.tp_scanner_new(config.max_head_bytes, config.max_head_fields, config.max_body_bytes, secret)
         if scanner == ffi.NULL:
@@ -74,12 +103,11 @@ class Lane:
         self._request_bytes: Any = ffi.buffer(self._requests)
         self._group_bytes: Any = ffi.buffer(self._groups)
         self._count_bytes: Any = ffi.buffer(self._counts)
-        self._ends = ffi.new("uint64_t[]", _RECEIVES)
         self._upto = ffi.new("uint32_t[]", _RECEIVES)
         self._upto_bytes: Any = ffi.buffer(self._upto)
         self._reasons = ffi.new("uint8_t[]", _RECEIVES)
-        self._answers = ffi.new("char[]", 1 << 18)
-        self._spans = ffi.new("uint32_t[]", 2 * _RECEIVES)
+        self._missed = ffi.new("uint32_t[]", _RECEIVES)
+        self._spans = ffi.new("uint32_t[]", 2 * _ROOM)
         self._span_count = ffi.new("uint32_t *")
         self.taken = 0
         """Requests."""
@@ -88,73 +116,135 @@ class Lane:
 
     # --- a pass ------------------------------------------------------------------------------------------------------
     def take(self, batch: list[Row]) -> list[Row]:
-        """Takes the plain requests of a pass; returns the rows that the general path is to be given, in order."""
-        service = self._service
-        if service.gate is not None or service.closing or service.engine.refuses_writes:
-            return batch
-        started_ns = service.now_ns()
-        candidates, others = self._candidates(batch)
-        if not candidates:
-            return batch
-        count = len(candidates)
-        views = [row[1] for row in candidates]
-        buffer = b"".join(views)
-        end = 0
-        ends = []
-        for view in views:
-            end += len(view)
-            ends.append(end)
-        self._ends[0:count] = ends
-        groups = lib.tp_scan_requests(
-            self._scanner, buffer, self._ends, count, self._requests, self._groups, _ROOM, self._reasons
-        )
-        if not groups:
-            return self._all_missed(batch, candidates)
-        self._drop_unusual_topics(groups)
-        self._upto_bytes[0 : 4 * count] = bytes(4 * count)
-        self._columns.scan(buffer, self._requests, self._groups, groups, self._counts, self._upto)
-        missed = self._claim(candidates, ends)
-        parsed_ns = service.now_ns()
-        states = [row[0].state for row in candidates]
-        self._append(buffer, groups, states, started_ns)
-        if service.sampling:
-            service.sampling = False
-            service.parse.add(parsed_ns - started_ns)
-            service.append.add(service.now_ns() - parsed_ns)
-        if not missed:
-            return others
-        if not others:
-            return missed
-        left = {id(row) for row in missed}
-        left.update(map(id, others))
-        return [row for row in batch if id(row) in left]
+        """Takes the plain requests of a pass, those of the table's rows and of `batch`.
 
-    def _candidates(self, batch: list[Row]) -> tuple[list[Row], list[Row]]:
-        """Rows of connections that are between requests, the first of each; and all others."""
-        candidates = []
+        Returns the rows that the general path is to be given, in order.
+        """
+        service, links = self._service, self._links
+        left: list[Row] = []
+        if service.gate is not None or service.closing or service.engine.refuses_writes:
+            refs = links.rows()[2] if links.count else None
+            for row in range(links.count):
+                self._give_back(refs[row], links.view(row), left)
+            return left + self._released(batch) if left else self._released(batch)
+        if links.count:
+            count, buffer, refs, starts, ends = links.rows()
+            self._scan(buffer, count, refs, starts, ends, links.view, left)
+        if batch:
+            others = self._scan_new(batch, left)
+            return left + others if left else others
+        return left
+
+    def _released(self, batch: list[Row]) -> list[Row]:
+        for conn, _view in batch:
+            if conn.owned:
+                self.leave(conn)
+        return batch
+
+    def _scan_new(self, batch: list[Row], left: list[Row]) -> list[Row]:
+        """Receives of connections that are not columns yet, those between requests; returns the others."""
+        links = self._links
+        fresh: list[Row] = []
         others = []
-        seen = set()
-        for row in batch[:_RECEIVES]:
+        seen = {row[0] for row in left}  # with a receive of this pass already: what comes behind it is not looked at
+        for row in batch:
             conn = row[0]
             state = conn.state
             if type(state) is FirstBytes and conn not in seen:
                 state = state.begin_http1(row[1])
                 if type(state) is FirstBytes:
                     seen.add(conn)  # what follows in this pass are not its first bytes
-            if type(state) is HttpConnection and state.idle and not conn.over_high_water and conn not in seen:
-                candidates.append(row)
+            if conn.owned and conn not in seen:
+                self.leave(conn)
+                self.missed[_BUSY] += 1
+                others.append(row)
+            elif (
+                conn.expected == 0
+                and conn not in seen
+                and type(state) is HttpConnection
+                and state.idle
+                and conn.recv_data
+                and len(fresh) < _RECEIVES
+            ):
+                links.own(conn)
+                fresh.append(row)
                 seen.add(conn)
             else:
+                self.missed[_BUSY] += 1
                 others.append(row)
-        others += batch[_RECEIVES:]
-        self.missed[_BUSY] += len(others)
-        return candidates, others
+        if fresh:
+            views = [row[1] for row in fresh]
+            ends = list(accumulate(map(len, views)))
+            refs = ffi.new("uint64_t[]", [row[0].send_data >> 4 for row in fresh])
+            starts_column = ffi.new("uint64_t[]", [0, *ends[:-1]])
+            ends_column = ffi.new("uint64_t[]", ends)
+            self._scan(b"".join(views), len(fresh), refs, starts_column, ends_column, views.__getitem__, left)
+            for conn, _view in others:
+                if conn.owned:
+                    self.leave(conn)
+        return others
 
-    def _all_missed(self, batch: list[Row], candidates: list[Row]) -> list[Row]:
-        missed = self.missed
-        for reason in ffi.unpack(self._reasons, len(candidates)):
-            missed[reason] += 1
-        return batch
+    def _scan(  # noqa: PLR0917 - columns
+        self,
+        buffer: bytes | memoryview,
+        count: int,
+        refs: Any,
+        starts: Any,
+        ends: Any,
+        view: Callable[[int], memoryview],
+        left: list[Row],
+    ) -> None:
+        """Takes what is plain of these receives; what is not goes to `left`."""
+        service = self._service
+        started_ns = service.now_ns()
+        while count > _RECEIVES:
+            count -= 1
+            self._give_back(refs[count], view(count), left)
+        data = ffi.from_buffer("char[]", buffer)
+        groups = lib.tp_scan_requests(
+            self._scanner, data, starts, ends, count, self._requests, self._groups, _ROOM, self._reasons
+        )
+        self._upto_bytes[0 : 4 * count] = bytes(4 * count)
+        if groups:
+            self._drop_unusual_topics(groups)
+            self._columns.scan(
+                ffi.cast("unsigned char *", data), self._requests, self._groups, groups, self._counts, self._upto
+            )
+        missed = lib.tp_missed(ends, self._upto, count, self._missed)
+        for at in range(missed):
+            row = self._missed[at]
+            self.missed[self._reasons[row] or _BODY] += 1
+            upto = self._upto[row]
+            rest = view(row)[upto - starts[row] :] if upto else view(row)
+            self._give_back(refs[row], rest, left, answered=not upto)
+        if not groups:
+            return
+        parsed_ns = service.now_ns()
+        self._append(buffer, groups, bytes(ffi.buffer(refs, 8 * count)), started_ns)
+        if service.sampling:
+            service.sampling = False
+            service.parse.add(parsed_ns - started_ns)
+            service.append.add(service.now_ns() - parsed_ns)
+
+    def _give_back(self, ref: int, view: memoryview, left: list[Row], *, answered: bool = True) -> None:
+        """A receive, or its end, goes to the general path; not `answered`: what was taken before it is waited for."""
+        conn = self._links.connection(ref)
+        if conn is None or not conn.owned:
+            return  # closed since
+        self._links.leave(conn)
+        if not answered:
+            conn.state.phase = _ANSWER
+        left.append((conn, view))
+
+    def leave(self, conn: Any) -> None:
+        """A connection of the table that something unusual happens to is the general path's again."""
+        if self._links.leave(conn):
+            conn.state.phase = _ANSWER
+
+    def refresh(self, conn: Any) -> None:
+        """Tells an owned connection's state since when it waits."""
+        service = self._service
+        conn.state.since = max(conn.state.since, self._links.since(conn, service.tick))
 
     def _drop_unusual_topics(self, groups: int) -> None:
         """A topic that needs more than columns (a cap that refuses, expiry) is not plain; it may be learnt again."""
@@ -165,28 +255,7 @@ class Lane:
                 lib.tp_forget_topic(self._scanner, number)
                 GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
 
-    def _claim(self, candidates: list[Row], ends: list[int]) -> list[Row]:
-        """The connections something was taken of now wait for its answer, and keep what comes behind it."""
-        count = len(candidates)
-        missed = []
-        start = 0
-        for row, reason, upto, end in zip(
-            candidates, ffi.unpack(self._reasons, count), ffi.unpack(self._upto, count), ends, strict=True
-        ):
-            if upto == end:
-                row[0].state.phase = _ANSWER
-            elif not upto:
-                self.missed[reason or _BODY] += 1
-                missed.append(row)
-            else:
-                self.missed[reason or _BODY] += 1
-                state = row[0].state
-                state.phase = _ANSWER
-                state.receive(row[1][upto - start :])
-            start = end
-        return missed
-
-    def _append(self, buffer: bytes, groups: int, states: list[HttpConnection], started_ns: int) -> None:
+    def _append(self, buffer: bytes | memoryview, groups: int, refs: bytes, started_ns: int) -> None:
         service = self._service
         engine = service.engine
         for number, first, count, taken, row, rows, size in GROUP.iter_unpack(
@@ -200,57 +269,59 @@ class Lane:
                 self._names_json[number],
                 self._request_bytes[first * REQUEST.size : (first + count) * REQUEST.size],
                 self._count_bytes[4 * first : 4 * (first + count)],
-                states,
+                refs,
                 taken,
                 started_ns,
             )
             self.taken += taken
             service.requests_total += taken
             service.in_progress += taken
+            if not engine.takes_plain(name):
+                buffer = bytes(buffer)  # an answer just given had the topic changed: the append may have to wait
             fields = (name, self._columns.rows(buffer, row, rows, size), None, None, None, None, True, None)
             engine.append(make_tuple(AppendRequest, fields), group.done)
 
     # --- answers -----------------------------------------------------------------------------------------------------
     def answer(self, group: _Group, result: AppendResult) -> None:
-        """Renders a group's answers in one call and hands each connection its own."""
-        service = self._service
+        """Renders a group's answers in one call and queues them in one."""
+        service, links = self._service, self._links
         total = milliseconds(service.now_ns() - group.started_ns)
-        times = (total, milliseconds(result.append_ns), milliseconds(result.sync_ns))
-        after = _CLOSING % times
+        after = _CLOSING % (total, milliseconds(result.append_ns), milliseconds(result.sync_ns))
         head = service.writer.json_head
         opening = b'{"topic":%b,"first_seq":' % group.topic
         count = len(group.counts) // 4
         requests = ffi.from_buffer("unsigned char[]", group.requests)
         counts = ffi.from_buffer("uint32_t[]", group.counts)
-        if 2 * count > len(self._spans):
-            self._spans = ffi.new("uint32_t[]", 4 * count)
-        while True:
-            written = lib.tp_render_answers(
-                self._answers,
-                len(self._answers),
-                requests,
-                counts,
-                count,
-                result.first_seq,
-                head,
-                len(head),
-                opening,
-                len(opening),
-                after,
-                len(after),
-                self._spans,
-                self._span_count,
-            )
-            if written >= 0:
-                break
-            self._answers = ffi.new("char[]", -written)
-        answers = ffi.unpack(self._answers, written)
-        spans = iter(ffi.unpack(self._spans, 2 * self._span_count[0]))
-        states = group.states
-        at = 0
-        for receive, size in zip(spans, spans, strict=True):
-            states[receive].answer(answers[at : at + size])
-            at += size
+        room = group.taken * (len(head) + len(opening) + len(after) + 256) + 21 * result.count
+        number, memory = links.room(room)
+        written = lib.tp_render_answers(
+            memory,
+            room,
+            requests,
+            counts,
+            count,
+            result.first_seq,
+            head,
+            len(head),
+            opening,
+            len(opening),
+            after,
+            len(after),
+            self._spans,
+            self._span_count,
+        )
+        assert written > 0, "answers larger than the room for them"
+        refs = ffi.from_buffer("uint64_t[]", group.refs)
+        for ref, data in links.answer(number, memory, refs, self._spans, self._span_count[0], service.tick):
+            self.answer_one(ref, data)
+
+    def answer_one(self, ref: int, data: bytes, *, last: bool = False) -> None:
+        """By hand: to a connection that is not a column any more, or will not be."""
+        conn = self._links.connection(ref)
+        if conn is not None:
+            if conn.owned:
+                self.leave(conn)
+            conn.state.answer(data, last=last)
 
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self, rows: list[Row]) -> None:
@@ -301,7 +372,7 @@ _CLOSING = b',"created":false,"deduped":false,"performance":{"server_total_ms":%
 class _Group:
     """The requests of one topic and pass, on their way through one append."""
 
-    __slots__ = ("counts", "lane", "requests", "started_ns", "states", "taken", "topic")
+    __slots__ = ("counts", "lane", "refs", "requests", "started_ns", "taken", "topic")
 
     def __init__(  # noqa: PLR0917 - one a topic and pass
         self,
@@ -309,7 +380,7 @@ class _Group:
         topic: bytes,
         requests: bytes,
         counts: bytes,
-        states: list[HttpConnection],
+        refs: bytes,
         taken: int,
         started_ns: int,
     ) -> None:
@@ -318,8 +389,8 @@ class _Group:
         """Its name as JSON."""
         self.requests = requests
         self.counts = counts
-        self.states = states
-        """By number of the receive."""
+        self.refs = refs
+        """Names of connections, by number of the receive."""
         self.taken = taken
         self.started_ns = started_ns
 
@@ -342,9 +413,9 @@ class _Group:
         status, body, headers = status_of(refusal), envelope(refusal), extra_headers(refusal)
         last = service.closing
         answer = service.writer.render(status, body, headers=headers, connection=b"close" if last else b"")
-        requests = Counter(receive for receive, _count, _flags in self._taken())
-        for receive, count in requests.items():
-            self.states[receive].answer(answer if last else answer * count, last=last)
+        requests = Counter(ref for ref, _count, _flags in self._taken())
+        for ref, count in requests.items():
+            self.lane.answer_one(ref, answer if last else answer * count, last=last)
 
     def _close_with(self, result: AppendResult) -> None:
         """The server is going away: every answer is its connection's last, and what is behind it gets none."""
@@ -355,13 +426,14 @@ class _Group:
             milliseconds(result.sync_ns),
         )
         seq = result.first_seq
-        for receive, count, flags in self._taken():
+        for ref, count, flags in self._taken():
             body = records.write_json(self.topic, seq, count, not flags & _WITHOUT_SEQS, performance)
-            self.states[receive].answer(service.writer.render(200, body, connection=b"close"), last=True)
+            self.lane.answer_one(ref, service.writer.render(200, body, connection=b"close"), last=True)
             seq += count
 
     def _taken(self) -> list[tuple[int, int, int]]:
-        """receive, records, flags of each request, in order."""
+        """ref, records, flags of each request, in order."""
+        refs = struct.unpack(f"={len(self.refs) // 8}Q", self.refs)
         counts = struct.unpack(f"={len(self.counts) // 4}I", self.counts)
         rows = zip(REQUEST.iter_unpack(self.requests), counts, strict=True)
-        return [(row[0], count, row[4]) for row, count in rows if count]
+        return [(refs[row[0]], count, row[4]) for row, count in rows if count]

@@ -325,20 +325,29 @@ static int make_room(tp_scanner *s, uint32_t room)
     return 0;
 }
 
-int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *ends, uint32_t count, void *requests,
-                         void *group_rows, uint32_t room, uint8_t *reasons)
+uint32_t tp_missed(const uint64_t *ends, const uint32_t *upto, uint32_t count, uint32_t *rows)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (upto[i] != ends[i]) rows[n++] = i;
+    return n;
+}
+
+int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *starts, const uint64_t *ends,
+                         uint32_t count, void *requests, void *group_rows, uint32_t room, uint8_t *reasons)
 {
     struct tp_request *sorted = requests;
     struct tp_group *groups = group_rows;
     uint32_t found = 0, group_count = 0;
-    uint64_t from = 0;
-    if (make_room(s, room) || (count && ends[count - 1] > 0xffffffffu)) {
+    int far = 0;
+    for (uint32_t i = 0; i < count; i++) far |= ends[i] > 0xffffffffu;
+    if (far || make_room(s, room)) {
         memset(reasons, TP_MISS_ROOM, count);
         return 0;
     }
     s->stamp++;
-    for (uint32_t i = 0; i < count; from = ends[i], i++) {
-        const char *p = buffer + from, *end = buffer + ends[i];
+    for (uint32_t i = 0; i < count; i++) {
+        const char *p = buffer + starts[i], *end = buffer + ends[i];
         uint32_t topic = NOBODY;
         int reason = 0;
         while (p < end) {

@@ -14,13 +14,15 @@ int64_t tp_learn_topic(tp_scanner *s, const char *name, uint32_t len);
 void tp_forget_topic(tp_scanner *s, uint32_t number);
 void tp_forget_topics(tp_scanner *s);
 
-/* Finds the plain requests of `count` receives, one after another in `buffer`, receive i ending at ends[i].
+/* Finds the plain requests of `count` receives; receive i lies at starts[i] to ends[i] of `buffer`.
  *
  * Of each receive the leading plain requests of one topic are taken; reasons[i] says why it ends there (TP_MISS_*; 0:
  * whole receive taken). `requests` (room rows) gets them grouped by topic, in order of arrival within one; `groups`
  * (room too) one row a topic, with topic, first and count set. Returns the number of groups. */
-int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *ends, uint32_t count, void *requests,
-                         void *groups, uint32_t room, uint8_t *reasons);
+int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *starts, const uint64_t *ends,
+                         uint32_t count, void *requests, void *groups, uint32_t room, uint8_t *reasons);
+/* Rows of receives that were not taken to their end: upto[i] is not ends[i]. Returns how many there are. */
+uint32_t tp_missed(const uint64_t *ends, const uint32_t *upto, uint32_t count, uint32_t *rows);
 
 /* Renders the answers of one group's requests, `counts[i]` records each (0: not taken, no answer), their first seq
  * `first_seq` and the others following: head, Content-Length, body = before, seqs, count, after. `spans` gets pairs

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from topics.loop.operations import CONTROL, RECV, SEND, ignore
 
 if TYPE_CHECKING:
+    from topics.loop.links import Links
     from topics.loop.streams import Streams
     from topics.loop.timers import Timer
     from topics.loop.traffic import Traffic
@@ -59,11 +60,13 @@ class Connection:
         "id",
         "inbox",
         "over_high_water",
+        "owned",
         "paused",
         "peer",
         "phase",
         "recv_data",
         "send_data",
+        "slot",
         "state",
     )
 
@@ -81,7 +84,12 @@ class Connection:
         """Where the dispatch puts what arrives: the handler's batch, or the lists for held or dropped rows."""
         self.recv_data = 0
         """user_data of the receive in flight; 0 without one."""
-        self.send_data = traffic.operations.number(SEND)
+        self.owned = False
+        """Its receives and answers are columns at the moment: see `links.py`."""
+        self.slot = 0 if traffic.links is None else traffic.links.open(self)
+        self.send_data = traffic.operations.number(SEND, self.slot)
+        if traffic.links is not None:
+            traffic.links.set(self)
         self.flying: bytes | memoryview | None = None
         """The bytes of the one send: queued in this pass, or in flight."""
         self.expected = 0
@@ -120,7 +128,15 @@ class Connection:
     @property
     def outbound_bytes(self) -> int:
         """Bytes written and not yet taken by the kernel."""
+        if self.owned:
+            return self._links.outbound_bytes(self)
         return self._staged_bytes + (0 if self.flying is None else len(self.flying))
+
+    @property
+    def _links(self) -> Links:
+        links = self._traffic.links
+        assert links is not None, "owned by no table"
+        return links
 
     def pause_reading(self) -> None:
         """No `receive` for this connection until `resume_reading`; rows of the batch being handled are not taken back.
@@ -146,6 +162,8 @@ class Connection:
         """Closes after everything staged was sent; nothing is received any more."""
         if self.phase != OPEN:
             return
+        if self.owned:
+            self._links.leave(self)
         self.phase = FLUSHING
         self._traffic.closed_some = True
         self.paused = False
@@ -167,8 +185,10 @@ class Connection:
         if self.recv_data or self.paused or self._end or self.phase >= CLOSING:
             return
         traffic = self._traffic
-        self.recv_data = user_data = traffic.operations.number(RECV)
+        self.recv_data = user_data = traffic.operations.number(RECV, self.slot)
         traffic.operations.receiving[user_data] = self
+        if traffic.links is not None:
+            traffic.links.reads(self)
         traffic.ring.queue_recv(user_data, self.fd)
 
     def stop_receive(self) -> None:
@@ -187,6 +207,8 @@ class Connection:
 
     def on_sent(self, res: int) -> None:
         """Takes a send's result when it is not `expected`. The rest of a short one goes before anything newer."""
+        if self.owned:
+            self._links.leave(self)
         flying = self.flying
         assert flying is not None, "a send's completion without a send"
         self.flying = None
@@ -213,6 +235,7 @@ class Connection:
 
     def _stage(self, data: bytes) -> None:
         """A write that is not a plain send: behind one of this pass or in flight, or over the high water mark."""
+        assert not self.owned, "written to past the table that owns it"
         if self.expected == 0:
             self.flying = data
             self._sends.append((self.send_data, self.fd, data))
@@ -294,6 +317,8 @@ class Connection:
     def _shut(self, error: int) -> None:
         """shutdown, then cancel by user_data, then wait: `_finish` closes when the last completion has come."""
         traffic = self._traffic
+        if self.owned:
+            self._links.leave(self)
         self.phase = CLOSING
         self._error = error
         traffic.closed_some = True
@@ -328,6 +353,8 @@ class Connection:
         self.phase = CLOSED
         traffic = self._traffic
         del traffic.operations.sending[self.send_data]
+        if traffic.links is not None:
+            traffic.links.close(self)
         del self._streams.connections[self.id]
         traffic.ring.queue_close(traffic.operations.expect(CONTROL, ignore), self.fd)
         self._streams.on_lost(self, self._error)

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from topics.clock import Clock
 from topics.loop.connection import Connection
 from topics.loop.files import Files
+from topics.loop.links import Links
 from topics.loop.listener import Listener
 from topics.loop.operations import CONTROL, Operations
 from topics.loop.ring import Ring
@@ -203,6 +204,14 @@ class Loop:
         self.ring.queue_connect(self._operations.expect(CONTROL, on_connected), host, port)
         return future
 
+    def use_links(self) -> Links:
+        """Handlers may have connections as columns from now on. Before the first connection."""
+        links = self._traffic.links
+        if links is None:
+            assert not self._traffic.connections(), "connections without a row"
+            links = self._traffic.links = Links(self.ring)
+        return links
+
     # --- ending ------------------------------------------------------------------------------------------------------
     def close(self) -> None:
         """Cancels tasks, aborts connections, waits a bounded time for what is in flight; closes the ring."""
@@ -239,10 +248,11 @@ class Loop:
 
         False when all were sends that left nothing to do, and nobody woke the ring.
         """
-        columns = self.ring.reap()
-        count = len(columns[0])
+        links = self._traffic.links
+        columns = self.ring.reap() if links is None else links.reap()
+        count = len(columns[0]) if links is None else links.reaped
         self._stats.completions += count
-        more_to_do = count == 0
+        more_to_do = count == 0 or (links is not None and links.count != 0)
         rows = zip(*columns, strict=True)
         operations = self._operations
         receiving = operations.receiving

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from topics.loop.listener import Listener
 
 KIND_BITS = 4
+SLOT_BITS = 24
 FILE, RECV, SEND, ACCEPT, CONTROL = 1, 2, 3, 4, 5
 
 Done = Callable[[int], None]
@@ -36,10 +37,10 @@ class Operations:
         """Registered for a connection's whole life: it has one send in flight at most."""
         self.accepting: dict[int, Listener] = {}
 
-    def number(self, kind: int) -> int:
-        """A user_data nobody had before, never 0."""
+    def number(self, kind: int, slot: int = 0) -> int:
+        """A user_data nobody had before, never 0. slot: a connection's row, see `links.py`."""
         self._serial += 1
-        return self._serial << KIND_BITS | kind
+        return (self._serial << SLOT_BITS | slot) << KIND_BITS | kind
 
     def expect(self, kind: int, done: Done) -> int:
         """A user_data whose one completion goes to `done`."""

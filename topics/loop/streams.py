@@ -44,7 +44,7 @@ class StreamLimits:
 class Streams:
     """Connections with one handler; their receives of a pass are one batch."""
 
-    __slots__ = ("connections", "handler", "inbox", "limits", "on_lost")
+    __slots__ = ("connections", "handler", "inbox", "limits", "on_lost", "takes_rows")
 
     def __init__(self, handler: StreamHandler, limits: StreamLimits) -> None:
         assert limits.send_low_water_bytes <= limits.send_high_water_bytes, "low water above high water"
@@ -52,4 +52,6 @@ class Streams:
         self.limits = limits
         self.inbox: list[Row] = []
         self.connections: dict[int, Connection] = {}
+        self.takes_rows = bool(getattr(handler, "takes_rows", False))
+        """The handler looks at the loop's `links`, too, when its `receive` is called."""
         self.on_lost: Callable[[Connection, int], None] = handler.lost

@@ -10,6 +10,7 @@ import errno
 from collections.abc import Callable
 
 from topics.loop.connection import OPEN, Connection, Row
+from topics.loop.links import Links
 from topics.loop.operations import Operations
 from topics.loop.ring import Ring, Send
 from topics.loop.stats import LoopStats
@@ -37,6 +38,8 @@ class Traffic:
         self.stats = stats
         self._on_error = on_error
         self.call_later = call_later
+        self.links: Links | None = None
+        """Where a handler wants columns: see `Loop.use_links`."""
         self._serial = 0
         self._groups: list[Streams] = []
         self.sends: list[Send] = []
@@ -123,11 +126,15 @@ class Traffic:
                 conn.hold(view)
             self.held.clear()
         resumed = self._take_resumed() if self.resumed else ()
+        links = self.links
         for streams in self._groups:
             inbox = streams.inbox
-            if inbox:
+            if inbox or (links is not None and links.count and streams.takes_rows):
                 self._receive(streams, inbox)
                 inbox.clear()
+        if links is not None and links.count:
+            self.stats.messages_received += links.count
+            links.recycle()
         self.dropped.clear()
         if self.used:
             self.stats.messages_received += len(self.used)

@@ -14,6 +14,7 @@ from topics.http.lane import Lane
 from topics.http.response import ResponseWriter
 from topics.http.service import Service
 from topics.http.table import route_table
+from topics.loop.connection import Connection
 from topics.loop.listener import Listener
 from topics.loop.loop import Loop
 from topics.loop.streams import StreamLimits
@@ -65,7 +66,7 @@ class Server:
         self._websockets = WebSockets(self.service)
         self.lane: Lane | None = None
         if config.http_lane != "off" and not self.key_count:
-            self.lane = Lane(self.service, int.from_bytes(loop.ring.random_bytes(8), "little"))
+            self.lane = Lane(self.service, loop.use_links(), int.from_bytes(loop.ring.random_bytes(8), "little"))
         self._handler = HttpHandler(self.service, self.lane)
         self._metrics = ServerMetrics(loop, self.service, self._handler.requests, self.lane, self._snapshot)
         limits = StreamLimits(
@@ -75,7 +76,16 @@ class Server:
             refusal=_refusal(),
         )
         self.listener: Listener = loop.listen(config.host, config.port, self._handler, config.listen_backlog, limits)
-        self._sweep = Sweep(loop, config, self.service, lambda: self.listener.connections)
+        self._sweep = Sweep(loop, config, self.service, self._up_to_date_connections)
+
+    def _up_to_date_connections(self) -> list[Connection]:
+        """All, with what the lane knows about when they were last heard of."""
+        connections = self.listener.connections
+        if self.lane is not None:
+            for conn in connections:
+                if conn.owned:
+                    self.lane.refresh(conn)
+        return connections
 
     @property
     def address(self) -> tuple[str, int]:

@@ -19,6 +19,7 @@ class HttpHandler:
     def __init__(self, service: Service, lane: Lane | None = None) -> None:
         self._service = service
         self._lane = lane
+        self.takes_rows = lane is not None
         self.requests = Histogram()
         """A pass's receives: parsing, handling and staging of every request in them."""
 
@@ -51,6 +52,8 @@ class HttpHandler:
 
     def end_of_stream(self, conn: Connection) -> None:
         try:
+            if conn.owned and self._lane is not None:
+                self._lane.leave(conn)
             conn.state.end_of_stream()
         except Exception:
             self._give_up(conn)

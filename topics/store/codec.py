@@ -258,7 +258,7 @@ def frame_rows(
             ffi.from_buffer(dest),
             0,
             len(dest),
-            rows.buffer,
+            bytes(rows.buffer),
             len(rows.buffer),
             rows.spans,
             rows.count,

@@ -49,7 +49,7 @@ class Rows(NamedTuple):
     decoded UTF-8. spans: `count` packed rows. size: the sum of the rows' accounted sizes (compact JSON of data + meta).
     """
 
-    buffer: bytes
+    buffer: bytes | memoryview
     spans: bytes
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on rows
     size: int
@@ -97,10 +97,10 @@ def record_at(rows: Rows, index: int) -> Record:
     data, data_len, meta, meta_len, tag, tag_len, node, node_len, size, flags = ROW.unpack_from(rows.spans, index * 40)
     buffer = rows.buffer
     return Record(
-        buffer[data : data + data_len],
-        buffer[tag : tag + tag_len] if flags & TAG else None,
-        buffer[node : node + node_len] if flags & NODE else None,
-        buffer[meta : meta + meta_len] if flags & META else None,
+        bytes(buffer[data : data + data_len]),
+        bytes(buffer[tag : tag + tag_len]) if flags & TAG else None,
+        bytes(buffer[node : node + node_len]) if flags & NODE else None,
+        bytes(buffer[meta : meta + meta_len]) if flags & META else None,
         size,
     )
 

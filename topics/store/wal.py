@@ -161,6 +161,9 @@ class Wal:
             self._admission.check()
         batch = self._filling
         buffer, spans, count, _size = rows
+        length = len(buffer)
+        if type(buffer) is not bytes:
+            buffer = ffi.from_buffer(buffer)
         if count > self._placed_rows:
             self._placed_rows = count
             self._placed = ffi.new("char[]", PLACED.size * count)
@@ -173,7 +176,7 @@ class Wal:
                 at,
                 batch.room,
                 buffer,
-                len(buffer),
+                length,
                 spans,
                 count,
                 topic_id,

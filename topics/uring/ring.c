@@ -265,7 +265,7 @@ int tp_sends(tp_ring *r, unsigned count, const uint64_t *user_data, const int *f
              const uint8_t *data)
 {
     for (unsigned i = 0; i < count; i++) {
-        int result = tp_send(r, user_data[i], fds[i], data, lengths[i]);
+        int result = fds[i] < 0 ? 0 : tp_send(r, user_data[i], fds[i], data, lengths[i]);
         if (result < 0) return result;
         data += lengths[i];
     }

@@ -35,7 +35,7 @@ int tp_accept(tp_ring *ring, uint64_t user_data, int fd);
 int tp_connect(tp_ring *ring, uint64_t user_data, int fd, const void *address, unsigned length);
 int tp_recv(tp_ring *ring, uint64_t user_data, int fd);
 int tp_send(tp_ring *ring, uint64_t user_data, int fd, const void *data, size_t length);
-/* `count` sends, whose bytes lie one after the other at `data`. */
+/* `count` sends, whose bytes lie one after the other at `data`; those of a negative fd are passed over. */
 int tp_sends(tp_ring *ring, unsigned count, const uint64_t *user_data, const int *fds, const uint32_t *lengths,
              const uint8_t *data);
 int tp_shutdown(tp_ring *ring, uint64_t user_data, int fd, int sends_only);

@@ -10,7 +10,7 @@ import os
 import socket
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -33,6 +33,8 @@ CLOSE_PATIENCE_NS = 2_000_000_000
 
 Send = tuple[int, int, Buffer]
 """user_data, descriptor, bytes."""
+
+Sort = Callable[[Any, Any, Any, int], int]
 
 _open_rings: weakref.WeakSet[UringRing] = weakref.WeakSet()
 _closed_ring = lib.tp_closed()
@@ -88,7 +90,7 @@ class UringRing(BlockingCalls):
     def _provide(self, count: int) -> None:
         size = self.receive_buffer_bytes
         self._memory = page_aligned(count * size)
-        whole = memoryview(self._memory)
+        self.receive_memory = whole = memoryview(self._memory)
         self._views = [whole[start : start + size] for start in range(0, count * size, size)]
         base = ffi.from_buffer("uint8_t[]", self._memory)
         if (result := lib.tp_provide(self._ring, base, count, size)) < 0:
@@ -209,6 +211,36 @@ class UringRing(BlockingCalls):
             for column, more in zip((user_data, res, flags), self.reap(), strict=True):
                 column += more
         return user_data, res, flags
+
+    # --- columns, see `topics.loop.links` ----------------------------------------------------------------------------
+    def reap_sorted(self, sort: Sort) -> tuple[list[int], list[int], list[int]]:
+        """As `reap`, of what `sort` leaves: it gets the C columns user_data, res, flags and their number, moves those
+        together that are to be returned, and says how many they are."""
+        count = lib.tp_reap(self._ring, self._user_data, self._res, self._flags, self._room)
+        if count <= 0:
+            if count < 0:
+                fail(count)
+            return [], [], []
+        rest = sort(self._user_data, self._res, self._flags, count)
+        user_data = ffi.unpack(self._user_data, rest)
+        res = ffi.unpack(self._res, rest)
+        flags = ffi.unpack(self._flags, rest)
+        if self._connects:
+            self._connects.finish(user_data, res)
+        if pins := self._pins:
+            for each in user_data:
+                pins.pop(each, None)
+        if count == self._room:
+            for column, more in zip((user_data, res, flags), self.reap_sorted(sort), strict=True):
+                column += more
+        return user_data, res, flags
+
+    def queue_send_columns(self, count: int, user_data: Any, fds: Any, lengths: Any, data: Any) -> None:
+        """Sends of C columns; their bytes lie one after the other at `data`, and the caller keeps them."""
+        self._check(lib.tp_sends(self._ring, count, user_data, fds, lengths, ffi.cast("uint8_t *", data)))
+
+    def recycle_columns(self, flags: Any, count: int) -> None:
+        self._check(lib.tp_recycle(self._ring, flags, count))
 
     def wake(self) -> None:
         try:

@@ -1,0 +1,240 @@
+/* The table behind links.py: what a pass does for each connection, without an object for any of them. No policy. */
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "links.h"
+
+enum { KIND_BITS = 4, RECV = 2, SEND = 3, SLOT_BITS = 24, F_BUFFER = 1, F_MORE = 2, BUFFERS_MAX = 4096 };
+#define SLOT_OF(user_data) ((uint32_t)((user_data) >> KIND_BITS) & ((1u << SLOT_BITS) - 1))
+
+struct link {
+    uint64_t send_data, recv_data, since;
+    char *flying;
+    uint32_t length; /* of the send in flight */
+    int fd, buffer;  /* buffer: of the send in flight, -1 without one; its completion gives it back */
+    uint8_t open, owned, busy;
+    uint32_t next_free;
+};
+
+struct buffer {
+    char *memory;
+    uint64_t room;
+    uint32_t users;
+};
+
+struct tp_links {
+    struct link *links;
+    uint32_t count, room, free; /* free: slot + 1 of the first free one */
+    uint64_t *refs, *starts, *ends, sent;
+    uint32_t *flags, rows, rows_room;
+    struct buffer buffers[BUFFERS_MAX];
+    int buffer_count;
+};
+
+tp_links *tp_links_new(uint32_t receives)
+{
+    tp_links *l = calloc(1, sizeof *l);
+    if (!l) return NULL;
+    l->rows_room = receives;
+    l->refs = calloc(receives, sizeof *l->refs);
+    l->starts = calloc(receives, sizeof *l->starts);
+    l->ends = calloc(receives, sizeof *l->ends);
+    l->flags = calloc(receives, sizeof *l->flags);
+    if (l->refs && l->starts && l->ends && l->flags) return l;
+    tp_links_free(l);
+    return NULL;
+}
+
+void tp_links_free(tp_links *l)
+{
+    for (int i = 0; i < l->buffer_count; i++)
+        if (!l->buffers[i].users) free(l->buffers[i].memory);
+    free(l->links);
+    free(l->refs);
+    free(l->starts);
+    free(l->ends);
+    free(l->flags);
+    free(l);
+}
+
+int64_t tp_link_open(tp_links *l)
+{
+    uint32_t slot;
+    if (l->free) {
+        slot = l->free - 1;
+        l->free = l->links[slot].next_free;
+    } else {
+        if (l->count == 1u << SLOT_BITS) return -ENOMEM;
+        if (l->count == l->room) {
+            uint32_t room = l->room ? 2 * l->room : 64;
+            struct link *links = realloc(l->links, room * sizeof *links);
+            if (!links) return -ENOMEM;
+            l->links = links;
+            l->room = room;
+        }
+        slot = l->count++;
+    }
+    l->links[slot] = (struct link){.open = 1, .buffer = -1};
+    return slot;
+}
+
+void tp_link_set(tp_links *l, uint32_t slot, int fd, uint64_t send_data)
+{
+    l->links[slot].fd = fd;
+    l->links[slot].send_data = send_data;
+}
+
+void tp_link_reads(tp_links *l, uint32_t slot, uint64_t recv_data) { l->links[slot].recv_data = recv_data; }
+
+static void give_back(tp_links *l, struct link *link)
+{
+    if (link->buffer >= 0) l->buffers[link->buffer].users--;
+    link->buffer = -1;
+}
+
+void tp_link_close(tp_links *l, uint32_t slot)
+{
+    struct link *link = l->links + slot;
+    if (!link->open) return;
+    give_back(l, link);
+    *link = (struct link){.buffer = -1, .next_free = l->free};
+    l->free = slot + 1;
+}
+
+void tp_link_own(tp_links *l, uint32_t slot)
+{
+    struct link *link = l->links + slot;
+    link->owned = link->busy = 1;
+    link->length = 0;
+}
+
+int tp_link_leave(tp_links *l, uint32_t slot, char **flying, uint32_t *length)
+{
+    struct link *link = l->links + slot;
+    int busy = link->busy;
+    *flying = link->flying;
+    *length = link->length;
+    link->owned = link->busy = 0;
+    link->length = 0;
+    return busy;
+}
+
+uint64_t tp_link_since(tp_links *l, uint32_t slot, int *busy, uint32_t *length)
+{
+    *length = l->links[slot].length;
+    *busy = l->links[slot].busy;
+    return l->links[slot].since;
+}
+
+void tp_links_begin(tp_links *l) { l->rows = 0; }
+
+uint64_t tp_links_sent(tp_links *l)
+{
+    uint64_t sent = l->sent;
+    l->sent = 0;
+    return sent;
+}
+
+uint32_t tp_links_sort(tp_links *l, uint32_t count, uint64_t *user_data, int *res, uint32_t *flags,
+                       uint64_t buffer_bytes)
+{
+    uint32_t rest = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t kind = user_data[i] & ((1u << KIND_BITS) - 1);
+        uint32_t slot = SLOT_OF(user_data[i]);
+        if (slot < l->count && kind == SEND) {
+            struct link *link = l->links + slot;
+            if (link->send_data == user_data[i] && link->buffer >= 0) {
+                int whole = link->owned && (uint32_t)res[i] == link->length;
+                /* of one that went wrong, the Connection takes the bytes over before the buffer is used again */
+                if (whole || !link->owned) give_back(l, link);
+                if (whole) {
+                    link->length = 0;
+                    l->sent++;
+                    continue;
+                }
+            }
+        } else if (slot < l->count && kind == RECV && (flags[i] & (F_BUFFER | F_MORE)) == (F_BUFFER | F_MORE)) {
+            struct link *link = l->links + slot;
+            if (link->owned && link->recv_data == user_data[i] && !link->busy && !link->length &&
+                l->rows < l->rows_room) {
+                uint32_t row = l->rows++;
+                link->busy = 1;
+                l->refs[row] = link->send_data >> KIND_BITS;
+                l->flags[row] = flags[i];
+                l->starts[row] = buffer_bytes ? (flags[i] >> 16) * buffer_bytes : row ? l->ends[row - 1] : 0;
+                l->ends[row] = l->starts[row] + (uint32_t)res[i];
+                continue;
+            }
+        }
+        user_data[rest] = user_data[i];
+        res[rest] = res[i];
+        flags[rest++] = flags[i];
+    }
+    return rest;
+}
+
+uint32_t tp_links_rows(tp_links *l, uint64_t **refs, uint32_t **flags, uint64_t **starts, uint64_t **ends)
+{
+    *refs = l->refs;
+    *flags = l->flags;
+    *starts = l->starts;
+    *ends = l->ends;
+    return l->rows;
+}
+
+int tp_links_buffer(tp_links *l, uint64_t bytes, char **memory)
+{
+    int found = -1;
+    for (int i = 0; i < l->buffer_count; i++) {
+        struct buffer *b = l->buffers + i;
+        if (b->users) continue;
+        found = i;
+        if (b->room >= bytes) break;
+    }
+    if (found < 0) {
+        if (l->buffer_count == BUFFERS_MAX) return -ENOMEM;
+        found = l->buffer_count++;
+    }
+    struct buffer *b = l->buffers + found;
+    if (b->room < bytes) {
+        uint64_t room = bytes < 65536 ? 65536 : bytes;
+        free(b->memory);
+        b->room = 0;
+        b->memory = malloc(room);
+        if (!b->memory) return -ENOMEM;
+        b->room = room;
+    }
+    *memory = b->memory;
+    return found;
+}
+
+uint32_t tp_links_answer(tp_links *l, int buffer, const uint64_t *refs, const uint32_t *spans, uint32_t count,
+                         uint64_t tick, uint64_t *user_data, int *fds, uint32_t *lengths)
+{
+    char *p = l->buffers[buffer].memory;
+    uint32_t odd = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t ref = refs[spans[2 * i]];
+        uint32_t slot = (uint32_t)ref & ((1u << SLOT_BITS) - 1);
+        struct link *link = slot < l->count ? l->links + slot : NULL;
+        lengths[i] = spans[2 * i + 1];
+        user_data[i] = ref << KIND_BITS | SEND;
+        if (link && link->owned && link->send_data == user_data[i] && !link->length) {
+            fds[i] = link->fd;
+            link->busy = 0;
+            link->since = tick;
+            link->flying = p;
+            link->length = lengths[i];
+            link->buffer = buffer;
+            l->buffers[buffer].users++;
+        } else {
+            fds[i] = -1;
+            odd++;
+        }
+        p += lengths[i];
+    }
+    return odd;
+}

@@ -1,0 +1,229 @@
+"""Connections as columns: receives that reach the handler as rows, and answers that leave in one call.
+
+A connection is a `Connection`, and for as long as its handler wishes it is *owned* by this table: then what arrives is
+a row of the pass (`rows`), and `answer` queues the sends of many without touching an object. Whatever is not usual
+about an owned connection (a second receive before the answer, a short send, an end, a close) brings it back (`leave`),
+and then the Connection goes on as if it had done everything itself. The table itself is links.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, cast
+
+from topics.loop._links import ffi, lib
+from topics.loop.connection import LOOK_CLOSER, Connection
+from topics.loop.ring import Completions, Ring
+
+_SLOT_BITS = 24
+_SLOT_MASK = (1 << _SLOT_BITS) - 1
+_SEND = 3
+
+Sort = Callable[[Any, Any, Any, int], int]
+"""Completions as C columns user_data, res, flags and their number; moves those that stay together, returns how many."""
+
+
+class ColumnRing(Protocol):
+    """What a ring offers besides when its completions and sends are C columns."""
+
+    receive_memory: memoryview
+    """All receive buffers, one behind the other."""
+    receive_buffer_bytes: int
+
+    def reap_sorted(self, sort: Sort) -> Completions: ...
+
+    def queue_send_columns(self, count: int, user_data: Any, fds: Any, lengths: Any, data: Any) -> None:
+        """As `queue_sends`; the bytes lie one behind the other at `data`, and the caller keeps them. fd -1: skipped."""
+
+    def recycle_columns(self, flags: Any, count: int) -> None: ...
+
+
+class Rows(NamedTuple):
+    """The receives of a pass from owned connections.
+
+    buffer: their bytes, row i's at starts[i] to ends[i]; columns are C arrays, good until the next pass. refs: names of
+    connections.
+    """
+
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on rows
+    buffer: bytes | memoryview
+    refs: Any
+    starts: Any
+    ends: Any
+
+
+class Links:
+    """One loop's. receives: rows of a pass there is room for; what is beyond goes to the Connections."""
+
+    def __init__(self, ring: Ring, receives: int = 4096) -> None:
+        table = lib.tp_links_new(receives)
+        if table == ffi.NULL:
+            raise MemoryError("no memory for the table of connections")
+        self._table = ffi.gc(table, lib.tp_links_free)
+        self._ring = ring
+        self._columns = cast(ColumnRing, ring) if hasattr(ring, "reap_sorted") else None
+        self._conns: list[Connection | None] = []
+        self._out = ffi.new("uint64_t **"), ffi.new("uint32_t **"), ffi.new("uint64_t **"), ffi.new("uint64_t **")
+        lib.tp_links_rows(self._table, *self._out)
+        self._refs, self._flags, self._starts, self._ends = (pointer[0] for pointer in self._out)
+        self._flying = ffi.new("char **")
+        self._length = ffi.new("uint32_t *")
+        self._busy = ffi.new("int *")
+        self._memory = ffi.new("char **")
+        self._sends_room = 0
+        self._sends: tuple[Any, Any, Any] = (None, None, None)
+        self.count = 0
+        """Rows of this pass."""
+        self.reaped = 0
+        """Completions of this pass, those that stayed in the table too."""
+
+    # --- connections -------------------------------------------------------------------------------------------------
+    def open(self, conn: Connection) -> int:
+        """A slot for a new connection."""
+        slot = lib.tp_link_open(self._table)
+        if slot < 0:
+            raise MemoryError("no memory for another connection")
+        if slot == len(self._conns):
+            self._conns.append(None)
+        self._conns[slot] = conn
+        return cast(int, slot)
+
+    def set(self, conn: Connection) -> None:
+        lib.tp_link_set(self._table, conn.slot, conn.fd, conn.send_data)
+
+    def reads(self, conn: Connection) -> None:
+        """Its receive has begun, or ended (`recv_data` 0)."""
+        lib.tp_link_reads(self._table, conn.slot, conn.recv_data)
+
+    def close(self, conn: Connection) -> None:
+        self._conns[conn.slot] = None
+        lib.tp_link_close(self._table, conn.slot)
+
+    def own(self, conn: Connection) -> None:
+        """From the next receive on they are rows; one that has come already is to be answered first.
+
+        The connection is open and has nothing to send.
+        """
+        assert conn.expected == 0, "a connection with something in flight"
+        conn.owned = True
+        conn.expected = LOOK_CLOSER
+        lib.tp_link_own(self._table, conn.slot)
+
+    def leave(self, conn: Connection) -> bool:
+        """Back to the Connection; whether a request of it was received and not answered."""
+        busy = lib.tp_link_leave(self._table, conn.slot, self._flying, self._length)
+        conn.owned = False
+        length = self._length[0]
+        if length:
+            conn.flying = bytes(ffi.buffer(self._flying[0], length))
+            conn.expected = length
+        else:
+            conn.expected = 0
+        return bool(busy)
+
+    def outbound_bytes(self, conn: Connection) -> int:
+        """Of an owned connection."""
+        lib.tp_link_since(self._table, conn.slot, self._busy, self._length)
+        return cast(int, self._length[0])
+
+    def since(self, conn: Connection, tick: int) -> int:
+        """The tick of an owned connection's last answer; `tick`, which is now, while one is awaited."""
+        since = lib.tp_link_since(self._table, conn.slot, self._busy, self._length)
+        return tick if self._busy[0] else cast(int, since)
+
+    def connection(self, ref: int) -> Connection | None:
+        """None when it is gone."""
+        conn = self._conns[ref & _SLOT_MASK]
+        return conn if conn is not None and conn.send_data >> 4 == ref else None
+
+    # --- a pass ------------------------------------------------------------------------------------------------------
+    def reap(self) -> Completions:
+        """The completions that are not the table's; its receives are rows from now on."""
+        lib.tp_links_begin(self._table)
+        self.reaped = 0
+        if self._columns is not None:
+            completions = self._columns.reap_sorted(self._sort)
+        else:
+            completions = self._sort_lists(self._ring.reap())
+        self.count = lib.tp_links_rows(self._table, *self._out)
+        return completions
+
+    def _sort(self, user_data: Any, res: Any, flags: Any, count: int) -> int:
+        self.reaped += count
+        size = self._ring.receive_buffer_bytes
+        return cast(int, lib.tp_links_sort(self._table, count, user_data, res, flags, size))
+
+    def _sort_lists(self, completions: Completions) -> Completions:
+        user_data, res, flags = completions
+        self.reaped = count = len(user_data)
+        columns = ffi.new("uint64_t[]", user_data), ffi.new("int[]", res), ffi.new("uint32_t[]", flags)
+        rest = lib.tp_links_sort(self._table, count, *columns, 0)
+        if rest == count:
+            return completions
+        return ffi.unpack(columns[0], rest), ffi.unpack(columns[1], rest), ffi.unpack(columns[2], rest)
+
+    def rows(self) -> Rows:
+        if self._columns is not None:
+            buffer: bytes | memoryview = self._columns.receive_memory
+        else:
+            buffer = b"".join(map(self._received, range(self.count)))
+        return Rows(self.count, buffer, self._refs, self._starts, self._ends)
+
+    def view(self, row: int) -> memoryview:
+        """The bytes of one row."""
+        if self._columns is not None:
+            return self._columns.receive_memory[self._starts[row] : self._ends[row]]
+        return self._received(row)
+
+    def _received(self, row: int) -> memoryview:
+        return self._ring.received(self._flags[row], self._ends[row] - self._starts[row])
+
+    def recycle(self) -> None:
+        """The buffers of the rows go back."""
+        if self._columns is not None:
+            self._columns.recycle_columns(self._flags, self.count)
+        else:
+            self._ring.recycle(ffi.unpack(self._flags, self.count))
+        self.count = 0
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+    def room(self, size: int) -> tuple[int, Any]:
+        """Memory for `size` bytes of answers, and its number; for one `answer`, at once."""
+        number = lib.tp_links_buffer(self._table, size, self._memory)
+        if number < 0:
+            raise MemoryError("no memory for answers")
+        return number, self._memory[0]
+
+    def answer(self, number: int, data: Any, refs: Any, spans: Any, count: int, tick: int) -> list[tuple[int, bytes]]:  # noqa: PLR0917
+        """Queues the answers of `room`'s memory: spans has `count` pairs (index into refs, bytes).
+
+        Returns those that could not be sent so: (ref, bytes) of connections that came back, or are gone.
+        """
+        if count > self._sends_room:
+            self._sends_room = room = max(count, 256)
+            self._sends = ffi.new("uint64_t[]", room), ffi.new("int[]", room), ffi.new("uint32_t[]", room)
+        user_data, fds, lengths = self._sends
+        odd = lib.tp_links_answer(self._table, number, refs, spans, count, tick, user_data, fds, lengths)
+        if self._columns is not None:
+            self._columns.queue_send_columns(count, user_data, fds, lengths, data)
+        else:
+            self._queue_list(count, data)
+        if not odd:
+            return []
+        found, at = [], 0
+        for row in range(count):
+            if fds[row] < 0:
+                found.append((user_data[row] >> 4, bytes(ffi.buffer(data + at, lengths[row]))))
+            at += lengths[row]
+        return found
+
+    def _queue_list(self, count: int, data: Any) -> None:
+        user_data, fds, lengths = self._sends
+        sends = []
+        at = 0
+        for row in range(count):
+            if fds[row] >= 0:
+                sends.append((user_data[row], fds[row], bytes(ffi.buffer(data + at, lengths[row]))))
+            at += lengths[row]
+        if sends:
+            self._ring.queue_sends(sends)
