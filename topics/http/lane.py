@@ -123,7 +123,7 @@ class Lane:
         service, links = self._service, self._links
         left: list[Row] = []
         if service.gate is not None or service.closing or service.engine.refuses_writes:
-            refs = links.rows()[2] if links.count else None
+            refs: Any = links.rows()[2] if links.count else ()
             for row in range(links.count):
                 self._give_back(refs[row], links.view(row), left)
             return left + self._released(batch) if left else self._released(batch)
