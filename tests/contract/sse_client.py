@@ -51,7 +51,7 @@ class EventStream:
             self.head = bytes(self._wire[: end + 4])
             assert self.head.startswith(b"HTTP/1.1 200 "), bytes(self._wire[:300])
             del self._wire[: end + 4]
-        if b"Transfer-Encoding: chunked" not in self.head:
+        if b"transfer-encoding: chunked" not in self.head.lower():
             self.text += self._wire
             self._wire.clear()
             self.complete = ended

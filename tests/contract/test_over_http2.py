@@ -6,7 +6,14 @@ from types import ModuleType
 
 import pytest
 
-from tests.contract import test_deletion_and_nodes, test_idempotency, test_requests, test_responses, test_writes
+from tests.contract import (
+    test_deletion_and_nodes,
+    test_idempotency,
+    test_requests,
+    test_responses,
+    test_watch,
+    test_writes,
+)
 
 
 @pytest.fixture
@@ -20,5 +27,5 @@ def _borrow(module: ModuleType) -> None:
             globals()[f"{name}_over_http2"] = test
 
 
-for _module in (test_requests, test_responses, test_writes, test_idempotency, test_deletion_and_nodes):
+for _module in (test_requests, test_responses, test_writes, test_idempotency, test_deletion_and_nodes, test_watch):
     _borrow(_module)

@@ -115,11 +115,16 @@ class Feed:
         if self._reading is subscription:
             query = subscription.query._replace(from_seq=subscription.cursor)
             self._core.reads.read(topic, query, lambda result: self._on_read(subscription, topic, result))
+        else:
+            self.read_on()
 
     def _on_read(self, subscription: Subscription, topic: Topic, result: DiffResult | TopicsError) -> None:
         if self._reading is not subscription:
-            return  # unsubscribed meanwhile
+            self.read_on()  # unsubscribed meanwhile: others may have waited for this pass to end
+            return
         self._reading = None
+        if self.paused:
+            return  # meanwhile; it is read again when there is room for it
         if isinstance(result, DiffResult):
             self._take(subscription, topic, result)
         elif topic.life is not Life.GONE:
