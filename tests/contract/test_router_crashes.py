@@ -1,0 +1,174 @@
+"""Destinations over crashes at any moment: what a reader saw is what every later reader sees.
+
+Each seed is a life story of a source `a`, two destinations of it and one more behind: writes to all of them, deletes, a
+source that is trimmed, checkpoints, kills and power cuts in the middle of requests. An oracle keeps what was
+acknowledged and what was read.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.contract.conftest import sim_options
+from tests.contract.sim_world import SimWorld
+from tests.contract.world import Connection
+
+ROUTERS = (("ab", "a", "b"), ("ac", "a", "c"), ("cd", "c", "d"))
+TOPICS = "abcd"
+DESTS = "bcd"
+REACHED = {"a": "abcd", "b": "b", "c": "cd", "d": "d"}
+"""Where what is written to a topic arrives."""
+
+
+class Story:
+    """The world and what must be true of it."""
+
+    def __init__(self, seed: int, durability: str, *, shards: int, guarantee: str) -> None:
+        self.random = random.Random(seed)
+        self.durability = durability
+        options = sim_options() | {"seed": seed, "shuffle": bool(seed % 2), "split": False}
+        options |= {"checkpoint_wal_bytes": 24_000, "wal_shards": shards, "hot_tail_bytes": 32_768}
+        self.world = SimWorld(**options)
+        self.world.start()
+        self.number = 0
+        self.expected: dict[str, set[str]] = {topic: set() for topic in TOPICS}
+        """Acknowledged, or read further up, and not read there yet."""
+        self.gone: dict[str, set[int]] = {topic: set() for topic in TOPICS}
+        """Seqs deleted, and acknowledged."""
+        self.seen: dict[str, dict[int, str]] = {topic: {} for topic in TOPICS}
+        """By topic and seq: what a reader got."""
+        self.lost_tail = False
+        for topic in TOPICS:
+            self.world.put(topic, durability=durability)
+        for name, source, dest in ROUTERS:
+            body = {"source": source, "dest": dest, "guarantee": guarantee}
+            assert self.world.request("PUT", f"/v0/routers/{name}", body).status == 201
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+    def step(self) -> None:
+        choice = self.random.random()
+        if choice < 0.45:
+            self.write(self.random.choice("aaabcd"))
+        elif choice < 0.65:
+            self.read(self.random.choice(DESTS))
+        elif choice < 0.75:
+            self.delete(self.random.choice(DESTS))
+        elif choice < 0.8:
+            self.trim_source()
+        elif choice < 0.85:
+            self.world.advance_ms(self.random.choice([1, 20, 1100]))
+        else:
+            self.end_a_life()
+
+    def records(self) -> list[dict[str, Any]]:
+        made = []
+        for _ in range(self.random.choice([1, 1, 1, 2, 5])):
+            self.number += 1
+            data = f"r{self.number}" + "x" * self.random.choice([0, 10, 300])
+            made.append({"data": data, "tag": self.random.choice("mno")})
+        return made
+
+    def write(self, topic: str) -> None:
+        made = self.records()
+        self.world.write_records(topic, made)
+        for reached in REACHED[topic]:
+            self.expected[reached] |= {record["data"] for record in made}
+
+    def read(self, topic: str) -> None:
+        found: dict[int, str] = {}
+        cursor = 0
+        while True:
+            page = self.world.diff(topic, cursor, limit=1000)
+            if page["tombstone"] is not None:
+                assert self.lost_tail, page["tombstone"]
+            found |= {record["$seq"]: record["data"] for record in page["records"]}
+            cursor = page["next_from_seq"]
+            if page["caught_up"]:
+                break
+        seen = self.seen[topic]
+        for seq, data in found.items():
+            assert seq not in self.gone[topic] or self.lost_tail, f"{topic} {seq} ({data}) came back"
+            assert seen.get(seq, data) == data, f"{topic} {seq}: another record took its place"
+        if not self.lost_tail:
+            assert seen.keys() <= found.keys(), f"{topic} lost {seen.keys() - found.keys()}"
+            assert len(set(found.values())) == len(found), "a copy came twice"
+            assert self.expected[topic] <= set(found.values()), f"{topic} misses what was acknowledged"
+        self.expected[topic].clear()
+        self.seen[topic] = found
+
+    def delete(self, topic: str) -> None:
+        """In a destination, what a reader saw there; what is to be forwarded from it is read there first."""
+        for reached in reversed(REACHED[topic]):
+            self.read(reached)
+        seen = self.seen[topic]
+        if self.random.random() < 0.5 and seen:
+            bound = self.random.choice(sorted(seen))
+            gone = {seq for seq in seen if seq < bound}
+            self.world.delete(topic, before_seq=bound)
+        else:
+            tag = self.random.choice("mno")
+            page = self.world.diff(topic, 0, limit=1000, include_tags=True)
+            if not page["caught_up"]:
+                return
+            gone = {record["$seq"] for record in page["records"] if record["$tag"] == tag}
+            assert self.world.delete(topic, match=tag)["deleted"] == len(gone)
+        self.gone[topic] |= gone
+        self.seen[topic] = {seq: data for seq, data in seen.items() if seq not in gone}
+
+    def trim_source(self) -> None:
+        """After everything was forwarded the source forgets nearly all of it."""
+        for topic in DESTS:
+            self.read(topic)
+        self.world.put("a", durability=self.durability, cap_records=2)
+        self.world.delete("a", match="m")
+        self.world.put("a", durability=self.durability)
+
+    def end_a_life(self) -> None:
+        kind = self.random.choice(["crash", "power_cut", "restart"])
+        if kind == "restart":
+            self.world.restart()
+            return
+        pending: list[Connection] = []
+        for _ in range(self.random.randrange(4)):
+            made = self.records()
+            topic = self.random.choice("aabc")
+            pending.append(self.world.ask("POST", f"/v0/topics/{topic}", {"records": made}))
+            if self.random.random() < 0.5:
+                pending.append(self.world.ask("POST", "/v0/topics/b/diff", {}))
+            self.world.advance_us(self.random.choice([0, 50, 300, 2000]))
+        self.world.advance_us(self.random.choice([0, 10, 100, 1000, 15_000]))
+        if kind == "power_cut":
+            self.lost_tail = self.lost_tail or self.durability != "fsync"
+            self.world.power_cut()
+        else:
+            self.world.crash()
+        self.world.start()
+
+    # --- what must be true at the end --------------------------------------------------------------------------------
+    def check(self) -> None:
+        world = self.world
+        for topic in DESTS:
+            self.read(topic)
+        for name, _, dest in ROUTERS:
+            assert world.request("GET", f"/v0/routers/{name}").status == 200, dest
+        if self.lost_tail:
+            return
+        marks = {topic: world.diff(topic, 0, limit=1)["head_seq"] for topic in DESTS}
+        world.write("a", "the end")
+        for topic in DESTS:
+            assert world.data(topic, marks[topic]) == ["the end"], "each is forwarded once, and nothing else came along"
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+@pytest.mark.parametrize("durability", ["fsync", "disk"])
+@pytest.mark.parametrize("seed", range(6))
+def test_destinations_stay_what_their_readers_saw(seed: int, durability: str, guarantee: str) -> None:
+    """R-RTR-16, R-RTR-2, R-DUR-2, R-DUR-9: direct writes, deletes, trims, checkpoints, kills and power cuts."""
+    story = Story(seed * 7919 + 1, durability, shards=1 + seed % 3, guarantee=guarantee)
+    for _ in range(60):
+        story.step()
+    story.check()
+    story.world.close()
