@@ -621,3 +621,38 @@ def test_names_of_routers_sources_and_destinations_are_a_keys_own(make_world: Ma
     assert ask("box", "DELETE", "/box-none").json["deleted"] is False
     assert ask("box", "GET", "/box-1").json["dest"] == "box-b"
     assert ask("box", "DELETE", "/box-1").json["deleted"] is True
+
+
+def written_bytes(world: World) -> int:
+    wal = world.request("GET", "/v0/metrics", headers={"Accept": "application/json"}).json["wal"]
+    return int(wal["bytes_written"])
+
+
+def test_copies_stay_out_of_the_log(world: World) -> None:
+    """R-RTR-17: a record of 20,000 bytes to four destinations is written once."""
+    world.put("a", durability="fsync")
+    for number in range(4):
+        route(world, f"r{number}", "a", f"b{number}")
+    before = written_bytes(world)
+    world.write("a", "x" * 20_000)
+    for number in range(4):
+        assert world.data(f"b{number}") == ["x" * 20_000]
+    assert written_bytes(world) - before < 25_000
+
+
+@pytest.mark.parametrize("durability", ["ephemeral", "memory"])
+@pytest.mark.parametrize("dest", ["ephemeral", "memory", "disk", "fsync"])
+def test_every_class_is_forwarded_to_every_class(world: World, durability: str, dest: str) -> None:
+    """R-RTR-2, R-DUR-5: what a strong destination took of a weak source stays there."""
+    world.put("a", durability=durability)
+    world.put("b", durability=dest)
+    route(world, "r", "a", "b")
+    world.write("a", 1, 2)
+    assert world.data("b") == [1, 2]
+    world.power_cut()
+    world.start()
+    if dest == "fsync":
+        assert world.data("b") == [1, 2]
+    world.write("a", 3)
+    assert world.data("b")[-1] == 3
+    assert world.data("b").count(3) == 1

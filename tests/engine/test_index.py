@@ -74,7 +74,8 @@ def test_the_index_is_a_dict_of_live_rows(plan: list[tuple[str, object, object]]
             numbers = np.array(seqs, np.uint64)
             column = numbers.astype(np.uint32)
             sizes = np.array([_size(seq) for seq in seqs], np.uint32)
-            rows = Selection(numbers, column, column * np.uint32(10), column, sizes, np.zeros(len(seqs), np.uint8))
+            zeros = np.zeros(len(seqs), np.uint8)
+            rows = Selection(numbers, column, column * np.uint32(10), column, sizes, zeros, numbers)
             rows.file_ids[:] = file.file_id
             index.add_scattered(numbers, file.file_id, rows, numbers, [_tag(seq) for seq in seqs])
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -77,6 +78,12 @@ class FakeCatalog:
         topic.config = entry["config"]
         topic.head = max(topic.head, entry["head"])
         topic.floor = max(topic.floor, entry["floor"])
+
+    def log_begins(self, copied_upto: Mapping[int, int]) -> None:
+        pass
+
+    def see_rows(self, topic_id: int, rows: RowColumns) -> None:
+        pass
 
     def add_rows(self, topic_id: int, rows: RowColumns) -> None:
         topic = self.topics.get(topic_id)
@@ -165,8 +172,8 @@ class FakeCatalog:
                 count += 1
         return [columns_of(file_id, rows) for file_id, rows in parts.items()]
 
-    def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> SeqRange:
-        parts = self.rows_in_files(topic_id, file_ids)
+    def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32], *, last_seq: int = SEQ_MAX) -> SeqRange:
+        parts = self.rows_in_files(topic_id, file_ids, last_seq=last_seq)
         if not parts:
             return SeqRange(0, 0, 0)
         total = sum(int(part.lengths.sum()) for part in parts)
@@ -174,7 +181,12 @@ class FakeCatalog:
         return SeqRange(first, max(int(part.seqs[-1]) for part in parts), total)
 
     def moved(
-        self, topic_id: int, seqs: NDArray[np.uint64], file_id: int, offsets: NDArray[np.uint32]
+        self,
+        topic_id: int,
+        seqs: NDArray[np.uint64],
+        file_id: int,
+        offsets: NDArray[np.uint32],
+        lengths: NDArray[np.uint32] | None = None,
     ) -> NDArray[np.uint64]:
         topic = self.topics.get(topic_id)
         died = []

@@ -6,6 +6,9 @@ control frame says which caps held when, and at the end with those that hold now
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +32,17 @@ from topics.engine.queue.completion import consume_now
 from topics.engine.routers.controls import images_of
 from topics.engine.routers.forward import add_hops
 from topics.engine.routers.recovery import ROUTER_TYPES, RouterRecovery
+from topics.engine.routers.replay import runs_by_file
 from topics.engine.snapshot import Snapshot, TopicImage, image_of
 from topics.engine.topic import Life, Topic
 from topics.engine.topic_config import TopicConfig
 from topics.store.catalog import NO_TAG, SEQ_MAX, Deletions, RowColumns, SeqRange
 from topics.store.filetable import FileTable
-from topics.store.format import ORDERED_TYPES, FrameType
+from topics.store.format import FLAG_COPY, ORDERED_TYPES, FrameType
 
 _ANY_AGE_MS = 1 << 64
+_AT_ONCE = ORDERED_TYPES | {FrameType.FORWARD, FrameType.HEAD_RESERVATION, FrameType.LEASE_IDS}
+"""Controls that do not ask which rows are there."""
 
 
 class EngineCatalog:
@@ -51,6 +57,7 @@ class EngineCatalog:
         self._reserved: dict[int, int] = {}
         self._has_snapshot = False
         self._routers = RouterRecovery(core, self._gaps)
+        self._log_rows = self._routers.log_rows
 
     # --- recovery ----------------------------------------------------------------------------------------------------
     def use_files(self, files: FileTable) -> None:
@@ -66,6 +73,8 @@ class EngineCatalog:
             self._take_image(topic)
         for router in image.routers:
             self._routers.take_image(router)
+        for pair in image.ties:
+            self._routers.tie(pair)
         registry.last_id = max(registry.last_id, image.last_id)
         registry.last_order = max(registry.last_order, image.last_order)
         self._core.lease_ids.restore(image.last_lease)
@@ -129,6 +138,8 @@ class EngineCatalog:
         last = int(rows.seqs[-1])
         topic.head = max(topic.head, last)
         topic.last_ts = max(topic.last_ts, int(rows.ts[-1]))
+        if self._log_rows.holds(topic_id) and self._core.usage.is_log(rows.file_id):
+            return  # they come with `_add_held`, in one order with the copies between them
         index = topic.index
         new = int(np.searchsorted(rows.seqs, np.uint64(max(index.last_seq, topic.floors.dead_through)), "right"))
         if new == len(rows.seqs):
@@ -136,7 +147,9 @@ class EngineCatalog:
         part = slice(new, None)
         seqs = rows.seqs[part]
         file_ids = np.full(len(seqs), rows.file_id, np.uint32)
-        columns = Selection(seqs, file_ids, rows.offsets[part], rows.lengths[part], rows.sizes[part], rows.flags[part])
+        columns = Selection(
+            seqs, file_ids, rows.offsets[part], rows.lengths[part], rows.sizes[part], rows.flags[part], rows.ts[part]
+        )
         tags: list[bytes | None] = []
         if len(rows.tag_table):
             table = rows.tag_table
@@ -144,7 +157,33 @@ class EngineCatalog:
         index.add_scattered(seqs, rows.file_id, columns, rows.ts[part], tags)
         self._core.in_log.add(topic_id)
 
+    def log_begins(self, copied_upto: Mapping[int, int]) -> None:
+        self._log_rows.copied_upto = copied_upto
+
+    def see_rows(self, topic_id: int, rows: RowColumns) -> None:
+        self._log_rows.see(topic_id, rows)
+
+    def _add_held(self) -> None:
+        """Rows of destinations, copies by position among them, and then what was done to them."""
+        for topic_id, rows in self._log_rows.resolve():
+            topic = self._topics.get(topic_id)
+            if topic is None or not len(rows.columns.seqs):
+                continue
+            floor = max(topic.index.last_seq, topic.floors.dead_through)
+            for part in runs_by_file(rows.rows(rows.columns.seqs > np.uint64(floor))):
+                columns = part.columns
+                tags = [] if part.tags is None else part.tags.tolist()
+                topic.index.add_scattered(columns.seqs, int(columns.file_ids[0]), columns, columns.ts, tags)
+                self._core.in_log.add(topic_id)
+        controls, self._log_rows.controls = self._log_rows.controls, []
+        self._log_rows.clear()
+        for control in controls:
+            self.apply_control(*control)
+
     def apply_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
+        if kind not in _AT_ONCE and self._log_rows.holds(topic_id):
+            self._log_rows.controls.append((kind, topic_id, seq, ts_ms, payload))
+            return
         registry = self._core.registry
         if kind == FrameType.LEASE_IDS:
             self._core.lease_ids.restore(seq)
@@ -159,7 +198,7 @@ class EngineCatalog:
         if kind in ORDERED_TYPES:
             registry.last_order = max(registry.last_order, seq)
         if kind in ROUTER_TYPES:
-            self._routers.apply_control(kind, topic_id, seq, payload)
+            self._routers.apply_control(kind, topic_id, seq, ts_ms, payload)
             return
         topic = self._topics.get(topic_id)
         if topic is None:
@@ -211,6 +250,8 @@ class EngineCatalog:
             topic.key_store().store(key, KeyEntry(first_seq, count, started_ms), started_ms, _ANY_AGE_MS)
 
     def recovered(self, *, power_lost: bool) -> None:
+        self._routers.before_rows()
+        self._add_held()
         for topic in self._topics.values():
             index, floors = topic.index, topic.floors
             if topic.config.durability == "ephemeral":
@@ -261,29 +302,30 @@ class EngineCatalog:
         topic = self._topics.get(topic_id)
         if topic is None:
             return []
-        found: dict[int, list[tuple[Chunk, NDArray[np.intp]]]] = {}
+        found: list[tuple[int, list[tuple[Chunk, NDArray[np.intp]]]]] = []
         count = 0
         for chunk, rows, here in topic.index.locations(first_seq, last_seq):
-            for file_id in _different(here):
+            for file_id, start, end in _runs(here):
                 if file_id in file_ids:
-                    inside = rows[here == file_id]
-                    found.setdefault(file_id, []).append((chunk, inside))
-                    count += len(inside)
+                    if not found or found[-1][0] != file_id:
+                        found.append((file_id, []))
+                    found[-1][1].append((chunk, rows[start:end]))
+                    count += end - start
             if count >= rows_max:
                 break
-        return [self._columns(topic, file_id, parts) for file_id, parts in found.items()]
+        return [self._columns(topic, file_id, parts) for file_id, parts in found]
 
-    def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> SeqRange:
+    def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32], *, last_seq: int = SEQ_MAX) -> SeqRange:
         topic = self._topics.get(topic_id)
-        first_seq = last_seq = total = 0
-        for chunk, rows, here in topic.index.locations(0, SEQ_MAX) if topic is not None else ():
-            for file_id in _different(here):
+        first = last = total = 0
+        for chunk, rows, here in topic.index.locations(0, last_seq) if topic is not None else ():
+            for file_id, start, end in _runs(here):
                 if file_id in file_ids:
-                    inside = rows[here == file_id]
-                    first_seq = first_seq or chunk.first + int(inside[0])
-                    last_seq = max(last_seq, chunk.first + int(inside[-1]))
+                    inside = rows[start:end]
+                    first = first or chunk.first + int(inside[0])
+                    last = max(last, chunk.first + int(inside[-1]))
                     total += int(chunk.lengths[inside].sum(dtype=np.uint64))
-        return SeqRange(first_seq, last_seq, total)
+        return SeqRange(first, last, total)
 
     def _columns(self, topic: Topic, file_id: int, parts: list[tuple[Chunk, NDArray[np.intp]]]) -> RowColumns:
         numbers = np.concatenate(
@@ -308,8 +350,14 @@ class EngineCatalog:
         )
 
     def moved(
-        self, topic_id: int, seqs: NDArray[np.uint64], file_id: int, offsets: NDArray[np.uint32]
+        self,
+        topic_id: int,
+        seqs: NDArray[np.uint64],
+        file_id: int,
+        offsets: NDArray[np.uint32],
+        lengths: NDArray[np.uint32] | None = None,
     ) -> NDArray[np.uint64]:
+        self._log_rows.moved(topic_id, seqs, file_id, offsets)
         topic = self._topics.get(topic_id)
         if topic is None:
             return seqs
@@ -324,6 +372,9 @@ class EngineCatalog:
                 self._core.usage.placed(file_id, len(rows))
                 chunk.file_ids[rows] = file_id
                 chunk.offsets[rows] = offsets[start:end][alive]
+                if lengths is not None:
+                    chunk.lengths[rows] = lengths[start:end][alive]
+                    chunk.flags[rows] &= np.uint8(~FLAG_COPY & 0xFF)
         return seqs[died]
 
     def exists(self, topic_id: int) -> bool:
@@ -348,7 +399,8 @@ class EngineCatalog:
             images.append(image_of(topic, now_ms))
         last_lease = self._core.lease_ids.reserved
         routers = images_of(list(self._core.routers.by_name.values()))
-        return msgspec.json.encode(Snapshot(registry.last_id, registry.last_order, images, last_lease, routers))
+        ties = list(self._core.routers.gone)
+        return msgspec.json.encode(Snapshot(registry.last_id, registry.last_order, images, last_lease, routers, ties))
 
     def take_deletions(self) -> list[Deletions]:
         usage = self._core.usage
@@ -356,12 +408,14 @@ class EngineCatalog:
         return [part for part in deletions if part.topic_id in self._topics and usage.is_sealed(part.file_id)]
 
 
-def _different(file_ids: NDArray[np.uint32]) -> list[int]:
-    """Each file id once, in order of first appearance. Nearly always one, which costs a comparison."""
+def _runs(file_ids: NDArray[np.uint32]) -> Iterator[tuple[int, int, int]]:
+    """(file id, start, end) of neighbours that lie in one file. Nearly always one run, which costs a comparison."""
     if not len(file_ids):
-        return []
+        return
     first = int(file_ids[0])
     if bool((file_ids == first).all()):
-        return [first]
-    names, places = np.unique(file_ids, return_index=True)
-    return [int(name) for name in names[np.argsort(places)]]
+        yield first, 0, len(file_ids)
+        return
+    cuts = [0, *(np.flatnonzero(np.diff(file_ids)) + 1).tolist(), len(file_ids)]
+    for start, end in pairwise(cuts):
+        yield int(file_ids[start]), start, end

@@ -32,6 +32,7 @@ class Selection(NamedTuple):
     lengths: NDArray[np.uint32]
     sizes: NDArray[np.uint32]
     flags: NDArray[np.uint8]
+    ts: NDArray[np.uint64]
 
     def rows(self, which: slice | NDArray[np.bool_]) -> Selection:
         return Selection(
@@ -41,6 +42,7 @@ class Selection(NamedTuple):
             self.lengths[which],
             self.sizes[which],
             self.flags[which],
+            self.ts[which],
         )
 
 
@@ -51,6 +53,7 @@ _NOTHING = Selection(
     np.empty(0, np.uint32),
     np.empty(0, np.uint32),
     np.empty(0, np.uint8),
+    np.empty(0, np.uint64),
 )
 
 
@@ -483,6 +486,7 @@ def _columns(chunk: Chunk, rows: NDArray[np.intp]) -> Selection:
         chunk.lengths[rows],
         chunk.sizes[rows],
         chunk.flags[rows],
+        chunk.ts[rows],
     )
 
 
@@ -494,4 +498,5 @@ def _joined(parts: list[Selection]) -> Selection:
         np.concatenate([part.lengths for part in parts]),
         np.concatenate([part.sizes for part in parts]),
         np.concatenate([part.flags for part in parts]),
+        np.concatenate([part.ts for part in parts]),
     )

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from topics.engine.index import Selection
+from topics.store import codec
+from topics.store.format import FLAG_COPY
 from topics.store.reader import Piece
 
 _SLACK_BYTES = 4096
@@ -37,6 +39,18 @@ def plan_pieces(rows: Selection) -> Plan:
         [_piece(rows, begins, ends, start, end) for start, end in spans],
         [rows.rows(slice(start, end)) for start, end in spans],
     )
+
+
+def own_frames(topic_id: int, view: memoryview, base: int, rows: Selection) -> tuple[memoryview, int, Selection]:
+    """Bytes, the offset they begin at, and rows, such that every row has a frame of its own there.
+
+    Most have; a copy that a router made by position shares the frame of its original. Raises CorruptError.
+    """
+    if not (rows.flags & FLAG_COPY).any():
+        return view, base, rows
+    made = codec.reframe(view, base, rows.offsets, rows.lengths, rows.seqs, rows.ts, rows.flags, topic_id)
+    flags = rows.flags & np.uint8(~FLAG_COPY & 0xFF)
+    return memoryview(made.data), 0, rows._replace(offsets=made.offsets, lengths=made.lengths, flags=flags)
 
 
 def _piece(

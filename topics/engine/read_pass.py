@@ -16,7 +16,7 @@ from topics.config import Config
 from topics.engine import refusals
 from topics.engine.floors import Entry, enter
 from topics.engine.index import Selection
-from topics.engine.pieces import Plan, plan_pieces
+from topics.engine.pieces import Plan, own_frames, plan_pieces
 from topics.engine.results import DiffQuery, DiffResult, Done
 from topics.engine.retention import expired_through, when_retained
 from topics.engine.topic import Life, Topic
@@ -151,7 +151,8 @@ class ReadPass:
             for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
                 kept = self._not_deleted(rows)
                 if len(kept.seqs):
-                    examined = projection.add(view, piece.offset, kept.offsets, kept.lengths, kept.seqs)
+                    data, base, own = own_frames(topic.id, view, piece.offset, kept)
+                    examined = projection.add(data, base, own.offsets, own.lengths, own.seqs)
                     self._scanned += examined
                     if examined:
                         self._cursor = int(kept.seqs[examined - 1])

@@ -65,6 +65,8 @@ class Snapshot(msgspec.Struct):
     last_lease: int = 0
     """Highest lease id that may have been used."""
     routers: list[RouterImage] = []
+    ties: list[tuple[int, int]] = []
+    """Source and destination (topic ids) of routers that are gone, whose forwards the log may still hold."""
 
 
 def image_of(topic: Topic, now_ms: int | None) -> TopicImage:

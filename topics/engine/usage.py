@@ -37,6 +37,11 @@ class Usage:
         file = self._files.get(file_id)
         return file is not None and file.kind is FileKind.WAL
 
+    def may_be_shared(self, file_id: int) -> bool:
+        """A file of the log that is written to and stays so for now: copies may refer to frames in it."""
+        file = self._files.get(file_id)
+        return file is not None and file.kind is FileKind.WAL and file.active and not file.leaving
+
     def placed(self, file_id: int, rows: int) -> None:
         """Rows now point to this file; one in memory has counted them when it took them."""
         file = self._files[file_id]

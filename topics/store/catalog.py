@@ -8,7 +8,7 @@ Everything is called on the loop's thread, one call at a time, and none of it wa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -74,7 +74,9 @@ class Catalog(Protocol):
         restore(snapshot or None)
         adopt(...)                          only in a directory rebuilt by `topics fsck --rebuild`
         add_rows(...)                       rows of segments and packs, each topic's in seq order
-        per chunk of log: apply_control for ordered controls, add_rows, add_idempotency, apply_control for the others
+        log_begins(copied)
+        per chunk of log: apply_control for ordered controls, see_rows and add_rows by topic, add_idempotency,
+            apply_control for the others
         recovered(power_lost)
 
     Ordered controls (create, config, delete of a topic) come in the order of their numbers over all shards. The other
@@ -94,6 +96,14 @@ class Catalog(Protocol):
     def adopt(self, topic_id: int, description: bytes) -> None:
         """A topic known only by its segments: `describe` of the time they were written. The latest call of a topic
         wins for name and config; head and floors are maxima."""
+
+    def log_begins(self, copied_upto: Mapping[int, int]) -> None:
+        """All rows of segments and packs were added; what follows is the log. Topic id to the highest seq that was
+        copied out of it: rows up to there are in segments, or are dead."""
+
+    def see_rows(self, topic_id: int, rows: RowColumns) -> None:
+        """Records of the log as they are there, also of topics that are gone and such as were copied already: other
+        frames may refer to them. Those that live come again with `add_rows`."""
 
     def add_rows(self, topic_id: int, rows: RowColumns) -> None:
         """More live records, all above what the topic has so far. A first seq above head + 1 is a silent hole.
@@ -130,19 +140,28 @@ class Catalog(Protocol):
         last_seq: int = SEQ_MAX,
         rows_max: int = SEQ_MAX,
     ) -> list[RowColumns]:
-        """The topic's live, published rows with these seqs lying in these files, one RowColumns a file, in seq order.
+        """The topic's live, published rows with these seqs lying in these files, in seq order.
+
+        One RowColumns for neighbours in one file. Copies by position lie in files of other shards, too, between others.
 
         Stops once it has about `rows_max`, at a seq of its choice: what is left lies above all that it gave. Empty when
         the topic is gone. file_ids: sorted. The cost is that of the seqs looked at, not of the topic.
         """
 
-    def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> SeqRange:
+    def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32], *, last_seq: int = SEQ_MAX) -> SeqRange:
         """What `rows_in_files` would give in all: its first and last seq and the bytes of its frames."""
 
     def moved(
-        self, topic_id: int, seqs: NDArray[np.uint64], file_id: int, offsets: NDArray[np.uint32]
+        self,
+        topic_id: int,
+        seqs: NDArray[np.uint64],
+        file_id: int,
+        offsets: NDArray[np.uint32],
+        lengths: NDArray[np.uint32] | None = None,
     ) -> NDArray[np.uint64]:
         """These records now also lie in `file_id` at `offsets`, same bytes: read them there from now on.
+
+        lengths: the frames were made anew, some of the rows being copies (FLAG_COPY), which they are no longer.
 
         They are synced before the snapshot is written that allows the log to forget them.
 

@@ -475,6 +475,37 @@ void tp_project_jobs(char *out, uint64_t room, const char *bytes, uint64_t size,
     project(out, room, bytes, size, base, offsets, lengths, seqs, count, "", 0, leases, s);
 }
 
+#define ROW_COPY 0x20u /* FLAG_COPY in format.py */
+
+int64_t tp_reframe(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
+                   const uint32_t *lengths, const uint64_t *seqs, const uint64_t *ts, const uint8_t *flags,
+                   uint32_t count, uint64_t topic_id, uint32_t *lengths_out)
+{
+    uint8_t *q = (uint8_t *)out;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t at = (uint64_t)offsets[i] - base;
+        if (offsets[i] < base || at > size || lengths[i] > size - at) return -1 - (int64_t)i;
+        const uint8_t *p = (const uint8_t *)bytes + at;
+        if (!(flags[i] & ROW_COPY)) {
+            memcpy(q, p, lengths[i]);
+            q += lengths_out[i] = lengths[i];
+            continue;
+        }
+        struct tp_frame f;
+        if (!get_frame(p, lengths[i], &f) || f.length != lengths[i] || f.type != TYPE_RECORD || !frame_is_sound(p, f.length))
+            return -1 - (int64_t)i;
+        uint8_t kept = f.flags & flags[i] & (FLAG_TAG | FLAG_NODE | FLAG_META);
+        const uint8_t *node = p + FRAME_HEADER + f.ext_len, *tag = node + f.node_len, *data = tag + f.tag_len;
+        struct text none = {0, 0};
+        struct text n = {node, f.node_len}, t = {tag, f.tag_len}, d = {data, f.data_len};
+        struct text m = {data + f.data_len, f.meta_len};
+        q += lengths_out[i] = put_frame(q, TYPE_RECORD, kept, topic_id, seqs[i], ts[i], f.size, none,
+                                        kept & FLAG_NODE ? n : none, kept & FLAG_TAG ? t : none, d,
+                                        kept & FLAG_META ? m : none);
+    }
+    return (int64_t)(q - (uint8_t *)out);
+}
+
 uint64_t tp_checksum(const char *bytes, uint64_t size, uint64_t seed)
 {
     return XXH3_64bits_withSeed(bytes, size, seed);

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
+from topics.errors import CorruptError
 from topics.store import _codec  # type: ignore[attr-defined]
 from topics.store.format import BATCH_HEADER_BYTES, FLAG_FSYNC, FRAME_MIN_BYTES
 from topics.store.rows import PLACED, Framed, Rows
@@ -100,6 +101,21 @@ class _Lib(Protocol):
         leases: Pointer,
         state: Pointer,
     ) -> None: ...
+    def tp_reframe(
+        self,
+        out: Pointer,
+        data: Pointer,
+        size: int,
+        base: int,
+        offsets: Pointer,
+        lengths: Pointer,
+        seqs: Pointer,
+        ts: Pointer,
+        flags: Pointer,
+        count: int,
+        topic_id: int,
+        lengths_out: Pointer,
+    ) -> int: ...
     def tp_checksum(self, data: Pointer, size: int, seed: int) -> int: ...
 
 
@@ -302,3 +318,51 @@ def checksum(data: Buffer, seed: int = 0) -> int:
     """XXH3-64."""
     view = memoryview(data).cast("B")
     return lib.tp_checksum(ffi.from_buffer(view), len(view), seed)
+
+
+class Reframed(NamedTuple):
+    """Frames back to back, and the length of each; offsets count from the first."""
+
+    data: bytearray
+    offsets: NDArray[np.uint32]
+    lengths: NDArray[np.uint32]
+
+
+def reframe(
+    data: Buffer,
+    base: int,
+    offsets: NDArray[np.uint32],
+    lengths: NDArray[np.uint32],
+    seqs: NDArray[np.uint64],
+    ts: NDArray[np.uint64],
+    flags: NDArray[np.uint8],
+    topic_id: int,
+) -> Reframed:
+    """Frames of the topic's own for rows some of which are copies (FLAG_COPY); row i is at data[offsets[i] - base].
+
+    Columns of shape (n,). Raises CorruptError naming topic id and seq of a copy whose frame is not sound.
+    """
+    view = memoryview(data).cast("B")
+    out = bytearray(int(lengths.sum(dtype=np.uint64)))
+    made = np.empty(len(seqs), np.uint32)
+    written = lib.tp_reframe(
+        ffi.from_buffer(out),
+        ffi.from_buffer(view),
+        len(view),
+        base,
+        ffi.from_buffer("uint32_t[]", np.ascontiguousarray(offsets)),
+        ffi.from_buffer("uint32_t[]", np.ascontiguousarray(lengths)),
+        ffi.from_buffer("uint64_t[]", np.ascontiguousarray(seqs)),
+        ffi.from_buffer("uint64_t[]", np.ascontiguousarray(ts)),
+        ffi.from_buffer("uint8_t[]", np.ascontiguousarray(flags)),
+        len(seqs),
+        topic_id,
+        ffi.from_buffer("uint32_t[]", made),
+    )
+    if written < 0:
+        seq = int(seqs[-1 - written])
+        message = f"record {seq} of topic id {topic_id} does not match its checksum or its place"
+        raise CorruptError(message, {"topic_id": topic_id, "seq": seq})
+    ends = np.cumsum(made, dtype=np.uint64)
+    del out[written:]
+    return Reframed(out, (ends - made).astype(np.uint32), made)

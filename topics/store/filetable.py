@@ -35,6 +35,8 @@ class StoredFile:
     """Bytes that may be read."""
     active: bool = False
     """Still written to. With O_DIRECT such a file is read past the page cache only."""
+    leaving: bool = False
+    """A checkpoint has asked for another file: what is staged from now on is not to refer to this one."""
     live_rows: int = 0
     """Rows of the index that point here."""
     readers: int = 0

@@ -190,6 +190,10 @@ FLAG_EXT = 8
 FLAG_FSYNC = 16
 """The record was written in class `fsync`."""
 
+FLAG_COPY = 32
+"""Never in a frame, only in rows of an index: the frame is another record's, whose text this one shares; topic, seq,
+time and which of tag and node it keeps are the row's own. `codec.reframe` makes frames of such rows."""
+
 FRAME_VERSION = 1
 PAYLOAD_JSON = 0
 _FRAME_HEADER = struct.Struct("<IBBQQQHHIBBHHII")

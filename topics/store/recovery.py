@@ -204,6 +204,7 @@ class _Replay:
         self._copied_upto = {topic_id: manifest.copied_upto(topic_id) for topic_id in manifest.topic_ids()}
 
     async def run(self, shards: list[ShardReplay]) -> None:
+        self._catalog.log_begins(self._copied_upto)
         pending: list[_Pending] = []
         for shard in shards:
             await self._advance(shard, pending)
@@ -237,6 +238,7 @@ class _Replay:
         is_record = frames["type"] == FrameType.RECORD
         records = frames if is_record.all() else frames[is_record]
         for topic_id, rows in by_topic(records, chunk.data, chunk.base, chunk.file_id):
+            self._catalog.see_rows(topic_id, rows)
             upto = self._copied_upto.get(topic_id, 0)
             if upto and int(rows.seqs[0]) <= upto:
                 rows = select(rows, rows.seqs > upto)

@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from topics.config import Config
 from topics.errors import StorageError
 from topics.loop.tasks import Future, Task
+from topics.store import codec
 from topics.store.catalog import Catalog, Deletions, RowColumns
 from topics.store.filecalls import FileCalls, lacks_descriptors, make_directories, sync_file, unlink_if_there
 from topics.store.filetable import FileKind, FileTable
+from topics.store.format import FLAG_COPY
 from topics.store.manifest import Manifest, Pack, Run, Segment
 from topics.store.pack import PackWriter
 from topics.store.reader import Fetched, Piece, Reader
@@ -127,6 +129,10 @@ class Relocation:
         found = catalog.bytes_in_files(topic_id, from_files)
         if not found.bytes:
             return
+        # What recovery skips is told by the highest seq copied, so nothing below it may stay in the log: a
+        # copy by position may lie in an older file than a direct write before it.
+        from_files = self._log_files()
+        found = catalog.bytes_in_files(topic_id, from_files, last_seq=found.last_seq)
         size, first_seq = found.bytes, found.first_seq
         small: list[RowColumns] = []
         merged: set[tuple[int, int]] = set()
@@ -140,15 +146,18 @@ class Relocation:
             first_seq = min([first_seq, *(int(part.seqs[0]) for part in small)])
         wide = found.last_seq - first_seq >= SEQ_SPAN_MAX
         if has_segments or wide or size >= self._config.pack_run_bytes:
-            await self._to_segments(topic_id, small, from_files)
+            await self._to_segments(topic_id, small, from_files, found.last_seq)
             self._drop_runs(topic_id, merged)
             return
-        small += catalog.rows_in_files(topic_id, from_files)
+        small += catalog.rows_in_files(topic_id, from_files, last_seq=found.last_seq)
         self._small.append(_SmallCopy(topic_id, small, merged))
         self._small_bytes += size
         self._small_reads += sum(len(part.seqs) for part in small)
         if self._small_bytes >= self._budget or self._small_reads >= _READS_PER_PASS:
             await self._flush_small()
+
+    def _log_files(self) -> NDArray[np.uint32]:
+        return np.array([file.file_id for file in self._table if file.kind is FileKind.WAL], np.uint32)
 
     async def sync(self) -> None:
         """Everything written is durable, many files at a time, so that they share the journal's commits.
@@ -186,23 +195,27 @@ class Relocation:
             self.emptied += [self._manifest.packs.pop(n) for n in packs if not self._manifest.packs[n].runs]
 
     # --- segments ----------------------------------------------------------------------------------------------------
-    async def _to_segments(self, topic_id: int, before: list[RowColumns], from_files: NDArray[np.uint32]) -> None:
+    async def _to_segments(
+        self, topic_id: int, before: list[RowColumns], from_files: NDArray[np.uint32], last_seq: int
+    ) -> None:
         """Rows out of packs (`before`), then those in the log, a window at a time: a topic may have millions."""
         writer = _SegmentFile(self, topic_id)
         try:
-            rows = before or self._window(topic_id, from_files, 0)
+            rows = before or self._window(topic_id, from_files, 0, last_seq)
             while rows:
                 for part in rows:
                     for chunk in self._chunks(part):
                         if not await self._extend(writer, chunk):
                             return
-                rows = self._window(topic_id, from_files, max(int(part.seqs[-1]) for part in rows) + 1)
+                rows = self._window(topic_id, from_files, int(rows[-1].seqs[-1]) + 1, last_seq)
             writer.settle()
         finally:
             await writer.close()
 
-    def _window(self, topic_id: int, from_files: NDArray[np.uint32], first_seq: int) -> list[RowColumns]:
-        return self._catalog.rows_in_files(topic_id, from_files, first_seq=first_seq, rows_max=_WINDOW_ROWS)
+    def _window(self, topic_id: int, from_files: NDArray[np.uint32], first_seq: int, last_seq: int) -> list[RowColumns]:
+        return self._catalog.rows_in_files(
+            topic_id, from_files, first_seq=first_seq, last_seq=last_seq, rows_max=_WINDOW_ROWS
+        )
 
     async def _extend(self, writer: _SegmentFile, chunk: RowColumns) -> bool:
         """Rows into the topic's segments, sealing what is full; False when the topic is gone."""
@@ -266,7 +279,7 @@ class Relocation:
         views = await self.fetch([Piece(*piece) for entry in ranges for piece in entry]) if small else []
         at = 0
         for entry, pieces in zip(small, ranges, strict=True):
-            data = b"".join(views[at : at + len(pieces)])
+            data = own_frames(b"".join(views[at : at + len(pieces)]), entry.topic_id, entry.rows)
             at += len(pieces)
             if self._catalog.exists(entry.topic_id):
                 await self._add_run(entry, data)
@@ -317,7 +330,7 @@ class Relocation:
     # --- shared ------------------------------------------------------------------------------------------------------
     def announce(self, placed: _Placed, file_id: int) -> None:
         """Tells the catalog, and keeps what died meanwhile for flagging."""
-        died = self._catalog.moved(placed.topic_id, placed.seqs, file_id, placed.offsets)
+        died = self._catalog.moved(placed.topic_id, placed.seqs, file_id, placed.offsets, placed.lengths)
         self.copied_rows += len(placed.seqs)
         self.copied_bytes += int(placed.lengths.sum(dtype=np.int64))
         if len(died):
@@ -418,13 +431,14 @@ class _SegmentFile:
     async def append(self, rows: RowColumns) -> None:
         """Copies and verifies; `settle` makes it count."""
         segment = self.segment
-        data = b"".join(await self._relocation.fetch([Piece(rows.file_id, *piece) for piece in _pieces(rows)]))
+        pieces = await self._relocation.fetch([Piece(rows.file_id, *piece) for piece in _pieces(rows)])
+        data = own_frames(b"".join(pieces), self.topic_id, [rows])
         scan = check_copied(data, segment.sum, self.topic_id, rows.seqs, segment.frames_end)
         offsets = scan.frames["offset"].astype(np.uint32)
         # scan_frames counts its position from the bytes given, so `frames_end` grows by it.
         await self._files.write_all(self._fd, data, segment.frames_end)
         extend(segment, scan)
-        self._placed.append(_Placed(self.topic_id, rows.seqs, offsets, rows.lengths))
+        self._placed.append(_Placed(self.topic_id, rows.seqs, offsets, scan.frames["length"].copy()))
 
     def settle(self) -> None:
         """Tells the catalog where the records are now; `Relocation.sync` follows before the snapshot."""
@@ -487,6 +501,16 @@ class _PackFile:
 
 def _nothing() -> None:
     pass
+
+
+def own_frames(data: bytes, topic_id: int, rows: list[RowColumns]) -> bytes:
+    """The frames of these rows, back to back in `data`: those of copies made anew, as frames of the topic's own."""
+    if not any((part.flags & FLAG_COPY).any() for part in rows):
+        return data
+    lengths = np.concatenate([part.lengths for part in rows])
+    offsets = (np.cumsum(lengths, dtype=np.uint64) - lengths).astype(np.uint32)
+    seqs, ts, flags = (np.concatenate([getattr(part, name) for part in rows]) for name in ("seqs", "ts", "flags"))
+    return bytes(codec.reframe(data, 0, offsets, lengths, seqs, ts, flags, topic_id).data)
 
 
 def _bytes_of(rows: list[RowColumns]) -> int:

@@ -516,6 +516,8 @@ class Wal:
         """The next batch opens another file, so that all there is now lies in files the log has left."""
         file = self._file
         self._leave_file = file is not None and file.position > WAL_FIRST_BATCH_OFFSET
+        if file is not None and self._leave_file:
+            file.stored.leaving = True
 
     def _next_file(self, batch_bytes: int) -> WalFile | None:
         """Moves to the file prepared; None when it is not ready, and then it is being made."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from topics.engine.core import Core
 from topics.engine.index import Selection
-from topics.engine.pieces import plan_pieces
+from topics.engine.pieces import own_frames, plan_pieces
 from topics.engine.queue.job import Job
 from topics.engine.topic import Topic
 from topics.errors import CorruptError, StorageError
@@ -83,9 +83,8 @@ def _fetch(
             on_error(fetched)
             return
         try:
-            on_rows(
-                [(view, piece.offset, its) for view, piece, its in zip(fetched, plan.pieces, plan.rows, strict=True)]
-            )
+            pieces = zip(fetched, plan.pieces, plan.rows, strict=True)
+            on_rows([own_frames(topic.id, view, piece.offset, its) for view, piece, its in pieces])
         except CorruptError as error:
             detail = {**(error.detail or {}), "topic": topic.name}
             detail.pop("topic_id", None)

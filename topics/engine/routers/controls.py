@@ -46,6 +46,12 @@ class ForwardPayload(msgspec.Struct, omit_defaults=True):
     """So many seqs of the destination, from the frame's seq on, stand for what the source had lost (R-TRIM-1)."""
     hops: list[Run] = []
     """Of the copies."""
+    source: int = 0
+    """Topic id; 0 where the copies' own frames follow in the batch."""
+    refs: list[tuple[int, int]] = []
+    """Which of its seqs were copied, as runs: the copies have the seqs behind the holes, in order."""
+    keep: int = 0
+    """Flags (format.FLAG_*) of the originals that the copies keep."""
 
 
 class RouterImage(msgspec.Struct, omit_defaults=True):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from topics.engine.append import Appender
 from topics.engine.core import Core
 from topics.engine.index import Index, Selection
-from topics.engine.pieces import Plan, plan_pieces
+from topics.engine.pieces import Plan, own_frames, plan_pieces
 from topics.engine.ports import Timer
 from topics.engine.predicate import Predicate
 from topics.engine.retention import when_retained
@@ -194,6 +194,10 @@ class Forwarding:
         if not len(kept.seqs):
             self._stage(router, step)
             return
+        shared, kept = self._split(router, step, kept)
+        if shared:
+            self._admit_shared(router, step, kept)
+            return
         plan = plan_pieces(kept)
         self._core.reader.fetch(plan.pieces, partial(self._on_fetched, router, step, plan, source.index.deaths))
 
@@ -207,6 +211,50 @@ class Forwarding:
             rows = rows.rows(np.array([hops.of(seq) < HOPS_MAX for seq in rows.seqs.tolist()], np.bool_))
         return rows
 
+    def _split(self, router: Router, step: Step, rows: Selection) -> tuple[bool, Selection]:
+        """Whether the first rows are copied by position, and those of which the same is true: one step does one thing.
+
+        By position go records in a file that the log writes to just now. Records of a weaker class could be others
+        after a power cut, those of exactly_once say more than their originals, and those that lie elsewhere already
+        are few: their copies are written out.
+        """
+        core = self._core
+        by_position = (
+            router.config.guarantee != EXACTLY_ONCE
+            and router.source.config.durability in ("disk", "fsync")
+            and router.dest.stage_class != "ephemeral"
+        )
+        first = int(rows.file_ids[0])
+        shared = by_position and core.usage.may_be_shared(first)
+        if shared:
+            same = rows.file_ids == first
+        elif by_position:
+            files = np.unique(rows.file_ids).tolist()
+            same = ~np.isin(rows.file_ids, [file_id for file_id in files if core.usage.may_be_shared(file_id)])
+        else:
+            return False, rows
+        if not same.all():
+            count = int(same.argmin())
+            step.upto = int(rows.seqs[count]) - 1
+            rows = rows.rows(slice(count))
+        return shared, rows
+
+    def _admit_shared(self, router: Router, step: Step, rows: Selection) -> None:
+        room = room_for(self._core, router.dest, rows.sizes.tolist())
+        if room < len(rows.seqs):
+            step.upto = int(rows.seqs[room]) - 1
+            step.blocked = True
+            rows = rows.rows(slice(room))
+        if room:
+            step.originals = rows
+            step.hops = self._hops_after(router, rows.seqs)
+        self._stage(router, step)
+
+    def _hops_after(self, router: Router, seqs: NDArray[np.uint64]) -> list[int]:
+        """Of the copies of these records."""
+        hops = router.source.hops
+        return [1 + (hops.of(seq) if hops is not None else 0) for seq in seqs.tolist()]
+
     def _on_fetched(self, router: Router, step: Step, plan: Plan, deaths: int, fetched: Fetched) -> None:
         if not self._can_go_on(router):
             self._end(router)
@@ -215,13 +263,13 @@ class Forwarding:
             self._end(router, blocked=True)
             return
         index, floors = router.source.index, router.source.floors
-        parts = []
+        parts: list[tuple[memoryview, int, Selection]] = []
         for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
             if index.deaths != deaths:  # deleted while it was read: not forwarded (R-DEL-9). What was evicted still is
                 rows = rows.rows(index.alive(rows.seqs) | (rows.seqs <= np.uint64(floors.lost)))
             parts.append((view, piece.offset, rows))
         try:
-            copies = copies_of(router, parts)
+            copies = copies_of(router, [own_frames(router.source.id, *part) for part in parts])
         except StorageError:
             self._end(router, blocked=True)  # a damaged record; readers of the source are told which
             return
@@ -238,10 +286,9 @@ class Forwarding:
             step.upto = int(copies.seqs[room]) - 1
             step.blocked = True
         step.found = sum(seq <= step.upto for seq in found)
-        hops = router.source.hops
         if room:
             step.rows = copies.first(room)
-            step.hops = [1 + (hops.of(seq) if hops is not None else 0) for seq in copies.seqs[:room].tolist()]
+            step.hops = self._hops_after(router, copies.seqs[:room])
         self._stage(router, step)
 
     def _without_found(self, router: Router, copies: Copies) -> tuple[Copies, list[int]]:

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from topics.engine.append import AppendBatch, Appender, reserve
 from topics.engine.controls import encode
 from topics.engine.core import Core
 from topics.engine.floors import TRIM, Gap
+from topics.engine.index import Index, Selection
 from topics.engine.results import AppendResult
 from topics.engine.routers.controls import ForwardPayload
 from topics.engine.routers.hops import Hops, Run
 from topics.engine.routers.router import Router
 from topics.engine.topic import Topic
 from topics.errors import TopicsError
+from topics.store.catalog import NO_TAG
 from topics.store.commit import Commit
-from topics.store.format import FrameType
+from topics.store.format import FLAG_COPY, FLAG_META, FLAG_NODE, FLAG_TAG, FrameType
 from topics.store.rows import Rows
 
 if TYPE_CHECKING:
@@ -28,13 +33,16 @@ if TYPE_CHECKING:
 class Step:
     """What one step is to do, as far as it is known."""
 
-    __slots__ = ("blocked", "found", "holes", "hops", "rows", "upto")
+    __slots__ = ("blocked", "found", "holes", "hops", "originals", "rows", "upto")
 
     def __init__(self, upto: int, holes: int) -> None:
         self.upto = upto
         """The router's position afterwards."""
         self.holes = holes
         self.rows: Rows | None = None
+        """Copies whose frames are written out."""
+        self.originals: Selection | None = None
+        """Source rows, all in one file, that are copied by position: at least one."""
         self.hops: list[int] = []
         """Of each copy."""
         self.found = 0
@@ -44,13 +52,15 @@ class Step:
 
     @property
     def copies(self) -> int:
+        if self.originals is not None:
+            return len(self.originals.seqs)
         return self.rows.count if self.rows is not None else 0
 
 
 class Forward(AppendBatch):
     """Applied: holes and copies are there for readers, and the router has come to `step.upto`."""
 
-    __slots__ = ("driver", "first_hole", "router", "runs", "step", "total")
+    __slots__ = ("driver", "first_hole", "router", "runs", "shared", "step", "total")
 
     def __init__(self, driver: Forwarding, appender: Appender, router: Router, step: Step, *, fsync: bool) -> None:
         topic = router.dest
@@ -62,6 +72,7 @@ class Forward(AppendBatch):
         self.step = step
         self.total = router.forwarded + step.holes + step.copies + step.found
         self.runs: list[Run] = []
+        self.shared: Selection | None = None
 
     def apply(self, commit: Commit) -> None:
         topic = self.topic
@@ -73,6 +84,46 @@ class Forward(AppendBatch):
                 add_hops(topic, self.runs)
             super().apply(commit)
         self.driver.on_applied(self)
+
+    def share(self, keep: int, ts: int) -> None:
+        """Copies by position: rows of the destination that point to the originals' frames.
+
+        The frames stay where they are from now on, whatever becomes of the originals: the file counts these rows.
+        """
+        originals = self.step.originals
+        assert originals is not None, "somebody found out that the originals may be shared"
+        topic, count = self.topic, len(originals.seqs)
+        size = int(originals.sizes.sum(dtype=np.uint64))
+        if keep & FLAG_TAG:
+            self.tags = tags_of(self.router.source.index, originals.seqs)
+        self.shared = originals._replace(
+            flags=(originals.flags & np.uint8(keep)) | np.uint8(FLAG_COPY), ts=np.full(count, ts, np.uint64)
+        )
+        self.file_id = int(originals.file_ids[0])
+        self.core.usage.placed(self.file_id, count)
+        self.rows, self.size = count, size
+        topic.next_seq += count
+        topic.pending_records += count
+        topic.pending_bytes += size
+        self.core.usage.pending_bytes += size
+
+    def _publish(self, file_id: int, base: int) -> None:
+        shared = self.shared
+        if shared is None:
+            super()._publish(file_id, 0 if self.file_id else base)  # frames in memory say where they are
+            return
+        self.topic.index.append_rows(
+            self.first_seq,
+            file_id,
+            shared.offsets,
+            shared.lengths,
+            shared.sizes,
+            shared.ts,
+            shared.flags,
+            self.tags,
+        )
+        self.core.usage.left(file_id, self.rows)  # counted by the index from here on
+        self.topic.last_write_ms = int(shared.ts[-1])
 
     def fail(self, error: TopicsError) -> None:
         if self.file_id and self.rows:
@@ -107,13 +158,20 @@ def stage_forward(driver: Forwarding, appender: Appender, router: Router, step: 
     fsync = topic.stage_class == "fsync"
     runs = hop_runs(first + step.holes, step.hops)
     total = router.forwarded + step.holes + step.copies + step.found
-    payload = encode(ForwardPayload(router.id, step.upto, total, step.holes, runs))
+    payload = ForwardPayload(router.id, step.upto, total, step.holes, runs)
+    if step.originals is not None:
+        payload.source = router.source.id
+        payload.refs = seq_runs(step.originals.seqs)
+        payload.keep = kept_flags(router)
     reserved = reserve(core, topic, last, now_ms) if last > topic.reserved else 0
-    core.log.stage_control(topic.id, FrameType.FORWARD, first, ts, payload, counted=False)
+    core.log.stage_control(topic.id, FrameType.FORWARD, first, ts, encode(payload), counted=False)
     forward = Forward(driver, appender, router, step, fsync=fsync)
     forward.runs = runs
     if step.rows is not None and step.rows.count:
         _stage_copies(core, forward, step.rows, ts, fsync=fsync)
+        topic.last_ts = ts
+    elif step.originals is not None:
+        forward.share(payload.keep, ts)
         topic.last_ts = ts
     topic.filling = None
     if reserved:
@@ -141,6 +199,34 @@ def hop_runs(first: int, hops: list[int]) -> list[Run]:
         else:
             runs.append((seq, seq, count))
     return runs
+
+
+def kept_flags(router: Router) -> int:
+    """What copies keep of their originals' frames."""
+    config = router.config
+    return FLAG_META | (FLAG_TAG if config.preserve_tag else 0) | (FLAG_NODE if config.preserve_node else 0)
+
+
+def seq_runs(seqs: NDArray[np.uint64]) -> list[tuple[int, int]]:
+    """Ascending seqs as (first, last) of neighbours; at least one."""
+    cuts = np.flatnonzero(np.diff(seqs) != 1)
+    firsts, lasts = seqs[np.concatenate(([0], cuts + 1))], seqs[np.concatenate((cuts, [len(seqs) - 1]))]
+    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+
+
+def tags_of(index: Index, seqs: NDArray[np.uint64]) -> list[bytes | None] | None:
+    """The tag of each of these live seqs, ascending; None when none has one."""
+    if index.tags is None:
+        return None
+    name = index.tags.name
+    found: list[bytes | None] = []
+    for chunk, start, end in index.by_chunk(seqs):
+        if chunk.tags is None:
+            found += [None] * (end - start)
+        else:
+            rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
+            found += [None if number == NO_TAG else name(number) for number in chunk.tags[rows].tolist()]
+    return found
 
 
 def _nobody(_result: AppendResult | TopicsError) -> None:

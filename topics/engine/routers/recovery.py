@@ -8,6 +8,7 @@ from topics.engine.core import Core
 from topics.engine.floors import TRIM, Gap
 from topics.engine.routers.controls import ForwardPayload, RouterDeletePayload, RouterImage, RouterPayload
 from topics.engine.routers.forward import add_hops
+from topics.engine.routers.replay import LogRows
 from topics.engine.routers.router import Router, RouterLife, StoredConfig
 from topics.engine.topic import Topic
 from topics.store.format import FrameType
@@ -22,6 +23,7 @@ class RouterRecovery:
         self._core = core
         self._gaps = gaps
         self._adopted: list[RouterImage] = []
+        self.log_rows = LogRows()
 
     def take_image(self, image: RouterImage) -> None:
         router = self._add(image.id, image.name, image.source, image.dest, image.order, image.config)
@@ -35,8 +37,14 @@ class RouterRecovery:
         router.examined = max(router.examined, image.examined)
         router.evidence.update(image.evidence)
 
+    def tie(self, pair: tuple[int, int]) -> None:
+        """A router was between these topics."""
+        self.log_rows.tie(*pair)
+        self._core.routers.gone[pair] = None
+
     def adopt(self, images: list[RouterImage]) -> None:
         """What segments of their destinations say; their sources may be adopted later."""
+        self.log_rows.everything = True
         self._adopted += images
 
     def _adopt_all(self) -> None:
@@ -53,6 +61,7 @@ class RouterRecovery:
         registry.last_order = max(registry.last_order, order)
         # Ids of topics whose creation a power cut took must not be given out again: this router would be theirs.
         registry.last_id = max(registry.last_id, source_id, dest_id)
+        self.log_rows.tie(source_id, dest_id)
         router = routers.by_id.get(router_id)
         if router is not None:
             return router
@@ -68,7 +77,7 @@ class RouterRecovery:
         routers.add(router)
         return router
 
-    def apply_control(self, kind: int, topic_id: int, seq: int, payload: bytes) -> None:
+    def apply_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
         self._adopt_all()
         if kind == FrameType.ROUTER_PUT:
             put = msgspec.json.decode(payload, type=RouterPayload)
@@ -86,9 +95,9 @@ class RouterRecovery:
             if found is not None:
                 self._core.routers.remove(found)
         else:
-            self._take_forward(topic_id, seq, msgspec.json.decode(payload, type=ForwardPayload))
+            self._take_forward(topic_id, seq, ts_ms, msgspec.json.decode(payload, type=ForwardPayload))
 
-    def _take_forward(self, topic_id: int, first: int, forward: ForwardPayload) -> None:
+    def _take_forward(self, topic_id: int, first: int, ts_ms: int, forward: ForwardPayload) -> None:
         router = self._core.routers.by_id.get(forward.router)
         if router is not None:
             router.position = forward.position
@@ -102,6 +111,12 @@ class RouterRecovery:
             self._add_gap(topic, gap)
         if forward.hops:
             add_hops(topic, forward.hops)
+        if forward.refs:
+            first += forward.holes
+            self.log_rows.forward(topic_id, first, forward.source, forward.refs, forward.keep, ts_ms)
+            # Those that a power cut took from the source are not there, and their seqs are not given out again.
+            topic.head = max(topic.head, first + sum(end - begin + 1 for begin, end in forward.refs) - 1)
+            topic.last_ts = max(topic.last_ts, ts_ms)
 
     def _add_gap(self, topic: Topic, gap: Gap) -> None:
         gaps = self._gaps.get(topic.id, ())
@@ -112,9 +127,15 @@ class RouterRecovery:
         for router in self._core.routers.of_topic(topic):
             self._core.routers.remove(router)
 
+    def before_rows(self) -> None:
+        """The log was read. Of routers that are gone, only those with forwards in it may matter again."""
+        self._adopt_all()
+        gone = self._core.routers.gone
+        for pair in gone.keys() - self.log_rows.pairs():
+            del gone[pair]
+
     def recovered(self) -> None:
         """All is there: a source may have lost seqs that were forwarded, and gives them out again (R-DUR-4, -5)."""
-        self._adopt_all()
         for router in self._core.routers.by_name.values():
             router.position = min(router.position, router.source.head)
             router.examined = min(router.examined, router.dest.head)

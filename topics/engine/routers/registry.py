@@ -16,6 +16,8 @@ class Routers:
         self.by_name: dict[str, Router] = {}
         self.by_id: dict[int, Router] = {}
         self._names: list[str] = []
+        self.gone: dict[tuple[int, int], None] = {}
+        """Source and destination (topic ids) of routers that are gone: the log may still hold forwards of theirs."""
 
     def __len__(self) -> int:
         return len(self.by_name)
@@ -30,6 +32,7 @@ class Routers:
 
     def remove(self, router: Router) -> None:
         router.life = RouterLife.GONE
+        self.gone[router.source.id, router.dest.id] = None
         del self.by_name[router.name]
         del self.by_id[router.id]
         del self._names[bisect_left(self._names, router.name)]
