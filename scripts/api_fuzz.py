@@ -2,19 +2,23 @@
 
     make api-fuzz ARGS="--examples 300 --seed 7"
 
-Two rounds: without keys, and with one (every header then carries it).
+Two rounds: without keys, and with one (every request then carries it). A few topics, a queue and a router exist, and
+their names are put among those that are tried, or nearly every answer would be a 404.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 KEY = "fuzz"
@@ -45,18 +49,66 @@ def start(directory: Path, keys: str) -> tuple[subprocess.Popen[bytes], str]:
     return process, port_file.read_text()
 
 
+def ask(address: str, keys: str, method: str, path: str, body: Any = None) -> Any:
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {KEY}"} if keys else {})
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"http://{address}{path}", data, headers, method=method)
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return json.load(answer)
+
+
+def fill(address: str, keys: str) -> None:
+    """Waits until the server is ready; then what the names below mean."""
+    until = time.monotonic() + _START_S
+    while True:
+        try:
+            ask(address, keys, "GET", "/readyz")
+            break
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+    ask(address, keys, "PUT", "/v0/topics/full", {"cap_records": 2, "discard": "reject"})
+    ask(address, keys, "PUT", "/v0/topics/jobs", {"type": "queue", "lease_ms": 100, "max_deliveries": 3})
+    ask(address, keys, "PUT", "/v0/routers/copy", {"source": "log", "dest": "copied"})
+    for topic in ("log", "jobs", "full"):
+        records = [{"data": {"n": n}, "tag": f"tag-{n % 3}", "node": "n", "meta": {"m": n}} for n in range(2)]
+        ask(address, keys, "POST", f"/v0/topics/{topic}", {"records": records})
+
+
+def with_names(document: Any) -> Any:
+    """The description with names that exist among the values of a name, and of a node."""
+    known = {"topic": ["log", "jobs", "full", "copied"], "router": ["copy"], "source": ["log"], "dest": ["copied", "x"]}
+    known["node"] = ["n"]
+    if isinstance(document, list):
+        return [with_names(part) for part in document]
+    if not isinstance(document, dict):
+        return document
+    shown = {key: with_names(part) for key, part in document.items()}
+    if shown.get("in") == "path" and shown["name"] in known:
+        shown["schema"] = {"anyOf": [{"enum": known[shown["name"]]}, {"type": "string"}]}
+    for name in ("source", "dest", "node"):
+        held = shown.get("properties", {}).get(name)
+        if held is not None:
+            shown["properties"][name] = {"anyOf": [{"enum": known[name]}, held]}
+    return shown
+
+
 def one_round(keys: str, examples: int, seed: int) -> bool:
     with tempfile.TemporaryDirectory(prefix="topics-fuzz-") as name:
         directory = Path(name)
         process, address = start(directory, keys)
-        command = [
-            str(Path(sys.executable).parent / "schemathesis"), "run", f"http://{address}/openapi.json",
-            "--checks", CHECKS, "--max-examples", str(examples), "--seed", str(seed), "--workers", "1",
-            "--exclude-path-regex", STREAMS, "--request-timeout", "20", "--no-color",
-        ]  # fmt: skip
-        if keys:
-            command += ["--header", f"Authorization: Bearer {KEY}"]
         try:
+            fill(address, keys)
+            described = directory / "openapi.json"
+            described.write_text(json.dumps(with_names(ask(address, keys, "GET", "/openapi.json"))))
+            command = [
+                str(Path(sys.executable).parent / "schemathesis"), "run", str(described), "--url", f"http://{address}",
+                "--checks", CHECKS, "--max-examples", str(examples), "--seed", str(seed), "--workers", "1",
+                "--exclude-path-regex", STREAMS, "--request-timeout", "20", "--no-color",
+            ]  # fmt: skip
+            if keys:
+                command += ["--header", f"Authorization: Bearer {KEY}"]
             sound = subprocess.run(command, check=False, cwd=directory).returncode == 0
         finally:
             process.send_signal(signal.SIGTERM)
