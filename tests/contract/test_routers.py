@@ -656,3 +656,71 @@ def test_every_class_is_forwarded_to_every_class(world: World, durability: str, 
     world.write("a", 3)
     assert world.data("b")[-1] == 3
     assert world.data("b").count(3) == 1
+
+
+# --- queues ----------------------------------------------------------------------------------------------------------
+def claim(world: World, queue: str, most: int = 10) -> list[Any]:
+    answer = world.request("POST", f"/v0/topics/{queue}/claim", {"node": "w", "max": most})
+    assert answer.status == 200, answer.text
+    return list(answer.json["claimed"])
+
+
+def ack(world: World, queue: str, *done: int) -> int:
+    answer = world.request("POST", f"/v0/topics/{queue}/ack", {"node": "w", "seqs": list(done)})
+    assert answer.status == 200, answer.text
+    return int(answer.json["acked"])
+
+
+def test_a_router_into_a_queue_makes_jobs(world: World) -> None:
+    """R-RTR-18, R-RTR-4: a claim sees what was just written to the source, with its tag and meta, after a crash too."""
+    world.put("a", durability="fsync")
+    world.put("jobs", type="queue", durability="fsync")
+    route(world, "r", "a", "jobs", preserve_node=False)
+    world.write_records("a", [{"data": {"n": 1}, "tag": "t", "node": "n", "meta": {"k": 1}}, {"data": 2}])
+    first = claim(world, "jobs", 1)[0]
+    assert (first["$seq"], first["data"], first["$tag"], first["meta"]) == (1, {"n": 1}, "t", {"k": 1})
+    assert ack(world, "jobs", 1) == 1
+    assert world.data("a") == [{"n": 1}, 2]
+    world.crash_and_start()
+    assert [(job["$seq"], job["data"]) for job in claim(world, "jobs")] == [(2, 2)]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_job_acked_before_it_was_forwarded_is_still_forwarded(make_world: MakeWorld, shards: int) -> None:
+    """R-RTR-18, R-RTR-13: over kills, checkpoints and power cuts; one that was deleted is not."""
+    world = make_world(wal_shards=shards)
+    world.put("jobs", type="queue", durability="fsync")
+    world.put("b", cap_records=1, discard="reject", durability="fsync")
+    route(world, "r", "jobs", "b", filter="*")
+    world.write_records("jobs", [{"data": n, "tag": "no" if n == 5 else "t"} for n in range(1, 8)])
+    world.write("jobs", "untagged")
+    assert world.data("b") == [1]
+    claim(world, "jobs", 4)
+    assert ack(world, "jobs", 1, 2, 4) == 3
+    assert ack(world, "jobs", 3) == 1
+    world.delete("jobs", match="no")
+    claim(world, "jobs")
+    assert ack(world, "jobs", 7, 8) == 2
+    found, ends = [1], ["crash", "restart", "power_cut", "crash", "restart"]
+    for seq, end in zip(range(1, 7), [*ends, ""], strict=True):
+        world.delete("b", before_seq=seq + 1)
+        found += world.data("b", seq)
+        if end == "restart":
+            world.restart()
+        elif end:
+            getattr(world, end)()
+            world.start()
+    assert found == [1, 2, 3, 4, 6, 7]
+    assert router(world, "r")["forwarded_total"] == 6
+
+
+def test_an_ack_comes_after_the_forward(world: World) -> None:
+    """R-RTR-18, R-RTR-5: nobody had read the destination, and the background had no time."""
+    world.put("jobs", type="queue")
+    route(world, "r", "jobs", "b")
+    world.write("jobs", 1)
+    claim(world, "jobs")
+    world.write("jobs", 2)
+    claim(world, "jobs")
+    assert ack(world, "jobs", 1, 2) == 2
+    assert world.data("b") == [1, 2]

@@ -41,7 +41,7 @@ from topics.store.filetable import FileTable
 from topics.store.format import FLAG_COPY, ORDERED_TYPES, FrameType
 
 _ANY_AGE_MS = 1 << 64
-_AT_ONCE = ORDERED_TYPES | {FrameType.FORWARD, FrameType.HEAD_RESERVATION, FrameType.LEASE_IDS}
+_AT_ONCE = ORDERED_TYPES | {FrameType.FORWARD, FrameType.KEEP, FrameType.HEAD_RESERVATION, FrameType.LEASE_IDS}
 """Controls that do not ask which rows are there."""
 
 

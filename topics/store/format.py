@@ -170,6 +170,8 @@ class FrameType(IntEnum):
     ROUTER_PUT = 30
     ROUTER_DELETE = 31
     FORWARD = 32
+    KEEP = 33
+    """Records of a queue that were acknowledged before their router could forward them."""
 
 
 ORDERED_TYPES = frozenset(

@@ -76,7 +76,23 @@ def consume_now(core: Core, topic: Topic, seqs: Iterable[int]) -> None:
 
 
 def ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:
-    """Completes jobs at the class's commit point."""
+    """Completes jobs at the class's commit point; routers out of the queue have their records by then (R-RTR-18)."""
+    topic = core.registry.by_name.get(request.queue)
+    if topic is None or not topic.routers or topic.queue is None:
+        _ack(core, request, done)
+        return
+    jobs, _skipped = held(topic.queue, request)
+
+    def on_forwarded(error: TopicsError | None) -> None:
+        if error is not None:
+            done(error)
+        else:
+            _ack(core, request, done)
+
+    core.forwarding.before_consumption(topic, [job.seq for job in jobs], on_forwarded)
+
+
+def _ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:
     try:
         found = find_queue(core, request.queue, lambda: ack(core, request, done))
         if found is None:

@@ -54,6 +54,14 @@ class ForwardPayload(msgspec.Struct, omit_defaults=True):
     """Flags (format.FLAG_*) of the originals that the copies keep."""
 
 
+class KeepPayload(msgspec.Struct):
+    """KEEP: frames that the router needs although its source is done with the records."""
+
+    router: int
+    frames: list[tuple[int, bytes]]
+    """Source seq and whole frame."""
+
+
 class RouterImage(msgspec.Struct, omit_defaults=True):
     """A router in the snapshot, and in what segments of its destination say of that."""
 
@@ -67,6 +75,7 @@ class RouterImage(msgspec.Struct, omit_defaults=True):
     forwarded: int
     examined: int = 0
     evidence: list[tuple[int, int]] = []
+    kept: list[tuple[int, bytes]] = []
 
 
 def image_of_router(router: Router) -> RouterImage:
@@ -81,6 +90,7 @@ def image_of_router(router: Router) -> RouterImage:
         router.forwarded,
         router.examined,
         list(router.evidence.items()),
+        list(router.kept.items()),
     )
 
 

@@ -28,9 +28,11 @@ from topics.engine.retention import when_retained
 from topics.engine.routers.copies import Copies, copies_of
 from topics.engine.routers.evidence import Evidence
 from topics.engine.routers.forward import Forward, Step, stage_forward
+from topics.engine.routers.kept import keep_frames
 from topics.engine.routers.router import EXACTLY_ONCE, HOPS_MAX, Router, RouterLife
 from topics.engine.topic import Life, Topic
 from topics.errors import StorageError, TopicsError
+from topics.store.format import Frame
 from topics.store.reader import Fetched
 
 _STEP_ROWS = 1000
@@ -137,6 +139,26 @@ class Forwarding:
         router.waiting.append((router.source.head, then))
         self.drive(router)
 
+    def before_consumption(self, source: Topic, seqs: list[int], then: Callable[[TopicsError | None], None]) -> None:
+        """Jobs are about to be acknowledged: `then` is called when no router needs their records any more (R-RTR-18).
+
+        Routers forward them first; one that cannot keeps their frames, durably.
+        """
+        routers = [router for router in source.routers if router.life is RouterLife.LIVE]
+        waits = len(routers) + 1
+        failed: TopicsError | None = None
+
+        def one(error: TopicsError | None = None) -> None:
+            nonlocal waits, failed
+            failed = failed or error
+            waits -= 1
+            if waits == 0:
+                then(failed)
+
+        for router in routers:
+            self.catch_up_router(router, partial(keep_frames, self._core, router, seqs, one))
+        one()
+
     def _release(self, router: Router, *, everybody: bool) -> None:
         position = router.position
         waiting, router.waiting = router.waiting, []
@@ -190,6 +212,15 @@ class Forwarding:
             if fitting < len(rows.seqs):
                 rows, whole = rows.rows(slice(fitting)), False
         step = Step(head if whole else int(rows.seqs[-1]), max(0, lost - router.position))
+        if router.kept:
+            run = self._kept_before(router, rows)
+            if run and len(rows.seqs) and int(rows.seqs[0]) < run[0]:
+                rows = rows.rows(rows.seqs < np.uint64(run[0]))
+                step.upto = min(step.upto, run[0] - 1)
+            elif run:
+                step.upto = run[-1]
+                self._forward_kept(router, step, run)
+                return
         kept = self._forwardable(router, rows)
         if not len(kept.seqs):
             self._stage(router, step)
@@ -210,6 +241,46 @@ class Forwarding:
         if hops is not None and hops.runs and len(rows.seqs):
             rows = rows.rows(np.array([hops.of(seq) < HOPS_MAX for seq in rows.seqs.tolist()], np.bool_))
         return rows
+
+    def _kept_before(self, router: Router, rows: Selection) -> list[int]:
+        """Seqs of kept frames whose records are gone: those before the first row, else the next one."""
+        source = router.source
+        beyond = max(router.position, source.floors.lost)
+        seqs = np.array(sorted(seq for seq in router.kept if seq > beyond), np.uint64)
+        gone: list[int] = seqs[~source.index.alive(seqs)].tolist()
+        if gone and len(rows.seqs):
+            before = [seq for seq in gone if seq < int(rows.seqs[0])]
+            return before[:_STEP_ROWS] or gone[:1]
+        return gone[:_STEP_ROWS]
+
+    def _forward_kept(self, router: Router, step: Step, seqs: list[int]) -> None:
+        hops, match = router.source.hops, router.config.filter
+        if hops is not None:
+            seqs = [seq for seq in seqs if hops.of(seq) < HOPS_MAX]
+        if match is not None:
+            seqs = [seq for seq in seqs if match.matches(Frame.unpack(router.kept[seq], "a kept frame").tag)]
+        if not seqs:
+            self._stage(router, step)
+            return
+        frames = [router.kept[seq] for seq in seqs]
+        lengths = np.array([len(frame) for frame in frames], np.uint32)
+        offsets = (np.cumsum(lengths, dtype=np.uint64) - lengths).astype(np.uint32)
+        nothing = np.zeros(len(seqs), np.uint32)
+        rows = Selection(
+            np.array(seqs, np.uint64),
+            nothing,
+            offsets,
+            lengths,
+            nothing,
+            nothing.astype(np.uint8),
+            nothing.astype(np.uint64),
+        )
+        try:
+            copies = copies_of(router, [(memoryview(b"".join(frames)), 0, rows)])
+        except StorageError:
+            self._end(router, blocked=True)
+            return
+        self._admit(router, step, copies)
 
     def _split(self, router: Router, step: Step, rows: Selection) -> tuple[bool, Selection]:
         """Whether the first rows are copied by position, and those of which the same is true: one step does one thing.
@@ -328,6 +399,8 @@ class Forwarding:
         router.flight = None
         router.position = step.upto
         router.forwarded = forward.total
+        if router.kept:
+            router.kept = {seq: frame for seq, frame in router.kept.items() if seq > step.upto}
         if router.evidence:
             router.evidence = {seq: there for seq, there in router.evidence.items() if seq > step.upto}
         if router.examined == forward.first_hole - 1 and forward.rows:

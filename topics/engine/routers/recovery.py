@@ -6,14 +6,14 @@ import msgspec
 
 from topics.engine.core import Core
 from topics.engine.floors import TRIM, Gap
-from topics.engine.routers.controls import ForwardPayload, RouterDeletePayload, RouterImage, RouterPayload
+from topics.engine.routers.controls import ForwardPayload, KeepPayload, RouterDeletePayload, RouterImage, RouterPayload
 from topics.engine.routers.forward import add_hops
 from topics.engine.routers.replay import LogRows
 from topics.engine.routers.router import Router, RouterLife, StoredConfig
 from topics.engine.topic import Topic
 from topics.store.format import FrameType
 
-ROUTER_TYPES = frozenset({FrameType.ROUTER_PUT, FrameType.ROUTER_DELETE, FrameType.FORWARD})
+ROUTER_TYPES = frozenset({FrameType.ROUTER_PUT, FrameType.ROUTER_DELETE, FrameType.FORWARD, FrameType.KEEP})
 
 
 class RouterRecovery:
@@ -36,6 +36,7 @@ class RouterRecovery:
         router.forwarded = max(router.forwarded, image.forwarded)
         router.examined = max(router.examined, image.examined)
         router.evidence.update(image.evidence)
+        router.kept.update(image.kept)
 
     def tie(self, pair: tuple[int, int]) -> None:
         """A router was between these topics."""
@@ -94,6 +95,11 @@ class RouterRecovery:
             found = self._core.routers.by_id.get(msgspec.json.decode(payload, type=RouterDeletePayload).id)
             if found is not None:
                 self._core.routers.remove(found)
+        elif kind == FrameType.KEEP:
+            keep = msgspec.json.decode(payload, type=KeepPayload)
+            found = self._core.routers.by_id.get(keep.router)
+            if found is not None:
+                found.kept.update(keep.frames)
         else:
             self._take_forward(topic_id, seq, ts_ms, msgspec.json.decode(payload, type=ForwardPayload))
 
@@ -139,6 +145,7 @@ class RouterRecovery:
         for router in self._core.routers.by_name.values():
             router.position = min(router.position, router.source.head)
             router.examined = min(router.examined, router.dest.head)
+            router.kept = {seq: frame for seq, frame in sorted(router.kept.items()) if seq > router.position}
         for topic in self._core.registry.by_name.values():
             if topic.hops is None:
                 continue

@@ -76,6 +76,7 @@ class Router:
         "flight",
         "forwarded",
         "id",
+        "kept",
         "life",
         "name",
         "order",
@@ -109,6 +110,8 @@ class Router:
         """Readers that wait until `position` reaches a seq."""
         self.parked: list[Callable[[], None]] = []
         """Changes that wait for the outcome of a deletion."""
+        self.kept: dict[int, bytes] = {}
+        """Frames of jobs that were acknowledged while the router could not forward them, by source seq (R-RTR-18)."""
         # --- exactly_once
         self.examined = 0
         """Destination records up to here were looked at for evidence (R-EO-3)."""

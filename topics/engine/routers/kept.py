@@ -1,0 +1,82 @@
+"""Frames that a router keeps: of jobs that are acknowledged while it cannot forward them. Source: R-RTR-18.
+
+An ack consumes a job, a delete erases it: what was acknowledged is still forwarded, however full the destination is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from topics.engine.controls import encode
+from topics.engine.core import Core
+from topics.engine.operations import Operation
+from topics.engine.pieces import own_frames, plan_pieces
+from topics.engine.routers.controls import KeepPayload
+from topics.engine.routers.router import Router, RouterLife
+from topics.engine.topic import Life
+from topics.errors import StorageError, TopicsError
+from topics.store.commit import Commit
+from topics.store.format import FrameType
+from topics.store.reader import Fetched
+
+Done = Callable[[TopicsError | None], None]
+
+
+class Keeping(Operation):
+    """Frames on their way into the destination's part of the log."""
+
+    __slots__ = ("done", "frames", "router")
+
+    def __init__(self, core: Core, router: Router, frames: list[tuple[int, bytes]], done: Done) -> None:
+        super().__init__(core, router.dest)
+        self.router = router
+        self.frames = frames
+        self.done = done
+
+    def apply(self, commit: Commit) -> None:
+        router = self.router
+        router.kept.update((seq, frame) for seq, frame in self.frames if seq > router.position)
+        self.done(None)
+
+    def fail(self, error: TopicsError) -> None:
+        self.done(error)
+
+
+def keep_frames(core: Core, router: Router, seqs: list[int], done: Done) -> None:
+    """Makes the frames of these source records the router's own, as far as it has not come there and has them not.
+
+    Durable when `done` is called, for the ack that follows may lie in another shard of the log.
+    """
+    source, dest = router.source, router.dest
+    wanted = np.array(sorted(seq for seq in seqs if seq > router.position and seq not in router.kept), np.uint64)
+    wanted = wanted[source.index.alive(wanted)]
+    if not len(wanted) or router.life is not RouterLife.LIVE or dest.life is not Life.LIVE:
+        done(None)
+        return
+    plan = plan_pieces(source.index.at(wanted))
+
+    def on_fetched(fetched: Fetched) -> None:
+        if isinstance(fetched, StorageError):
+            done(fetched)
+            return
+        frames: list[tuple[int, bytes]] = []
+        try:
+            for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
+                data, base, own = own_frames(source.id, view, piece.offset, rows)
+                for seq, offset, length in zip(
+                    own.seqs.tolist(), own.offsets.tolist(), own.lengths.tolist(), strict=True
+                ):
+                    frames.append((seq, bytes(data[offset - base : offset - base + length])))
+            payload = encode(KeepPayload(router.id, frames))
+            core.log.stage_control(
+                dest.id, FrameType.KEEP, dest.next_seq - 1, core.clock.now_ms(), payload, counted=False
+            )
+        except TopicsError as error:
+            done(error)
+            return
+        dest.filling = None
+        Keeping(core, router, frames, done).stage(synced=True)
+
+    core.reader.fetch(plan.pieces, on_fetched)
