@@ -226,10 +226,9 @@ class EngineCatalog:
             if kind == FrameType.FLOORS:
                 topic.lose_through(ttl=removal.ttl)
             elif kind == FrameType.CONSUME:
-                done = from_runs(removal.seqs)
-                consume_now(self._core, topic, done)
+                consume_now(self._core, topic, removal.seqs)
                 if topic.queue is not None:
-                    topic.queue.restore_done(done)
+                    topic.queue.restore_done(from_runs(removal.seqs))
             else:
                 delete_now(self._core, topic, removal.upto, removal.before, removal.predicate())
 

@@ -60,6 +60,8 @@ _NOTHING = Selection(
 _FIRST_ROWS = 16
 _WINDOW_ROWS = 64
 _NEXT_ROWS = 1024
+_FEW_ROWS = 64
+"""Up to here Python's own numbers are faster than arrays of them."""
 
 
 class Index:
@@ -269,8 +271,44 @@ class Index:
             return parts[0]
         return _joined(parts) if parts else _NOTHING
 
+    def live_seqs(self, after: int, upto: int, limit: int) -> list[int]:
+        """The first `limit` live seqs with after < seq <= upto."""
+        found: list[int] = []
+        for position in range(max(0, self.position_of(after + 1)), len(self.chunks)):
+            chunk = self.chunks[position]
+            if chunk.first > upto or limit <= 0:
+                break
+            start, end = max(0, after + 1 - chunk.first), min(chunk.count, upto + 1 - chunk.first)
+            if not chunk.live or start >= end:
+                continue
+            few = min(end, start + limit)
+            if max(chunk.flags[start:few].tobytes()) < DEAD:  # a run: mostly so
+                found += range(chunk.first + start, chunk.first + few)
+                limit -= few - start
+                start = few
+            if start < end and limit:
+                rows = chunk.live_rows(start, end)[:limit]
+                limit -= len(rows)
+                found += (rows + chunk.first).tolist()
+        return found
+
     def at(self, seqs: NDArray[np.uint64]) -> Selection:
         """The rows of these seqs, ascending, which are all live."""
+        first, count = int(seqs[0]), len(seqs)
+        if int(seqs[-1]) - first == count - 1:
+            chunk = self.chunks[self.position_of(first)]
+            start = first - chunk.first
+            end = start + count
+            if end <= chunk.count:
+                return Selection(
+                    seqs,
+                    chunk.file_ids[start:end].copy(),
+                    chunk.offsets[start:end].copy(),
+                    chunk.lengths[start:end].copy(),
+                    chunk.sizes[start:end].copy(),
+                    chunk.flags[start:end].copy(),
+                    chunk.ts[start:end].copy(),
+                )
         parts = []
         for chunk, start, end in self.by_chunk(seqs):
             parts.append(_columns(chunk, (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)))
@@ -422,6 +460,39 @@ class Index:
         if killed:
             self._after_kill()
         return killed
+
+    def kill_run(self, first: int, last: int) -> list[tuple[Chunk, NDArray[np.intp]]]:
+        """Like `kill_seqs` for first, first + 1, ... last: mostly a few live rows of one chunk."""
+        count = last + 1 - first
+        position = self.position_of(first)
+        if position >= 0 and count <= _FEW_ROWS:
+            chunk = self.chunks[position]
+            start = first - chunk.first
+            end = start + count
+            if end <= chunk.count and max(chunk.flags[start:end].tobytes()) < DEAD:
+                self._kill_few(chunk, start, end)
+                return [(chunk, np.arange(start, end))]
+        return self.kill_seqs(np.arange(first, last + 1, dtype=np.uint64))
+
+    def _kill_few(self, chunk: Chunk, start: int, end: int) -> None:
+        """Rows [start, end) of a chunk, all live, die: `_kill_rows` and `_after_kill` for the commonest case."""
+        count = end - start
+        chunk.flags[start:end] |= DEAD
+        chunk.live -= count
+        self._lost(count, sum(chunk.sizes[start:end].tolist()))
+        self._usage.left_files(chunk.file_ids[start:end])
+        if self.tags is not None and chunk.tags is not None:
+            self.tags.drop_rows(chunk.tags[start:end])
+            if not len(self.tags):
+                self.tags = None
+        if not chunk.live:
+            self._has_dead_chunk = True
+            self._drop_dead_chunks()
+        if chunk.first + start <= self.earliest < chunk.first + end:
+            if end < chunk.count and chunk.flags[end] < DEAD:
+                self.earliest = chunk.first + end
+            else:
+                self.earliest = self.next_live(chunk.first + end)
 
     def kill_seqs(self, seqs: NDArray[np.uint64]) -> list[tuple[Chunk, NDArray[np.intp]]]:
         """Those of these seqs, ascending, that are live die; returns their rows, chunk by chunk."""

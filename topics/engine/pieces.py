@@ -12,6 +12,7 @@ from topics.store import codec
 from topics.store.format import FLAG_COPY
 from topics.store.reader import Piece
 
+_FEW_ROWS = 32
 _SLACK_BYTES = 4096
 """Foreign frames between two of ours are read along up to here: cheaper than another read."""
 
@@ -27,6 +28,10 @@ def plan_pieces(rows: Selection) -> Plan:
     """rows: at least one."""
     if len(rows.offsets) == 1:
         return Plan([Piece(int(rows.file_ids[0]), int(rows.offsets[0]), int(rows.lengths[0]))], [rows])
+    if len(rows.offsets) <= _FEW_ROWS:
+        piece = _one_piece(rows)
+        if piece is not None:
+            return Plan([piece], [rows])
     begins = rows.offsets.astype(np.int64)
     ends = begins + rows.lengths
     gaps = begins[1:] - ends[:-1]
@@ -51,6 +56,16 @@ def own_frames(topic_id: int, view: memoryview, base: int, rows: Selection) -> t
     made = codec.reframe(view, base, rows.offsets, rows.lengths, rows.seqs, rows.ts, rows.flags, topic_id)
     flags = rows.flags & np.uint8(~FLAG_COPY & 0xFF)
     return memoryview(made.data), 0, rows._replace(offsets=made.offsets, lengths=made.lengths, flags=flags)
+def _one_piece(rows: Selection) -> Piece | None:
+    """A few rows of one file close together, found without arrays; None: they may be, or not."""
+    files = rows.file_ids.tolist()
+    offsets, lengths = rows.offsets.tolist(), rows.lengths.tolist()
+    end = offsets[0]
+    for file_id, offset, length in zip(files, offsets, lengths, strict=True):
+        if file_id != files[0] or not 0 <= offset - end <= _SLACK_BYTES:
+            return None
+        end = offset + length
+    return Piece(files[0], offsets[0], end - offsets[0])
 
 
 def _piece(

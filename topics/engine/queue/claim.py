@@ -42,8 +42,8 @@ class Claim:
         self.cancelled = False
         """Nobody waits for the answer any more."""
         self.jobs: list[Job] = []
-        self.lease_ids: list[int] = []
-        """Under which `jobs` were leased."""
+        self.lease_ids = 0, 0
+        """The first and the one behind the last under which `jobs` were leased."""
 
     def cancel(self) -> None:
         self.cancelled = True
@@ -175,10 +175,9 @@ class Pass:
             wanted = one.lease_ms
             until_ms = now_ms + (topic.config.lease_ms if wanted is None else clamped_lease_ms(wanted))
             one.jobs.sort(key=_by_seq)
-            for job in one.jobs:
-                leases.lease(job, lease_id, until_ms, one.node, one.holder)
-                one.lease_ids.append(lease_id)
-                lease_id += 1
+            leases.lease(one.jobs, lease_id, until_ms, one.node, one.holder)
+            one.lease_ids = lease_id, lease_id + len(one.jobs)
+            lease_id += len(one.jobs)
         tend(self._core, topic)
         if taken.poison:
             move_to_dead_letters(self._core, topic, leases, taken.poison, self._deliver)
@@ -223,7 +222,6 @@ class Delivery:
 
     def begin(self) -> None:
         jobs = self._claim.jobs = self._held()
-        self._claim.lease_ids = [job.lease_id for job in jobs]
         if not jobs:
             self._answer()
             return
@@ -249,10 +247,9 @@ class Delivery:
 
     def _held(self) -> list[Job]:
         """The jobs that are still there and still leased as they were dealt."""
+        first, end = self._claim.lease_ids
         return [
-            job
-            for job, lease_id in zip(self._claim.jobs, self._claim.lease_ids, strict=True)
-            if job.live and job.lease_id == lease_id and job.state is JobState.LEASED
+            job for job in self._claim.jobs if job.live and first <= job.lease_id < end and job.state is JobState.LEASED
         ]
 
     def _answer(self) -> None:

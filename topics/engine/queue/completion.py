@@ -6,11 +6,9 @@ committed the job can neither expire nor be acked again; then record, lease and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
-from topics.engine.controls import encode, removal, to_runs
+from topics.engine.controls import encode, from_runs, removal, to_runs
 from topics.engine.core import Core
 from topics.engine.operations import Operation
 from topics.engine.queue.alarm import tend
@@ -29,25 +27,26 @@ from topics.store.format import FrameType
 
 NACK_DELAY_MS_MAX = 86_400_000
 _LEASED = JobState.LEASED
+_FEW_RUNS = 8
 
 
 class Consumption(Operation):
     """Jobs whose records die; `then` is told how that ended."""
 
-    __slots__ = ("done", "jobs", "skipped")
+    __slots__ = ("done", "jobs", "runs", "skipped")
 
     def __init__(self, core: Core, topic: Topic, jobs: list[Job], skipped: list[int], done: Done[AckResult]) -> None:
         super().__init__(core, topic)
         self.jobs = jobs
+        self.runs = to_runs(sorted([job.seq for job in jobs]))
         self.skipped = skipped
         self.done = done
 
     def apply(self, commit: Commit) -> None:
         topic, leases = self.topic, self.topic.queue
         assert leases is not None, "only queues have jobs"
-        consume_now(self.core, topic, [job.seq for job in self.jobs])
-        for job in self.jobs:
-            leases.finish(job)
+        consume_now(self.core, topic, self.runs)
+        leases.finish_all(self.jobs)
         sync_ns = commit.sync_ns if topic.config.durability == "fsync" else 0
         counters = leases.counters(self.core.clock.now_ms())
         self.done(AckResult(len(self.jobs), self.skipped, *counters, sync_ns))
@@ -61,11 +60,16 @@ class Consumption(Operation):
         self.done(error)
 
 
-def consume_now(core: Core, topic: Topic, seqs: Iterable[int]) -> None:
-    """The records of these jobs die, silently."""
-    for chunk, rows in topic.index.kill_seqs(np.array(sorted(seqs), np.uint64)):
+def consume_now(core: Core, topic: Topic, runs: list[int]) -> None:
+    """The records of these jobs die, silently. runs: as in `to_runs`."""
+    index = topic.index
+    if len(runs) <= 2 * _FEW_RUNS:
+        killed = [part for at in range(0, len(runs), 2) for part in index.kill_run(runs[at], runs[at + 1])]
+    else:
+        killed = index.kill_seqs(np.array(from_runs(runs), np.uint64))
+    for chunk, rows in killed:
         here = chunk.file_ids[rows]
-        for file_id in {int(here[0])} if (here == here[0]).all() else set(here.tolist()):
+        for file_id in set(here.tolist()):
             if core.usage.is_sealed(file_id):
                 its = rows[here == file_id]
                 dead = (its + chunk.first).astype(np.uint64)
@@ -113,7 +117,7 @@ def _ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:
         done(error)
 
 
-def stage_consumption(core: Core, topic: Topic, jobs: list[Job], now_ms: int, operation: Operation) -> None:
+def stage_consumption(core: Core, topic: Topic, jobs: list[Job], now_ms: int, operation: Consumption) -> None:
     """Puts the end of these jobs on its way. Raises StorageError, and then nothing happened."""
     assert topic.queue is not None, "only queues have jobs"
     if topic.stage_class == "ephemeral":
@@ -121,7 +125,7 @@ def stage_consumption(core: Core, topic: Topic, jobs: list[Job], now_ms: int, op
             job.state = JobState.ENDING if job.state is _LEASED else job.state
         operation.stage_unlogged()
         return
-    payload = removal(topic, seqs=to_runs(sorted(job.seq for job in jobs)))
+    payload = removal(topic, seqs=operation.runs)
     with core.log.use_reserve():
         core.log.stage_control(topic.id, FrameType.CONSUME, payload.upto, now_ms, encode(payload))
     for job in jobs:
@@ -185,7 +189,7 @@ def extend(core: Core, request: HeldJobs, lease_ms: int, done: Done[ExtendResult
 
 def held(leases: Leases, request: HeldJobs) -> tuple[list[Job], list[int]]:
     """The jobs that are held as the request says, each once, and the seqs of the rest, in its order (R-Q-7)."""
-    _queue, node, seqs, fences = request
+    _, node, seqs, fences = request
     jobs: list[Job] = []
     skipped: list[int] = []
     known = leases.jobs

@@ -155,7 +155,7 @@ class Leases:
             else:
                 jobs.append(job)
         while len(jobs) < limit and self.cursor < head:
-            seqs = self._index.select(self.cursor, head, limit - len(jobs)).seqs.tolist()
+            seqs = self._index.live_seqs(self.cursor, head, limit - len(jobs))
             self.cursor = seqs[-1] if seqs else head
             for seq in seqs:
                 if seq not in known:  # a lease that survived a restart lies above the cursor
@@ -165,18 +165,21 @@ class Leases:
         self._make_anew()
         return Taken(jobs, poison)
 
-    def lease(self, job: Job, lease_id: int, until_ms: int, node: str, holder: Holder | None) -> None:
-        """The job is handed out until then."""
-        job.state = LEASED
-        job.lease_id = lease_id
-        job.until = until_ms
-        job.deliveries += 1
-        job.node = node
-        job.holder = holder
-        self.leased += 1
-        heappush(self._times, (until_ms, job.seq))
-        if holder is not None:
-            holder.on_leased(job)
+    def lease(self, jobs: Iterable[Job], lease_id: int, until_ms: int, node: str, holder: Holder | None) -> None:
+        """The jobs are handed out until then, under lease ids from this one on."""
+        times = self._times
+        for job in jobs:
+            job.state = LEASED
+            job.lease_id = lease_id
+            job.until = until_ms
+            job.deliveries += 1
+            job.node = node
+            job.holder = holder
+            self.leased += 1
+            heappush(times, (until_ms, job.seq))
+            lease_id += 1
+            if holder is not None:
+                holder.on_leased(job)
 
     # --- the end of a lease ------------------------------------------------------------------------------------------
     def release(self, job: Job) -> None:
@@ -211,6 +214,16 @@ class Leases:
         """The job is done (or moved), its record dead: nothing of it stays."""
         self._leave(job)
         self.jobs.pop(job.seq, None)
+
+    def finish_all(self, jobs: Iterable[Job]) -> None:
+        """`finish` each."""
+        known = self.jobs
+        for job in jobs:
+            if job.state is ENDING and job.holder is None:
+                self.leased -= job.live
+            else:
+                self._leave(job)
+            known.pop(job.seq, None)
 
     def _leave(self, job: Job) -> None:
         """Out of the counter of its state."""
