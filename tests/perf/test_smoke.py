@@ -19,6 +19,7 @@ import pytest
         "writes --only lone",
         "deliver",
         "idle_streams",
+        "queues",
     ],
 )
 def test_a_tiny_run_of_each_measurement_gives_its_figures(question: str) -> None:
