@@ -56,6 +56,8 @@ def own_frames(topic_id: int, view: memoryview, base: int, rows: Selection) -> t
     made = codec.reframe(view, base, rows.offsets, rows.lengths, rows.seqs, rows.ts, rows.flags, topic_id)
     flags = rows.flags & np.uint8(~FLAG_COPY & 0xFF)
     return memoryview(made.data), 0, rows._replace(offsets=made.offsets, lengths=made.lengths, flags=flags)
+
+
 def _one_piece(rows: Selection) -> Piece | None:
     """A few rows of one file close together, found without arrays; None: they may be, or not."""
     files = rows.file_ids.tolist()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from topics.engine.core import Core
-from topics.engine.queue.completion import Consumption, stage_consumption
+from topics.engine.queue.completion import Consumption, stage_consumption, when_forwarded
 from topics.engine.queue.fetch import decode_jobs
 from topics.engine.queue.job import Job, JobState
 from topics.engine.queue.leases import Leases
@@ -90,12 +90,15 @@ class Move:
         if isinstance(result, TopicsError):
             self._give_up(result)
             return
+        when_forwarded(self._core, self._topic, self._delete_part)
+
+    def _delete_part(self) -> None:
         topic = self._topic
         if topic.life is Life.GONE:
             self._then()
             return
         if topic.life is Life.DELETING:
-            topic.parked.append(lambda: self._on_copied(result))
+            topic.parked.append(self._delete_part)
             return
         jobs = self._part = [job for job in self._part if self._is_ours(job)]
         if not jobs:
