@@ -12,7 +12,7 @@ SEED ?=
 # Processes that run tests side by side.
 JOBS ?= 2
 
-.PHONY: serve test test-packages sim powercut soak api-fuzz fuzz-lane autobahn check venv build format clean
+.PHONY: serve test bench-peers fuzz-lane test-packages sim powercut soak api-fuzz autobahn check venv build format clean
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
@@ -43,6 +43,10 @@ autobahn: venv
 MINUTES ?= 30
 fuzz-lane: venv
 	$(BIN)/python -m tests.server.fuzz_lane --minutes $(MINUTES) $(ARGS)
+
+# The whole table of perf/README.md: Redis and NATS where they are here.
+bench-peers: venv
+	$(BIN)/python -m perf.peers $(ARGS)
 
 check: venv
 	$(BIN)/ruff format --check .

@@ -7,6 +7,10 @@
  * number. Every connection sends its own, reads one Content-Length response, checks for status 200, and sends again. Prints one JSON object: requests, errors, seconds,
  * rate, latency quantiles (ns), bytes read and the CPU seconds this client used, so that a reader can see whether
  * the client was the bottleneck.
+ *
+ * With RATE=n in the environment the loop is open: requests are due at n a second, whatever the answers do, each goes
+ * out on a connection that is free, and its latency counts from when it was due. With TOPICS=n each "########" in a
+ * request becomes a number below n, all of them by turns from FIRST on.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -27,7 +31,7 @@
 enum { HEAD_MAX = 4096, SAMPLES_MAX = 1 << 24 };
 
 struct request {
-    char *bytes;
+    char *bytes, *number; /* number: where "########" stands, or NULL */
     size_t len;
 };
 
@@ -50,15 +54,24 @@ static uint64_t now_ns(void)
 static uint32_t *samples;
 static size_t sample_count;
 static uint64_t done_count, error_count, bytes_read;
+static double rate; /* requests a second; 0: the next one when the last is answered */
+static uint64_t topics, next_topic;
+static struct conn **idle;
+static size_t idle_count;
 
 static void die(const char *what) { perror(what); exit(1); }
 
-static void send_request(struct conn *c)
+static void send_request(struct conn *c, uint64_t due)
 {
     size_t at = 0;
     c->head_len = 0;
     c->body_left = -1;
-    c->sent_at = now_ns();
+    c->sent_at = due;
+    if (topics && c->request->number) {
+        char digits[9];
+        snprintf(digits, sizeof digits, "%08u", (unsigned)(next_topic++ % topics % 100000000));
+        memcpy(c->request->number, digits, 8);
+    }
     while (at < c->request->len) {
         ssize_t n = send(c->fd, c->request->bytes + at, c->request->len - at, MSG_NOSIGNAL);
         if (n > 0) { at += (size_t)n; continue; }
@@ -75,7 +88,8 @@ static void finish(struct conn *c)
     if (memcmp(c->head + 9, "200", 3) != 0) {
         if (error_count++ == 0) fprintf(stderr, "first unexpected answer: %.*s\n", 300, c->head);
     }
-    send_request(c);
+    if (rate > 0) idle[idle_count++] = c;
+    else send_request(c, now_ns());
 }
 
 /* Consumes bytes of a response; starts the next request when one is complete. */
@@ -132,7 +146,12 @@ int main(int argc, char **argv)
         requests[i].bytes = malloc(requests[i].len);
         if (fread(requests[i].bytes, 1, requests[i].len, file) != requests[i].len) die("read");
         fclose(file);
+        requests[i].number = memmem(requests[i].bytes, requests[i].len, "########", 8);
     }
+    rate = getenv("RATE") ? atof(getenv("RATE")) : 0;
+    topics = getenv("TOPICS") ? (uint64_t)atoll(getenv("TOPICS")) : 0;
+    next_topic = getenv("FIRST") ? (uint64_t)atoll(getenv("FIRST")) : 0;
+    idle = calloc((size_t)connections, sizeof *idle);
     samples = malloc(sizeof *samples * SAMPLES_MAX);
     struct conn *conns = calloc((size_t)connections, sizeof *conns);
     int ep = epoll_create1(0);
@@ -149,11 +168,23 @@ int main(int argc, char **argv)
         epoll_ctl(ep, EPOLL_CTL_ADD, conns[i].fd, &ev);
     }
     uint64_t start = now_ns(), end = start + (uint64_t)(seconds * 1e9);
-    for (int i = 0; i < connections; i++) send_request(&conns[i]);
+    uint64_t issued = 0;
+    for (int i = 0; i < connections; i++) {
+        if (rate > 0) idle[idle_count++] = &conns[i];
+        else send_request(&conns[i], now_ns());
+    }
     static char buffer[1 << 20];
     struct epoll_event events[256];
     while (now_ns() < end) {
-        int n = epoll_wait(ep, events, 256, 100);
+        int timeout = 100;
+        if (rate > 0) {
+            uint64_t now = now_ns();
+            while (idle_count && start + (uint64_t)((double)issued * 1e9 / rate) <= now)
+                send_request(idle[--idle_count], start + (uint64_t)((double)issued++ * 1e9 / rate));
+            /* below a millisecond epoll cannot wait; without a free connection an answer comes next */
+            timeout = idle_count ? 0 : 100;
+        }
+        int n = epoll_wait(ep, events, 256, timeout);
         for (int i = 0; i < n; i++) {
             struct conn *c = events[i].data.ptr;
             ssize_t got = recv(c->fd, buffer, sizeof buffer, 0);

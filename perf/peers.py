@@ -1,0 +1,334 @@
+"""One table of everything we compare ourselves with: Redis Streams, NATS JetStream, SQLite, the bare disk, ourselves.
+
+    python -m perf.peers [--rounds 5] [--seconds 3] [--only writes,latency,reads,topics,embedded] [--smoke]
+
+Rounds alternate between the sides, each on a fresh directory; shown are medians, the range in brackets. A peer that is
+not here is left out with a sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import shutil
+import sqlite3
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import topics
+from perf.diff import measure as measure_diff
+from perf.nats import nats_load, nats_program, nats_server
+from perf.servers import http_load, http_request, topics_server
+from perf.writes import PAYLOAD, WORKLOADS, commit_id, measure_redis, measure_topics
+
+Figure = Callable[[Path], float]
+"""Measures once in a scratch directory."""
+BODY = f'{{"records":[{{"data":{PAYLOAD}}}]}}'.encode()
+SINGLE = http_request("POST", "/v0/topics/bench", BODY)
+TEXT = json.dumps({"id": 12345678, "text": "x" * 70}, separators=(",", ":")).encode()
+VALUE = json.loads(TEXT)
+
+
+class Table:
+    """Rows printed as they are measured."""
+
+    def __init__(self, rounds: int, scratch: Path) -> None:
+        self.rounds = rounds
+        self.scratch = scratch
+
+    def row(
+        self, question: str, ours: Figure, peer: str, theirs: Figure | None, goal: str, *, less: bool = False
+    ) -> None:
+        """Ours against one peer, by turns; `less` is better for latencies. theirs None: a figure of our own alone."""
+        mine: list[float] = []
+        other: list[float] = []
+        for _ in range(self.rounds):
+            mine.append(ours(self.scratch))
+            if theirs is not None:
+                other.append(theirs(self.scratch))
+        digits = 1 if statistics.median(mine) < 100 else 0
+        ratio = "-"
+        if theirs is not None:
+            ratios = sorted(a / b if b else float("nan") for a, b in zip(mine, other, strict=True))
+            ratio = f"**{statistics.median(ratios):.2f}** ({ratios[0]:.2f}-{ratios[-1]:.2f})"
+        shown = [spread(mine, digits), spread(other, digits) if other else "-"]
+        better = " (less is better)" if less else ""
+        print(f"| {question}{better} | {shown[0]} | {peer} | {shown[1]} | {ratio} | {goal} |", flush=True)
+
+
+def spread(values: list[float], digits: int) -> str:
+    middle = f"{statistics.median(values):,.{digits}f}"
+    return middle if len(values) == 1 else f"{middle} ({min(values):,.{digits}f}-{max(values):,.{digits}f})"
+
+
+# --- writes over the network -----------------------------------------------------------------------------------------
+def nats_rate(program: str, sync: str, connections: int, seconds: float, scratch: Path) -> float:
+    with nats_server(program, scratch / "nats", sync) as server:
+        nats_load(server, connections, min(1.0, seconds / 2), PAYLOAD)
+        return nats_load(server, connections, seconds, PAYLOAD)["rate"]
+
+
+def writes(table: Table, seconds: float) -> None:
+    goals = {"disk64": ">= 1.3", "fsync64": ">= 1.2", "fsync256": ">= 1.3", "lone": "<= 1.0", "batch": ">= 4"}
+    nats = nats_program()
+    if nats is None:
+        print("NATS is left out: neither Go nor nats-server is here", flush=True)
+    redis = shutil.which("redis-server") is not None and shutil.which("redis-benchmark") is not None
+    if not redis:
+        print("Redis is left out: apt-get install redis-server", flush=True)
+    for work in WORKLOADS:
+        key, scale = ("p50_ns", 1e-3) if work.by_latency else ("records", 1.0)
+        ours = lambda scratch, work=work, key=key, scale=scale: measure_topics(work, seconds, scratch)[key] * scale  # noqa: E731
+        if redis:
+            theirs = lambda scratch, work=work, key=key, scale=scale: measure_redis(work, seconds, scratch)[key] * scale  # noqa: E731
+            unit = "p50 us" if work.by_latency else "records/s"
+            name = f"Redis Streams {work.appendfsync}"
+            table.row(
+                f"{work.name}: {work.question}, {unit}", ours, name, theirs, goals[work.name], less=work.by_latency
+            )
+        if nats is not None and not work.by_latency and work.records_per_request == 1:
+            sync, goal = ("always", ">= 6") if work.durability == "fsync" else ("2m", "-")
+            table.row(
+                f"{work.name} beside NATS, records/s",
+                ours,
+                f"NATS JetStream, sync {sync}",
+                partial(nats_rate, nats, sync, work.connections, seconds),
+                goal,
+            )
+
+
+# --- latency ---------------------------------------------------------------------------------------------------------
+def lone_p50(seconds: float, scratch: Path) -> float:
+    with topics_server(scratch / "topics") as server:
+        server.request("PUT", "/v0/topics/bench", {"durability": "fsync"})
+        http_load(server, 1, seconds / 2, SINGLE)
+        return http_load(server, 1, seconds, SINGLE)["p50_ns"] / 1000
+
+
+def raw_commit_p50(seconds: float, scratch: Path) -> float:
+    """pwrite and fdatasync of 4 KiB into a file that is there, and an echo of the same request by the same loop."""
+    path = scratch / "raw"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    size = 16 << 20
+    os.pwrite(fd, bytes(size), 0)
+    os.fsync(fd)
+    took = []
+    stop = time.monotonic() + seconds
+    at = 0
+    while time.monotonic() < stop:
+        started = time.perf_counter_ns()
+        os.pwrite(fd, b"q" * 4096, at)
+        os.fdatasync(fd)
+        took.append(time.perf_counter_ns() - started)
+        at = (at + 4096) % size
+    os.close(fd)
+    path.unlink()
+    with topics_server(scratch / "topics") as server:
+        request = http_request("GET", "/v0/health", b"")
+        echo = http_load(server, 1, seconds, request)["p50_ns"]
+    return (statistics.median(took) + echo) / 1000
+
+
+def tail(durability: str, peak: float, seconds: float, scratch: Path) -> float:
+    """p99 / p50 at half the peak rate, latencies counted from when a request was due."""
+    with topics_server(scratch / "topics") as server:
+        server.request("PUT", "/v0/topics/bench", {"durability": durability})
+        http_load(server, 64, seconds / 2, SINGLE)
+        figures = http_load(server, 64, seconds, SINGLE, env={"RATE": str(int(peak / 2))})
+    return figures["p99_ns"] / figures["p50_ns"]
+
+
+def latency(table: Table, seconds: float) -> None:
+    table.row(
+        "lone fsync write, p50 us",
+        partial(lone_p50, seconds),
+        "pwrite + fdatasync, and a request that writes nothing",
+        partial(raw_commit_p50, seconds),
+        "<= 1.5",
+        less=True,
+    )
+    for work in WORKLOADS[:2]:
+        peak = measure_topics(work, seconds, table.scratch)["rate"]
+        question = f"p99 / p50 at {peak / 2:,.0f} single writes/s ({work.durability}), half the peak, open loop"
+        table.row(question, partial(tail, work.durability, peak, seconds), "-", None, "<= 4", less=True)
+
+
+# --- reads, topics ---------------------------------------------------------------------------------------------------
+def reads(table: Table, seconds: float) -> None:
+    def ours(scratch: Path) -> float:
+        return measure_diff(200_000 if seconds >= 1 else 5000, seconds, scratch, {})["records"]
+
+    table.row("diff, 1000 records a request, records/s", ours, "-", None, ">= 3,000,000")
+
+
+def many_topics(count: int, seconds: float, scratch: Path) -> float:
+    """Single writes of class disk by 256 connections to `count` topics by turns."""
+    request = http_request("POST", "/v0/topics/t########", BODY)
+    with topics_server(scratch / "topics", env={"TOPICS_MAX_TOPICS": str(count + 1)}) as server:
+        env = {"TOPICS": str(count)}
+        # once round, so that all are there
+        made = 0.0
+        while made < count + 256:
+            first = {"FIRST": str(int(made))}
+            made += http_load(server, 256, seconds, request, env=env | first, created=True)["requests"]
+        return http_load(server, 256, seconds, request, env=env)["rate"]
+
+
+def topic_counts(table: Table, seconds: float) -> None:
+    most = 100_000 if seconds >= 1 else 2000
+    for count, goal in ((1000, ">= 0.67"), (most, ">= 0.5")):
+        ours, base = partial(many_topics, count, seconds), partial(many_topics, 10, seconds)
+        table.row(f"{count:,} topics by turns, 256 connections, writes/s", ours, "10 topics", base, goal)
+
+
+# --- embedded --------------------------------------------------------------------------------------------------------
+def embedded_many(what: str, count: int, scratch: Path) -> float:
+    """Records a second of `append_many(1000)` (JSON texts) or `append` of 1000 values."""
+    with fresh_log(scratch, "disk") as log:
+        texts, values = [TEXT] * 1000, [VALUE] * 1000
+        started = time.perf_counter()
+        for _ in range(count):
+            if what == "texts":
+                log.append_many("bench", texts)
+            else:
+                log.append("bench", values)
+        return 1000 * count / (time.perf_counter() - started)
+
+
+def fresh_log(scratch: Path, durability: str) -> topics.Log:
+    shutil.rmtree(scratch / "log", ignore_errors=True)
+    log = topics.open(str(scratch / "log"))
+    log.put_topic("bench", durability=durability)
+    return log
+
+
+def embedded_singles(durability: str, count: int, scratch: Path) -> float:
+    with fresh_log(scratch, durability) as log:
+        started = time.perf_counter()
+        for _ in range(count):
+            log.append("bench", [VALUE])
+        return count / (time.perf_counter() - started)
+
+
+def embedded_futures(count: int, scratch: Path) -> float:
+    async def run(log: topics.Log) -> None:
+        for start in range(0, count, 1000):
+            await asyncio.gather(*(log.aio.append("bench", [VALUE]) for _ in range(min(1000, count - start))))
+
+    with fresh_log(scratch, "disk") as log:
+        started = time.perf_counter()
+        asyncio.run(run(log))
+        return count / (time.perf_counter() - started)
+
+
+def sqlite(synchronous: str, scratch: Path) -> sqlite3.Connection:
+    path = scratch / "peer.db"
+    for name in scratch.glob("peer.db*"):
+        name.unlink()
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA journal_mode=WAL")
+    db.execute(f"PRAGMA synchronous={synchronous}")
+    db.execute("CREATE TABLE log (seq INTEGER PRIMARY KEY AUTOINCREMENT, data BLOB)")
+    return db
+
+
+def sqlite_many(count: int, scratch: Path) -> float:
+    db = sqlite("OFF", scratch)
+    rows = [(TEXT,)] * 1000
+    started = time.perf_counter()
+    for _ in range(count):
+        db.execute("BEGIN")
+        db.executemany("INSERT INTO log (data) VALUES (?)", rows)
+        db.execute("COMMIT")
+    rate = 1000 * count / (time.perf_counter() - started)
+    db.close()
+    return rate
+
+
+def sqlite_singles(synchronous: str, count: int, scratch: Path) -> float:
+    db = sqlite(synchronous, scratch)
+    started = time.perf_counter()
+    for _ in range(count):
+        db.execute("INSERT INTO log (data) VALUES (?)", (TEXT,))
+    rate = count / (time.perf_counter() - started)
+    db.close()
+    return rate
+
+
+def embedded(table: Table, seconds: float) -> None:
+    many, singles = (500, 10_000) if seconds >= 1 else (5, 100)
+    off = "SQLite WAL, OFF"
+    table.row(
+        "append_many(1000) of 100 bytes, disk, JSON texts, records/s",
+        partial(embedded_many, "texts", many),
+        f"{off}, executemany",
+        partial(sqlite_many, many),
+        ">= 4; >= 4,000,000",
+    )
+    table.row(
+        "append of 1000 dicts, disk, records/s",
+        partial(embedded_many, "values", many // 2),
+        f"{off}, executemany",
+        partial(sqlite_many, many),
+        ">= 1,000,000",
+    )
+    table.row(
+        "append, one thread, disk, calls/s",
+        partial(embedded_singles, "disk", singles),
+        off,
+        partial(sqlite_singles, "OFF", singles),
+        ">= 0.5",
+    )
+    table.row(
+        "append, one thread, fsync, calls/s",
+        partial(embedded_singles, "fsync", singles // 2),
+        "SQLite WAL, FULL",
+        partial(sqlite_singles, "FULL", singles // 2),
+        ">= 1.0",
+    )
+    table.row(
+        "append by futures, 1000 at a time, disk, records/s",
+        partial(embedded_futures, singles),
+        "-",
+        None,
+        ">= 400,000",
+    )
+
+
+PARTS: dict[str, Callable[[Table, float], None]] = {
+    "writes": writes,
+    "latency": latency,
+    "reads": reads,
+    "topics": topic_counts,
+    "embedded": embedded,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--smoke", action="store_true", help="one short round of everything")
+    options = parser.parse_args()
+    rounds, seconds = (1, 0.2) if options.smoke else (options.rounds, options.seconds)
+    wanted = set(filter(None, options.only.split(","))) or set(PARTS)
+    machine = f"{platform.machine()} {platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    print(f"machine {machine}, commit {commit_id()}, {rounds} rounds of {seconds} s\n")
+    print("| workload | topics | peer | peer's | ratio | goal |\n|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory(dir=".") as name:
+        table = Table(rounds, Path(name))
+        for part, run in PARTS.items():
+            if part in wanted:
+                run(table, seconds)
+
+
+if __name__ == "__main__":
+    main()
