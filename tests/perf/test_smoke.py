@@ -17,6 +17,7 @@ import pytest
         "loop_echo",
         "json_scan",
         "writes --only lone",
+        "peers --only reads",
         "deliver",
         "idle_streams",
         "queues",
