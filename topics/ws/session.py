@@ -96,7 +96,7 @@ class Session:
         self._closing = False
         """The server stops: no more commands."""
         self._ended = False
-        self._subscriptions = Subscriptions(host, self)
+        self._subscriptions = Subscriptions(host, transport)
 
     # --- what the connection below tells -----------------------------------------------------------------------------
     @property
@@ -273,17 +273,8 @@ class Session:
     def _go_on(self) -> None:
         if not self._ended:
             self._pump()
+        if not (self._ended or self._withheld or self._transport.over_high_water):
             self._subscriptions.go_on()
-
-    # --- deliveries --------------------------------------------------------------------------------------------------
-    @property
-    def takes_deliveries(self) -> bool:
-        """The client reads, and no ack is held back."""
-        return not (self._ended or self._withheld or self._transport.over_high_water)
-
-    def deliver(self, frames: bytes) -> None:
-        """Whole messages of a subscription."""
-        self._transport.write(frames)
 
     # --- the end -----------------------------------------------------------------------------------------------------
     def _settle_reading(self) -> None:

@@ -21,23 +21,24 @@ _RENDERING = "websocket"
 
 
 class Reader(Protocol):
-    """The connection the frames go to."""
+    """The byte stream the frames go to."""
 
     @property
-    def takes_deliveries(self) -> bool:
-        """False while it holds enough; `Subscriptions.go_on` is called once it can take more."""
+    def over_high_water(self) -> bool:
+        """It holds enough."""
 
-    def deliver(self, frames: bytes) -> None: ...
+    def write(self, data: bytes) -> None: ...
 
 
 class Subscriptions:
-    """The sink of the connection's feed."""
+    """The sink of the connection's feed. Nothing is delivered from `pause` to `go_on`."""
 
-    __slots__ = ("_ended", "_feed", "_host", "_reader", "beginning")
+    __slots__ = ("_ended", "_feed", "_host", "_reader", "_write", "beginning")
 
     def __init__(self, host: Host, reader: Reader) -> None:
         self._host = host
         self._reader = reader
+        self._write = reader.write
         self._feed = host.engine.open_feed(self)
         self._ended = False
         self.beginning = False
@@ -94,9 +95,8 @@ class Subscriptions:
         self._feed.pause()
 
     def go_on(self) -> None:
-        """Delivers what is readable, while the reader takes it."""
-        if self._reader.takes_deliveries:
-            self._feed.resume()
+        """Delivers what is readable, until the reader holds enough."""
+        self._feed.resume()
 
     def end(self) -> None:
         self._ended = True
@@ -104,16 +104,17 @@ class Subscriptions:
 
     # --- as the feed's sink ------------------------------------------------------------------------------------------
     def deliver(self, subscription: Subscription, burst: Burst) -> bool:
+        # One call a reader and burst, and there may be a thousand of them: no more hops than this.
         frames: bytes | None = burst.renderings.get(_RENDERING)
         if frames is None:
             frames = burst.renderings[_RENDERING] = rendered(burst)
-        self._reader.deliver(frames)
-        return self._reader.takes_deliveries
+        self._write(frames)
+        return not self._reader.over_high_water
 
     def fail(self, subscription: Subscription, error: TopicsError) -> None:
         """The subscription is over: its topic cannot be read."""
         cause = as_request_error(error)
-        self._reader.deliver(text_frame(replies.error(None, cause.code, f"topic {subscription.name}: {cause.message}")))
+        self._write(text_frame(replies.error(None, cause.code, f"topic {subscription.name}: {cause.message}")))
 
 
 def rendered(burst: Burst) -> bytes:
