@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wsproto.connection import Connection, ConnectionType
+from wsproto.events import BytesMessage, CloseConnection, TextMessage
+from wsproto.events import Ping as WsPing
 
 from tests.ws import client
 from tests.ws.client import Incoming, close_code, frame
@@ -113,6 +116,26 @@ def test_a_text_is_one_frame_of_the_shortest_head(size: int) -> None:
     assert len(text_frame(payload)) - size == (2 if size < 126 else 4 if size < 65_536 else 10)
 
 
+def as_wsproto_has_it(data: bytes) -> list[tuple[int, bytes]]:
+    """The same without limits, by wsproto alone."""
+    connection = Connection(ConnectionType.SERVER)
+    connection.receive_data(data)
+    found: list[tuple[int, bytes]] = []
+    partial = b""
+    for event in connection.events():
+        if isinstance(event, TextMessage | BytesMessage):
+            kind, piece = (TEXT, event.data.encode()) if isinstance(event, TextMessage) else (BINARY, bytes(event.data))
+            partial += piece
+            if event.message_finished:
+                found.append((kind, partial))
+                partial = b""
+        elif isinstance(event, WsPing):
+            found.append((PING, bytes(event.payload)))
+        elif isinstance(event, CloseConnection):
+            return [*found, (CLOSED, bytes([event.code & 255]))]
+    return found
+
+
 frames = st.builds(
     frame,
     st.integers(0, 15),
@@ -134,3 +157,17 @@ def test_any_bytes_give_messages_or_one_close(parts: list[bytes], pieces: int) -
         if kind == TEXT:
             payload.decode()
             assert len(payload) <= 300
+
+
+masks = st.binary(min_size=4, max_size=4)
+texts = st.builds(frame, st.just(client.TEXT), st.text(max_size=200).map(str.encode), mask=masks)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(texts | frames, max_size=8), st.integers(0, 30))
+def test_what_is_taken_here_is_what_wsproto_has(parts: list[bytes], pieces: int) -> None:
+    data = b"".join(parts)
+    found = [
+        (kind, bytes([code & 255]) if kind == CLOSED else payload) for kind, payload, code in receive(data, pieces)
+    ]
+    assert found == as_wsproto_has_it(data)

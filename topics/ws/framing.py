@@ -1,4 +1,4 @@
-"""Frames: bytes in, messages out, and the frames of what is sent. wsproto parses; limits and fast sends are ours.
+"""Frames: bytes in, messages out, and the frames of what is sent. wsproto parses; the usual text and sends are ours.
 
 A frame of the server is not masked, so a text that goes to a thousand readers is one and the same bytes for all.
 Source: RFC 6455 section 5, wire contract 11.6.
@@ -24,6 +24,8 @@ _FIN_TEXT = 0x81
 _SHORT = struct.Struct("!BB")
 _MEDIUM = struct.Struct("!BBH")
 _LONG = struct.Struct("!BBQ")
+_EXTENDED = {126: 2, 127: 8}
+"""Bytes of the length behind a head that says so."""
 _REASON_BYTES_MAX = 123
 
 
@@ -51,62 +53,144 @@ def text_frame(payload: bytes, opcode: int = TEXT) -> bytes:
 
 
 class Framing:
-    """One connection's frames, as the server. Any bytes give messages or a close, never an exception."""
+    """One connection's frames, as the server. Any bytes give messages or a close, never an exception.
 
-    __slots__ = ("_connection", "_events", "_partial", "_untaken", "closed")
+    A text that came whole in one frame, which is nearly all there is, is taken here; everything else is wsproto's,
+    frame by frame, so that behind it the next text can be taken here again.
+    """
+
+    __slots__ = ("_at", "_connection", "_events", "_fragmented", "_input", "_limits", "_missing", "_partial", "closed")
 
     def __init__(self, max_frame_bytes: int, max_message_bytes: int) -> None:
         """0 is no limit."""
-        limits = _Limits(max_frame_bytes, max_message_bytes)
-        self._connection = Connection(ConnectionType.SERVER, extensions=[limits])
-        self._events: Generator[Event, None, None] = self._connection.events()
+        self._limits = max_frame_bytes, max_message_bytes
+        self._input = b""
+        self._at = 0
+        """How much of it has been looked at."""
+        self._missing = 0
+        """Bytes of the frame wsproto is in that it has not been given."""
+        self._fragmented = False
+        """wsproto is between the frames of a message."""
+        self._connection: Connection | None = None
+        self._events: Generator[Event, None, None] | None = None
+        """What wsproto makes of what it was given; None: nothing more."""
         self._partial = bytearray()
         """Of the message that is not whole."""
-        self._untaken = 0
-        """Bytes fed since everything was taken."""
         self.closed = False
         """Nothing is received or sent any more."""
 
     @property
     def held_bytes(self) -> int:
         """Of a message that is not whole, and what was not looked at yet."""
-        return len(self._partial) + self._untaken
+        return len(self._partial) + len(self._input) - self._at
 
     def feed(self, data: bytes) -> None:
         """Bytes of the peer; `take` says what they mean."""
         if not self.closed:
-            self._untaken += len(data)
-            self._connection.receive_data(data)
+            self._input = self._input[self._at :] + data if self._at < len(self._input) else data
+            self._at = 0
 
     def take(self) -> Received | None:
         """The next thing the peer said, None until more bytes come."""
         while not self.closed:
-            event = next(self._events, None)
-            if isinstance(event, TextMessage | BytesMessage):
-                kind, data = (TEXT, event.data.encode()) if isinstance(event, TextMessage) else (BINARY, event.data)
-                if not event.message_finished:
-                    self._partial += data
-                    continue
-                if self._partial:
-                    data = bytes(self._partial) + data
-                    self._partial.clear()
-                return Received(kind, bytes(data))
-            if isinstance(event, Ping):
-                return Received(PING, bytes(event.payload))
-            if isinstance(event, CloseConnection):
-                return self._on_close(event)
-            if event is None:
-                self._events = self._connection.events()
-                self._untaken = 0
+            if self._events is not None:
+                received = self._take_event(self._events)
+                if received is not None:
+                    return received
+            elif self._missing:
+                if self._at == len(self._input):
+                    return None
+                self._hand_over(self._missing)
+            else:
+                text = self._take_text()
+                if text is not None:
+                    return text
+                if not self._begin_frame():
+                    return None
+        return None
+
+    def _take_text(self) -> Received | None:
+        """The next frame, if it is a whole text of up to 64 KiB, masked and UTF-8."""
+        data, at = self._input, self._at
+        if self._fragmented or len(data) - at < 6 or data[at] != _FIN_TEXT:
+            return None
+        size, start = data[at + 1] - 128, at + 6
+        if size == 126:
+            size, start = int.from_bytes(data[at + 2 : at + 4], "big"), at + 8
+            if size < 126:
+                return None  # in more bytes than needed
+        elif not 0 <= size < 126:
+            return None
+        end = start + size
+        if end > len(data) or any(0 < limit < size for limit in self._limits):
+            return None
+        mask = data[start - 4 : start] * (size // 4 + 1)
+        unmasked = int.from_bytes(data[start:end], "little") ^ int.from_bytes(mask[:size], "little")
+        payload = unmasked.to_bytes(size, "little")
+        if not payload.isascii():
+            try:
+                payload.decode()
+            except UnicodeDecodeError:
                 return None
+        self._at = end
+        return Received(TEXT, payload)
+
+    def _begin_frame(self) -> bool:
+        """Gives wsproto what is here of the next frame; False when its head is not whole."""
+        data, at = self._input, self._at
+        have = len(data) - at
+        if have < 2:
+            return False
+        first, second = data[at], data[at + 1]
+        if not second & 0x80:
+            self._hand_over(have)  # refused whatever follows
+            return True
+        extended = _EXTENDED.get(second & 127, 0)
+        if have < 6 + extended:
+            return False
+        size = int.from_bytes(data[at + 2 : at + 2 + extended], "big") if extended else second & 127
+        if not first & 8:
+            self._fragmented = not first & 0x80
+        self._hand_over(6 + extended + size)
+        return True
+
+    def _hand_over(self, size: int) -> None:
+        """Gives wsproto so many bytes, as far as they are here."""
+        if self._connection is None:
+            self._connection = Connection(ConnectionType.SERVER, extensions=[_Limits(*self._limits)])
+        piece = self._input[self._at : self._at + size]
+        self._at += len(piece)
+        self._missing = size - len(piece)
+        self._connection.receive_data(piece)
+        self._events = self._connection.events()
+
+    def _take_event(self, events: Generator[Event, None, None]) -> Received | None:
+        event = next(events, None)
+        if isinstance(event, TextMessage | BytesMessage):
+            kind, data = (TEXT, event.data.encode()) if isinstance(event, TextMessage) else (BINARY, event.data)
+            self._partial += data
+            if not event.message_finished:
+                return None
+            whole = bytes(self._partial)
+            self._partial.clear()
+            return Received(kind, whole)
+        if isinstance(event, Ping):
+            return Received(PING, bytes(event.payload))
+        if isinstance(event, CloseConnection):
+            return self._on_close(event)
+        if event is None:
+            self._events = None
         return None
 
     def _on_close(self, event: CloseConnection) -> Received:
         """The peer's close is answered with its own code; a violation with the code it has."""
         self.closed = True
-        if self._connection.state is ConnectionState.REMOTE_CLOSING:
-            return Received(CLOSED, bytes(self._connection.send(event.response())), int(event.code))
-        return Received(CLOSED, close_frame(int(event.code), event.reason or ""), int(event.code))
+        connection = self._connection
+        if connection is not None and connection.state is ConnectionState.REMOTE_CLOSING:
+            return Received(CLOSED, bytes(connection.send(event.response())), int(event.code))
+        code = int(event.code)
+        reason = "not valid UTF-8" if code == CloseReason.INVALID_FRAME_PAYLOAD_DATA else event.reason or ""
+        return Received(CLOSED, close_frame(code, reason), code)
 
     def close(self, code: int, reason: str = "") -> bytes:
         """The server's close frame, once; b"" when the connection is closed."""
