@@ -1,0 +1,248 @@
+"""A session without a server: whatever comes in whatever order, replies are in order and nothing raises."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.ws import client
+from tests.ws.client import Incoming, frame, text
+from topics.config import Config
+from topics.engine.results import AppendRequest, AppendResult, TopicState
+from topics.engine.topic_config import DEFAULT
+from topics.engine.write_body import WriteScanner
+from topics.errors import RequestError, StorageError
+from topics.ws.host import Host
+from topics.ws.session import HELD_BYTES, Rights, Session
+
+CONFIG = Config(ws_publishes_in_flight=8)
+
+
+class Feed:
+    """What a session asks of its feed. `paused`: nothing may be delivered."""
+
+    def __init__(self) -> None:
+        self.paused = True
+        self.closed = False
+        self.names: set[str] = set()
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        assert not self.closed
+        self.paused = False
+
+    def close(self) -> None:
+        self.closed = True
+
+    def subscribe(self, name: str, query: Any, from_seq: int) -> None:
+        self.names.add(name)
+
+    def unsubscribe(self, name: str) -> bool:
+        self.names.discard(name)
+        return True
+
+
+class Engine:
+    """Answers when it is told to."""
+
+    refuses_writes = False
+    throttle_window_ns = 0
+
+    def __init__(self) -> None:
+        self.feed = Feed()
+        self.waiting: list[Callable[[Any], None]] = []
+
+    def open_feed(self, sink: Any) -> Feed:
+        return self.feed
+
+    def append(self, request: AppendRequest, done: Callable[[Any], None]) -> None:
+        if request.violation is not None:
+            done(request.violation)
+        elif request.topic == "bug":
+            raise ValueError("a bug of ours")
+        else:
+            self.waiting.append(done)
+
+    def state(self, name: str, *, touch: bool, done: Callable[[Any], None]) -> None:
+        if name == "absent":
+            done(RequestError("topic_not_found", "no"))
+        else:
+            self.waiting.append(lambda result: done(TopicState(name, DEFAULT, 5, 1, 5, 5, 0, None, None, None)))
+
+
+class Wire:
+    def __init__(self) -> None:
+        self.over_high_water = False
+        self.closed = False
+        self.paused = False
+        self.incoming = Incoming()
+        self.frames: list[tuple[int, bytes]] = []
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed, "written after close"
+        self.frames += self.incoming.feed(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def pause_reading(self) -> None:
+        assert not self.paused
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        assert self.paused
+        self.paused = False
+
+    @property
+    def messages(self) -> list[Any]:
+        return [json.loads(payload) for opcode, payload in self.frames if opcode == client.TEXT]
+
+
+class Peer:
+    def __init__(self) -> None:
+        self.engine = Engine()
+        self.wire = Wire()
+        self.released = 0
+        host = Host(CONFIG, lambda: 0, WriteScanner(CONFIG), self.engine)  # type: ignore[arg-type]
+        self.session = Session(host, self.wire, Rights(True, True, True, lambda name: name != "secret"), self._release)
+
+    def _release(self) -> None:
+        self.released += 1
+
+    def answer(self, at: int = 0, result: Any = None) -> None:
+        self.engine.waiting.pop(at)(result or AppendResult(1, 1, 1, 1, False, False, 0, 0))
+
+
+def publish(number: int, topic: str = "t") -> bytes:
+    return text({"op": "publish", "topic": topic, "records": [{"data": 1}], "request_id": number})
+
+
+def test_acks_wait_for_those_before_them_and_deliveries_for_all() -> None:
+    peer = Peer()
+    peer.session.receive(publish(0) + publish(1) + publish(2, "bug"))
+    assert len(peer.engine.waiting) == 2
+    assert peer.wire.messages == []
+    peer.engine.feed.resume()
+    peer.answer(1)
+    assert peer.engine.feed.paused, "its records may not come before its ack"
+    assert peer.wire.messages == []
+    peer.answer(0, StorageError("broken"))
+    codes = [(message["op"], message["request_id"], message.get("code")) for message in peer.wire.messages]
+    assert codes == [("error", 0, "internal"), ("ack", 1, None), ("error", 2, "internal")]
+    assert not peer.engine.feed.paused
+
+
+def test_only_so_many_publishes_wait_and_the_rest_is_not_read() -> None:
+    peer = Peer()
+    peer.session.receive(b"".join(publish(number) for number in range(1000)))
+    assert len(peer.engine.waiting) == CONFIG.ws_publishes_in_flight
+    assert peer.session.held_bytes > HELD_BYTES
+    assert peer.wire.paused
+    while peer.engine.waiting:
+        peer.answer()
+    assert [message["request_id"] for message in peer.wire.messages] == list(range(1000))
+    assert not peer.wire.paused
+    assert peer.session.held_bytes == 0
+
+
+def test_a_client_that_does_not_read_is_not_read_from() -> None:
+    peer = Peer()
+    peer.wire.over_high_water = True
+    peer.session.receive(text({"op": "ping"}) * 5000)
+    assert (peer.wire.frames, peer.wire.paused) == ([], True)
+    peer.wire.over_high_water = False
+    peer.session.drained()
+    assert len(peer.wire.messages) == 5000
+    assert not peer.wire.paused
+
+
+def test_a_subscribe_waits_for_the_commands_before_it() -> None:
+    peer = Peer()
+    subscribe = text({"op": "subscribe", "topics": {"a": {}, "b": {}}, "request_id": 1})
+    peer.session.receive(publish(0) + subscribe + publish(2))
+    for _ in ("the publish", "the state of a", "the state of b"):
+        assert len(peer.engine.waiting) == 1
+        assert peer.engine.feed.names == set()
+        peer.answer()
+    assert peer.engine.feed.names == {"a", "b"}
+    peer.answer()
+    assert [message["request_id"] for message in peer.wire.messages] == [0, 1, 2]
+
+
+def test_a_shutdown_lets_what_was_begun_end() -> None:
+    peer = Peer()
+    peer.session.receive(publish(0) + publish(1))
+    peer.session.going_away()
+    peer.session.receive(publish(2))
+    assert (peer.wire.frames, peer.session.busy) == ([], True)
+    peer.answer()
+    peer.answer()
+    peer.session.going_away()
+    assert [message.get("code", message["op"]) for message in peer.wire.messages] == [
+        "ack",
+        "ack",
+        "server_shutting_down",
+    ]
+    assert client.close_code(peer.wire.frames[-1][1]) == 1001
+    assert (peer.wire.closed, peer.released, peer.engine.feed.closed) == (True, 1, True)
+
+
+def test_an_answer_after_the_end_goes_nowhere() -> None:
+    for end in ("end_of_stream", "lost"):
+        peer = Peer()
+        peer.session.receive(publish(0) + text({"op": "ping"}))
+        getattr(peer.session, end)()
+        peer.session.lost()
+        peer.answer()
+        peer.session.drained()
+        peer.session.receive(publish(1))
+        assert (peer.wire.frames, peer.released, peer.engine.waiting) == ([], 1, [])
+
+
+commands = st.one_of(
+    st.builds(publish, st.integers(0, 9), st.sampled_from(["t", "u", "bug", "secret"])),
+    st.sampled_from(
+        [
+            text({"op": "ping", "request_id": [1]}),
+            text({"op": "publish", "topic": "t", "records": []}),
+            text({"op": "subscribe", "topic": "t", "topics": {"u": {"tail": True}}}),
+            text({"op": "subscribe", "topic": "absent"}),
+            text({"op": "unsubscribe", "topic": "t"}),
+            text("{}"),
+            text("nonsense"),
+            frame(client.BINARY, b"x"),
+            frame(client.PING, b"x"),
+            frame(client.CLOSE, b"\x03\xe8"),
+        ]
+    ),
+    st.binary(max_size=20),
+    st.text(max_size=20).map(lambda raw: frame(client.TEXT, raw.encode())),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(commands, max_size=12), st.integers(1, 200), st.randoms(use_true_random=False))
+def test_any_bytes_and_any_order_of_answers_give_replies_or_a_close(
+    parts: list[bytes], pieces: int, rng: random.Random
+) -> None:
+    peer = Peer()
+    data = b"".join(parts)
+    for at in range(0, len(data), pieces):
+        peer.session.receive(data[at : at + pieces])
+        if peer.engine.waiting and rng.random() < 0.5:
+            peer.answer(rng.randrange(len(peer.engine.waiting)))
+    while peer.engine.waiting:
+        peer.answer(rng.randrange(len(peer.engine.waiting)))
+    peer.session.lost()
+    assert peer.released == 1
+    assert peer.wire.incoming.rest == b""
+    closes = [opcode for opcode, _ in peer.wire.frames].count(client.CLOSE)
+    assert closes == peer.wire.closed
+    assert {message["op"] for message in peer.wire.messages} <= {"ack", "error", "pong", "subscribed", "unsubscribed"}
