@@ -651,3 +651,16 @@ def test_records_are_pushed_when_they_are_committed_and_not_before(make_world: M
             stream.pull()
         assert writer.answer().status == 200
         stream.frames(2, within_ms=50)
+
+
+def test_a_watcher_of_destinations_sees_what_a_source_was_told(world: World) -> None:
+    """R-RTR-4, R-RTR-5, R-WATCH-14: at once, through a chain of two."""
+    for name in ("a", "b", "c"):
+        world.put(name)
+    for router, source, dest in (("r1", "a", "b"), ("r2", "b", "c")):
+        world.request("PUT", f"/v0/routers/{router}", {"source": source, "dest": dest})
+    stream = watch(world, ["b", "c"])
+    stream.frames(2)
+    world.write("a", "x", "y")
+    frames = stream.frames(4, within_ms=100 if isinstance(world, SimWorld) else 5000)
+    assert [seqs(frame.data) for frame in frames if frame.event == "record"] == [[1, 2], [1, 2]]

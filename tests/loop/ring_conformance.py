@@ -379,6 +379,17 @@ class RingConformance:
             assert pair.driver.res(SEND + 1) == 9000
             assert pair.client_receives(100) == b"x" * 100
 
+    @pytest.mark.parametrize("size", [3, 5000])
+    def test_one_buffer_may_go_to_many_beside_others(self, pair: Pair, size: int) -> None:
+        ends = [(pair.fd, pair.client), *(pair.another() for _ in range(7))]
+        shared = bytearray(os.urandom(size))
+        texts = [shared, b"own 1", shared, b"own " * 1000, shared, shared, shared, shared]
+        pair.ring.queue_sends([(SEND + n, fd, text) for n, ((fd, _), text) in enumerate(zip(ends, texts, strict=True))])
+        gc.collect()
+        for n, ((_, client), text) in enumerate(zip(ends, texts, strict=True)):
+            assert pair.driver.res(SEND + n) == len(text)
+            assert pair.client_receives(len(text), client) == text
+
     def test_queueing_no_sends_does_nothing(self, pair: Pair) -> None:
         pair.ring.queue_sends([])
         pair.driver.step(0)

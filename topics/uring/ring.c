@@ -272,6 +272,16 @@ int tp_sends(tp_ring *r, unsigned count, const uint64_t *user_data, const int *f
     return 0;
 }
 
+int tp_broadcast(tp_ring *r, unsigned count, const uint64_t *user_data, const int *fds, const uint8_t *data,
+                 size_t length)
+{
+    for (unsigned i = 0; i < count; i++) {
+        int result = tp_send(r, user_data[i], fds[i], data, length);
+        if (result < 0) return result;
+    }
+    return 0;
+}
+
 int tp_shutdown(tp_ring *r, uint64_t user_data, int fd, int sends_only)
 {
     PREPARE(io_uring_prep_shutdown(sqe, fd, sends_only ? SHUT_WR : SHUT_RDWR));

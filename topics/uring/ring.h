@@ -38,6 +38,9 @@ int tp_send(tp_ring *ring, uint64_t user_data, int fd, const void *data, size_t 
 /* `count` sends, whose bytes lie one after the other at `data`; those of a negative fd are passed over. */
 int tp_sends(tp_ring *ring, unsigned count, const uint64_t *user_data, const int *fds, const uint32_t *lengths,
              const uint8_t *data);
+/* The same bytes to `count` descriptors. */
+int tp_broadcast(tp_ring *ring, unsigned count, const uint64_t *user_data, const int *fds, const uint8_t *data,
+                 size_t length);
 int tp_shutdown(tp_ring *ring, uint64_t user_data, int fd, int sends_only);
 int tp_openat(tp_ring *ring, uint64_t user_data, const char *path, int flags, unsigned mode);
 int tp_close(tp_ring *ring, uint64_t user_data, int fd);

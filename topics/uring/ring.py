@@ -121,6 +121,9 @@ class UringRing(BlockingCalls):
             self._queue_large(sends)
             return
         user_data, fds, parts = zip(*sends, strict=True)
+        if parts[len(parts) // 2] is parts[-1]:
+            self._broadcast(sends, parts[-1])  # what goes to many is written at a pass's end
+            return
         lengths = list(map(len, parts))
         if max(lengths) > JOIN_BYTES:
             sized = list(zip(sends, lengths, strict=True))
@@ -135,6 +138,20 @@ class UringRing(BlockingCalls):
         pins.update(zip(user_data, repeat(data)))
         assert len(pins) == expected, "a user_data was in flight twice"
         self._check(lib.tp_sends(self._ring, len(lengths), user_data, fds, lengths, data))
+
+    def _broadcast(self, sends: Sequence[Send], shared: Buffer) -> None:
+        """Many sends of one buffer, which is pinned where it lies, and perhaps others."""
+        others = [send for send in sends if send[2] is not shared]
+        if others:
+            self.queue_sends(others)
+            sends = [send for send in sends if send[2] is shared]
+        user_data, fds, _ = zip(*sends, strict=True)
+        data = ffi.from_buffer("uint8_t[]", shared)
+        pins = self._pins
+        expected = len(pins) + len(sends)
+        pins.update(zip(user_data, repeat(data)))
+        assert len(pins) == expected, "a user_data was in flight twice"
+        self._check(lib.tp_broadcast(self._ring, len(sends), user_data, fds, data, len(data)))
 
     def _queue_large(self, sends: Sequence[Send]) -> None:
         """Each pinned where it lies; a buffer sent to many in a row is pinned once."""
