@@ -194,6 +194,23 @@ def test_a_dead_letter_move_is_never_lost(make_world: MakeWorld, microseconds: i
     assert sorted(set(left) | set(moved)) == list(range(5))
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_dead_letter_that_was_moved_survives_whatever_its_class(make_world: MakeWorld, seed: int) -> None:
+    """R-DUR-14, R-Q-27: queue and dead letters lie in different parts of the log, and a power cut takes their ends."""
+    world = make_world(seed=seed, wal_shards=4)
+    for number in range(4):
+        world.write(f"dlq{number}", "before")
+        queue = Queue(world, f"jobs{number}", durability="fsync", max_deliveries=1, dead_letter=f"dlq{number}")
+        queue.put("poison")
+        queue.claim()
+        queue.nack(1)
+        assert queue.claim()["count"] == 0
+        assert queue.dead_lettered == 1
+    world.power_cut()
+    world.start()
+    assert [world.data(f"dlq{number}") for number in range(4)] == [["before", "poison"]] * 4
+
+
 def test_a_failed_ack_gives_the_jobs_back(world: World) -> None:
     """8.3, R-DUR-16: 500, nothing deleted; with a read-only log nothing is claimed either, reads go on."""
     queue = Queue(world, durability="fsync")

@@ -227,8 +227,6 @@ class EngineCatalog:
                 topic.lose_through(ttl=removal.ttl)
             elif kind == FrameType.CONSUME:
                 consume_now(self._core, topic, removal.seqs)
-                if topic.queue is not None:
-                    topic.queue.restore_done(from_runs(removal.seqs))
             else:
                 delete_now(self._core, topic, removal.upto, removal.before, removal.predicate())
 

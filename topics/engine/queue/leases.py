@@ -267,11 +267,6 @@ class Leases:
         if job is not None:
             job.lease_id = 0
 
-    def restore_done(self, seqs: Iterable[int]) -> None:
-        """These jobs are gone."""
-        for seq in seqs:
-            self.jobs.pop(seq, None)
-
     def recovered(self, *, keep: bool) -> None:
         """All rows are there: leases on what is live hold, expired ones are found out by whoever looks first."""
         jobs, self.jobs = self.jobs, {}
