@@ -205,11 +205,11 @@ def test_a_token_in_the_query_is_a_key(make_world: MakeWorld) -> None:
 
 def test_with_a_window_streams_share_what_comes(world: World) -> None:
     """8.6, R-Q-17, R-Q-18: every refill goes through a cohort."""
-    queue = Queue(world, claim_jitter_ms=100)
+    queue = Queue(world, claim_jitter_ms=800)
     streams = [work(queue, node=f"w{n}", max=50) for n in range(4)]
     queue.put(*range(20))
     assert all(stream.rest() == [] for stream in streams)
-    world.advance_ms(150)
+    world.advance_ms(900)
     assert [len(stream.rest()) for stream in streams] == [5, 5, 5, 5]
 
 
