@@ -148,7 +148,7 @@ def test_a_wrong_setting_is_fatal_before_the_port_is_bound(live_world: LiveWorld
         processes.append(subprocess.Popen(COMMAND, env=env, stderr=subprocess.PIPE, text=True))
     for case, process in zip(cases, processes, strict=True):
         try:
-            _, stderr = process.communicate(timeout=15)
+            _, stderr = process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -49,7 +49,8 @@ def choose_settings(rng: random.Random) -> dict[str, Any]:
 
 
 def choose_config(rng: random.Random) -> dict[str, Any]:
-    config: dict[str, Any] = {"durability": rng.choice(("disk", "fsync"))}
+    # Keys of all lives are sent again: none may have been forgotten by then, however slow the machine.
+    config: dict[str, Any] = {"durability": rng.choice(("disk", "fsync")), "idempotency_window_ms": 1 << 40}
     cap = rng.random()
     if cap < 0.25:
         config["cap_records"] = rng.choice((1, 20, 300))
