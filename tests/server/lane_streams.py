@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 BODIES = (
     *[b'{"records":[{"data":{"a":1}}]}'] * 12,
+    b'{"records": [{"data": {"a": [1, "b c"]}, "meta": {"x": 1}}]}',
     b'{"records":[{"data":1},{"data":"two"},{"data":[3,{"x":null}]}]}',
     b'{"records":[{"data":1,"tag":"t","node":"n","meta":{"k":"v"}}]}',
     b'{"records":[{"tag":"t","data":1},{"data":2}]}',

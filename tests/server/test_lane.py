@@ -191,3 +191,18 @@ def test_off_means_off_and_anything_else_is_refused() -> None:
     assert world.server.lane is None
     with pytest.raises(UsageError, match="http_lane"):
         SimWorld(http_lane="maybe")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"records": [{"data": {"a": [1, 2]}, "tag": "t", "meta": {"k": "v"}}, {"data": "x y"}]}',
+        b'{"records":[{"tag":"\\u00e9\\n","node":"n\\\\","data":{"a":"\\u00e9 "}}]}',
+        b'{"records":[{"data":1,"tag":"t"},{"data":2}]}',
+    ],
+)
+def test_white_space_and_escapes_are_plain_and_stored_as_the_general_path_does(pair: Pair, body: bytes) -> None:
+    before = pair.taken
+    pair.send([[plain("t0-1", body) * 2, plain("t0-1", body), plain("t0-1")]])
+    assert pair.taken - before == 4
+    pair.compare_state()

@@ -35,6 +35,7 @@ struct tp_writer {
     uint32_t violation_record;
     struct tp_error error;
     struct tp_span fields[6]; /* by FIELD_RECORDS to FIELD_BACKPRESSURE */
+    uint32_t alone;        /* 1: no other field than records, within all limits, if perhaps with rows to clean */
 };
 
 /* Returns 0: plain (rows final, spans into body, no other field given); 1: ask the results; -1: error. */
@@ -42,9 +43,11 @@ int tp_scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len);
 /* The bodies of the requests of a pass (columns.h), all in `buffer`: for each group in turn the rows of its plain bodies
  * go behind those before, offsets counted from the buffer. counts[i]: records of request i, 0 when it is not plain, and
  * then what follows it in its receive is not looked at. upto[r]: end of the last plain request of receive r, as it was
- * before when there is none. `room`: rows there is room for. */
-void tp_scan_writes(struct tp_writer *w, const unsigned char *buffer, const void *requests, void *groups,
-                    uint32_t group_count, uint32_t room, uint32_t *counts, uint32_t *upto);
+ * before when there is none. `room`: rows there is room for. A body whose rows must be cleaned is written over with what
+ * they point at, if it fits into `scratch`; nothing else of the buffer changes. */
+void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const void *requests, void *groups,
+                    uint32_t group_count, uint32_t room, uint32_t *counts, uint32_t *upto, unsigned char *scratch,
+                    uint64_t scratch_bytes);
 /* Rows of `data` alone from `count` JSON texts, one after another, text i ending at ends[i]. As tp_scan_write. */
 int tp_scan_texts(struct tp_writer *w, const unsigned char *text, const uint64_t *ends, uint32_t count);
 /* Copies what the rows point at into `out` (room for len bytes), compact and decoded; rewrites the rows' spans.

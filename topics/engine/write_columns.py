@@ -15,6 +15,8 @@ GROUP = struct.Struct("=6IQ")
 """topic, first, count, taken, row, rows, size: a tp_group of columns.h."""
 
 _KEY_ROOM = 65_536
+_SCRATCH_BYTES = 1 << 18
+"""A body with white space is cleaned in there; a longer one is not plain."""
 _ROOM_BODIES = 4
 """There is room for so many bodies of the largest number of records."""
 _ROWS_MIN = 16_384
@@ -26,6 +28,7 @@ class WriteColumns:
     def __init__(self, config: Config) -> None:
         self._room = max(_ROWS_MIN, _ROOM_BODIES * config.max_batch_records)
         self._rows = ffi.new("unsigned char[]", ROW.size * self._room)
+        self._scratch = ffi.new("unsigned char[]", _SCRATCH_BYTES)
         self._keys = ffi.new("uint64_t[]", _KEY_ROOM)
         self._writer = writer = ffi.new("struct tp_writer *")
         writer.limits = (
@@ -43,10 +46,15 @@ class WriteColumns:
         self._spans: Any = ffi.buffer(self._rows)
 
     def scan(self, buffer: Any, requests: Any, groups: Any, group_count: int, counts: Any, upto: Any) -> None:  # noqa: PLR0917
-        """Completes the groups. buffer: C data. counts: u32 a request, gets its records, 0 when its body is not plain;
-        upto: u32 a receive, gets the end of what was taken of it."""
-        lib.tp_scan_writes(self._writer, buffer, requests, groups, group_count, self._room, counts, upto)
+        """Completes the groups.
 
-    def rows(self, buffer: bytes | memoryview, row: int, rows: int, size: int) -> Rows:
+        buffer: C data, written to (see records.h). counts: u32 a request, gets its records, 0 when its body is not
+        plain; upto: u32 a receive, gets the end of what was taken of it.
+        """
+        lib.tp_scan_writes(
+            self._writer, buffer, requests, groups, group_count, self._room, counts, upto, self._scratch, _SCRATCH_BYTES
+        )
+
+    def rows(self, buffer: bytearray | memoryview, row: int, rows: int, size: int) -> Rows:
         """The rows of one group."""
         return make_tuple(Rows, (buffer, self._spans[row * ROW.size : (row + rows) * ROW.size], rows, size))

@@ -256,13 +256,22 @@ int tp_scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len)
     }
     for (int field = FIELD_NODE; field <= FIELD_BACKPRESSURE; field++)
         if (!(seen >> field & 1)) w->fields[field].kind = 0;
-    int plain = seen == 1u << FIELD_RECORDS && !w->violation && w->marks < MARK_WHITE && w->count &&
-                w->count <= w->limits.records;
-    return plain ? 0 : 1;
+    w->alone = seen == 1u << FIELD_RECORDS && !w->violation && w->count && w->count <= w->limits.records;
+    return w->alone && w->marks < MARK_WHITE ? 0 : 1;
 }
 
-void tp_scan_writes(struct tp_writer *w, const unsigned char *buffer, const void *request_rows, void *group_rows,
-                    uint32_t groups, uint32_t room, uint32_t *counts, uint32_t *upto)
+/* A body that is plain once its rows are cleaned: they are, and lie where the body was. */
+static int clean_in_place(struct tp_writer *w, unsigned char *body, uint32_t len, unsigned char *scratch,
+                          uint64_t scratch_bytes)
+{
+    if (!w->alone || w->marks & MARK_TWICE || len > scratch_bytes) return 0;
+    memcpy(body, scratch, tp_clean_rows(w, body, scratch)); /* never longer: what goes are blanks and escapes */
+    return 1;
+}
+
+void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const void *request_rows, void *group_rows,
+                    uint32_t groups, uint32_t room, uint32_t *counts, uint32_t *upto, unsigned char *scratch,
+                    uint64_t scratch_bytes)
 {
     const struct tp_request *requests = request_rows;
     struct tp_row *rows = w->rows;
@@ -277,9 +286,12 @@ void tp_scan_writes(struct tp_writer *w, const unsigned char *buffer, const void
             counts[i] = 0;
             if (request->receive == refused) continue;
             w->rows = rows + used;
-            int plain = room - used >= w->limits.records && !tp_scan_write(w, buffer + request->off, request->len);
+            unsigned char *body = buffer + request->off;
+            int status = room - used < w->limits.records ? -1 : tp_scan_write(w, body, request->len);
             /* a longer answer may be compressed for who takes that: so it is none for a list of seqs */
-            if (!plain || (request->flags & TP_TAKES_GZIP && w->count > SHORT_ANSWER_RECORDS)) {
+            int long_answer = request->flags & TP_TAKES_GZIP && w->count > SHORT_ANSWER_RECORDS;
+            if (status < 0 || long_answer ||
+                (status && !clean_in_place(w, body, request->len, scratch, scratch_bytes))) {
                 refused = request->receive;
                 continue;
             }

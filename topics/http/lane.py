@@ -60,7 +60,7 @@ class Columns(Protocol):
 
     count: int
 
-    def rows(self) -> tuple[int, bytes | memoryview, Any, Any, Any]: ...
+    def rows(self) -> tuple[int, bytearray | memoryview, Any, Any, Any]: ...
 
     def view(self, row: int) -> memoryview: ...
 
@@ -135,6 +135,15 @@ class Lane:
             return left + others if left else others
         return left
 
+    def connections(self) -> list[Any]:
+        """Those of the table that something was received from in this pass."""
+        links = self._links
+        if not links.count:
+            return []
+        refs = links.rows()[2]
+        found = (links.connection(refs[row]) for row in range(links.count))
+        return [conn for conn in found if conn is not None]
+
     def _released(self, batch: list[Row]) -> list[Row]:
         for conn, _view in batch:
             if conn.owned:
@@ -178,7 +187,7 @@ class Lane:
             refs = ffi.new("uint64_t[]", [row[0].send_data >> 4 for row in fresh])
             starts_column = ffi.new("uint64_t[]", [0, *ends[:-1]])
             ends_column = ffi.new("uint64_t[]", ends)
-            self._scan(b"".join(views), len(fresh), refs, starts_column, ends_column, views.__getitem__, left)
+            self._scan(bytearray().join(views), len(fresh), refs, starts_column, ends_column, views.__getitem__, left)
             for conn, _view in others:
                 if conn.owned:
                     self.leave(conn)
@@ -186,7 +195,7 @@ class Lane:
 
     def _scan(  # noqa: PLR0917 - columns
         self,
-        buffer: bytes | memoryview,
+        buffer: bytearray | memoryview,
         count: int,
         refs: Any,
         starts: Any,
@@ -255,7 +264,7 @@ class Lane:
                 lib.tp_forget_topic(self._scanner, number)
                 GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
 
-    def _append(self, buffer: bytes | memoryview, groups: int, refs: bytes, started_ns: int) -> None:
+    def _append(self, buffer: bytearray | memoryview, groups: int, refs: bytes, started_ns: int) -> None:
         service = self._service
         engine = service.engine
         for number, first, count, taken, row, rows, size in GROUP.iter_unpack(
@@ -277,7 +286,7 @@ class Lane:
             service.requests_total += taken
             service.in_progress += taken
             if not engine.takes_plain(name):
-                buffer = bytes(buffer)  # an answer just given had the topic changed: the append may have to wait
+                buffer = bytearray(buffer)  # an answer just given had the topic changed: the append may have to wait
             fields = (name, self._columns.rows(buffer, row, rows, size), None, None, None, None, True, None)
             engine.append(make_tuple(AppendRequest, fields), group.done)
 

@@ -46,7 +46,7 @@ class Rows(NamedTuple):
     """
 
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on rows
-    buffer: bytes | memoryview
+    buffer: bytearray | memoryview
     refs: Any
     starts: Any
     ends: Any
@@ -164,9 +164,9 @@ class Links:
 
     def rows(self) -> Rows:
         if self._columns is not None:
-            buffer: bytes | memoryview = self._columns.receive_memory
+            buffer: bytearray | memoryview = self._columns.receive_memory
         else:
-            buffer = b"".join(map(self._received, range(self.count)))
+            buffer = bytearray().join(map(self._received, range(self.count)))
         return Rows(self.count, buffer, self._refs, self._starts, self._ends)
 
     def view(self, row: int) -> memoryview:

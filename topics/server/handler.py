@@ -46,7 +46,7 @@ class HttpHandler:
         try:
             return lane.take(batch)
         except Exception:
-            for conn, _view in batch:
+            for conn in (*lane.connections(), *(conn for conn, _view in batch)):
                 self._give_up(conn)
             return []
 

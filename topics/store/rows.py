@@ -49,7 +49,7 @@ class Rows(NamedTuple):
     decoded UTF-8. spans: `count` packed rows. size: the sum of the rows' accounted sizes (compact JSON of data + meta).
     """
 
-    buffer: bytes | memoryview
+    buffer: bytes | bytearray | memoryview
     spans: bytes
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on rows
     size: int

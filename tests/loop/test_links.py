@@ -1,0 +1,153 @@
+"""Connections as columns, on every ring: what arrives is a row, answers leave in one call, and nothing is lost when a
+connection comes back to its object in the middle of something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.loop.handlers import Recorder
+from tests.loop.test_loop_on_rings import RINGS, make_loop, until
+from topics.loop import Connection, Loop
+from topics.loop._links import ffi
+from topics.loop.links import Links
+
+
+class ColumnEcho(Recorder):
+    """Echoes rows as columns; a connection is owned from its first receive on, until one came back."""
+
+    takes_rows = True
+
+    def __init__(self, links: Links) -> None:
+        super().__init__()
+        self.links = links
+        self.rows = 0
+        self.waiting: list[tuple[int, bytes]] = []
+        self.at_once = True
+        self.factor = 1
+
+    def receive(self, batch: list[tuple[Connection, memoryview]]) -> None:
+        links = self.links
+        for row in range(links.count):
+            self.rows += 1
+            self.waiting.append((links.rows().refs[row], bytes(links.view(row))))
+        for conn, view in batch:
+            if conn.owned:
+                self.events.append(("back", conn.id, links.leave(conn)))
+            if conn.expected == 0 and not self.has("back"):
+                links.own(conn)
+                self.waiting.append((conn.send_data >> 4, bytes(view)))
+            else:
+                conn.write(bytes(view) * self.factor)
+        if self.at_once:
+            self.answer()
+
+    def answer(self) -> None:
+        """What waits, in one call."""
+        waiting, self.waiting = self.waiting, []
+        if not waiting:
+            return
+        texts = [text * self.factor for _, text in waiting]
+        joined = b"".join(texts)
+        number, memory = self.links.room(len(joined))
+        ffi.buffer(memory, len(joined))[:] = joined
+        refs = ffi.new("uint64_t[]", [ref for ref, _ in waiting])
+        spans = ffi.new("uint32_t[]", [value for at, text in enumerate(texts) for value in (at, len(text))])
+        for ref, text in self.links.answer(number, memory, refs, spans, len(texts), 1):
+            conn = self.links.connection(ref)
+            if conn is not None:
+                conn.write(text)
+
+
+class World:
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.server = ColumnEcho(loop.use_links())
+        self.listener = loop.listen("127.0.0.1", 0, self.server)
+        self.client = Recorder()
+
+    def connect(self) -> Connection:
+        future = self.loop.connect(*self.listener.address, self.client)
+        until(self.loop, lambda: future.done)
+        return future.result()
+
+    def heard(self, conn: Connection) -> bytes:
+        return b"".join(event[2] for event in self.client.events if event[:2] == ("data", conn.id))  # type: ignore[misc]
+
+
+@pytest.fixture(params=RINGS)
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    loop = make_loop(request.param)
+    yield World(loop)
+    loop.close()
+
+
+def test_rows_are_answered_in_one_call_each_to_its_connection(world: World) -> None:
+    conns = [world.connect() for _ in range(5)]
+    said = dict.fromkeys(conns, b"")
+    for turn in range(20):
+        for number, conn in enumerate(conns):
+            text = bytes([65 + turn + number])  # one byte: a network that cuts cannot bring in half of it
+            said[conn] += text
+            conn.write(text)
+        until(world.loop, lambda: all(world.heard(conn) == said[conn] for conn in conns))
+    assert world.server.rows > 50
+    assert all(conn.owned for conn in world.server.conns)
+    assert not any(conn.outbound_bytes for conn in world.server.conns)
+
+
+def test_what_arrives_before_the_answer_brings_a_connection_back(world: World) -> None:
+    conn = world.connect()
+    conn.write(b"1")
+    until(world.loop, lambda: world.heard(conn) == b"1")
+    world.server.at_once = False
+    conn.write(b"2")
+    until(world.loop, lambda: len(b"".join(text for _, text in world.server.waiting)) == 1)
+    conn.write(b"3")
+    until(world.loop, lambda: world.server.has("back") and b"3" in world.heard(conn))
+    assert not world.server.conn.owned
+    world.server.answer()
+    until(world.loop, lambda: world.heard(conn).endswith(b"2"))
+
+
+def test_an_answer_larger_than_the_socket_takes_goes_out_whole(world: World) -> None:
+    conn = world.connect()
+    conn.write(b"a")
+    until(world.loop, lambda: world.heard(conn) == b"a")
+    world.server.factor = 6_000_000
+    conn.pause_reading()
+    conn.write(b"b")
+    for _ in range(20):
+        world.loop.run_pass(1_000_000)
+    conn.resume_reading()
+    until(world.loop, lambda: len(world.heard(conn)) == 1 + 6_000_000, passes=20_000)
+
+
+@pytest.mark.parametrize("end", [Connection.abort, Connection.close])
+def test_an_owned_connection_ends_like_any_other(world: World, end: Callable[[Connection], None]) -> None:
+    conn = world.connect()
+    conn.write(b"x")
+    until(world.loop, lambda: world.heard(conn) == b"x")
+    assert world.server.conn.owned
+    world.server.at_once = False
+    conn.write(b"y")
+    until(world.loop, lambda: bool(world.server.waiting))
+    end(world.server.conn)
+    until(world.loop, lambda: (world.server.has("lost") and world.client.has("lost")) or world.client.has("end"))
+    world.server.answer()  # to nobody
+    other = world.connect()
+    world.server.events.clear()
+    world.server.at_once = True
+    other.write(b"z")
+    until(world.loop, lambda: world.heard(other) == b"z")
+
+
+def test_a_peer_that_leaves_while_its_connection_is_owned_is_noticed(world: World) -> None:
+    conn = world.connect()
+    conn.write(b"x")
+    until(world.loop, lambda: world.heard(conn) == b"x")
+    conn.close()
+    until(world.loop, lambda: world.server.has("end"))
+    world.server.conn.close()
+    until(world.loop, lambda: world.server.has("lost"))
