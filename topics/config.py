@@ -189,7 +189,8 @@ class Config:
 
     # --- routers
     router_delay_ms: int = 10
-    """How long records wait to be forwarded together, while nobody waits for the destination."""
+    """How long records wait to be forwarded together, while nobody waits for the destination; five times that while
+    records keep coming."""
     router_retry_ms: int = 100
     """How often a router that found no room tries again."""
 

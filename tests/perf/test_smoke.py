@@ -21,6 +21,7 @@ import pytest
         "deliver",
         "idle_streams",
         "queues",
+        "routers --destinations 3",
     ],
 )
 def test_a_tiny_run_of_each_measurement_gives_its_figures(question: str) -> None:

@@ -12,7 +12,7 @@ A step that finds no room waits: it is tried again every `router_retry_ms` and w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -35,9 +35,12 @@ from topics.errors import StorageError, TopicsError
 from topics.store.format import Frame
 from topics.store.reader import Fetched
 
-_STEP_ROWS = 1000
-_STEP_BYTES = 4 << 20
-"""One step reads at most so much, one record at least."""
+_STEP_ROWS = 8192
+_COPIED_ROWS = 1000
+_COPIED_BYTES = 4 << 20
+"""What one step writes out at most; one record at least."""
+_BUSY_DELAYS = 5
+"""A step costs the same for one record and for a thousand: while a source is busy they are that much rarer."""
 
 
 class Forwarding:
@@ -49,6 +52,8 @@ class Forwarding:
         self._behind: dict[Router, None] = {}
         """Routers with something to do, in the order in which it came."""
         self._timer: Timer | None = None
+        self._ran_ns = -(1 << 62)
+        """When the timer brought the last round of steps."""
         self._stopped = False
 
     # --- when --------------------------------------------------------------------------------------------------------
@@ -70,7 +75,10 @@ class Forwarding:
         if router.waiting or core.closing or (router.dest.waiters and not deferred):
             self.drive(router)
         else:
-            self._arm(core.config.router_retry_ms if deferred else core.config.router_delay_ms)
+            delay_ms = core.config.router_delay_ms
+            busy_ms = _BUSY_DELAYS * delay_ms
+            is_quiet = core.clock.monotonic_ns() - self._ran_ns > 2 * busy_ms * 1_000_000
+            self._arm(core.config.router_retry_ms if deferred else delay_ms if is_quiet else busy_ms)
 
     def _arm(self, delay_ms: int) -> None:
         if self._timer is None and not self._stopped:
@@ -78,6 +86,7 @@ class Forwarding:
 
     def _on_timer(self) -> None:
         self._timer = None
+        self._ran_ns = self._core.clock.monotonic_ns()
         for router in list(self._behind):
             self.drive(router)
         if self._behind:
@@ -207,10 +216,6 @@ class Forwarding:
         lost, head = source.floors.lost, source.head
         rows = source.index.select(max(router.position, lost), head, _STEP_ROWS)
         whole = len(rows.seqs) < _STEP_ROWS
-        if len(rows.seqs) > 1:
-            fitting = max(1, int(np.searchsorted(np.cumsum(rows.lengths, dtype=np.uint64), _STEP_BYTES, "right")))
-            if fitting < len(rows.seqs):
-                rows, whole = rows.rows(slice(fitting)), False
         step = Step(head if whole else int(rows.seqs[-1]), max(0, lost - router.position))
         if router.kept:
             run = self._kept_before(router, rows)
@@ -229,6 +234,11 @@ class Forwarding:
         if shared:
             self._admit_shared(router, step, kept)
             return
+        sums = np.cumsum(kept.lengths, dtype=np.uint64)
+        most = min(_COPIED_ROWS, max(1, int(np.searchsorted(sums, _COPIED_BYTES, "right"))))
+        if most < len(kept.seqs):
+            step.upto = int(kept.seqs[most]) - 1
+            kept = kept.rows(slice(most))
         plan = plan_pieces(kept)
         self._core.reader.fetch(plan.pieces, partial(self._on_fetched, router, step, plan, source.index.deaths))
 
@@ -311,7 +321,7 @@ class Forwarding:
         return shared, rows
 
     def _admit_shared(self, router: Router, step: Step, rows: Selection) -> None:
-        room = room_for(self._core, router.dest, rows.sizes.tolist())
+        room = room_for(self._core, router.dest, rows.sizes)
         if room < len(rows.seqs):
             step.upto = int(rows.seqs[room]) - 1
             step.blocked = True
@@ -322,9 +332,11 @@ class Forwarding:
         self._stage(router, step)
 
     def _hops_after(self, router: Router, seqs: NDArray[np.uint64]) -> list[int]:
-        """Of the copies of these records."""
+        """Of the copies of these records; one number when it is the same for all."""
         hops = router.source.hops
-        return [1 + (hops.of(seq) if hops is not None else 0) for seq in seqs.tolist()]
+        if hops is None or not hops.runs:
+            return [1]
+        return [1 + hops.of(seq) for seq in seqs.tolist()]
 
     def _on_fetched(self, router: Router, step: Step, plan: Plan, deaths: int, fetched: Fetched) -> None:
         if not self._can_go_on(router):
@@ -437,7 +449,7 @@ class Forwarding:
         self._release(router, everybody=True)
 
 
-def room_for(core: Core, topic: Topic, sizes: list[int]) -> int:
+def room_for(core: Core, topic: Topic, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
     """How many copies of these sizes, the first ones, are admitted. Source: R-CAP-5, 7.5 check 8."""
     config, count = topic.config, len(sizes)
     limits = []

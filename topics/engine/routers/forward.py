@@ -44,7 +44,7 @@ class Step:
         self.originals: Selection | None = None
         """Source rows, all in one file, that are copied by position: at least one."""
         self.hops: list[int] = []
-        """Of each copy."""
+        """Of each copy, or one number for all."""
         self.found = 0
         """Records that exactly_once found in the destination already."""
         self.blocked = False
@@ -156,7 +156,7 @@ def stage_forward(driver: Forwarding, appender: Appender, router: Router, step: 
     ts = max(now_ms, topic.last_ts)
     core.check_backlog()
     fsync = topic.stage_class == "fsync"
-    runs = hop_runs(first + step.holes, step.hops)
+    runs = hop_runs(first + step.holes, step.hops, step.copies)
     total = router.forwarded + step.holes + step.copies + step.found
     payload = ForwardPayload(router.id, step.upto, total, step.holes, runs)
     if step.originals is not None:
@@ -190,8 +190,10 @@ def _stage_copies(core: Core, forward: Forward, rows: Rows, ts: int, *, fsync: b
     forward.add((rows.count, None, False, _nobody), rows, framed)
 
 
-def hop_runs(first: int, hops: list[int]) -> list[Run]:
+def hop_runs(first: int, hops: list[int], copies: int) -> list[Run]:
     """Neighbours with the same hops, as runs of seqs from `first` on."""
+    if len(hops) == 1:
+        return [(first, first + copies - 1, hops[0])]
     runs: list[Run] = []
     for seq, count in enumerate(hops, first):
         if runs and runs[-1][2] == count:
