@@ -112,11 +112,16 @@ def one_round(keys: str, examples: int, seed: int) -> bool:
             sound = subprocess.run(command, check=False, cwd=directory).returncode == 0
         finally:
             process.send_signal(signal.SIGTERM)
-            code = process.wait(30)
-        faults = [line for line in (directory / "log").read_text().splitlines() if "bug of ours" in line]
-        for line in faults[:20]:
-            print(line)
-        print(f"server's exit code {code}, {len(faults)} faults in its log")
+            try:
+                code = process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                code = process.wait()
+        told = (directory / "log").read_text()
+        faults = told.count("bug of ours") + told.count("unhandled exception")
+        if faults:
+            print(told[-10_000:])
+        print(f"server's exit code {code}, {faults} faults in its log")
         return sound and code == 0 and not faults
 
 

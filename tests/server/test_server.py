@@ -249,6 +249,33 @@ def test_r_life_7_a_request_that_does_not_finish_is_abandoned_after_the_grace(wo
     assert world.backend.closed
 
 
+@pytest.mark.parametrize("error", [OSError("no disk"), ValueError("a bug")])
+def test_a_stop_that_fails_ends_the_server_all_the_same(world: World, error: Exception) -> None:
+    """R-LIFE-7: with code 1; a supervisor would wait for ever otherwise."""
+    world.start()
+
+    async def close() -> None:
+        raise error
+
+    world.backend.close = close  # type: ignore[method-assign]
+    world.server.stop()
+    world.run_ms(1000)
+    assert world.codes == [1]
+
+
+def test_streams_that_cannot_be_ended_do_not_keep_the_log_from_closing(world: World) -> None:
+    """R-LIFE-7: one bug is not to cost the checkpoint."""
+    world.start()
+
+    def fail() -> None:
+        raise ValueError("a bug")
+
+    world.server.service.at_drain.append(fail)
+    world.server.stop()
+    world.run_ms(1000)
+    assert (world.codes, world.backend.closed) == ([1], True)
+
+
 def test_asked_twice_the_server_does_not_wait(world: World) -> None:
     client = world.start().connect()
     client.ask(DIFF)

@@ -138,17 +138,23 @@ class Server:
         self.loop.spawn(self._stop(), "shutdown")
 
     async def _stop(self) -> None:
-        await drain(self)
+        """Whatever fails on the way, the process ends; what the log holds the next start recovers."""
+        code = 0
+        try:
+            await drain(self)
+        except Exception:
+            _log.exception("ending the connections failed by a bug of ours")
+            code = 1
         recovery = self._recovery
         if recovery is not None and not recovery.done:
             # Recovery changes nothing that the next one could not do again, so it may end anywhere.
             recovery.cancel()
-        code = 0
         if self._backend is not None:
             try:
                 await self._backend.close()
-            except (TopicsError, OSError) as error:
-                _log.error("closing the log failed: %s", error)
+            except Exception as error:
+                expected = isinstance(error, TopicsError | OSError)
+                _log.error("closing the log failed: %s", error, exc_info=None if expected else error)
                 code = 1
         self._end(code)
 

@@ -25,7 +25,9 @@ _CONFIG = {
     "max_deliveries": u64("0: no limit", default=0),
     "leases_durable": boolean(False),
 }
-_DEAD_LETTER = text("topic that takes jobs delivered too often")
+TOPIC_NAME = text(pattern="^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$")
+ROUTER_NAME = text(pattern="^[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}$")
+_DEAD_LETTER = TOPIC_NAME | {"description": "topic that takes jobs delivered too often"}
 
 SCHEMAS: dict[str, Schema] = {
     "Config": question(

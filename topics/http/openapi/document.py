@@ -8,7 +8,7 @@ from typing import Any
 
 from topics import __version__
 from topics.http.errors import STATUS
-from topics.http.openapi.components import SCHEMAS
+from topics.http.openapi.components import ROUTER_NAME, SCHEMAS, TOPIC_NAME
 from topics.http.openapi.operations import OPERATIONS, Operation
 from topics.http.openapi.shapes import Schema, ref, text
 from topics.http.routes import Access, Body, Route, Scope
@@ -64,20 +64,36 @@ def _operation(route: Route, about: Operation) -> dict[str, Any]:
         "security": [{}] if route.access is Access.PROBE else [{}, {"key": []}],
     }
     parameters = [
-        {"name": part[1:], "in": "path", "required": True, "schema": text()}
+        {"name": part[1:], "in": "path", "required": True, "schema": _name(route, part[1:])}
         for part in route.pattern.split("/")
         if part.startswith(":")
     ]
     needed = ("node",)
     for name, schema in about.query.items():
-        parameters.append({"name": name, "in": "query", "required": name in needed, "schema": schema})
+        parameters.append({"name": name, "in": "query", "required": name in needed, "schema": _lenient(schema)})
     parameters += [{"name": name, "in": "header", "schema": schema} for name, schema in about.headers.items()]
     if parameters:
         shown["parameters"] = parameters
     if about.body is not None:
         content = {"application/json": {"schema": about.body}}
-        shown["requestBody"] = {"required": route.body is Body.JSON, "content": content}
+        required = route.body is Body.JSON or "required" in about.body
+        shown["requestBody"] = {"required": required, "content": content}
     return shown
+
+
+def _lenient(schema: Schema) -> Schema:
+    """Of a query parameter: a number or boolean that does not parse is no error, but the default (2.2)."""
+    if schema["type"] == "string":
+        return schema
+    about = "; ".join([*([schema["description"]] if "description" in schema else ()), "anything else is the default"])
+    return {"anyOf": [{key: schema[key] for key in schema if key != "description"}, text()], "description": about}
+
+
+def _name(route: Route, parameter: str) -> Schema:
+    """A name has to be a possible one where it may become a resource; elsewhere an impossible one is merely absent."""
+    if route.method == "PUT":
+        return TOPIC_NAME if parameter == "topic" else ROUTER_NAME
+    return text()
 
 
 def _responses(route: Route, about: Operation) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from topics.http.openapi.components import LIMIT
+from topics.http.openapi.components import LIMIT, TOPIC_NAME
 from topics.http.openapi.shapes import (
     Schema,
     answer,
@@ -96,8 +96,8 @@ _JOB = answer(
     meta_Q={},
 )
 _ROUTER = {
-    "source": text(),
-    "dest": text(),
+    "source": TOPIC_NAME,
+    "dest": TOPIC_NAME,
     "preserve_node": boolean(True),
     "preserve_tag": boolean(True),
     "allow_cycle": boolean(False),
@@ -137,6 +137,12 @@ _METRICS = {
     },
     "required": [*_GAUGES, "ready", "replay_progress", "wal"],
 }
+
+
+def _given(key: str) -> Schema:
+    """Present, and not null."""
+    return {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
+
 
 OPERATIONS: dict[str, Operation] = {
     "PUT /v0/topics/:": Operation(
@@ -217,7 +223,7 @@ OPERATIONS: dict[str, Operation] = {
         },
         (404,),
         body=question((), before_seq=nullable(u64()), match={"anyOf": [ref("Predicate"), {"type": "null"}]})
-        | {"anyOf": [{"required": ["before_seq"]}, {"required": ["match"]}]},
+        | {"anyOf": [_given("before_seq"), _given("match")]},
     ),
     "POST /v0/topics/:/claim": Operation(
         "Lease jobs of a queue",
