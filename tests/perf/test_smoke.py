@@ -20,6 +20,7 @@ import pytest
         "peers --only reads",
         "deliver",
         "idle_streams",
+        "room",
         "queues",
         "routers --destinations 3",
     ],
