@@ -12,7 +12,7 @@ SEED ?=
 # Processes that run tests side by side.
 JOBS ?= 2
 
-.PHONY: serve test bench-peers fuzz-lane test-packages sim powercut soak api-fuzz autobahn check venv build format clean
+.PHONY: serve test bench-peers fuzz-lane test-packages sim powercut soak api-fuzz autobahn check venv build format clean sweeps mutants
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
@@ -28,6 +28,14 @@ powercut: venv test-packages
 
 sim: venv
 	$(BIN)/python -W ignore -m tests.sim.whole $(if $(SEED),--seed $(SEED),--count $(N)) $(ARGS)
+
+# One short life in which every operation fails, and ends after every operation.
+sweeps: venv
+	$(BIN)/python -W ignore -m tests.sim.sweeps $(ARGS)
+
+# The code is broken in many ways, and the simulation has to notice each.
+mutants: venv
+	$(BIN)/python -m tests.sim.mutants $(ARGS)
 
 soak: venv
 	$(BIN)/python -m tests.soak.kill_loop --cycles $(CYCLES)

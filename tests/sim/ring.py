@@ -32,7 +32,8 @@ class SimRing:
     """One simulated process's ring. `disk` outlives it: see `kill` and `power_cut`.
 
     Args: clock and network are made when not given; shuffle, completion order by the seed (off: by fixed times);
-    split, whether received bytes come in pieces and sends may be short; life, which process of the seed this is.
+    split, whether received bytes come in pieces and sends may be short; pass_ns, what a pass of the loop takes, chosen
+    for each; life, which process of the seed this is.
     """
 
     name = "sim"
@@ -50,6 +51,7 @@ class SimRing:
         receive_buffers: int = 64,
         receive_buffer_bytes: int = 4096,
         fd_limit: int = 1024,
+        pass_ns: tuple[int, ...] = (PASS_NS,),
         life: int = 1,
     ) -> None:
         self.seed = seed
@@ -69,12 +71,14 @@ class SimRing:
             "receive_buffers": receive_buffers,
             "receive_buffer_bytes": receive_buffer_bytes,
             "fd_limit": fd_limit,
+            "pass_ns": pass_ns,
         }
         self._random_bytes = random.Random(f"{seed}:{life}:bytes")
         self._core = Core(self.events, self.disk, self.faults, self.rng, shuffle, fd_limit)
         self._files = SimFiles(self._core)
         self._sockets = SimSockets(self._core, self.network, buffers=receive_buffers, buffer_bytes=receive_buffer_bytes)
         self._woken = False
+        self._pass_ns = pass_ns
         self._shuffle = shuffle
         self.listen = self._sockets.listen
         self.peer_of = self._sockets.peer_of
@@ -116,7 +120,8 @@ class SimRing:
         assert not self._core.dead, "the ring is closed"
         self._core.submit()
         now = self.clock.monotonic_ns()
-        self.events.advance_to(now + PASS_NS)
+        took_ns = self._pass_ns[0] if len(self._pass_ns) == 1 else self.rng.choice(self._pass_ns)
+        self.events.advance_to(now + took_ns)
         if self._shuffle and self.rng.random() < 0.02:
             return  # as after a signal
         deadline = None if timeout_ns is None else now + timeout_ns

@@ -10,5 +10,6 @@ wire.py       a client: HTTP/1.1 on a simulated connection
 state.py      what one topic must hold and show
 operation.py  what a client asks of its topic, and which answers are right
 owned.py      topics of one client each, known exactly
+shared.py     topics of many writers, and followers that wait for them
 run.py        one seed from the first start to the last audit
 """

@@ -20,6 +20,7 @@ from topics.server.storage import backend_opener
 from topics.store.directory import take
 
 _PASSES_MAX = 60_000
+_ANSWER_NS_MAX = 20_000_000_000
 Answer = tuple[int, Any]
 Audit = Generator[tuple[str, str, dict[str, Any] | None], Answer, None]
 
@@ -37,6 +38,10 @@ class Actor(Protocol):
     def pause(self) -> None:
         """Nothing new is asked; what is outstanding may be answered."""
 
+    @property
+    def idle(self) -> bool:
+        """Nothing is outstanding."""
+
     def crashed(self) -> None:
         """The machine or the process is gone: what is outstanding will not be answered."""
 
@@ -53,13 +58,19 @@ class _Complaints(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.bugs: list[str] = []
+        self.say: Callable[[str], None] = _silent
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
+        self.say(text)
         if "unhandled exception" in text or "bug of ours" in text:
             error = record.exc_info[1] if record.exc_info else None
             self.bugs.append(f"{text}: {error!r}")
             _raise_later.append(error)
+
+
+def _silent(_line: str) -> None:
+    pass
 
 
 _raise_later: list[BaseException | None] = []
@@ -95,6 +106,7 @@ class Machine:
         """Requests of clients answered in this life."""
         self.generation = 0
         _complaints.bugs.clear()
+        _complaints.say = _silent if say is None else lambda text: self.say("SERVER:", text)
         _raise_later.clear()
 
     # --- telling -----------------------------------------------------------------------------------------------------
@@ -176,10 +188,20 @@ class Machine:
         assert self.server is not None
         self.server.stop()
         self.run_until(lambda: bool(self.ended))
-        if self.ended != [0] and self.disk_is_sound:
+        if self.ended != [0] and self.disk_is_sound and not self.descriptors_are_few:
             raise self.wrong(f"a graceful stop ended with {self.ended}")
         self.say("STOPPED", self.ended)
         self.counts["graceful stops"] += 1
+
+    def settle(self, actors: list[Actor]) -> None:
+        """Whatever was asked is answered, by and by, whatever faults lie in wait."""
+        until_ns = self.ring.clock.monotonic_ns() + _ANSWER_NS_MAX
+        for actor in actors:
+            actor.pause()
+        self.run_until(lambda: all(a.idle for a in actors) or self.ring.clock.monotonic_ns() > until_ns)
+        if not all(actor.idle for actor in actors):
+            raise self.wrong(f"requests are not answered in {_ANSWER_NS_MAX / 1e9:.0f} s")
+        self.counts["lives in which all was answered"] += 1
 
     def connect(self, on_lost: Callable[[], None]) -> Wire | None:
         try:
@@ -204,6 +226,8 @@ class Machine:
             self.ring.disk.capacity_bytes = self.ring.disk.used_bytes + faulty.space_bytes
         self.ring.fd_limit = len(self.ring.open_fds) + faulty.descriptors if faulty.descriptors else 4096
         self.descriptors_are_few = bool(faulty.descriptors)
+        if faulty.descriptors or faulty.completions_max:
+            self.say(f"LIMITS: {faulty.descriptors} more descriptors, completions {faulty.completions_max} (0: any)")
         self.ring.completions_max = faulty.completions_max
 
     # --- audits ------------------------------------------------------------------------------------------------------
@@ -261,10 +285,9 @@ class Machine:
 
 
 def _survey(path: str) -> Audit:
-    _status, answer = yield "GET", f"{path}?touch=false", None
-    head = answer.get("head_seq", 0)
-    for cursor in (0, head // 2, head, head + 1):
-        yield "POST", f"{path}/diff", {"from_seq": cursor, "limit": 1000, "include_tags": True}
+    status, _answer = yield "GET", f"{path}?touch=false", None
+    if status == 200:
+        yield "POST", f"{path}/diff", {"limit": 1000, "include_tags": True}
 
 
 _TIMES = ("performance", "effective_priority", "last_write_ts", "last_read_ts")

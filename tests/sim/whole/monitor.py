@@ -35,8 +35,6 @@ class Monitor:
 
     def acked(self, texts: list[bytes]) -> None:
         """These were acknowledged at class `fsync` and not deleted since."""
-        if self._machine.io_failed:
-            return
         missing = set(texts)
         for _name, file in self._durable_files():
             missing = {text for text in missing if text not in file.durable}
@@ -47,7 +45,7 @@ class Monitor:
 
     def _watch(self, old: str, new: str, node: Node) -> None:
         machine = self._machine
-        if not isinstance(node, SimFile) or machine.io_failed:
+        if not isinstance(node, SimFile):
             return
         if machine.tracing:
             machine.say("RENAME" if new else "UNLINK", old, new)

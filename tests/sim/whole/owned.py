@@ -92,6 +92,10 @@ class Owner:
     def pause(self) -> None:
         self._paused = True
 
+    @property
+    def idle(self) -> bool:
+        return not self._in_flight
+
     def crashed(self) -> None:
         self._paused = True
         if self._wire is not None:
@@ -341,7 +345,7 @@ class Owner:
         cut = (machine.power_failed or machine.io_failed) and "disk" in classes
         alive = _distinct([state.after_power_cut(head) if cut else state for state in candidates if state is not None])
         answers: list[tuple[Operation, int, Any]] = [(Look(), 200, looked)]
-        cursors = [0, head, head + 1, self._rng.randint(0, head), *_edges(alive)]
+        cursors = [0, self._rng.choice([head, head + 1, self._rng.randint(0, head), *_edges(alive)])]
         for cursor in dict.fromkeys(cursors):
             read = Read(cursor, 1000)
             status, page = yield read.request(owned.path)

@@ -22,6 +22,10 @@ _BASE = Config(
 )
 
 
+_PASS_NS = ((1000,), (1000, 20_000, 60_000), (30_000, 100_000))
+"""A quick loop sees completions one by one, a slow one many in a pass."""
+
+
 class PlannedFault(NamedTuple):
     """`keep` bytes of a transfer, or `error`; the `nth` of its kind from now on, `times` in a row."""
 
@@ -55,6 +59,8 @@ class Life(NamedTuple):
     interrupted_recoveries: tuple[tuple[int, bool], ...]
     """Before this life: recoveries stopped after so many operations, each by a kill or (True) a power cut."""
     recover_twice: bool
+    settles: bool
+    """Before its end everything asked is answered."""
 
 
 class Plan:
@@ -65,8 +71,14 @@ class Plan:
         rng = random.Random(f"{seed}:plan")
         self.split = rng.random() < 0.5
         buffers = rng.choice((4, 16, 64))
-        self.ring_options: dict[str, Any] = {"receive_buffers": buffers, "receive_buffer_bytes": 1024}
-        self.base = replace(_BASE, receive_buffers=buffers, verify=rng.random() < 0.1)
+        self.ring_options: dict[str, Any] = {
+            "receive_buffers": buffers,
+            "receive_buffer_bytes": 1024,
+            "pass_ns": rng.choice(_PASS_NS),
+        }
+        self.base = replace(
+            _BASE, receive_buffers=buffers, wal_shards=rng.choice((1, 1, 2, 3)), verify=rng.random() < 0.1
+        )
         self.with_faults = rng.random() < 0.5
         self._configs: dict[int, Config] = {}
         self._rng = random.Random(f"{seed}:settings")
@@ -85,9 +97,10 @@ class Plan:
             faulty=choose_faults(rng) if self.with_faults and rng.random() < 0.6 else Faulty(),
             interrupted_recoveries=tuple(
                 (rng.choice((rng.randint(1, 15), rng.randint(1, 150))), rng.random() < 0.5)
-                for _ in range(rng.choice((0, 0, 0, 1, 2)))
+                for _ in range(rng.choice((0, 0, 0, 0, 0, 0, 0, 1, 1, 2)))
             ),
-            recover_twice=rng.random() < 0.25,
+            settles=rng.random() < 0.3,
+            recover_twice=rng.random() < 0.15,
         )
 
     def config(self, life: int) -> Config:
@@ -112,11 +125,11 @@ def choose_settings(rng: random.Random, base: Config) -> Config:
     """Small everything, so that rotation, checkpoints, seals and merges happen all the time."""
     return replace(
         base,
-        wal_shards=rng.choice((1, 1, 1, 2, 3)),
+        wal_shards=rng.choice((1, 2, 3)) if rng.random() < 0.15 else base.wal_shards,
         wal_spare_files=rng.choice((0, 1, 1, 2)),
         checkpoint_wal_bytes=rng.choice((8 << 10, 24 << 10, 64 << 10, 1 << 20)),
         checkpoint_every_ms=rng.choice((3, 10, 60_000)),
-        segment_max_events=rng.choice((3, 20, 1000)),
+        segment_max_events=rng.choice((3, 20, 20, 20, 1000, 1000)),
         segment_max_bytes=rng.choice((4 << 10, 64 << 10)),
         pack_run_bytes=rng.choice((256, 4 << 10, 64 << 10)),
         hot_tail_bytes=rng.choice((0, 8 << 10, 1 << 20)),
@@ -132,15 +145,16 @@ def choose_faults(rng: random.Random) -> Faulty:
     space = None
     descriptors = completions = 0
     for _ in range(rng.randint(1, 3)):
-        match rng.randrange(12):
+        match rng.randrange(14):
             case 0 | 1:
                 plans.append(
                     PlannedFault("write", keep=rng.choice((0, 1, 511, 512, 4096, 5000)), nth=rng.randint(1, 60))
                 )
             case 2:
                 plans.append(PlannedFault("write", errno.EIO, nth=rng.randint(1, 150)))
-            case 3:
-                plans.append(PlannedFault("sync", errno.EIO, nth=rng.randint(1, 80), times=rng.choice((1, 1 << 30))))
+            case 3 | 12 | 13:
+                nth = rng.choice((rng.randint(1, 10), rng.randint(1, 60)))
+                plans.append(PlannedFault("sync", errno.EIO, nth=nth, times=rng.choice((1, 1 << 30))))
             case 4:
                 kind = rng.choice(("open", "rename", "unlink", "close", "read"))
                 plans.append(PlannedFault(kind, errno.EIO, nth=rng.randint(1, 30)))

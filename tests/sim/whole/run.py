@@ -10,23 +10,20 @@ from typing import Any
 
 from tests.sim.whole.machine import Actor, Machine, SimStoppedError, Wrong
 from tests.sim.whole.owned import Owner
-from tests.sim.whole.plan import Faulty, Life, Plan
+from tests.sim.whole.plan import Life, Plan
+from tests.sim.whole.shared import Shared
 
-_QUIET = Faulty()
+_IDLE_NS = 3_000_000_000
 
 
 def run(seed: int, say: Callable[[str], None] | None = None) -> Counter[str]:
     """Runs a seed; returns what happened in it. Raises Wrong, or whatever the server raised."""
     plan = Plan(seed)
     machine = Machine(plan, say)
-    rng = random.Random(f"{seed}:clients")
-    actors: list[Actor] = []
-    for number in range(rng.choice((2, 3, 4))):
-        client_rng = random.Random(f"{seed}:client {number}")
-        actors.append(Owner(machine, number, client_rng, topics=rng.choice((1, 2, 4)), depth=rng.choice((1, 1, 4))))
+    actors = make_actors(machine, seed)
     try:
         for life in [*plan.lives, plan.last]:
-            _begin(machine, life, actors)
+            begin(machine, life, actors)
             if life is not plan.last:
                 _live(machine, life, actors)
     except Exception as error:
@@ -37,7 +34,18 @@ def run(seed: int, say: Callable[[str], None] | None = None) -> Counter[str]:
     return machine.counts
 
 
-def _begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
+def make_actors(machine: Machine, seed: int) -> list[Actor]:
+    """The clients of a seed."""
+    rng = random.Random(f"{seed}:clients")
+    actors: list[Actor] = []
+    for number in range(rng.choice((2, 3, 4))):
+        client_rng = random.Random(f"{seed}:client {number}")
+        actors.append(Owner(machine, number, client_rng, topics=rng.choice((1, 2, 4)), depth=rng.choice((1, 1, 4))))
+    actors.append(Shared(machine, random.Random(f"{seed}:shared")))
+    return actors
+
+
+def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
     """Starts, perhaps after starts that were cut short, and audits what is there."""
     for effects, power_cut in life.interrupted_recoveries:
         machine.ring.stop_at(effects)
@@ -47,12 +55,12 @@ def _begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
         except SimStoppedError:
             machine.counts["recoveries interrupted"] += 1
         machine.crash(power_cut=power_cut)
-    _start(machine)
+    start(machine)
     machine.audit(actors)
     if life.recover_twice:
         said = machine.survey(actors)
         machine.crash(power_cut=life.power_cut)
-        _start(machine)
+        start(machine)
         again = machine.survey(actors)
         if life.power_cut:  # all that was shown was durable, but seqs reserved ahead are skipped
             machine.audit(actors)
@@ -69,7 +77,7 @@ def first_difference(said: list[Any], again: list[Any]) -> str:
     return f"{len(said)} answers, then {len(again)}"
 
 
-def _start(machine: Machine) -> None:
+def start(machine: Machine) -> None:
     machine.ring.faults.clear()
     if not machine.start():
         machine.crash(power_cut=False)
@@ -85,13 +93,17 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
     ring = machine.ring
     try:
         machine.run_until(lambda: machine.operations >= life.operations or bool(machine.ended))
+        if life.settles:
+            machine.settle(actors)
         if life.graceful:
             for actor in actors:
                 actor.pause()
             machine.stop()
         else:
             ring.stop_at(ring.effects + life.effects_left)
-            machine.run_until(lambda: False)
+            # Where all was answered nothing may be left to happen; clocks go on.
+            until_ns = ring.clock.monotonic_ns() + _IDLE_NS
+            machine.run_until(lambda: life.settles and ring.clock.monotonic_ns() > until_ns)
     except SimStoppedError:
         pass
     for actor in actors:

@@ -1,0 +1,211 @@
+"""Does the simulation bite? The code is broken in one way after another, and each has to be noticed.
+
+python -m tests.sim.mutants [--seeds 400] [--only NAME] [--table docs/simulation.md]
+
+A mutant is a few replacements of text in a copy of the tree; seeds run against it until one fails. How many it takes is
+what the table says. A text that is no longer found is an error here, so that no mutant dies unseen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Mutant(NamedTuple):
+    name: str
+    patches: tuple[tuple[str, str, str], ...]
+    """(file, text, what stands there instead)"""
+
+
+def _one(name: str, path: str, text: str, instead: str) -> Mutant:
+    return Mutant(name, ((path, text, instead),))
+
+
+MUTANTS = (
+    _one("an ack before its sync", "store/wal.py", "wants_sync=batch.wants_sync,", "wants_sync=False,"),
+    _one(
+        "the chain's second result ignored",
+        "store/commit.py",
+        "return Verdict.DONE if not chained or sync_res == 0 else Verdict.FAILED",
+        "return Verdict.DONE",
+    ),
+    _one("a short write taken for a whole one", "store/commit.py", "if write_res == expected:", "if write_res > 0:"),
+    _one(
+        "a sync beside unsynced bytes covers its own range only",
+        "store/wal.py",
+        "unsynced_precedes=durable.unsynced,",
+        "unsynced_precedes=False,",
+    ),
+    _one("a failed background sync ignored", "store/wal.py", "if res < 0:", "if res < -1000:"),
+    _one(
+        "a replaced file's directory is not synced",
+        "store/filecalls.py",
+        "    await files.rename(temporary, path)\n    await files.sync_directory(os.path.dirname(path))",
+        "    await files.rename(temporary, path)",
+    ),
+    _one(
+        "a new log file's directory is not synced",
+        "store/walfile.py",
+        "await files.sync_directory(self._path)",
+        "pass",
+    ),
+    _one(
+        "the directories of a killed start are not synced",
+        "store/directory.py",
+        "        await _sync_parents(loop, taken)\n",
+        "",
+    ),
+    _one(
+        "a snapshot written in place, without a rename",
+        "store/filecalls.py",
+        "    await write_new_file(files, temporary, data)\n    await files.rename(temporary, path)",
+        "    await write_new_file(files, path, data)",
+    ),
+    _one(
+        "a snapshot renamed before it is synced",
+        "store/filecalls.py",
+        "    await write_new_file(files, temporary, data)\n",
+        "    await write_new_file(files, temporary, data, sync=False)\n",
+    ),
+    _one("copies not synced before the log is recycled", "store/checkpoint.py", "await relocation.sync()", "pass"),
+    _one(
+        "the log recycled before the snapshot",
+        "store/checkpoint.py",
+        "        await self.take_snapshot(clean=clean)\n        await self._remove(dropped)\n"
+        "        for file in left:\n            await self._log.retire(file)\n",
+        "        for file in left:\n            await self._log.retire(file)\n"
+        "        await self.take_snapshot(clean=clean)\n        await self._remove(dropped)\n",
+    ),
+    Mutant(
+        "recycled bytes replayed: one epoch for all files, no chain",
+        (
+            ("store/walfile.py", 'epoch = int.from_bytes(self._loop.ring.random_bytes(8), "little") | 1', "epoch = 1"),
+            ("store/wal.py", "self._chain = header.checksum", "self._chain = 0"),
+            ("store/wal.py", "self._chain = flight.checksum", "self._chain = 0"),
+            ("store/wal.py", "durable.written + 1,\n            durable.synced,", "1,\n            0,"),
+        ),
+    ),
+    _one(
+        "a replay that goes on behind a gap",
+        "store/replay.py",
+        "if file.header.first_batch_no <= self.last_batch_no + 1:",
+        "if True:",
+    ),
+    _one(
+        "a replay that drops a file that takes over",
+        "store/replay.py",
+        "if file.header.first_batch_no <= self.last_batch_no + 1:",
+        "if file.header.first_batch_no == self.last_batch_no + 1:",
+    ),
+    _one(
+        "the tail that recovery read is not written again",
+        "store/store.py",
+        "parts = await replay.tail() if shard < self._shards else []",
+        "parts = []",
+    ),
+    _one(
+        "a partly filled block loses what was in it",
+        "store/hottail.py",
+        "            chunk.view[:prefix] = before.view[begin : begin + prefix]",
+        "            chunk.view[:prefix] = bytes(prefix)",
+    ),
+    _one(
+        "batches claim to be synced when they are written",
+        "store/wal.py",
+        "            durable.synced,\n            self._chain,",
+        "            durable.written,\n            self._chain,",
+    ),
+    _one("a floor forgotten when a cap is raised", "engine/lifecycle.py", "if before.cap != (0, 0):", "if False:"),
+    _one(
+        "idempotency keys lost at a checkpoint",
+        "engine/snapshot.py",
+        "if now_ms is not None and topic.keys is not None:",
+        "if False:",
+    ),
+    _one(
+        "seqs not reserved ahead of use",
+        "engine/append.py",
+        "reserves = first + count - 1 > topic.reserved",
+        "reserves = False",
+    ),
+    _one(
+        "a crash gap not told",
+        "store/store.py",
+        "self._catalog.recovered(power_lost=self.power_lost)",
+        "self._catalog.recovered(power_lost=False)",
+    ),
+    _one("deletes of sealed records not flagged", "store/checkpoint.py", "flagged = await self._flag()", "flagged = 0"),
+    _one(
+        "a lost F_MORE ignored",
+        "loop/traffic.py",
+        "        if res > 0:\n            self.rearm.append(conn)\n        elif res == -errno.ENOBUFS:",
+        "        if res > 0:\n            pass\n        elif res == -errno.ENOBUFS:",
+    ),
+    _one(
+        "ENOBUFS ends a receive for good",
+        "loop/traffic.py",
+        "            self.starved = True\n            self.rearm.append(conn)",
+        "            self.starved = True",
+    ),
+    _one("the rest of a short send dropped", "loop/connection.py", "if res < len(flying):", "if res < 0:"),
+    _one(
+        "an accept that ended well is not armed again",
+        "loop/listener.py",
+        "elif res >= 0 or -res in (errno.ECANCELED",
+        "elif -res in (errno.ECANCELED",
+    ),
+)
+
+
+def seeds_until_noticed(mutant: Mutant, seeds: int) -> tuple[int, str]:
+    """(number of seeds it took, what was noticed); 0 when none of them did."""
+    with tempfile.TemporaryDirectory(prefix="topics-mutant-") as name:
+        tree = Path(name)
+        shutil.copytree(ROOT / "topics", tree / "topics")
+        (tree / "tests").symlink_to(ROOT / "tests")
+        for path, text, instead in mutant.patches:
+            file = tree / "topics" / path
+            code = file.read_text()
+            if code.count(text) != 1:
+                raise SystemExit(f"{mutant.name}: {path} holds {code.count(text)} times: {text}")
+            file.write_text(code.replace(text, instead))
+        command = [sys.executable, "-W", "ignore", "-m", "tests.sim.whole", "--count", str(seeds), "--until-failure"]
+        done = subprocess.run(
+            command,
+            cwd=tree,
+            env={"PYTHONPATH": str(tree), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    found = re.search(r"^seed (\d+): (.*)$", done.stdout, re.MULTILINE)
+    if found is None:
+        return 0, ""
+    return int(found[1]) + 1, found[2]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=400, help="at most so many a mutant")
+    parser.add_argument("--only", default="", help="mutants whose name contains this")
+    options = parser.parse_args()
+    unnoticed = 0
+    for mutant in MUTANTS:
+        if options.only in mutant.name:
+            count, what = seeds_until_noticed(mutant, options.seeds)
+            unnoticed += count == 0
+            print(f"| {mutant.name} | {count or f'not in {options.seeds}'} | {what[:110]} |", flush=True)
+    return 1 if unnoticed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""R-DUR-2, R-DUR-3, R-DUR-13, R-DUR-16: a part of the sweeps; `make sweeps` does all of them."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from tests.sim.mutants import MUTANTS, ROOT
+from tests.sim.sweeps import Sweep
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
+
+
+@pytest.fixture(autouse=True)
+def _bury_the_dead() -> Iterator[None]:
+    """Coroutines of killed processes end here, and not wherever the collector happens to run next."""
+    yield
+    gc.collect()
+
+
+def test_a_life_may_end_after_any_operation() -> None:
+    sweep = Sweep(2)
+    assert list(sweep.crashes(83)) == []
+    assert sweep.counts["runs"] > 8
+
+
+def test_any_operation_may_fail() -> None:
+    sweep = Sweep(2)
+    assert list(sweep.faults(131)) == []
+    assert sweep.counts["faults met"] > 20
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
+def test_every_mutant_still_finds_the_text_it_breaks(mutant: object) -> None:
+    for path, text, _instead in mutant.patches:  # type: ignore[attr-defined]
+        assert (ROOT / "topics" / path).read_text().count(text) == 1, path

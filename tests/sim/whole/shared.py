@@ -1,0 +1,352 @@
+"""Topics that many clients write to at once, with readers that follow them by long polls through every crash.
+
+Nobody knows the order in which concurrent writes arrive, so what is checked is what must hold for any: a seq is given
+once, a write is there whole or not at all and once, a key appends once, a follower misses nothing that it was not told
+of, and below `fsync` a power cut takes a suffix that is reported.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from tests.sim.whole.machine import Audit, Machine
+from tests.sim.whole.wire import Wire
+
+_RETRY_NS = 3_000_000
+_WRITERS = 2
+
+
+class Topic:
+    """What is known of one shared topic, which is never deleted."""
+
+    def __init__(self, name: str, durability: str) -> None:
+        self.name = name
+        self.path = f"/v0/topics/{name}"
+        self.durability = durability
+        self.exists = False
+        self.acked: dict[int, str] = {}
+        self.seen: dict[int, str] = {}
+        """What a reader was shown, acknowledged or not."""
+        self.unknown: list[list[str]] = []
+        """Writes whose outcome nobody was told."""
+        self.open: dict[int, list[str]] = {}
+        """Writes under way, by a number."""
+        self.never: set[str] = set()
+        """Texts that are not there: of duplicates, and of writes that an audit did not find."""
+        self.keys: dict[str, tuple[int, int]] = {}
+        self.head = 0
+        """Highest seq acknowledged or shown."""
+        self.deleted = 0
+        """A delete up to here was acknowledged."""
+        self.deleting = 0
+        """A delete up to here was asked for."""
+        self.gaps: list[tuple[int, int]] = []
+
+    def may_be(self, text: str) -> bool:
+        return any(text in texts for texts in (*self.unknown, *self.open.values()))
+
+
+class Shared:
+    """All clients of the shared topics."""
+
+    def __init__(self, machine: Machine, rng: random.Random) -> None:
+        self.machine = machine
+        self.rng = rng
+        names = ("s-disk", "s-fsync") if rng.random() < 0.5 else (rng.choice(("s-disk", "s-fsync")),)
+        self.topics = [Topic(name, name[2:]) for name in names]
+        self.serial = 0
+        self.paused = True
+        self.clients: list[_Client] = [_Writer(self, number) for number in range(_WRITERS)]
+        self.clients += [_Follower(self, rng.choice(self.topics), number) for number in range(rng.choice((1, 2)))]
+
+    def paths(self) -> list[str]:
+        return [topic.path for topic in self.topics]
+
+    def go(self) -> None:
+        self.paused = False
+        for client in self.clients:
+            client.connect()
+
+    def pause(self) -> None:
+        self.paused = True
+
+    @property
+    def idle(self) -> bool:
+        return all(client.wire is None or not client.wire.outstanding for client in self.clients)
+
+    def crashed(self) -> None:
+        self.paused = True
+        for client in self.clients:
+            client.crashed()
+        for topic in self.topics:
+            topic.unknown += topic.open.values()
+            topic.open.clear()
+
+    def live_texts(self) -> set[bytes]:
+        return {
+            text[: text.index("~", 1) + 1].encode()
+            for topic in self.topics
+            for seq, text in topic.acked.items()
+            if seq > topic.deleting
+        }
+
+    # --- after a crash -----------------------------------------------------------------------------------------------
+    def audit(self) -> Audit:
+        for topic in self.topics:
+            if not topic.exists:
+                status, answer = yield "PUT", topic.path, {"durability": topic.durability}
+                if status not in {200, 201}:
+                    raise self.machine.wrong(f"{topic.name}: created with {status} {answer}")
+                topic.exists = True
+            found: dict[int, str] = {}
+            told: list[tuple[int, int]] = []
+            cursor, head, caught_up = 0, 0, False
+            while not caught_up:
+                status, page = yield "POST", f"{topic.path}/diff", {"from_seq": cursor, "limit": 1000}
+                if status != 200:
+                    raise self.machine.wrong(f"{topic.name}: the audit was answered {status} {page}")
+                found.update((row["$seq"], row["data"]) for row in page["records"])
+                if page["tombstone"] is not None:
+                    told.append((page["tombstone"]["gap_from"], page["tombstone"]["gap_to"]))
+                cursor, head, caught_up = page["next_from_seq"], page["head_seq"], page["caught_up"]
+            self._compare(topic, found, told, head)
+            for client in self.clients:
+                client.begin_at_most(topic, head)
+            self.machine.counts["records read back"] += len(found)
+
+    def _compare(self, topic: Topic, found: dict[int, str], told: list[tuple[int, int]], head: int) -> None:
+        wrong = lambda text: self.machine.wrong(f"{topic.name}: {text}")  # noqa: E731
+        machine = self.machine
+        may_lose = topic.durability == "disk" and (machine.power_failed or machine.io_failed)
+        texts = set(found.values())
+        if len(texts) != len(found):
+            raise wrong("a record is there twice")
+        if texts & topic.never:
+            raise wrong(f"records that were answered as duplicates, or were gone before: {texts & topic.never}")
+        for seq, text in found.items():
+            if topic.acked.get(seq, text) != text or (seq not in topic.acked and not topic.may_be(text)):
+                raise wrong(f"seq {seq} holds {text}, not {topic.acked.get(seq, 'anything')}")
+            if seq <= topic.deleted and not may_lose:
+                raise wrong(f"seq {seq} was deleted (up to {topic.deleted}) and is back")
+        places = {text: seq for seq, text in found.items()}
+        for group in topic.unknown:
+            seqs = [places.get(text, 0) for text in group]
+            if any(seqs) and seqs != list(range(seqs[-1] - len(seqs) + 1, seqs[-1] + 1)) and topic.deleting == 0:
+                raise wrong(f"a write is there in part: {list(zip(group, seqs, strict=True))}")
+        missing = sorted(
+            seq
+            for seq in {**topic.seen, **topic.acked}
+            if seq not in found and seq > topic.deleting and not in_gap(topic, seq)
+        )
+        if missing:
+            if not may_lose:
+                raise wrong(f"lost {missing[:9]} of {len(topic.acked)} acknowledged or shown records")
+            if max(found, default=0) > missing[0]:
+                raise wrong(f"lost {missing[:9]} and not {max(found)}")
+            # A process that is killed between a failed sync and its note of that leaves nobody who knows.
+            if head < missing[-1] and not machine.io_failed:
+                raise wrong(f"the head is {head}: seqs up to {missing[-1]} were acknowledged, and would be given again")
+            if not any(first <= missing[0] and missing[-1] <= last for first, last in told) and not machine.io_failed:
+                raise wrong(f"lost {missing[0]}..{missing[-1]} and told of {told}")
+        if head < topic.head and not machine.io_failed:
+            raise wrong(f"the head went back from {topic.head} to {head}")
+        for seq in missing:
+            topic.never.add(topic.acked.pop(seq, topic.seen.get(seq, "")))
+            topic.seen.pop(seq, None)
+        for key, (first, _last) in list(topic.keys.items()):
+            if first in missing:
+                del topic.keys[key]
+        topic.gaps += [gap for gap in told if gap not in topic.gaps]
+        topic.acked |= found
+        for group in topic.unknown:
+            topic.never.update(text for text in group if text not in texts)
+        topic.unknown.clear()
+        topic.head = head
+        topic.deleted = topic.deleting = min(found, default=head + 1) - 1
+
+
+def in_gap(topic: Topic, seq: int) -> bool:
+    return any(first <= seq <= last for first, last in topic.gaps)
+
+
+class _Client:
+    """A connection that is made again when it is lost."""
+
+    def __init__(self, shared: Shared, number: int) -> None:
+        self.shared = shared
+        self.machine = shared.machine
+        self.rng = shared.rng
+        self.number = number
+        self.wire: Wire | None = None
+
+    def connect(self) -> None:
+        if self.shared.paused:
+            return
+        self.wire = self.machine.connect(self._on_lost)
+        self._later(_RETRY_NS if self.wire is None else 1000, self.connect if self.wire is None else self._step)
+
+    def _on_lost(self) -> None:
+        self.wire = None
+        self.machine.counts["connections lost"] += 1
+        self._later(_RETRY_NS, self.connect)
+
+    def crashed(self) -> None:
+        if self.wire is not None:
+            self.wire.forget()
+            self.wire = None
+
+    def _later(self, delay_ns: int, action: Callable[[], None]) -> None:
+        generation = self.machine.generation
+
+        def act() -> None:
+            if generation == self.machine.generation:
+                action()
+
+        self.machine.ring.events.after(delay_ns, act)
+
+    def _step(self) -> None:
+        if not self.shared.paused and self.wire is not None:
+            self.step(self.wire)
+
+    def step(self, wire: Wire) -> None:
+        raise NotImplementedError
+
+    def begin_at_most(self, topic: Topic, head: int) -> None:
+        """For one whose cursor lies above the head: a disk failed, and nobody could note it."""
+
+    def count(self, name: str, status: int, answer: Any) -> None:
+        if status == 0:
+            return
+        self.machine.operations += 1
+        self.machine.counts["operations"] += 1
+        self.machine.counts[name] += 1
+        if status == 500:
+            self.machine.counts["answered 500"] += 1
+            if self.machine.disk_is_sound and not self.machine.descriptors_are_few:
+                raise self.machine.wrong(f"shared {name} was answered {answer} on a sound disk")
+
+
+class _Writer(_Client):
+    def step(self, wire: Wire) -> None:
+        shared, rng = self.shared, self.rng
+        topic = rng.choice(shared.topics)
+        if self.number == 0 and topic.head and rng.random() < 0.05:
+            self._delete(wire, topic)
+            return
+        shared.serial += 1
+        number = shared.serial
+        width = rng.choice((0, 0, 20, 200))
+        texts = [f"~s.{number}.{index}~" + "x" * width for index in range(rng.choice((1, 1, 2, 3)))]
+        body: dict[str, Any] = {"records": [{"data": text} for text in texts]}
+        key = ""
+        if rng.random() < 0.4:
+            key = body["idempotency_key"] = (
+                f"k{number // 3}" if rng.random() < 0.8 else f"k{rng.randint(0, number // 3)}"
+            )
+        topic.open[number] = texts
+        if self.machine.tracing:
+            self.machine.say(f"writer {self.number} -> {topic.name}: {[text[:12] for text in texts]} key {key!r}")
+        wire.ask("POST", topic.path, body, lambda status, answer: self._written(topic, number, key, status, answer))
+
+    def _written(self, topic: Topic, number: int, key: str, status: int, answer: Any) -> None:
+        machine = self.machine
+        texts = topic.open.pop(number)
+        if machine.tracing:
+            machine.say(f"writer {self.number} <- {topic.name}: {status} {str(answer)[:150]}")
+        self.count("shared writes", status, answer)
+        self._later(self.rng.randrange(1000, 300_000), self._step)
+        if status in {0, 500}:
+            if status and answer["error"].get("detail", {}).get("reason") == "disk_full":
+                topic.never.update(texts)
+            else:
+                topic.unknown.append(texts)
+            return
+        if status in {429, 503}:
+            topic.never.update(texts)
+            return
+        first, last = answer["first_seq"], answer["last_seq"]
+        if answer["deduped"]:
+            topic.never.update(texts)
+            if topic.keys.setdefault(key, (first, last)) != (first, last):
+                raise machine.wrong(f"{topic.name}: key {key} was at {topic.keys[key]}, now {(first, last)}")
+            machine.counts["duplicates answered"] += 1
+            return
+        if key:
+            if topic.keys.get(key, (first, last)) != (first, last):
+                raise machine.wrong(f"{topic.name}: key {key} appended twice: {topic.keys[key]} and {first}")
+            topic.keys[key] = (first, last)
+        for seq, text in zip(range(first, last + 1), texts, strict=True):
+            if topic.acked.setdefault(seq, text) != text or topic.seen.get(seq, text) != text or in_gap(topic, seq):
+                raise machine.wrong(f"{topic.name}: seq {seq} was given twice")
+        topic.head = max(topic.head, last)
+        if topic.durability == "fsync" and first > topic.deleting:
+            machine.monitor.acked([f'"{text}"'.encode() for text in texts])
+
+    def _delete(self, wire: Wire, topic: Topic) -> None:
+        before = self.rng.randint(1, topic.head)
+        topic.deleting = max(topic.deleting, before - 1)
+
+        def deleted(status: int, answer: Any) -> None:
+            self.count("shared deletes", status, answer)
+            if status == 200:
+                topic.deleted = max(topic.deleted, before - 1)
+            self._later(self.rng.randrange(1000, 300_000), self._step)
+
+        wire.ask("POST", f"{topic.path}/delete", {"before_seq": before}, deleted)
+
+
+class _Follower(_Client):
+    """Reads one topic to its end, again and again, waiting there."""
+
+    def __init__(self, shared: Shared, topic: Topic, number: int) -> None:
+        super().__init__(shared, number)
+        self.topic = topic
+        self.cursor = 0
+
+    def begin_at_most(self, topic: Topic, head: int) -> None:
+        if topic is self.topic:
+            self.cursor = min(self.cursor, head)
+
+    def step(self, wire: Wire) -> None:
+        topic = self.topic
+        body = {
+            "from_seq": self.cursor,
+            "limit": self.rng.choice((1, 5, 1000)),
+            "wait_ms": self.rng.choice((0, 1, 20, 5000)),
+        }
+        must = [seq for seq in topic.acked if seq > self.cursor]
+        deleted = topic.deleted
+        wire.ask("POST", f"{topic.path}/diff", body, lambda status, page: self._read(must, deleted, status, page))
+
+    def _read(self, must: list[int], deleted: int, status: int, page: Any) -> None:
+        self.count("reads by followers", status, page)
+        self._later(self.rng.randrange(1000, 100_000), self._step)
+        if status != 200:
+            return
+        topic, cursor = self.topic, self.cursor
+        wrong = lambda text: self.machine.wrong(f"{topic.name}: a follower at {cursor} {text}")  # noqa: E731
+        found = {row["$seq"]: row["data"] for row in page["records"]}
+        if list(found) != sorted(found) or len(found) != len(page["records"]):
+            raise wrong(f"gets seqs {[row['$seq'] for row in page['records']]}")
+        tombstone = page["tombstone"]
+        if tombstone is not None and (
+            tombstone["reason"] != "crash" or (tombstone["gap_to"] not in [last for _, last in topic.gaps])
+        ):
+            raise wrong(f"is told of a gap that there is not: {tombstone}; gaps are {topic.gaps}")
+        after = page["next_from_seq"]
+        for seq, text in found.items():
+            if not max(cursor, deleted) < seq <= after:
+                raise wrong(f"gets seq {seq}, up to {after}; deleted was {deleted}")
+            if topic.acked.get(seq, text) != text or topic.seen.setdefault(seq, text) != text:
+                raise wrong(f"gets {text} at seq {seq}, which is {topic.acked.get(seq, topic.seen[seq])}")
+            if seq not in topic.acked and not topic.may_be(text):
+                raise wrong(f"gets {text}, which nobody wrote")
+        missed = [seq for seq in must if seq <= after and seq not in found and seq > topic.deleting]
+        if missed:
+            raise wrong(f"does not get {missed[:9]} on its way to {after}")
+        if after < cursor or (must and page["head_seq"] < max(must)):
+            raise wrong(f"is taken to {after} of {page['head_seq']}")
+        self.cursor = after
+        topic.head = max(topic.head, *found, 0)
