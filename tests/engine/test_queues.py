@@ -10,7 +10,7 @@ import pytest
 from tests.engine.harness import Answer, Harness
 from tests.engine.real_world import RealWorld
 from topics.engine.queue.results import ClaimRequest, HeldJobs
-from topics.errors import CorruptError, StorageError
+from topics.errors import CorruptError, RequestError, StorageError
 from topics.loop import Loop
 from topics.store.rebuild import rebuild
 
@@ -220,3 +220,31 @@ def test_lease_ids_are_new_in_a_rebuilt_directory(keep: str) -> None:
         loop.run_task(rebuild(loop, "data"))
         world._open(ring)
         world.advance_ms(30_001)
+
+
+def test_a_topic_deleted_during_a_move_of_dead_letters_answers_everybody() -> None:
+    h = queue(max_deliveries=1, dead_letter="dlq")
+    h.append(1, 2, name="q")
+    claim(h)
+    h.engine.nack(HeldJobs("q", "w", [1]), 0, Answer())
+    late = start_claim(h, 2)
+    gone = Answer()
+    h.engine.delete_topic("q", if_empty=False, done=gone)
+    for _ in range(4):
+        h.settle()
+    assert gone.get().deleted
+    with pytest.raises(RequestError) as caught:
+        late.get()
+    assert caught.value.code == "topic_not_found"
+
+
+def test_a_claim_of_large_jobs_is_as_large_as_a_request_may_be() -> None:
+    h = Harness(max_body_bytes=100)
+    h.put("q", type="queue")
+    h.append(*["x" * 38] * 6, name="q")
+    assert claim(h, 5) == [1, 2]
+    assert counters(h) == (6, 4, 2)
+    assert claim(h, 5) == [3, 4]
+    h.append("y" * 500, name="q")
+    assert claim(h, 5) == [5, 6]
+    assert claim(h, 5) == [7]

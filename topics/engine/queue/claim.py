@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 
+import numpy as np
+
 from topics.engine import refusals
 from topics.engine.core import Core
 from topics.engine.ports import Timer
@@ -115,6 +117,7 @@ class Pass:
         self._topic = topic
         self._leases = leases
         self._claims = claims
+        self._budget = core.config.max_body_bytes
 
     def begin(self) -> None:
         if self._core.closing:
@@ -175,6 +178,8 @@ class Pass:
             wanted = one.lease_ms
             until_ms = now_ms + (topic.config.lease_ms if wanted is None else clamped_lease_ms(wanted))
             one.jobs.sort(key=_by_seq)
+            if 0 < self._budget < topic.index.bytes:
+                self._keep_within_budget(one)
             leases.lease(one.jobs, lease_id, until_ms, one.node, one.holder)
             one.lease_ids = lease_id, lease_id + len(one.jobs)
             lease_id += len(one.jobs)
@@ -183,6 +188,15 @@ class Pass:
             move_to_dead_letters(self._core, topic, leases, taken.poison, self._deliver)
         else:
             self._deliver()
+
+    def _keep_within_budget(self, one: Claim) -> None:
+        """An answer is no larger than a request may be: jobs beyond that are left to whoever asks next."""
+        if len(one.jobs) > 1:
+            sizes = self._topic.index.at(np.array([job.seq for job in one.jobs], np.uint64)).sizes
+            fitting = max(1, int(np.searchsorted(np.cumsum(sizes, dtype=np.uint64), self._budget, "right")))
+            for job in one.jobs[fitting:]:
+                self._leases.put_back(job)
+            del one.jobs[fitting:]
 
     def _deliver(self) -> None:
         for one in self._claims:
@@ -222,7 +236,7 @@ class Delivery:
 
     def begin(self) -> None:
         jobs = self._claim.jobs = self._held()
-        if not jobs:
+        if not jobs or self._topic.life is Life.GONE:
             self._answer()
             return
         self._deaths = self._topic.index.deaths

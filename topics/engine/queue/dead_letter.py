@@ -77,6 +77,9 @@ class Move:
         if isinstance(frames, StorageError):
             self._give_up(frames)
             return
+        if self._topic.life is Life.GONE:
+            self._then()
+            return
         config = self._topic.config
         name = config.dead_letter
         if name is None:  # it was taken out of the configuration while the bytes were read

@@ -165,6 +165,10 @@ class Leases:
         self._make_anew()
         return Taken(jobs, poison)
 
+    def put_back(self, job: Job) -> None:
+        """A job taken and not leased after all."""
+        heappush(self._returned, job.seq)
+
     def lease(self, jobs: Iterable[Job], lease_id: int, until_ms: int, node: str, holder: Holder | None) -> None:
         """The jobs are handed out until then, under lease ids from this one on."""
         times = self._times

@@ -11,7 +11,7 @@ from topics.engine.controls import LeaseRow, LeasesPayload, encode, to_runs
 from topics.engine.core import Core
 from topics.engine.operations import Operation
 from topics.engine.queue.job import Job
-from topics.engine.topic import Topic
+from topics.engine.topic import Life, Topic
 from topics.errors import TopicsError
 from topics.store.commit import Commit
 from topics.store.format import FrameType
@@ -37,7 +37,7 @@ class LeaseChange(Operation):
 
 def log_leases(core: Core, topic: Topic, jobs: Sequence[Job], then: Then) -> None:
     """These jobs are leased as they say. Raises StorageError, and then `then` is not called."""
-    if not jobs or not topic.keeps_leases:
+    if not jobs or not topic.keeps_leases or topic.life is Life.GONE:
         then(None)
         return
     rows = [LeaseRow(job.seq, job.lease_id, job.until, job.deliveries, job.node) for job in jobs if job.live]
@@ -46,7 +46,7 @@ def log_leases(core: Core, topic: Topic, jobs: Sequence[Job], then: Then) -> Non
 
 def log_ended(core: Core, topic: Topic, jobs: Sequence[Job], then: Then) -> None:
     """The leases of these jobs ended before their time. Raises like `log_leases`."""
-    if not jobs or not topic.keeps_leases:
+    if not jobs or not topic.keeps_leases or topic.life is Life.GONE:
         then(None)
         return
     _stage(core, topic, LeasesPayload(ended=to_runs(sorted(job.seq for job in jobs))), then)
