@@ -19,12 +19,13 @@ def cursor_id(cursors: Cursors) -> bytes:
 
 
 def read_cursor_id(text: bytes) -> Cursors:
-    """What a client sends back; empty when it is no cursor id, since such a header is ignored."""
+    """What a client sends back; empty when it is no cursor id, since such a header is ignored. Padding may be there."""
+    bare = text.rstrip(b"=")
     try:
-        value = msgspec.json.decode(base64.b64decode(text.rstrip(b"=") + b"=" * (-len(text.rstrip(b"=")) % 4), b"-_"))
+        value = msgspec.json.decode(base64.b64decode(bare + b"=" * (-len(bare) % 4), b"-_", validate=True))
     except (binascii.Error, ValueError, RecursionError):
         return {}
-    if not isinstance(value, dict):
-        return {}
     # True is no cursor, though it is an int.
-    return {name: seq for name, seq in value.items() if type(seq) is int and 0 <= seq <= _U64_MAX}
+    if not isinstance(value, dict) or not all(type(seq) is int and 0 <= seq <= _U64_MAX for seq in value.values()):
+        return {}
+    return value
