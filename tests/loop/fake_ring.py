@@ -164,6 +164,9 @@ class FakeRing:
     def allocate(self, fd: int, size: int) -> None:
         self.queue("allocate", 1, fd, size)
 
+    def write_now(self, fd: int, buffer: Any, offset: int, *, dsync: bool) -> int:
+        return len(memoryview(buffer))
+
     def free_bytes(self, path: str) -> int:
         return 1 << 30
 

@@ -551,6 +551,13 @@ class RingConformance:
         assert driver.res(FILE) == 4096
         assert driver.read(fd, 5000) == b"x" * 4096
 
+    @pytest.mark.parametrize("dsync", [False, True])
+    def test_a_write_that_is_waited_for_has_ended_when_it_returns(self, driver: Driver, path: str, dsync: bool) -> None:
+        fd = driver.open(path)
+        assert driver.ring.write_now(fd, memoryview(b"x" * 4096), 10, dsync=dsync) == 4096
+        assert driver.read(fd, 5000, 10) == b"x" * 4096
+        assert driver.ring.write_now(-1, b"x", 0, dsync=dsync) == -errno.EBADF
+
     # --- the commit chain ---------------------------------------------------------------------------------------
     def test_a_commit_answers_both_its_write_and_its_sync(self, driver: Driver, path: str) -> None:
         fd = driver.open(path)

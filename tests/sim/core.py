@@ -97,9 +97,9 @@ class Core:
         delay = LATENCY_NS.get(kind, SHORT_LATENCY_NS)
         if self.shuffle:
             delay = int(delay * self.rng.choice((0.1, 0.3, 1, 1, 3, 20)))
-        self.events.after(delay, lambda: self._take_effect(action))
+        self.events.after(delay, lambda: self.take_effect(action))
 
-    def _take_effect(self, action: Callable[[], None]) -> None:
+    def take_effect(self, action: Callable[[], None]) -> None:
         if self.dead:
             return
         action()

@@ -221,6 +221,16 @@ class SimFiles:
         node.locked_by = handle
         return self._core.new_fd(handle)
 
+    def write_now(self, fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
+        """Takes effect at once, or not at all."""
+        view = memoryview(buffer).cast("B")
+        handle = self._core.fds.get(fd)
+        results: list[int] = [-errno.EBADF]
+        if handle is not None:
+            written = handle
+            self._core.take_effect(lambda: results.append(self._write(written, view, bytes(view), offset, dsync=dsync)))
+        return results[-1]
+
     def allocate(self, fd: int, size: int) -> None:
         node = self._core.handle_of(fd).node
         if not isinstance(node, SimFile):

@@ -91,6 +91,7 @@ class SimRing:
         self.queue_close = self._files.close
         self.queue_read = self._files.read
         self.queue_commit = self._files.commit
+        self.write_now = self._files.write_now
         self.queue_rename = self._files.rename
         self.queue_unlink = self._files.unlink
 

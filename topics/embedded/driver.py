@@ -4,9 +4,10 @@ A hop to another thread costs more than a commit, so a caller that finds nobody 
 its call is answered. Calls that arrive meanwhile go through the inbox; their threads sleep, the driver starts them at
 its next pass, and so they become the next group commit. Who leaves hands the wheel to one that is still waiting.
 
-A driver leaves only when the kernel is done with every file operation in flight: io_uring ends what a thread submitted
-when that thread ends. The maintenance thread drives while nobody calls (timers, background syncs, checkpoints) and for
-callers that cannot wait, such as asyncio's.
+io_uring ends what a thread submitted when that thread ends. So a driver leaves only when the kernel is done with every
+file operation in flight, unless its thread outlives the log: the main thread, and the maintenance thread, which drives
+while nobody calls (timers, background syncs, checkpoints, what others left in flight) and for callers that cannot wait,
+such as asyncio's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from topics.errors import TopicsError, UsageError
 from topics.loop import Loop
@@ -27,6 +28,9 @@ Start = Callable[[Callable[["R | TopicsError"], None]], object]
 
 NEVER = 1 << 63
 """Later than any reading of the clock."""
+_BUSY_S = 0.001
+_POLL_NS = 2_000_000
+"""How often the maintenance thread looks for the end of what a caller left in flight."""
 
 
 class Call(Generic[R]):
@@ -77,17 +81,34 @@ class Driver:
         self._inbox: deque[Call[object]] = deque()
         self._asleep: deque[Call[object]] = deque()
         self._stirred = threading.Event()
+        self._submitting = threading.Lock()
+        self._submitted = 0
+        """Calls nobody waits for so far, and how many of them were answered (by whoever drives)."""
+        self._answered = 0
         self._due_ns = NEVER
         self._sleeping_until_ns = 0
         self._ended = False
         self._failure: BaseException | None = None
         self._maintenance = threading.Thread(target=self._maintain, name="topics-maintenance", daemon=True)
         self._maintenance.start()
+        self._lasting = (threading.main_thread().ident, self._maintenance.ident)
+        """Threads that do not end before the log does."""
 
     def call(self, start: Start[R]) -> R:
         """Runs `start` on the loop and waits for its answer. Raises what it answered with, or UsageError."""
-        self._check()
         call: Call[R] = Call(start)
+        if self._wheel.acquire(blocking=False):
+            try:
+                self._check()
+                if self._inbox:
+                    self._start_inbox()
+                self._begin(call)
+                self._drive(lambda: call.answered)
+            finally:
+                self._wheel.release()
+                self._hand_over()
+            return call.result()
+        self._check()
         call.prepare_to_sleep()
         self._inbox.append(call)  # type: ignore[arg-type]
         while not call.answered:
@@ -111,7 +132,14 @@ class Driver:
     def submit(self, start: Start[R], on_answer: Callable[[Call[R]], None]) -> None:
         """Hands a call to the maintenance thread; `on_answer` runs on whichever thread answers it."""
         self._check()
-        self._inbox.append(Call(start, on_answer))  # type: ignore[arg-type]
+
+        def on_answered(call: Call[R]) -> None:
+            self._answered += 1
+            on_answer(call)
+
+        with self._submitting:
+            self._submitted += 1
+        self._inbox.append(Call(start, on_answered))  # type: ignore[arg-type]
         self._stirred.set()
         self._loop.ring.wake()
 
@@ -138,16 +166,24 @@ class Driver:
             raise UsageError("this log is closed: open it again")
 
     def _drive(self, done: Callable[[], bool]) -> None:
-        """Passes until `done`, then until no file operation of ours is in flight. The wheel is held."""
+        """Passes until `done`, then until no file operation is in flight that ends with the thread. Holds the wheel."""
         loop = self._loop
         try:
+            if loop.operations_in_flight:
+                loop.run_pass(0)
+            else:
+                loop.turn()
             while not done():
                 if self._inbox:
                     loop.call_soon(self._start_inbox)
                 loop.run_pass(None)
-            while loop.operations_in_flight:
-                loop.run_pass(None)
+            if loop.operations_in_flight and threading.get_ident() not in self._lasting:
+                while loop.operations_in_flight:
+                    loop.run_pass(None)
             wait_ns = loop.ns_until_work()
+            if loop.operations_in_flight:
+                most_ns = 0 if self._submitted != self._answered else _POLL_NS
+                wait_ns = most_ns if wait_ns is None else min(wait_ns, most_ns)
             self._due_ns = NEVER if wait_ns is None else loop.clock.monotonic_ns() + wait_ns
         except BaseException as error:
             if not (isinstance(error, KeyboardInterrupt) and loop.waiting):
@@ -158,11 +194,14 @@ class Driver:
     def _start_inbox(self) -> None:
         inbox = self._inbox
         while inbox:
-            call = inbox.popleft()
-            try:
-                call.start(call.answer)
-            except TopicsError as error:
-                call.answer(error)
+            self._begin(inbox.popleft())
+
+    @staticmethod
+    def _begin(call: Call[Any]) -> None:
+        try:
+            call.start(call.answer)
+        except TopicsError as error:
+            call.answer(error)
 
     def _fail_everybody(self, error: BaseException) -> None:
         """An exception out of the loop is a bug of ours; nobody may be left sleeping on it."""
@@ -182,6 +221,10 @@ class Driver:
         if self._inbox or self._due_ns < self._sleeping_until_ns:
             self._stirred.set()
 
+    def _is_idle(self) -> bool:
+        """Nothing is ready, and nobody is owed an answer that no caller drives for."""
+        return not self._inbox and self._submitted == self._answered and self._loop.ns_until_work() != 0
+
     def _maintain(self) -> None:
         """Sleeps until the next timer, or until stirred because something is due earlier than it knows."""
         while not self._ended:
@@ -191,10 +234,11 @@ class Driver:
             self._stirred.wait(timeout_s)
             self._stirred.clear()
             if not self._wheel.acquire(blocking=False):
-                continue  # whoever drives runs the timers too
+                self._stirred.wait(_BUSY_S)  # whoever drives runs the timers too
+                continue
             try:
                 if not self._ended:
-                    self._drive(lambda: not self._inbox and self._loop.ns_until_work() != 0)
+                    self._drive(self._is_idle)
             except BaseException:
                 return
             finally:

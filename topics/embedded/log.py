@@ -28,7 +28,7 @@ from topics.engine.results import (
     TopicState,
 )
 from topics.engine.topic_config import TopicConfig
-from topics.engine.value_rows import NewRecord, rows_from_values
+from topics.engine.value_rows import NewRecord, rows_from_data, rows_from_values
 from topics.engine.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
 from topics.loop import Loop
@@ -77,6 +77,7 @@ class Log:
             self._loop.close()
             raise
         self._loop.on_pass_end(self._engine.flush, 10)
+        self._store.log.commit_in_place()
         self._scanner = WriteScanner(config)
         self._scanning = threading.Lock()
         self._driver = Driver(self._loop)
@@ -239,11 +240,15 @@ class Log:
     def appending(
         self, topic: str, records: Values, *, key: str | None, node: str | None, create: bool | None
     ) -> Start[AppendResult]:
-        made = [record if isinstance(record, NewRecord) else NewRecord(record) for record in records]
-        if not made:
+        values = records if isinstance(records, list | tuple) else list(records)
+        if not values:
             raise UsageError("append needs one record at least")
         with self._scanning:
-            rows = rows_from_values(made, self._scanner)
+            if NewRecord in map(type, values):
+                made = [value if isinstance(value, NewRecord) else NewRecord(value) for value in values]
+                rows = rows_from_values(made, self._scanner)
+            else:
+                rows = rows_from_data(values, self._scanner)
         request = AppendRequest(topic, rows, _encoded(node), _encoded(key), create)
         return lambda done: self._engine.append(request, done)
 

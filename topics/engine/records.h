@@ -48,6 +48,9 @@ int tp_scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len);
 void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const void *requests, void *groups,
                     uint32_t group_count, uint32_t room, uint32_t *counts, uint32_t *upto, unsigned char *scratch,
                     uint64_t scratch_bytes);
+/* As tp_scan_texts for texts that each end with a newline and hold no other: `count` of them in `size` bytes. 0, or 1 when
+ * anything is not so or not plain: nothing was said about it, ask tp_scan_texts. */
+int tp_scan_lines(struct tp_writer *w, const unsigned char *text, uint64_t size, uint32_t count);
 /* Rows of `data` alone from `count` JSON texts, one after another, text i ending at ends[i]. As tp_scan_write. */
 int tp_scan_texts(struct tp_writer *w, const unsigned char *text, const uint64_t *ends, uint32_t count);
 /* Copies what the rows point at into `out` (room for len bytes), compact and decoded; rewrites the rows' spans.

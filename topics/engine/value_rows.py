@@ -25,6 +25,22 @@ class NewRecord(NamedTuple):
     meta: Any = None
 
 
+_encoder = msgspec.json.Encoder()
+
+
+def rows_from_data(values: Sequence[Any], scanner: WriteScanner) -> Rows:
+    """The same for records of `data` alone, in one call to the encoder and one to the scan."""
+    try:
+        lines = _encoder.encode_lines(values)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        lines = b""
+    if b"null" not in lines:  # which may stand for NaN or an infinity
+        rows = scanner.scan_lines(lines, len(values))
+        if rows is not None:
+            return rows
+    return rows_from_values([NewRecord(value) for value in values], scanner)
+
+
 def rows_from_values(records: Sequence[NewRecord], scanner: WriteScanner) -> Rows:
     """Encodes all records in one go and scans the result like the body of a write.
 

@@ -114,8 +114,18 @@ class WriteScanner:
         rows = make_tuple(Rows, (body, self._spans[: count * 40], count, size))
         return make_tuple(WriteBody, (rows, None, None, None, None, False, None))
 
+    def scan_lines(self, lines: bytes, count: int) -> Rows | None:
+        """One row of `data` alone per line, each ended by a newline; None where that is not so, or a line not plain."""
+        if lib.tp_scan_lines(self._writer, lines, len(lines), count) != 0:
+            return None
+        size, count = _HEAD.unpack(self._head)
+        return make_tuple(Rows, (lines, self._spans[: count * 40], count, size))
+
     def scan_texts(self, texts: Sequence[bytes]) -> Rows:
         """One row of `data` alone per JSON text. Raises: RequestError, not JSON, or over a limit."""
+        rows = self.scan_lines(b"\n".join((*texts, b"")), len(texts))
+        if rows is not None:
+            return rows
         buffer = b"".join(texts)
         ends = np.cumsum(np.fromiter(map(len, texts), np.uint64, len(texts)), dtype=np.uint64)
         status = lib.tp_scan_texts(self._writer, buffer, ffi.from_buffer("uint64_t[]", ends), len(texts))

@@ -312,39 +312,63 @@ void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const void *requ
     w->rows = rows;
 }
 
-int tp_scan_texts(struct tp_writer *w, const unsigned char *text, const uint64_t *ends, uint32_t count)
+static void begin_texts(struct tp_writer *w, uint32_t count)
 {
-    struct tp_row *rows = w->rows;
-    uint64_t from = 0, compact;
     w->size = 0;
     w->count = count;
     w->marks = w->violation = w->violation_record = 0;
     memset(w->fields, 0, sizeof w->fields);
+}
+
+/* Row i: the text at [from, end). */
+static inline int scan_text(struct tp_writer *w, const uint8_t *text, uint64_t from, uint64_t end, uint32_t i)
+{
+    struct scan s = start_scan(text, end);
+    struct tp_row *row = (struct tp_row *)w->rows + i;
+    uint64_t compact;
+    memset(row, 0, sizeof *row);
+    s.error.record = i;
+    s.start = text + from; /* offsets of errors count from the start of this text */
+    s.key_room = w->key_room;
+    s.secret = w->secret;
+    const uint8_t *p = first_character(&s);
+    if (p) p = read_payload(&s, p, w, row, &row->data_off, &row->data_len, &compact);
+    if (!p || trailing(&s, p)) {
+        w->error = s.error;
+        return -1;
+    }
+    row->data_off += (uint32_t)from;
+    row->size = (uint32_t)compact;
+    w->size += compact;
+    w->marks |= row->flags;
+    note_violation(w, over_limit(&w->limits, row, 0, 0), i);
+    return 0;
+}
+
+int tp_scan_lines(struct tp_writer *w, const unsigned char *text, uint64_t size, uint32_t count)
+{
+    uint64_t from = 0;
+    begin_texts(w, count);
+    if (!count || count > w->limits.records || size > 0xffffffffu) return 1;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *end = memchr(text + from, '\n', size - from);
+        if (!end || scan_text(w, text, from, (uint64_t)(end - text), i) < 0) return 1;
+        from = (uint64_t)(end - text) + 1;
+    }
+    return from != size || w->violation || w->marks >= MARK_WHITE;
+}
+
+int tp_scan_texts(struct tp_writer *w, const unsigned char *text, const uint64_t *ends, uint32_t count)
+{
+    uint64_t from = 0;
+    begin_texts(w, count);
     if (!count || count > w->limits.records) return 1;
     if (ends[count - 1] > 0xffffffffu) {
         w->error = (struct tp_error){.code = E_LONG, .record = 0, .field = FIELD_UNKNOWN};
         return -1;
     }
-    for (uint32_t i = 0; i < count; from = ends[i], i++) {
-        struct scan s = start_scan(text, ends[i]);
-        struct tp_row *row = rows + i;
-        memset(row, 0, sizeof *row);
-        s.error.record = i;
-        s.start = text + from; /* offsets of errors count from the start of this text */
-        s.key_room = w->key_room;
-        s.secret = w->secret;
-        const uint8_t *p = first_character(&s);
-        if (p) p = read_payload(&s, p, w, row, &row->data_off, &row->data_len, &compact);
-        if (!p || trailing(&s, p)) {
-            w->error = s.error;
-            return -1;
-        }
-        row->data_off += (uint32_t)from;
-        row->size = (uint32_t)compact;
-        w->size += compact;
-        w->marks |= row->flags;
-        note_violation(w, over_limit(&w->limits, row, 0, 0), i);
-    }
+    for (uint32_t i = 0; i < count; from = ends[i], i++)
+        if (scan_text(w, text, from, ends[i], i) < 0) return -1;
     return !w->violation && w->marks < MARK_WHITE ? 0 : 1;
 }
 

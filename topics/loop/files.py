@@ -62,6 +62,10 @@ class Files:
         """Writes; `dsync`: the completion means on stable storage. The count may be short."""
         self._ring.queue_write(self._operations.expect(FILE, done), fd, buffer, offset, dsync=dsync)
 
+    def write_now(self, fd: int, buffer: Buffer, offset: int, *, dsync: bool = False) -> int:
+        """The same, ended when this returns: the count or -errno. Blocks the thread."""
+        return self._ring.write_now(fd, buffer, offset, dsync=dsync)
+
     def commit_nowait(self, fd: int, buffer: Buffer, offset: int, done: Callable[[int, int], None]) -> None:
         """The commit chain; `done(write_res, sync_res)` once, after both completions came.
 

@@ -33,6 +33,8 @@ T = TypeVar("T")
 
 SEND_ORDER = 30
 """Where among the hooks at the end of a pass the connections' sends are queued."""
+_ROUNDS_MAX = 8
+"""Of the hooks in one pass."""
 _CLOSE_PASSES_MAX = 1000
 _CLOSE_WAIT_NS = 1_000_000
 _DEFAULT_LIMITS = StreamLimits()
@@ -58,6 +60,7 @@ class Loop:
         self._from_threads: deque[Callable[[], None]] = deque()
         self._tasks: set[Task[Any]] = set()
         self._hooks: list[tuple[int, Callable[[], None]]] = [(SEND_ORDER, self._traffic.flush_sends)]
+        self._again = False
         self._failure: BaseException | None = None
         self._stopped = False
         self._closed = False
@@ -87,6 +90,19 @@ class Loop:
         task.when_done(lambda: None)  # observed: its exception is raised here, not reported
         self.run_until(lambda: task.done)
         return task.result()
+
+    def turn(self) -> None:
+        """For who has just staged something: what a pass does, without the ring's part where that has none.
+
+        What the pass' end answers by itself (a commit in place) is answered when this returns.
+        """
+        if self._ready or self._from_threads or self._traffic.busy or self._timers.due_by(self.clock.monotonic_ns()):
+            self.run_pass(0)
+            return
+        self._run_hooks()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
 
     def stop(self) -> None:
         """Ends `run` after the pass."""
@@ -120,14 +136,7 @@ class Loop:
                 self._call(ready.popleft(), "callback")
             ran_ns = now()
             stats.tasks.add(ran_ns - received_ns)
-        hooks = iter(self._hooks)
-        while True:
-            try:
-                for _, hook in hooks:
-                    hook()
-                break
-            except Exception as error:
-                self._report(error, "pass end")
+        self._run_hooks()
         stats.passes += 1
         stats.wait.add(waited_ns - started_ns)
         stats.receive.add(received_ns - waited_ns)
@@ -135,6 +144,22 @@ class Loop:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
+
+    def _run_hooks(self) -> None:
+        """All hooks in their order, and again while one of them asks for it (`again`)."""
+        for _ in range(_ROUNDS_MAX):
+            self._again = False
+            hooks = iter(self._hooks)
+            while True:
+                try:
+                    for _, hook in hooks:
+                        hook()
+                    break
+                except Exception as error:
+                    self._report(error, "pass end")
+            if not self._again:
+                return
+        self._ready.append(_nothing)  # goes on in the next pass, which does not wait
 
     def stats(self) -> LoopStats:
         return self._stats
@@ -165,6 +190,13 @@ class Loop:
             await future
         finally:
             timer.cancel()
+
+    def again(self) -> None:
+        """For a hook that has done more than stage: what it called may have staged behind hooks that had their turn.
+
+        All hooks run again before the pass ends, so that nothing staged is left to a pass that nobody knows to make.
+        """
+        self._again = True
 
     def on_pass_end(self, fn: Callable[[], None], order: int) -> None:
         """Calls `fn` at the end of every pass, ascending order; the connections' sends are at 30."""
@@ -314,3 +346,7 @@ class Loop:
         log.error("unhandled exception in %s", where, exc_info=error)
         if not where.startswith("task ") and self._failure is None:
             self._failure = error
+
+
+def _nothing() -> None:
+    """A call that makes the next pass come at once."""

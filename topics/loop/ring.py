@@ -131,6 +131,12 @@ class Ring(Protocol):
     def allocate(self, fd: int, size: int) -> None:
         """Reserves space for bytes [0, size) (fallocate). Raises OSError(ENOSPC)."""
 
+    def write_now(self, fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
+        """A write that has ended when this returns, beside the queue: the count, perhaps short, or -errno.
+
+        For a thread that waits for nothing else. `dsync` as in `queue_write`.
+        """
+
     def free_bytes(self, path: str) -> int:
         """Bytes an unprivileged writer may still use on the file system of `path`."""
 

@@ -169,6 +169,14 @@ class Log:
         self.counters.submit_full += 1
         return True
 
+    def commit_in_place(self) -> None:
+        """From here on a commit that needs one write blocks the thread for it, instead of a turn through the ring.
+
+        For a caller that waits for nothing else. Callbacks run inside `flush`, which has the pass' hooks run again.
+        """
+        for wal in self._wals:
+            wal.in_place = True
+
     def set_commit_window(self, ns: int) -> None:
         """How long after a commit the next one may be held back to gather more: widened under pressure."""
         for wal in self._wals:

@@ -108,6 +108,8 @@ class Wal:
         self._sync_every_ns = sync_every_ns
         self.window_ns = window_ns
         """How long after a commit's end the next one is held back to gather more; a lone write never waits."""
+        self.in_place = False
+        """Commits that need one write end before `flush` returns: for a thread that waits for nothing else."""
         self._file_bytes = file_bytes
         self._prepared_files = max(1, prepared_files)
 
@@ -332,6 +334,7 @@ class Wal:
         self._filling = self._empty_batch()
         for done in batch.waiters:
             done(Commit(None))
+        self._loop.again()
 
     def _send(self, batch: Batch, file: WalFile) -> None:
         durable = self._durable
@@ -353,6 +356,8 @@ class Wal:
             direct_works=self._directory.direct_works,
             size=used,
         )
+        if self.in_place and primitive is Primitive.BARE_DIRECT:
+            primitive = Primitive.BARE  # the caller copies into the page cache faster than the device writes
         position = file.position
         data = memoryview(batch.memory)[:used]
         if self._header:
@@ -370,7 +375,14 @@ class Wal:
 
     def _submit(self, flight: _Flight, file: WalFile) -> None:
         stored = file.stored
-        match flight.primitive:
+        primitive = flight.primitive
+        if self.in_place and primitive in (Primitive.BARE, Primitive.DSYNC):
+            dsync = primitive is Primitive.DSYNC
+            fd = stored.direct_fd if dsync else stored.fd
+            self._on_write(self._files.write_now(fd, flight.blocks, flight.offset, dsync=dsync))
+            self._loop.again()
+            return
+        match primitive:
             case Primitive.BARE:
                 self._files.write_nowait(stored.fd, flight.blocks, flight.offset, self._on_write)
             case Primitive.BARE_DIRECT:

@@ -10,6 +10,8 @@ import socket
 import stat
 from pathlib import Path
 
+from typing_extensions import Buffer
+
 from topics.memory import page_aligned
 
 SMALLEST_DIRECT_BYTES = 4096
@@ -73,6 +75,12 @@ class BlockingCalls:
 
     def allocate(self, fd: int, size: int) -> None:
         os.posix_fallocate(fd, 0, size)
+
+    def write_now(self, fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
+        try:
+            return os.pwritev(fd, (buffer,), offset, os.RWF_DSYNC) if dsync else os.pwrite(fd, buffer, offset)
+        except OSError as error:
+            return -(error.errno or errno.EIO)
 
     def free_bytes(self, path: str) -> int:
         space = os.statvfs(path)

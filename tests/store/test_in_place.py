@@ -1,0 +1,165 @@
+"""Commits that end inside the end of a pass: the same promises, and nothing staged is ever left without a pass.
+
+The simulator's wait fails when nothing will ever happen, so whatever is staged and forgotten shows as a stall.
+"""
+
+import errno
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.engine.real_world import RealWorld
+from tests.sim import Faults, SimStoppedError
+from tests.store.log_world import LogWorld, recover
+from topics.errors import DiskFullError, LogReadOnlyError
+from topics.store.commit import Commit
+
+
+@pytest.fixture(autouse=True)
+def _end_all_worlds() -> Iterator[None]:
+    yield
+    LogWorld.end_all()
+
+
+def in_place(seed: int = 0, **options: object) -> LogWorld:
+    world = LogWorld(seed, **options)  # type: ignore[arg-type]
+    world.log.commit_in_place()
+    return world
+
+
+def is_owed_a_pass(world: LogWorld) -> bool:
+    """Something is staged that nothing will bring to the disk but a pass nobody has to make."""
+    wal = world.log.shards[0]
+    staged = wal._filling.frames or wal._filling.waiters or wal._closed_batches
+    held = wal._flight is not None or wal._window_timer is not None or wal._sync_running or wal._preparing
+    return bool(staged) and not held and world.loop.ns_until_work() != 0
+
+
+def test_a_write_is_answered_within_the_pass_it_was_staged_for() -> None:
+    world = in_place()
+    for fsync in (True, False, True):
+        write = world.write(fsync=fsync)
+        assert not write.acked
+        world.passes(1)
+        if not write.acked:  # behind unsynced bytes it takes the linked pair, through the ring
+            assert fsync
+            world.settle(write)
+    assert world.log.backlog_bytes == 0
+
+
+def test_a_turn_of_the_loop_is_enough_and_asks_the_ring_for_nothing() -> None:
+    world = in_place()
+    world.write()
+    world.advance(2000)  # the next log file is ready
+    passes = world.loop.stats().passes
+    write = world.write()
+    world.loop.turn()
+    assert write.acked
+    assert world.loop.stats().passes == passes
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_callbacks_stage_is_committed_without_being_asked_again(seed: int) -> None:
+    rng = random.Random(seed)
+    world = in_place(seed, shuffle=True)
+    world.write()
+    world.advance(2000)  # the next log file is ready
+    left = 60
+
+    def stage() -> None:
+        nonlocal left
+        left -= 1
+        fsync = rng.random() < 0.3
+        write = world.write(fsync=fsync, count=rng.choice((1, 1, 40)), bytes_each=rng.choice((20, 300)))
+
+        def then(commit: Commit) -> None:
+            assert commit.error is None
+            for _ in range(rng.choice((0, 1, 2))):
+                if left > 0:
+                    stage()
+
+        world.log.when_committed(write.topic_id, fsync, then)
+
+    while left > 0:
+        stage()
+        for _ in range(rng.randrange(3)):
+            world.loop.run_pass(0)
+            assert not is_owed_a_pass(world)
+    world.settle()
+    world.close()
+    assert all(write.acked for write in world.writes)
+
+
+@pytest.mark.parametrize("effect", range(1, 40, 3))
+@pytest.mark.parametrize("cut", ["kill", "power"])
+def test_a_crash_anywhere_keeps_what_was_acknowledged(effect: int, cut: str) -> None:
+    world = in_place()
+    world.ring.stop_at(world.ring.effects + effect)
+    try:
+        for number in range(20):
+            world.write(fsync=number % 3 == 0)
+            world.passes(1)
+    except SimStoppedError:
+        pass
+    acked = {seq for write in world.writes if write.acked and (write.fsync or cut == "kill") for seq in write.seqs}
+    assert acked <= set(recover(world.crash(cut)).seqs.get(1, ()))
+
+
+def test_an_io_error_latches_the_log_and_tells_everybody() -> None:
+    faults = Faults()
+    world = in_place(faults=faults)
+    world.write()
+    world.settle()
+    faults.fail("write", errno.EIO)
+    write = world.write()
+    world.settle()
+    assert isinstance(write.error, LogReadOnlyError)
+    with pytest.raises(LogReadOnlyError):
+        world.write()
+
+
+def test_a_full_disk_fails_the_batch_and_the_log_goes_on() -> None:
+    faults = Faults()
+    world = in_place(faults=faults)
+    world.write()
+    world.settle()
+    faults.fail("write", errno.ENOSPC)
+    write = world.write()
+    world.settle()
+    assert isinstance(write.error, DiskFullError)
+
+
+def test_the_rest_of_a_short_write_follows_at_once() -> None:
+    faults = Faults()
+    world = in_place(faults=faults)
+    world.write(fsync=False)
+    world.settle()
+    faults.shorten("write", 4096)
+    write = world.write(count=100, bytes_each=200, fsync=False)
+    world.settle()
+    assert write.acked
+    assert recover(world.crash("kill")).seqs[1] == list(range(1, 102))
+
+
+def test_an_engine_whose_commits_end_in_place_wakes_its_readers_and_closes() -> None:
+    world = RealWorld()
+    world.real_store.log.commit_in_place()
+    world.put("t", durability="fsync")
+    for number in range(30):
+        poll = world.start_diff(number, wait_ms=20_000)
+        world.append(number)
+        world.real_loop.run_pass(0)
+        assert len(world.wait(poll).records) > 0
+    world.checkpoint()
+    world.restart(graceful=True)
+    assert world.seqs() == list(range(1, 31))
+
+
+def test_without_being_asked_commits_are_left_to_the_ring() -> None:
+    world = LogWorld()
+    write = world.write()
+    world.passes(1)
+    assert not write.acked
+    world.settle()
+    assert write.acked
