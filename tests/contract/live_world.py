@@ -110,6 +110,11 @@ class LiveWorld(World):
         with open(self.directory / "stderr", "ab") as stderr:
             return subprocess.Popen(COMMAND, env=env, stderr=stderr)
 
+    def descriptors(self) -> int:
+        """How many the process has open."""
+        assert self.process is not None
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
     def stderr(self) -> str:
         return (self.directory / "stderr").read_text()
 
