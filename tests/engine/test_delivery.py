@@ -115,6 +115,29 @@ def test_readers_that_begin_in_one_pass_share_what_they_read(h: Harness) -> None
     assert Reader(h).follow().bursts[0] is not first.bursts[0]
 
 
+def test_readers_that_leave_out_their_own_share_what_is_of_others(h: Harness) -> None:
+    """R-NODE-1: in a room, most hear the same, and nobody hears himself."""
+    people = [Reader(h, nodes=(f"p{n}".encode(),)).follow() for n in range(6)]
+    everything = Reader(h).follow()
+    h.append("hello", node=b"p2")
+    for number, reader in enumerate(people):
+        assert len(reader.bursts) == (1 if number == 2 else 2)
+        assert reader.bursts[-1] is everything.bursts[-1] or number == 2
+    h.append("from outside")
+    assert people[2].take() == [("t", "caught up", 0), ("t", 1, 2, 2, [2]), ("t", "caught up", 2)]
+    assert all(reader.bursts[-1] is everything.bursts[-1] for reader in people if reader is not people[2])
+
+
+def test_data_that_looks_like_a_node_is_nobody_s(h: Harness) -> None:
+    """R-NODE-1"""
+    people = [Reader(h, nodes=(name,)).follow() for name in (b"p0", b"p1", b"p2", b"p3", b'"', "é".encode())]
+    h.append({"$node": "p1"}, node=b"p2")
+    h.append("x", node=b"\"")
+    h.append("x", node="é".encode())
+    told = [[frame[4] for frame in reader.take() if len(frame) == 5] for reader in people]
+    assert told == [[[1], [2], [3]]] * 2 + [[[2], [3]], [[1], [2], [3]], [[1], [3]], [[1], [2]]]
+
+
 def test_what_is_deleted_between_two_readers_of_a_pass_is_not_shared(h: Harness) -> None:
     h.put("m", durability="ephemeral")
     h.append("a", "b", name="m")

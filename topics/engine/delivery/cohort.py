@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topics.engine.delivery.frames import Burst, frames_of
+from topics.engine.delivery.bursts import burst_of
+from topics.engine.delivery.frames import Burst
 from topics.engine.delivery.subscription import Subscription
 from topics.engine.results import DiffQuery, DiffResult
 from topics.engine.topic import Topic
@@ -99,12 +100,12 @@ class Cohort:
             return
         core, topic = self._core, self.topic
         topic.last_read_ms = topic.consumed_ms = core.clock.now_ms()
-        frames = frames_of(topic.name, self.cursor, result, told_caught_up=self._told)
-        if frames:
-            self._deliver(Burst(frames, core.clock.monotonic_ns()))
+        burst = burst_of(core, topic.name, self.cursor, result, told_caught_up=self._told)
+        if burst is not None:
+            self._deliver(burst)
             self._told = result.caught_up
         self.cursor = result.next_from_seq
-        if not result.caught_up and not frames:
+        if not result.caught_up and burst is None:
             core.loop.call_later(0, self.look_again)  # much that its filter skips: others go first
             return
         if not result.caught_up or topic.head != result.head_seq:

@@ -6,7 +6,8 @@ import logging
 from bisect import insort
 from typing import TYPE_CHECKING
 
-from topics.engine.delivery.frames import Burst, DeletedFrame, frames_of
+from topics.engine.delivery.bursts import burst_of
+from topics.engine.delivery.frames import Burst, DeletedFrame
 from topics.engine.delivery.subscription import Sink, Subscription
 from topics.engine.read_pass import clamped
 from topics.engine.results import DiffQuery, DiffResult
@@ -137,12 +138,7 @@ class Feed:
         core = self._core
         topic.last_read_ms = topic.consumed_ms = core.clock.now_ms()
         told = subscription.told_caught_up
-
-        def make() -> Burst | None:
-            frames = frames_of(topic.name, subscription.cursor, result, told_caught_up=told)
-            return Burst(frames, core.clock.monotonic_ns()) if frames else None
-
-        burst = core.reads.derive(result, told, make)
+        burst = burst_of(core, topic.name, subscription.cursor, result, told_caught_up=told)
         if burst is not None:
             self._deliver(subscription, burst)
             if self.subscriptions.get(subscription.name) is not subscription:
