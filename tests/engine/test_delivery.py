@@ -132,7 +132,7 @@ def test_data_that_looks_like_a_node_is_nobody_s(h: Harness) -> None:
     """R-NODE-1"""
     people = [Reader(h, nodes=(name,)).follow() for name in (b"p0", b"p1", b"p2", b"p3", b'"', "é".encode())]
     h.append({"$node": "p1"}, node=b"p2")
-    h.append("x", node=b"\"")
+    h.append("x", node=b'"')
     h.append("x", node="é".encode())
     told = [[frame[4] for frame in reader.take() if len(frame) == 5] for reader in people]
     assert told == [[[1], [2], [3]]] * 2 + [[[2], [3]], [[1], [2], [3]], [[1], [3]], [[1], [2]]]
