@@ -11,6 +11,7 @@ import argparse
 import random
 import time
 
+from tests.server.lane_streams import KEYS
 from tests.server.test_lane import Pair
 
 LIVES = 3
@@ -21,7 +22,8 @@ def run(seed: int) -> int:
     """One pair of servers through a few lives; the requests that the lane took."""
     rng = random.Random(f"fuzz {seed}")
     taken = 0
-    pair = Pair(rng.choice((0, seed)), wal_shards=rng.choice((1, 1, 2)))
+    keys = {"api_keys": KEYS} if rng.random() < 0.3 else {}
+    pair = Pair(rng.choice((0, seed)), wal_shards=rng.choice((1, 1, 2)), **keys)
     for _ in range(LIVES):
         for _ in range(STREAMS):
             pair.run(rng)

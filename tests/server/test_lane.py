@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.contract.sim_world import SimWorld
 from tests.contract.world import Connection
-from tests.server.lane_streams import pieces, plain, stream, without_chance
+from tests.server.lane_streams import KEYS, pieces, plain, stream, without_chance
 from topics.errors import UsageError
 
 CONFIGS = (
@@ -36,12 +36,14 @@ class Pair:
         self.shuffle = bool(seed)
         """Completions come in any order, so each piece has to have arrived before the next one is sent: where a broken
         head is cut decides what is said of it."""
+        self.keys = bool(settings.get("api_keys"))
+        self.headers = {"Authorization": "Bearer busy"} if self.keys else {}
         self.worlds = [SimWorld(seed, shuffle=self.shuffle, http_lane=lane, **settings) for lane in ("auto", "off")]
         self.topics = [[f"t{at}-{number}" for number in range(len(CONFIGS))] for at in range(CONNECTIONS)]
         for world in self.worlds:
             world.start()
             for name, config in zip(itertools.chain(*self.topics), CONFIGS * CONNECTIONS, strict=True):
-                world.connect().request("PUT", f"/v0/topics/{name}", config)
+                world.connect().request("PUT", f"/v0/topics/{name}", config, self.headers)
         self.warm_up()
 
     def warm_up(self) -> None:
@@ -49,13 +51,14 @@ class Pair:
         for world in self.worlds:
             conn = world.connect()
             for name in itertools.chain(*self.topics):
-                conn.send(plain(name)).answer("POST")
+                for key in ("writer", "busy") if self.keys else ("",):
+                    conn.send(plain(name, key=key)).answer("POST")
 
     def run(self, rng: random.Random) -> None:
         """A few connections at once, each saying something up to three times."""
         streams: list[list[bytes]] = []
         for at in range(rng.randint(1, CONNECTIONS)):
-            parts = [pieces(rng, stream(rng, self.topics[at])) for _ in range(rng.choice((1, 1, 2, 3)))]
+            parts = [pieces(rng, stream(rng, self.topics[at], keys=self.keys)) for _ in range(rng.choice((1, 1, 2, 3)))]
             streams.append(list(itertools.chain(*parts)))
         self.send(streams, half_close=rng.random() < 0.2)
 
@@ -85,7 +88,7 @@ class Pair:
         query = {"include_tags": True, "limit": 1000}
         for name in sorted(itertools.chain(*self.topics)):
             for method, path, body in (("GET", f"{name}?touch=false", None), ("POST", f"{name}/diff", query)):
-                answers = [conn.request(method, f"/v0/topics/{path}", body).body for conn in conns]
+                answers = [conn.request(method, f"/v0/topics/{path}", body, self.headers).body for conn in conns]
                 lane, general = map(without_chance, answers)
                 assert lane == general, f"{lane!r}\n{general!r}"
 
@@ -144,6 +147,28 @@ def test_in_a_simulated_world_of_any_order_both_recover_to_the_same(seed: int) -
         pair.restart()
         pair.compare_state()
         pair.warm_up()
+
+
+def test_with_keys_the_lane_lets_in_whom_the_general_path_lets_in() -> None:
+    pair = Pair(api_keys=KEYS)
+    before = pair.taken
+    for seed in range(200):
+        pair.run(random.Random(f"keys {seed}"))
+    assert pair.taken > before + 50, "the lane has taken too little for this test to mean anything"
+    pair.compare_state()
+    assert pair.send([[plain("t0-0", key="nobody"), plain("t0-0")]])[0].count(b"HTTP/1.1 401") == 2
+    assert pair.send([[plain("t0-0", key="reader"), plain("t1-0", key="narrow")]])[0].count(b"HTTP/1.1 403") == 2
+
+
+def test_requests_in_flight_of_a_key_are_counted_as_on_the_general_path() -> None:
+    pair = Pair(api_keys=KEYS, max_inflight_per_key=2)
+    streams = [[plain(name, key="writer")] for name in ("t0-1", "t1-1", "t2-1")]
+    before = pair.taken
+    assert [answers[9:12] for answers in pair.send(streams)] == [b"200", b"200", b"429"]
+    assert pair.taken - before == 2
+    assert [answers[9:12] for answers in pair.send(streams)] == [b"200", b"200", b"429"]
+    assert pair.send([[plain("t0-1", key="writer") * 3]])[0].count(b" 200 OK") == 3
+    assert [answers[9:12] for answers in pair.send(streams[:2])] == [b"200", b"200"]
 
 
 def test_pipelined_requests_are_answered_in_order_whatever_path_they_take(pair: Pair) -> None:

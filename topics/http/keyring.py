@@ -34,6 +34,11 @@ class Keyring:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def digests(self) -> bytes:
+        """SHA-256 of each secret, 32 bytes by `key_id`."""
+        return b"".join(digest for digest, _principal in self._entries)
+
     def find(self, token: bytes) -> Principal | None:
         """The key a token belongs to. Takes the same time whichever key it is, and whether it is any."""
         presented = sha256(token).digest()

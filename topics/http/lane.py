@@ -26,6 +26,8 @@ from topics.http.errors import envelope, extra_headers, status_of
 from topics.http.first_bytes import FirstBytes
 from topics.http.handlers import records
 from topics.http.head import HEAD_END
+from topics.http.keyring import Keyring
+from topics.http.principal import Principal
 from topics.http.service import Service
 from topics.tuples import make_tuple
 
@@ -82,7 +84,7 @@ class Columns(Protocol):
 class Lane:
     """One server's. `take` is asked before anybody else when something was received in a pass."""
 
-    def __init__(self, service: Service, links: Columns, secret: int) -> None:
+    def __init__(self, service: Service, links: Columns, keyring: Keyring, secret: int) -> None:
         config = service.config
         self._service = service
         self._links = links
@@ -91,8 +93,12 @@ class Lane:
         if scanner == ffi.NULL:
             raise MemoryError("no memory for the lane's tables")
         self._scanner = ffi.gc(scanner, lib.tp_scanner_free)
+        if keyring and lib.tp_learn_keys(scanner, keyring.digests, len(keyring)) < 0:
+            raise MemoryError("no memory for the digests of keys")
         self._names: list[str] = []
         self._names_json: list[bytes] = []
+        self._principals: list[Principal | None] = []
+        """Whose requests these are, where that is counted."""
         self._hosts: set[bytes] = set()
         self._declined: set[bytes] = set()
         """Names that were not learnt, of this tick."""
@@ -256,10 +262,20 @@ class Lane:
         conn.state.since = max(conn.state.since, self._links.since(conn, service.tick))
 
     def _drop_unusual_topics(self, groups: int) -> None:
-        """A topic that needs more than columns (a cap that refuses, expiry) is not plain; it may be learnt again."""
+        """A topic that needs more than columns (a cap that refuses, expiry) is not plain; it may be learnt again.
+
+        Neither are requests that might be more than their key may have in flight.
+        """
         takes = self._service.engine.takes_plain
         rows = self._group_bytes
-        for at, (number, *_rest) in enumerate(GROUP.iter_unpack(rows[0 : groups * GROUP.size])):
+        coming: dict[Principal, int] = {}
+        for at, (number, _first, count, *_rest) in enumerate(GROUP.iter_unpack(rows[0 : groups * GROUP.size])):
+            principal = self._principals[number]
+            if principal is not None:
+                coming[principal] = coming.get(principal, principal.in_flight) + count
+                if coming[principal] > principal.in_flight_max:
+                    GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
+                    continue
             if not takes(self._names[number]):
                 lib.tp_forget_topic(self._scanner, number)
                 GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
@@ -276,6 +292,7 @@ class Lane:
             group = _Group(
                 self,
                 self._names_json[number],
+                self._principals[number],
                 self._request_bytes[first * REQUEST.size : (first + count) * REQUEST.size],
                 self._count_bytes[4 * first : 4 * (first + count)],
                 refs,
@@ -285,6 +302,8 @@ class Lane:
             self.taken += taken
             service.requests_total += taken
             service.in_progress += taken
+            if group.principal is not None:
+                group.principal.in_flight += taken
             if not engine.takes_plain(name):
                 buffer = bytearray(buffer)  # an answer just given had the topic changed: the append may have to wait
             fields = (name, self._columns.rows(buffer, row, rows, size), None, None, None, None, True, None)
@@ -344,11 +363,13 @@ class Lane:
         if self._declined_tick != service.tick or len(self._declined) > _DECLINED_KEPT:
             self._declined.clear()
             self._declined_tick = service.tick
-        kept = service.planner.kept
+        known = service.planner.known
         for _conn, view in rows:
             data = bytes(view[:1024])
-            plan = kept.get(data[: data.find(HEAD_END) + 4])
-            if plan is None or not plan.plain or not plan.usual_body:
+            plan = known(data[: data.find(HEAD_END) + 4])
+            if plan is None or not plan.usual_body:
+                continue
+            if plan.foreign or plan.unauthorized or plan.forbidden or plan.missing:
                 continue
             route, request = plan.route, plan.request
             if route is None or route.handler is not records.write or request.authority:
@@ -359,20 +380,23 @@ class Lane:
             path = request.framing.target.partition(b"?")[0]
             name = plan.name.encode()
             if path == _PATH + name and name not in self._declined:
-                self._learn_topic(plan.name, name, plan.name_json)
+                self._learn_topic(plan.name, name, plan.name_json, plan.counted)
 
-    def _learn_topic(self, name: str, raw: bytes, name_json: bytes) -> None:
+    def _learn_topic(self, name: str, raw: bytes, name_json: bytes, principal: Principal | None) -> None:
         if not self._service.engine.takes_plain(name):
             self._declined.add(raw)
             return
-        number = lib.tp_learn_topic(self._scanner, raw, len(raw))
+        key = lib.TP_NO_KEY if principal is None or principal.key_id is None else principal.key_id
+        number = lib.tp_learn_topic(self._scanner, raw, len(raw), key)
         if number < 0:
             lib.tp_forget_topics(self._scanner)
             self._names.clear()
             self._names_json.clear()
+            self._principals.clear()
         elif number == len(self._names):
             self._names.append(name)
             self._names_json.append(name_json)
+            self._principals.append(principal)
 
 
 _CLOSING = b',"created":false,"deduped":false,"performance":{"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b}}'
@@ -381,12 +405,13 @@ _CLOSING = b',"created":false,"deduped":false,"performance":{"server_total_ms":%
 class _Group:
     """The requests of one topic and pass, on their way through one append."""
 
-    __slots__ = ("counts", "lane", "refs", "requests", "started_ns", "taken", "topic")
+    __slots__ = ("counts", "lane", "principal", "refs", "requests", "started_ns", "taken", "topic")
 
     def __init__(  # noqa: PLR0917 - one a topic and pass
         self,
         lane: Lane,
         topic: bytes,
+        principal: Principal | None,
         requests: bytes,
         counts: bytes,
         refs: bytes,
@@ -396,6 +421,7 @@ class _Group:
         self.lane = lane
         self.topic = topic
         """Its name as JSON."""
+        self.principal = principal
         self.requests = requests
         self.counts = counts
         self.refs = refs
@@ -407,6 +433,8 @@ class _Group:
         """The append's outcome. Refusals and the last answers of connections are worded one by one."""
         service = self.lane._service
         service.in_progress -= self.taken
+        if self.principal is not None:
+            self.principal.in_flight -= self.taken
         if isinstance(result, TopicsError):
             self._fail(result)
         elif service.closing:

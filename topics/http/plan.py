@@ -190,6 +190,13 @@ class Planner:
         self._guard = guard
         self._aims: dict[tuple[bytes, bytes], Aim] = {}
 
+    def known(self, head: bytes) -> Plan | None:
+        """The plan of a head, if it was kept."""
+        plan = self.kept.get(head)
+        if plan is None and self._kept_secret:
+            plan = self._kept_secret.get(sha256(head).digest())
+        return plan
+
     def plan(self, head: bytes) -> Plan:
         """The plan of a head that is not in `kept`. Raises: BadRequestError, the head is no request."""
         digest = b""

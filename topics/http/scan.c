@@ -9,6 +9,7 @@
 
 #include "scan.h"
 #include "../engine/columns.h"
+#include "sha256.h"
 
 enum { HOSTS_MAX = 16, HOST_BYTES_MAX = 128, NAMES_MAX = 1 << 18, LENGTH_DIGITS_MAX = 9 };
 enum { NOBODY = 0xffffffff };
@@ -23,12 +24,13 @@ enum {
 };
 enum {
     SEEN_HOST = 1, SEEN_TYPE = 2, SEEN_LENGTH = 4, SEEN_ACCEPT = 8, SEEN_AGENT = 16, SEEN_ENCODING = 32,
-    SEEN_CONNECTION = 64, SEEN_LANGUAGE = 128
+    SEEN_CONNECTION = 64, SEEN_LANGUAGE = 128, SEEN_KEY = 256
 };
 
 struct name {
     uint64_t hash;
     uint32_t off, len;     /* in the arena */
+    uint32_t key;
     uint32_t forgotten;
     uint32_t group, stamp; /* of the scan `stamp` */
 };
@@ -36,6 +38,8 @@ struct name {
 struct tp_scanner {
     uint32_t max_head_bytes, max_head_fields;
     uint64_t max_body_bytes, secret;
+    uint8_t *digests;
+    uint32_t key_count;
     uint32_t host_count;
     struct { uint32_t len; char text[HOST_BYTES_MAX]; } hosts[HOSTS_MAX];
     struct name *names;
@@ -71,6 +75,7 @@ void tp_scanner_free(tp_scanner *s)
     free(s->slots);
     free(s->arena);
     free(s->found);
+    free(s->digests);
     free(s);
 }
 
@@ -91,10 +96,38 @@ static int host_is_known(const tp_scanner *s, const char *p, uint64_t len)
     return 0;
 }
 
-/* Keyed, so that nobody can choose names that all fall into one place. */
-static uint64_t hash_name(const tp_scanner *s, const char *p, uint64_t len)
+int tp_learn_keys(tp_scanner *s, const unsigned char *digests, uint32_t count)
 {
-    uint64_t h = s->secret ^ len;
+    uint8_t *copy = malloc(32 * (size_t)count + 1);
+    if (!copy) return -1;
+    memcpy(copy, digests, 32 * (size_t)count);
+    free(s->digests);
+    s->digests = copy;
+    s->key_count = count;
+    return 0;
+}
+
+void tp_digest(const unsigned char *text, uint64_t len, unsigned char *digest) { sha256(text, len, digest); }
+
+/* The key of a token, TP_NO_KEY for none. Takes the same time whichever key it is, and whether it is any. */
+static uint32_t key_of(const tp_scanner *s, const char *token, uint64_t len)
+{
+    uint8_t digest[32];
+    uint32_t found = TP_NO_KEY;
+    sha256((const uint8_t *)token, len, digest);
+    for (uint32_t key = 0; key < s->key_count; key++) {
+        uint8_t differs = 0;
+        for (int i = 0; i < 32; i++) differs |= digest[i] ^ s->digests[32 * (size_t)key + (size_t)i];
+        uint32_t same = (uint32_t)(((uint64_t)differs - 1) >> 32); /* all ones when nothing differs */
+        found = (found & ~same) | (key & same);
+    }
+    return found;
+}
+
+/* Keyed, so that nobody can choose names that all fall into one place. */
+static uint64_t hash_name(const tp_scanner *s, const char *p, uint64_t len, uint32_t key)
+{
+    uint64_t h = s->secret ^ len ^ (uint64_t)key << 32;
     while (len) {
         uint64_t part = 0, take = len < 8 ? len : 8;
         memcpy(&part, p, take);
@@ -107,13 +140,13 @@ static uint64_t hash_name(const tp_scanner *s, const char *p, uint64_t len)
 }
 
 /* The slot where a name is, or would be. */
-static uint32_t *slot_of(const tp_scanner *s, uint64_t hash, const char *p, uint64_t len)
+static uint32_t *slot_of(const tp_scanner *s, uint64_t hash, const char *p, uint64_t len, uint32_t key)
 {
     for (uint64_t at = hash & (s->slot_count - 1);; at = (at + 1) & (s->slot_count - 1)) {
         uint32_t *slot = s->slots + at;
         if (!*slot) return slot;
         const struct name *name = s->names + *slot - 1;
-        if (name->hash == hash && name->len == len && !memcmp(s->arena + name->off, p, len)) return slot;
+        if (name->hash == hash && name->key == key && name->len == len && !memcmp(s->arena + name->off, p, len)) return slot;
     }
 }
 
@@ -132,10 +165,10 @@ static int grow_slots(tp_scanner *s)
     return 0;
 }
 
-int64_t tp_learn_topic(tp_scanner *s, const char *name, uint32_t len)
+int64_t tp_learn_topic(tp_scanner *s, const char *name, uint32_t len, uint32_t key)
 {
-    uint64_t hash = hash_name(s, name, len);
-    uint32_t *slot = slot_of(s, hash, name, len);
+    uint64_t hash = hash_name(s, name, len, key);
+    uint32_t *slot = slot_of(s, hash, name, len, key);
     if (*slot) {
         s->names[*slot - 1].forgotten = 0;
         return *slot - 1;
@@ -157,10 +190,10 @@ int64_t tp_learn_topic(tp_scanner *s, const char *name, uint32_t len)
     }
     if (s->name_count >= s->slot_count / 2) {
         if (grow_slots(s)) return -1;
-        slot = slot_of(s, hash, name, len);
+        slot = slot_of(s, hash, name, len, key);
     }
     memcpy(s->arena + s->arena_used, name, len);
-    s->names[s->name_count] = (struct name){hash, (uint32_t)s->arena_used, len, 0, 0, 0};
+    s->names[s->name_count] = (struct name){hash, (uint32_t)s->arena_used, len, key, 0, 0, 0};
     s->arena_used += len;
     *slot = ++s->name_count;
     return s->name_count - 1;
@@ -200,7 +233,7 @@ static inline int is_printable(const char *p, const char *end)
 
 /* One field, its line from p to `stop` (the CR). 0, or the reason why it is not plain. */
 static int read_field(const tp_scanner *s, const char *p, const char *stop, uint32_t *seen, uint32_t *flags,
-                      uint64_t *length)
+                      uint64_t *length, uint32_t *key)
 {
     const char *colon = memchr(p, ':', (size_t)(stop - p));
     if (!colon) return TP_MISS_FIELD;
@@ -235,6 +268,15 @@ static int read_field(const tp_scanner *s, const char *p, const char *stop, uint
         if (!is_field(p, "content-type", 12) || !IS(value, len, "application/json")) return TP_MISS_FIELD;
         field = SEEN_TYPE;
         break;
+    case 13:
+        if (!s->key_count || !is_field(p, "authorization", 13) || !STARTS(value, stop, "Bearer ")) return TP_MISS_FIELD;
+        value += 7;
+        for (const char *q = value; q < stop; q++) /* blanks around a token are the general path's to strip */
+            if ((uint8_t)*q <= ' ' || (uint8_t)*q >= 0x7f) return TP_MISS_FIELD;
+        *key = value == stop ? TP_NO_KEY : key_of(s, value, (uint64_t)(stop - value));
+        if (*key == TP_NO_KEY) return TP_MISS_FIELD;
+        field = SEEN_KEY;
+        break;
     case 14:
         if (!is_field(p, "content-length", 14) || !len || len > LENGTH_DIGITS_MAX) return TP_MISS_FIELD;
         field = SEEN_LENGTH;
@@ -262,7 +304,7 @@ static int read_field(const tp_scanner *s, const char *p, const char *stop, uint
 static int read_request(tp_scanner *s, const char *from, const char *end, struct tp_request *r)
 {
     const char *p = from;
-    uint32_t seen = 0, flags = 0, fields = 0;
+    uint32_t seen = 0, flags = 0, fields = 0, key = TP_NO_KEY;
     uint64_t length = 0;
     if (!STARTS(p, end, "POST /v0/topics/")) return end - p < 16 && !memcmp(p, "POST /v0/topics/", (size_t)(end - p))
                                                         ? TP_MISS_PART : TP_MISS_LINE;
@@ -281,8 +323,6 @@ static int read_request(tp_scanner *s, const char *from, const char *end, struct
     }
     uint64_t name_len = (uint64_t)(name_end - line);
     if (memchr(line, '/', name_len)) return TP_MISS_LINE;
-    uint32_t number = *slot_of(s, hash_name(s, line, name_len), line, name_len);
-    int unknown = !number || s->names[number - 1].forgotten;
     for (p = stop;;) {
         if (end - p < 2) return TP_MISS_PART;
         if (p[1] != '\n') return TP_MISS_FIELD;
@@ -291,7 +331,7 @@ static int read_request(tp_scanner *s, const char *from, const char *end, struct
         if (*p == '\r') break;
         stop = memchr(p, '\r', (size_t)(end - p));
         if (!stop) return TP_MISS_PART;
-        int reason = read_field(s, p, stop, &seen, &flags, &length);
+        int reason = read_field(s, p, stop, &seen, &flags, &length, &key);
         if (reason) return reason;
         fields++;
         p = stop;
@@ -299,11 +339,12 @@ static int read_request(tp_scanner *s, const char *from, const char *end, struct
     if (end - p < 2) return TP_MISS_PART;
     if (p[1] != '\n') return TP_MISS_FIELD;
     p += 2;
-    const uint32_t needed = SEEN_HOST | SEEN_TYPE | SEEN_LENGTH;
+    const uint32_t needed = SEEN_HOST | SEEN_TYPE | SEEN_LENGTH | (s->key_count ? SEEN_KEY : 0);
     if ((seen & needed) != needed || !length || fields > s->max_head_fields) return TP_MISS_FIELD;
     if ((uint64_t)(p - from) > s->max_head_bytes || (s->max_body_bytes && length > s->max_body_bytes))
         return TP_MISS_FIELD;
-    if (unknown) return TP_MISS_TOPIC;
+    uint32_t number = *slot_of(s, hash_name(s, line, name_len, key), line, name_len, key);
+    if (!number || s->names[number - 1].forgotten) return TP_MISS_TOPIC;
     if ((uint64_t)(end - p) < length) return TP_MISS_PART;
     r->topic = number - 1;
     r->off = (uint32_t)(p - from);

@@ -8,8 +8,14 @@ tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, ui
 void tp_scanner_free(tp_scanner *s);
 /* A Host value requests may carry, exactly so. 0, or -1: no room for another. */
 int tp_learn_host(tp_scanner *s, const char *host, uint32_t len);
-/* A topic's name as it stands in a target. Returns its number, counted up from 0, or -1: full (then forget all). */
-int64_t tp_learn_topic(tp_scanner *s, const char *name, uint32_t len);
+/* `count` digests (SHA-256, 32 bytes each) of the secrets that requests must have one of as `Authorization: Bearer`.
+ * 0, or -1: no memory. Without this, a request with that field is not plain. */
+int tp_learn_keys(tp_scanner *s, const unsigned char *digests, uint32_t count);
+void tp_digest(const unsigned char *text, uint64_t len, unsigned char *digest);
+/* A topic's name as it stands in a target, and the key (index of its digest) that may write to it; TP_NO_KEY without
+ * keys. Returns the number of both, counted up from 0, or -1: full (then forget all). */
+#define TP_NO_KEY 0xffffffff
+int64_t tp_learn_topic(tp_scanner *s, const char *name, uint32_t len, uint32_t key);
 /* Requests for it are not plain any more. */
 void tp_forget_topic(tp_scanner *s, uint32_t number);
 void tp_forget_topics(tp_scanner *s);

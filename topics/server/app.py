@@ -65,8 +65,10 @@ class Server:
         self._started_ns = loop.clock.monotonic_ns()
         self._websockets = WebSockets(self.service)
         self.lane: Lane | None = None
-        if config.http_lane != "off" and not self.key_count:
-            self.lane = Lane(self.service, loop.use_links(), int.from_bytes(loop.ring.random_bytes(8), "little"))
+        if config.http_lane != "off":
+            self.lane = Lane(
+                self.service, loop.use_links(), keyring, int.from_bytes(loop.ring.random_bytes(8), "little")
+            )
         self._handler = HttpHandler(self.service, self.lane)
         self._metrics = ServerMetrics(loop, self.service, self._handler.requests, self.lane, self._snapshot)
         limits = StreamLimits(
