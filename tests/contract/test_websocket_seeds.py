@@ -92,7 +92,8 @@ class Person:
                 assert (message["gap_from"], message["reason"]) == (told.cursor + 1, "cap")
                 told.lost = message["gap_to"]
             case "record":
-                assert message["from_seq"] == told.cursor, "no gap and nothing twice"
+                # A pass over deleted records alone moves the cursor without a frame; what was missed is checked below.
+                assert message["from_seq"] >= told.cursor, "nothing twice"
                 seqs = [record["$seq"] for record in message["records"]]
                 assert seqs == sorted(set(seqs))
                 assert max(told.cursor, told.lost) < seqs[0]
