@@ -12,15 +12,18 @@ from tests.sim.whole.machine import Actor, Machine, SimStoppedError, Wrong
 from tests.sim.whole.owned import Owner
 from tests.sim.whole.plan import Life, Plan
 from tests.sim.whole.shared import Shared
+from tests.sim.whole.workers import Workers
 
 _IDLE_NS = 3_000_000_000
 
 
-def run(seed: int, say: Callable[[str], None] | None = None) -> Counter[str]:
-    """Runs a seed; returns what happened in it. Raises Wrong, or whatever the server raised."""
+def run(
+    seed: int, say: Callable[[str], None] | None = None, cast: Callable[[Machine, int], list[Actor]] | None = None
+) -> Counter[str]:
+    """Runs a seed; returns what happened in it. Raises Wrong, or whatever the server raised. cast makes the clients."""
     plan = Plan(seed)
     machine = Machine(plan, say)
-    actors = make_actors(machine, seed)
+    actors = (cast or make_actors)(machine, seed)
     try:
         for life in [*plan.lives, plan.last]:
             begin(machine, life, actors)
@@ -43,6 +46,13 @@ def make_actors(machine: Machine, seed: int) -> list[Actor]:
         actors.append(Owner(machine, number, client_rng, topics=rng.choice((1, 2, 4)), depth=rng.choice((1, 1, 4))))
     actors.append(Shared(machine, random.Random(f"{seed}:shared")))
     return actors
+
+
+def make_workers(machine: Machine, seed: int) -> list[Actor]:
+    """Workers on queues, and one client with topics of its own beside them."""
+    rng = random.Random(f"{seed}:workers")
+    owner = Owner(machine, 0, random.Random(f"{seed}:client 0"), topics=1, depth=1)
+    return [Workers(machine, rng), owner]
 
 
 def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:

@@ -58,7 +58,7 @@ class Shared:
         self.topics = [Topic(name, name[2:]) for name in names]
         self.serial = 0
         self.paused = True
-        self.clients: list[_Client] = [_Writer(self, number) for number in range(_WRITERS)]
+        self.clients: list[Client] = [_Writer(self, number) for number in range(_WRITERS)]
         self.clients += [_Follower(self, rng.choice(self.topics), number) for number in range(rng.choice((1, 2)))]
 
     def paths(self) -> list[str]:
@@ -171,7 +171,7 @@ def in_gap(topic: Topic, seq: int) -> bool:
     return any(first <= seq <= last for first, last in topic.gaps)
 
 
-class _Client:
+class Client:
     """A connection that is made again when it is lost."""
 
     def __init__(self, shared: Shared, number: int) -> None:
@@ -228,7 +228,7 @@ class _Client:
                 raise self.machine.wrong(f"shared {name} was answered {answer} on a sound disk")
 
 
-class _Writer(_Client):
+class _Writer(Client):
     def step(self, wire: Wire) -> None:
         shared, rng = self.shared, self.rng
         topic = rng.choice(shared.topics)
@@ -297,7 +297,7 @@ class _Writer(_Client):
         wire.ask("POST", f"{topic.path}/delete", {"before_seq": before}, deleted)
 
 
-class _Follower(_Client):
+class _Follower(Client):
     """Reads one topic to its end, again and again, waiting there."""
 
     def __init__(self, shared: Shared, topic: Topic, number: int) -> None:
