@@ -138,6 +138,36 @@ def test_data_that_looks_like_a_node_is_nobody_s(h: Harness) -> None:
     assert told == [[[1], [2], [3]]] * 2 + [[[2], [3]], [[1], [2], [3]], [[1], [3]], [[1], [2]]]
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["plain", [1, {"$seq": 2, "$node": "p2"}, {"$seq": 3}], {"a,b": ',{"$seq":1,"$ts":1,"$node":"p2"'}, None],
+)
+def test_what_is_cut_from_a_shared_rendering_is_what_a_read_gives(h: Harness, value: Any) -> None:
+    """R-NODE-1, R-NODE-2: whatever the data looks like."""
+    options: dict[str, Any] = {"include_tags": True}
+    people = [Reader(h, nodes=(b"p%d" % n, b"p9"), **options).follow() for n in range(6)]
+    for node in (b"p2", None, b"p1", b"p2", b"p9", b"p"):
+        h.start_append(records(value, {"$node": "p2"}, tag="t", meta={"k": "p2"}), node=node)
+    h.settle()
+    for number, reader in enumerate(people):
+        frame = reader.bursts[-1].frames[0]
+        assert isinstance(frame, RecordsFrame)
+        assert frame.records == h.diff(nodes=(b"p%d" % number, b"p9"), **options).records
+        assert frame.cursor == 12
+    h.append("mine", "mine", node=b"p9")
+    assert all(len(reader.bursts) == 2 for reader in people)
+
+
+def test_what_a_filter_leaves_out_does_not_count_toward_the_limit_of_a_frame(h: Harness) -> None:
+    """R-NODE-3"""
+    people = [Reader(h, nodes=(b"p%d" % n,), limit=2).follow() for n in range(6)]
+    for node in (b"p2", b"p", b"p2", b"p", b"p"):
+        h.start_append(records("x"), node=node)
+    h.settle()
+    assert [told[4] for told in people[2].take() if len(told) == 5] == [[2, 4], [5]]
+    assert [told[4] for told in people[1].take() if len(told) == 5] == [[1, 2], [3, 4], [5]]
+
+
 def test_what_is_deleted_between_two_readers_of_a_pass_is_not_shared(h: Harness) -> None:
     h.put("m", durability="ephemeral")
     h.append("a", "b", name="m")

@@ -11,11 +11,11 @@ from topics.engine import refusals
 from topics.engine.delivery.cohort import Cohorts
 from topics.engine.ports import LogPort, ReaderPort, StorePort, Timers
 from topics.engine.queue.lease_ids import LeaseIds
-from topics.engine.read_pass import SharedReads
 from topics.engine.registry import Registry
 from topics.engine.routers.registry import Routers
 from topics.engine.scheduling.scheduler import Scheduler
 from topics.engine.sealed import SealedDeletions
+from topics.engine.shared_reads import SharedReads
 from topics.engine.topic import Topic
 from topics.engine.usage import Usage
 from topics.store.memory import MemoryFrames

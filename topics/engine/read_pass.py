@@ -6,9 +6,7 @@ their reads are back. Long polls and streams are such reads done again after a c
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +17,7 @@ from topics.engine.floors import Entry, enter
 from topics.engine.index import Selection
 from topics.engine.pieces import Plan, own_frames, plan_pieces
 from topics.engine.results import DiffQuery, DiffResult, Done
-from topics.engine.retention import expired_through, when_retained
+from topics.engine.retention import when_retained
 from topics.engine.topic import Life, Topic
 from topics.errors import CorruptError, StorageError, TopicsError
 from topics.store.format import FLAG_NODE
@@ -29,13 +27,8 @@ from topics.store.reader import Fetched
 if TYPE_CHECKING:
     from topics.engine.core import Core
 
-T = TypeVar("T")
-
 SLOTS_MAX = 10_000
 """Slots one read with a node filter examines at most (R-NODE-3)."""
-_MANY_WAITERS = 4
-"""From so many on it pays to read once without a filter for those with one."""
-_PLAIN_NODE = re.compile(rb"[A-Za-z0-9._:@/ -]*")
 _ROUND_SLOTS = 1024
 _ROUND_BYTES = 65_536
 """A round with a filter reads this much at least, however small the reader's budget."""
@@ -206,84 +199,6 @@ def _fitting(sizes: NDArray[np.uint32], budget: int) -> int:
     """How many of the first rows fit the budget, at least one."""
     sums = np.cumsum(sizes, dtype=np.uint64)
     return len(sums) if sums[-1] <= budget else max(1, int(np.searchsorted(sums, np.uint64(budget), "right")))
-
-
-class SharedReads:
-    """The results of a loop pass: readers that stand at the same cursor of a topic and ask the same get the same bytes,
-    rendered once. So do those that ask the same but for a node filter, while nothing new is of their nodes: in a room
-    where everybody leaves out his own records, most hear the same. `clear` at the end of the pass."""
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._results: dict[tuple[object, ...], DiffResult] = {}
-        self._derived: dict[tuple[int, Hashable], tuple[DiffResult, Any]] = {}
-
-    def read(self, topic: Topic, query: DiffQuery, done: Done[DiffResult], seen: int = 0) -> ReadPass | None:
-        """As `ReadPass`; None when `done` was called with a result that was there."""
-        # What a read sees of a topic changes with these alone.
-        state = (topic.head, topic.index.deaths, topic.floors.lost, topic.config)
-        key = (topic, query, *state)
-        found = self._results.get(key)
-        if not self._may_share(topic):
-            found = None
-        elif found is None and query.nodes and len(topic.waiters) >= _MANY_WAITERS and _is_near(topic.head, query):
-            found = self._unfiltered(topic, query, state)
-        if found is not None:
-            done(found)
-            return None
-
-        def keep(result: DiffResult | TopicsError) -> None:
-            if isinstance(result, DiffResult) and result.head_seq == state[0]:
-                self._results[key] = result
-            done(result)
-
-        reading = ReadPass(self._core, topic, query, keep, seen)
-        reading.begin()
-        return reading
-
-    def _may_share(self, topic: Topic) -> bool:
-        return topic.life is not Life.GONE and not expired_through(topic, self._core.clock.now_ms())
-
-    def _unfiltered(self, topic: Topic, query: DiffQuery, state: tuple[object, ...]) -> DiffResult | None:
-        """The result without the node filter, read once for all, if the filter would leave nothing out of it."""
-        plain = query._replace(nodes=())
-        key = (topic, plain, *state)
-        found = self._results.get(key)
-        if found is None:
-            ReadPass(self._core, topic, plain, lambda result: self._keep_plain(key, result)).begin()
-            found = self._results.get(key)  # unless it waits for the disk
-        if found is not None and topic.config.dedupe_node and _may_hold(found.records, query.nodes):
-            return None
-        return found
-
-    def _keep_plain(self, key: tuple[object, ...], result: DiffResult | TopicsError) -> None:
-        if isinstance(result, DiffResult) and result.head_seq == key[2]:
-            self._results[key] = result
-
-    def derive(self, result: DiffResult, kind: Hashable, make: Callable[[], T]) -> T:
-        """`make()`, once for a result and a kind in this pass."""
-        key = id(result), kind
-        found = self._derived.get(key)
-        if found is None:
-            found = self._derived[key] = result, make()  # holding the result keeps its id its own
-        made: T = found[1]
-        return made
-
-    def clear(self) -> None:
-        if self._results or self._derived:
-            self._results.clear()
-            self._derived.clear()
-
-
-def _is_near(head: int, query: DiffQuery) -> bool:
-    """A reader that has nearly caught up: others probably stand there, too."""
-    return 0 <= head - query.from_seq <= query.limit
-
-
-def _may_hold(records: bytes, nodes: tuple[bytes, ...]) -> bool:
-    """Whether a record of one of these nodes may be among rendered ones. Never wrong with False."""
-    # As the renderer spells it; what it would escape, and data that looks like it, is read to be sure.
-    return any(not _PLAIN_NODE.fullmatch(node) or b'"$node":"%b"' % node in records for node in nodes)
 
 
 def clamped(query: DiffQuery, config: Config) -> DiffQuery:
