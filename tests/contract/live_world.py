@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -114,6 +115,21 @@ class LiveWorld(World):
         """How many the process has open."""
         assert self.process is not None
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def sockets(self) -> int:
+        """How many of the open descriptors are sockets."""
+        assert self.process is not None
+        count = 0
+        for link in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed since
+                count += os.readlink(link).startswith("socket:")
+        return count
+
+    def rss_bytes(self) -> int:
+        """Memory the process holds."""
+        assert self.process is not None
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def stderr(self) -> str:
         return (self.directory / "stderr").read_text()
