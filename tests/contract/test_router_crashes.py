@@ -15,6 +15,8 @@ import pytest
 from tests.contract.conftest import sim_options
 from tests.contract.sim_world import SimWorld
 from tests.contract.world import Connection
+from topics.loop.loop import Loop
+from topics.store.rebuild import rebuild
 
 ROUTERS = (("ab", "a", "b"), ("ac", "a", "c"), ("cd", "c", "d"))
 TOPICS = "abcd"
@@ -128,8 +130,9 @@ class Story:
 
     def end_a_life(self) -> None:
         kind = self.random.choice(["crash", "power_cut", "restart"])
+        shards = self.random.choice([1, 2, 3]) if self.random.random() < 0.3 else self.world.config.wal_shards
         if kind == "restart":
-            self.world.restart()
+            self.world.restart(wal_shards=shards)
             return
         pending: list[Connection] = []
         for _ in range(self.random.randrange(4)):
@@ -145,7 +148,7 @@ class Story:
             self.world.power_cut()
         else:
             self.world.crash()
-        self.world.start()
+        self.world.start(wal_shards=shards)
 
     # --- what must be true at the end --------------------------------------------------------------------------------
     def check(self) -> None:
@@ -172,3 +175,36 @@ def test_destinations_stay_what_their_readers_saw(seed: int, durability: str, gu
         story.step()
     story.check()
     story.world.close()
+
+
+def test_a_rebuilt_directory_has_the_routers_and_what_they_forwarded() -> None:
+    """R-RTR-16: without snapshots; what is in segments, what is in the log by position, and what was deleted."""
+    world = SimWorld(**(sim_options() | {"wal_shards": 2}))
+    world.start()
+    for topic in "abc":
+        world.put(topic, durability="fsync")
+    for name, source, dest in (("ab", "a", "b"), ("bc", "b", "c")):
+        assert world.request("PUT", f"/v0/routers/{name}", {"source": source, "dest": dest}).status == 201
+    for end in (world.restart, lambda: None):
+        for number in range(5):
+            world.write_records("a", [{"data": f"a{number}", "tag": str(number)}])
+            assert world.data("c")[-1] == f"a{number}"
+            world.write("b", f"b{number}")
+        end()
+    world.delete("b", match="3")
+    before = [world.diff(topic)["records"] for topic in "abc"], world.request("GET", "/v0/routers").json["routers"]
+    world.crash()
+    disk = world.ring.disk
+    for name in disk.list_directory("/srv/topics/snapshots"):
+        disk.unlink(f"/srv/topics/snapshots/{name}")
+    loop = Loop(world.ring, world.ring.clock)
+    loop.run_task(rebuild(loop, "/srv/topics"))
+    world.crash()
+    world.start()
+    assert before == (
+        [world.diff(topic)["records"] for topic in "abc"],
+        world.request("GET", "/v0/routers").json["routers"],
+    )
+    world.write("a", "later")
+    assert (world.data("b")[-1], world.data("c")[-1]) == ("later", "later")
+    world.close()

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from topics.errors import CorruptError
 from topics.store import codec
 from topics.store.codec import Stop
-from topics.store.format import BatchHeader, Frame, FrameType, align_up
+from topics.store.format import (
+    FLAG_COPY,
+    FLAG_META,
+    FLAG_NODE,
+    FLAG_TAG,
+    BatchHeader,
+    Frame,
+    FrameType,
+    align_up,
+)
 from topics.store.projection import LEASE, Projection
 from topics.store.rows import Framed, Record, Rows, pack_rows
 
@@ -393,3 +402,57 @@ def test_rows_of_no_records_frame_to_nothing() -> None:
     framed, placed = codec.frame_rows(Rows(b"", b"", 0, 0), topic_id=1, first_seq=1, ts_ms=1)
     lengths = placed.lengths
     assert (framed, lengths.tolist()) == (b"", [])
+
+
+# --- copies by position ----------------------------------------------------------------------------------------------
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(frames, st.booleans(), st.integers(0, 255)), min_size=1, max_size=6),
+    st.integers(0, 20),
+    st.none() | st.integers(0, 10_000),
+)
+def test_reframed_copies_are_what_a_model_makes(
+    rows: list[tuple[Frame, bool, int]], base: int, flipped: int | None
+) -> None:
+    """A copy has the row's topic, seq, time, and the texts it keeps; another row's frame is taken as it is."""
+    packed = [frame.pack() for frame, _, _ in rows]
+    data = bytearray(b"".join(packed))
+    lengths = np.array([len(each) for each in packed], np.uint32)
+    offsets = (np.cumsum(lengths) - lengths + base).astype(np.uint32)
+    seqs = np.arange(100, 100 + len(rows), dtype=np.uint64)
+    ts = seqs * np.uint64(3)
+    flags = np.array([(kept & 0x7) | (FLAG_COPY if is_copy else 0) for _, is_copy, kept in rows], np.uint8)
+    broken = None
+    if flipped is not None:
+        place = flipped % len(data)
+        broken = int(np.searchsorted(offsets - base, place, "right")) - 1
+        if place == int(offsets[broken] - base + lengths[broken]) - 1:
+            broken = None  # the byte that says deleted is outside the checksum
+        else:
+            data[place] ^= 0xFF
+    expected = []
+    for number, (frame, is_copy, kept) in enumerate(rows):
+        if not is_copy:
+            at = int(offsets[number]) - base
+            expected.append(bytes(data[at : at + len(packed[number])]))
+            continue
+        if frame.type != FrameType.RECORD or number == broken:
+            with pytest.raises(CorruptError, match=f"record {100 + number} of topic id 9 "):
+                codec.reframe(data, base, offsets, lengths, seqs, ts, flags, 9)
+            return
+        copy = frame._replace(
+            topic_id=9,
+            seq=100 + number,
+            ts_ms=3 * (100 + number),
+            tag=frame.tag if kept & FLAG_TAG else None,
+            node=frame.node if kept & FLAG_NODE else None,
+            meta=frame.meta if kept & FLAG_META else None,
+            ext=b"",
+            fsync=False,
+            deleted=False,
+        )
+        expected.append(copy.pack())
+    made = codec.reframe(data, base, offsets, lengths, seqs, ts, flags, 9)
+    assert made.data == b"".join(expected)
+    assert made.lengths.tolist() == [len(each) for each in expected]
+    assert made.offsets.tolist() == (np.cumsum(made.lengths) - made.lengths).tolist()

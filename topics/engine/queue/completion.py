@@ -6,8 +6,6 @@ committed the job can neither expire nor be acked again; then record, lease and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from topics.engine.controls import encode, from_runs, removal, to_runs
@@ -99,38 +97,6 @@ def ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:
 
 
 def _ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:
-    try:
-        found = find_queue(core, request.queue, lambda: ack(core, request, done))
-        if found is None:
-            return
-        topic, _ = found
-        if any(router.is_behind for router in topic.routers):
-            when_forwarded(core, topic, lambda: _ack_forwarded(core, request, done))
-            return
-    except TopicsError as error:
-        done(error)
-        return
-    _ack_forwarded(core, request, done)
-
-
-def when_forwarded(core: Core, topic: Topic, then: Callable[[], None]) -> None:
-    """Calls `then` when the topic's routers have forwarded what there is: an ack consumes, it erases nothing
-    (R-RTR-18). A router whose destination is full is not waited for."""
-    waits = 1
-
-    def one() -> None:
-        nonlocal waits
-        waits -= 1
-        if waits == 0:
-            then()
-
-    for router in topic.routers:
-        waits += 1
-        core.forwarding.catch_up_router(router, one)
-    one()
-
-
-def _ack_forwarded(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:
     try:
         found = find_queue(core, request.queue, lambda: ack(core, request, done))
         if found is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from topics.engine.core import Core
-from topics.engine.queue.completion import Consumption, stage_consumption, when_forwarded
+from topics.engine.queue.completion import Consumption, stage_consumption
 from topics.engine.queue.fetch import decode_jobs
 from topics.engine.queue.job import Job, JobState
 from topics.engine.queue.leases import Leases
@@ -93,7 +93,15 @@ class Move:
         if isinstance(result, TopicsError):
             self._give_up(result)
             return
-        when_forwarded(self._core, self._topic, self._delete_part)
+        seqs = [job.seq for job in self._part]
+        self._core.forwarding.before_consumption(self._topic, seqs, self._on_forwarded)
+
+    def _on_forwarded(self, error: TopicsError | None) -> None:
+        """No router out of the queue needs the jobs any more (R-RTR-18)."""
+        if error is not None:
+            self._give_up(error)
+        else:
+            self._delete_part()
 
     def _delete_part(self) -> None:
         topic = self._topic

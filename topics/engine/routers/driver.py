@@ -72,7 +72,7 @@ class Forwarding:
         self._behind[router] = None
         core = self._core
         deferred = core.scheduler.defers_routers
-        if router.waiting or core.closing or (router.dest.waiters and not deferred):
+        if router.waiting or core.closing or (is_awaited(router.dest) and not deferred):
             self.drive(router)
         else:
             delay_ms = core.config.router_delay_ms
@@ -447,6 +447,13 @@ class Forwarding:
         """It is gone."""
         self._behind.pop(router, None)
         self._release(router, everybody=True)
+
+
+def is_awaited(topic: Topic, hops: int = HOPS_MAX) -> bool:
+    """Somebody waits for the topic to change, or for what is forwarded from there."""
+    if topic.waiters:
+        return True
+    return hops > 1 and any(is_awaited(router.dest, hops - 1) for router in topic.routers)
 
 
 def room_for(core: Core, topic: Topic, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
