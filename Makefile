@@ -12,7 +12,7 @@ SEED ?=
 # Processes that run tests side by side.
 JOBS ?= 2
 
-.PHONY: serve test bench-peers fuzz-lane test-packages sim powercut soak api-fuzz autobahn check venv build format clean sweeps mutants
+.PHONY: serve test bench-peers fuzz-lane test-packages sim powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot fuzz
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
@@ -33,6 +33,10 @@ sim: venv
 sweeps: venv
 	$(BIN)/python -W ignore -m tests.sim.sweeps $(ARGS)
 
+# Every byte of a small store rots.
+rot: venv
+	$(BIN)/python -W ignore -m tests.sim.rot $(ARGS)
+
 # The code is broken in many ways, and the simulation has to notice each.
 mutants: venv
 	$(BIN)/python -m tests.sim.mutants $(ARGS)
@@ -49,6 +53,11 @@ autobahn: venv
 	$(BIN)/python -m tests.ws.autobahn
 
 MINUTES ?= 30
+# The decoders, coverage-guided; installs atheris once.
+fuzz: venv
+	$(BIN)/python -m pip install -q --disable-pip-version-check "atheris>=3"
+	$(BIN)/python -W ignore -m tests.fuzz --minutes $(MINUTES) $(ARGS)
+
 fuzz-lane: venv
 	$(BIN)/python -m tests.server.fuzz_lane --minutes $(MINUTES) $(ARGS)
 

@@ -85,15 +85,6 @@ MUTANTS = (
         "        for file in left:\n            await self._log.retire(file)\n"
         "        await self.take_snapshot(clean=clean)\n        await self._remove(dropped)\n",
     ),
-    Mutant(
-        "recycled bytes replayed: one epoch for all files, no chain",
-        (
-            ("store/walfile.py", 'epoch = int.from_bytes(self._loop.ring.random_bytes(8), "little") | 1', "epoch = 1"),
-            ("store/wal.py", "self._chain = header.checksum", "self._chain = 0"),
-            ("store/wal.py", "self._chain = flight.checksum", "self._chain = 0"),
-            ("store/wal.py", "durable.written + 1,\n            durable.synced,", "1,\n            0,"),
-        ),
-    ),
     _one(
         "a replay that goes on behind a gap",
         "store/replay.py",

@@ -143,3 +143,14 @@ def test_a_damaged_log_is_kept_up_to_the_damage() -> None:
     world = rebuilt(ring)
     assert sorted(world.topic(3).rows) == [1, 2, 3, 4, 5, 6, 7, 8]
     assert world.next_life().topic(3).rows.keys() == world.topic(3).rows.keys()
+
+
+def test_a_marker_that_stops_the_start_is_found() -> None:
+    ring = filled().end(power_cut=False)
+    path = f"{DIRECTORY}/topics.json"
+    for name in (b'"format":', b'"cores":'):
+        at = ring.file_bytes(path).index(name) + len(name)
+        ring.corrupt_file(path, at, 0x04)
+        assert [finding.path for finding in check(ring).findings] == [path]
+        ring.corrupt_file(path, at, 0x04)
+    assert check(ring).sound

@@ -92,6 +92,15 @@ class Marker(msgspec.Struct):
     """How many engines share it. Topics are spread over them by hash, so another count is refused."""
 
 
+def refused_marker(marker: Marker, path: str, *, cores: int = 1) -> str:
+    """Why a directory with this marker is not opened; "" when it is."""
+    if marker.format != FORMAT:
+        return f"{path}: format {marker.format}; this build knows {FORMAT}"
+    if marker.cores != cores:
+        return f"{path}: made for {marker.cores} cores, not {cores}; start with --cores {marker.cores}"
+    return ""
+
+
 async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> None:
     """Writes the marker of a new directory, compares that of a used one. Raises FormatError or OSError."""
     path = f"{taken.path}/topics.json"
@@ -103,12 +112,8 @@ async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> 
         return
     except msgspec.DecodeError as error:
         raise FormatError(f"{path}: {error}") from error
-    if marker.format != FORMAT:
-        raise FormatError(f"{taken.path}: format {marker.format}; this build knows {FORMAT}")
-    if marker.cores != cores:
-        raise FormatError(
-            f"{taken.path}: made for {marker.cores} cores, not {cores}; start with --cores {marker.cores}"
-        )
+    if refusal := refused_marker(marker, taken.path, cores=cores):
+        raise FormatError(refusal)
 
 
 _NO_BOOT = ""

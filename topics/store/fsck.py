@@ -16,7 +16,7 @@ from topics.errors import CorruptError, FormatError, StorageError
 from topics.loop.loop import Loop
 from topics.store import codec
 from topics.store.codec import Stop
-from topics.store.directory import Marker
+from topics.store.directory import Marker, refused_marker
 from topics.store.filecalls import FileCalls, list_if_there, read_file
 from topics.store.filetable import FileTable
 from topics.store.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
@@ -95,7 +95,10 @@ async def verify(loop: Loop, directory: str) -> Report:
 async def _verify_marker(files: FileCalls, directory: str, report: Report) -> None:
     path = f"{directory}/topics.json"
     try:
-        msgspec.json.decode(await read_file(files, path), type=Marker)
+        marker = msgspec.json.decode(await read_file(files, path), type=Marker)
+        refusal = refused_marker(marker, directory)
+        if refusal:
+            report.findings.append(Finding(path, refusal, 0))
     except FileNotFoundError:
         report.notes.append(f"{path}: missing; it is written again when the directory is opened")
     except msgspec.DecodeError as error:

@@ -1,0 +1,56 @@
+"""R-DUR-2, 2.1, 2.3: no decoder trips over any bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.decoders import Decoder, decoders
+
+NAMES = (
+    "log",
+    "frames",
+    "segment header",
+    "segment footer",
+    "segment index",
+    "pack",
+    "pack header",
+    "snapshot",
+    "write body",
+    "HTTP/1.1",
+)
+
+
+@functools.cache
+def by_name() -> dict[str, Decoder]:
+    return {decoder.name: decoder for decoder in decoders()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sample_decodes(name: str) -> None:
+    for sample in by_name()[name].samples:
+        with contextlib.suppress(*by_name()[name].errors):
+            by_name()[name].decode(sample)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_damage_gives_a_value_or_a_documented_error(name: str, data: st.DataObject) -> None:
+    decoder = by_name()[name]
+    raw = bytearray(data.draw(st.sampled_from(decoder.samples)))
+    for _ in range(data.draw(st.integers(0, 4))):
+        at = data.draw(st.integers(0, len(raw) - 1))
+        raw[at : at + data.draw(st.integers(0, 8))] = data.draw(st.binary(max_size=8))
+    if data.draw(st.booleans()):
+        raw = raw[: data.draw(st.integers(0, len(raw)))]
+    with contextlib.suppress(*decoder.errors):
+        decoder.decode(bytes(raw))
+
+
+def test_all_decoders_are_tried() -> None:
+    assert list(by_name()) == list(NAMES)
