@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.engine.harness import Answer, Harness
+from tests.engine.harness import Answer, Harness, records
 from tests.engine.real_world import RealWorld
 from topics.engine.queue.results import ClaimRequest, HeldJobs
 from topics.errors import CorruptError, RequestError, StorageError
@@ -248,3 +248,16 @@ def test_a_claim_of_large_jobs_is_as_large_as_a_request_may_be() -> None:
     h.append("y" * 500, name="q")
     assert claim(h, 5) == [5, 6]
     assert claim(h, 5) == [7]
+
+
+def test_claims_that_wait_for_the_same_range_of_lease_ids_all_get_theirs() -> None:
+    """The first range is smaller than what they take together."""
+    h = queue()
+    h.append(1, name="q")
+    for _ in range(3):
+        h.start_append(records(*range(4000)), "q")
+    answers = [start_claim(h, 1000, f"w{number}") for number in range(12)]
+    for _ in range(6):
+        h.settle()
+    tokens = [job["lease_id"] for answer in answers for job in jobs_of(answer)]
+    assert len(tokens) == len(set(tokens)) == 12_000

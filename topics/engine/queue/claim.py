@@ -118,6 +118,8 @@ class Pass:
         self._leases = leases
         self._claims = claims
         self._budget = core.config.max_body_bytes
+        self._demand = 0
+        """Jobs asked for, and lease ids there are for them."""
 
     def begin(self) -> None:
         if self._core.closing:
@@ -156,8 +158,9 @@ class Pass:
         if error is not None:
             self._fail(error)
             return
-        demand = sum(one.most for one in self._claims)
-        self._core.lease_ids.when_free(min(demand, self._topic.index.live), self._on_ids)
+        demand = sum(one.most for one in self._claims) if self._topic.index.live else 0
+        self._demand = demand
+        self._core.lease_ids.when_free(demand, self._on_ids)
 
     def _on_ids(self, error: StorageError | None) -> None:
         """The instant at which everything is decided."""
@@ -170,8 +173,8 @@ class Pass:
         now_ms = self._core.clock.now_ms()
         leases.look(now_ms)
         claims = self._claims = [one for one in self._claims if not one.cancelled]
-        demand = sum(one.most for one in claims)
-        taken = leases.take(min(demand, topic.index.live), topic.head, topic.config)
+        demand = min(self._demand, sum(one.most for one in claims))
+        taken = leases.take(demand, topic.head, topic.config)
         _deal(taken.jobs, claims)
         lease_id = self._core.lease_ids.take(len(taken.jobs))
         for one in claims:
