@@ -96,6 +96,8 @@ class Config:
     port_file: str = ""
     api_keys: str = field(default="", repr=False)
     """secret[:scopes[:prefixes]], between commas; a server that runs has forgotten them."""
+    api_keys_file: str = ""
+    """More of them, one a line; read again on SIGHUP."""
     allow_insecure_no_auth: bool = False
     probe_auth: bool = False
     """Health and readiness need a valid key too."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.contract.answer import Answer
-from tests.contract.conftest import MakeWorld
+from tests.contract.conftest import MakeWorld, is_live, sim_options
+from tests.contract.live_world import LiveWorld
+from tests.contract.sim_world import SimWorld
 from tests.contract.world import World
 from topics.http.guard import shape_scope
 from topics.http.routes import Access, Route, Scope
@@ -117,10 +121,6 @@ def body_of(route: Route) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """One keyed server for the whole matrix: nothing it is asked leaves more than empty topics."""
-    from tests.contract.conftest import is_live, sim_options  # noqa: PLC0415
-    from tests.contract.live_world import LiveWorld  # noqa: PLC0415
-    from tests.contract.sim_world import SimWorld  # noqa: PLC0415
-
     world: World
     if is_live(request.config):
         world = LiveWorld(tmp_path_factory.mktemp("keyed"), api_keys=KEYS)
@@ -375,3 +375,34 @@ def test_secrets_are_not_kept_by_a_running_server(make_world: MakeWorld) -> None
     ask(world, "topsecret", "GET", "/v0/topics")
     assert server.config.api_keys == server.service.config.api_keys == ""
     assert "topsecret" not in repr(server.service.planner.kept.keys())
+
+
+def test_a_key_that_is_taken_away_writes_no_more(make_world: MakeWorld, tmp_path: Path) -> None:
+    """4.1, 4.3: however often its requests were seen before, on connections that stay; others go on."""
+    keys = tmp_path / "keys"
+    keys.write_text("old\nstays\n")
+    keys.chmod(0o600)
+    world = make_world(api_keys_file=str(keys))
+    write = {"records": [{"data": 1}]}
+    connections = {token: world.connect() for token in ("old", "stays", "new")}
+
+    def statuses() -> dict[str, int]:
+        return {
+            token: connection.request("POST", "/v0/topics/t", write, bearer(token)).status
+            for token, connection in connections.items()
+        }
+
+    for _ in range(5):
+        found = statuses()
+    assert found == {"old": 200, "stays": 200, "new": 401}
+    keys.write_text("new\nstays\n")
+    if isinstance(world, LiveWorld):
+        assert world.process is not None
+        world.process.send_signal(signal.SIGHUP)
+        world._until(lambda: "read again" in world.stderr(), 10)
+    else:
+        assert isinstance(world, SimWorld)
+        assert world.server is not None
+        world.server.reload_keys()
+    for _ in range(5):
+        assert statuses() == {"old": 401, "stays": 200, "new": 200}

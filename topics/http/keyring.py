@@ -26,18 +26,39 @@ _SCOPES = {
 class Keyring:
     """Digests of secrets and their principals. False when there is none: everyone may do everything (4.2)."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "_next_id")
 
     def __init__(self, entries: list[tuple[bytes, Principal]]) -> None:
         self._entries = tuple(entries)
+        self._next_id = len(entries)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     @property
     def digests(self) -> bytes:
-        """SHA-256 of each secret, 32 bytes by `key_id`."""
-        return b"".join(digest for digest, _principal in self._entries)
+        """SHA-256 of each secret, 32 bytes by `key_id`; zeros, which nothing hashes to, for keys that are gone."""
+        shown = bytearray(32 * self._next_id)
+        for digest, principal in self._entries:
+            assert principal.key_id is not None, "a key without a number"
+            shown[32 * principal.key_id : 32 * principal.key_id + 32] = digest
+        return bytes(shown)
+
+    def and_of(self, other: Keyring) -> Keyring:
+        """The keys of both; of equal secrets those of `other` count."""
+        return Keyring([*(dict(self._entries) | dict(other._entries)).items()])
+
+    def change_to(self, other: Keyring) -> None:
+        """From now on the keys of `other` are valid. One with the same secret and rights stays who it was."""
+        known = dict(self._entries)
+        entries = []
+        for digest, new in other._entries:
+            principal = known.get(digest)
+            if principal is None or not principal.has_rights_of(new):
+                principal, new.key_id = new, self._next_id
+                self._next_id += 1
+            entries.append((digest, principal))
+        self._entries = tuple(entries)
 
     def find(self, token: bytes) -> Principal | None:
         """The key a token belongs to. Takes the same time whichever key it is, and whether it is any."""

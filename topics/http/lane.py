@@ -93,12 +93,11 @@ class Lane:
         if scanner == ffi.NULL:
             raise MemoryError("no memory for the lane's tables")
         self._scanner = ffi.gc(scanner, lib.tp_scanner_free)
-        if keyring and lib.tp_learn_keys(scanner, keyring.digests, len(keyring)) < 0:
-            raise MemoryError("no memory for the digests of keys")
         self._names: list[str] = []
         self._names_json: list[bytes] = []
         self._principals: list[Principal | None] = []
         """Whose requests these are, where that is counted."""
+        self.change_keys(keyring)
         self._hosts: set[bytes] = set()
         self._declined: set[bytes] = set()
         """Names that were not learnt, of this tick."""
@@ -382,6 +381,19 @@ class Lane:
             if path == _PATH + name and name not in self._declined:
                 self._learn_topic(plan.name, name, plan.name_json, plan.counted)
 
+    def change_keys(self, keyring: Keyring) -> None:
+        """Other keys are valid from now on; what was learnt of topics was learnt with the old ones."""
+        digests = keyring.digests
+        if digests and lib.tp_learn_keys(self._scanner, digests, len(digests) // 32) < 0:
+            raise MemoryError("no memory for the digests of keys")
+        self._forget_topics()
+
+    def _forget_topics(self) -> None:
+        lib.tp_forget_topics(self._scanner)
+        self._names.clear()
+        self._names_json.clear()
+        self._principals.clear()
+
     def _learn_topic(self, name: str, raw: bytes, name_json: bytes, principal: Principal | None) -> None:
         if not self._service.engine.takes_plain(name):
             self._declined.add(raw)
@@ -389,10 +401,7 @@ class Lane:
         key = lib.TP_NO_KEY if principal is None or principal.key_id is None else principal.key_id
         number = lib.tp_learn_topic(self._scanner, raw, len(raw), key)
         if number < 0:
-            lib.tp_forget_topics(self._scanner)
-            self._names.clear()
-            self._names_json.clear()
-            self._principals.clear()
+            self._forget_topics()
         elif number == len(self._names):
             self._names.append(name)
             self._names_json.append(name_json)

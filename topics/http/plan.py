@@ -197,6 +197,12 @@ class Planner:
             plan = self._kept_secret.get(sha256(head).digest())
         return plan
 
+    def forget(self) -> None:
+        """What was decided with keys that are not valid any more is decided anew."""
+        self.kept.clear()
+        self._kept_secret.clear()
+        self._kept_lists.clear()
+
     def plan(self, head: bytes) -> Plan:
         """The plan of a head that is not in `kept`. Raises: BadRequestError, the head is no request."""
         digest = b""

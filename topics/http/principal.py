@@ -32,6 +32,9 @@ class Principal:
         """Only some names are its own."""
         return bool(self._prefixes)
 
+    def has_rights_of(self, other: Principal) -> bool:
+        return (self.scopes, self._prefixes, self.in_flight_max) == (other.scopes, other._prefixes, other.in_flight_max)
+
     def may(self, scope: Scope) -> bool:
         """All of `scope` is granted; `Scope.NONE` always is."""
         return scope in self.scopes

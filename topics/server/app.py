@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from topics.config import Config
-from topics.errors import RequestError, TopicsError
+from topics.errors import RequestError, TopicsError, UsageError
 from topics.http.errors import envelope
 from topics.http.keyring import parse_keys
 from topics.http.lane import Lane
@@ -22,6 +22,7 @@ from topics.loop.tasks import Task
 from topics.server.backend import Backend, OpenBackend, ServedEngine
 from topics.server.gate import Gate, State
 from topics.server.handler import HttpHandler
+from topics.server.keys_file import read_keys_file, with_keys_of_file
 from topics.server.metrics import ServerMetrics, Snapshot
 from topics.server.port_file import write_port_file
 from topics.server.shutdown import drain
@@ -47,8 +48,10 @@ class Server:
         on_ready: Callable[[], None] = lambda: None,
         on_end: Callable[[int], None] = lambda _code: None,
     ) -> None:
-        keyring = parse_keys(config.api_keys, config.max_inflight_per_key)
-        self.key_count = len(keyring)
+        self._lasting_keys = parse_keys(config.api_keys, config.max_inflight_per_key)
+        """Of the variable: they stay valid when the file is read again."""
+        config = with_keys_of_file(config)
+        self._keyring = keyring = parse_keys(config.api_keys, config.max_inflight_per_key)
         self.config = config = replace(config, api_keys="")  # from here on there are only digests
         self.loop = loop
         self.service = Service(config, loop.clock, route_table(), self, config.host, keyring)
@@ -88,6 +91,31 @@ class Server:
                 if conn.owned:
                     self.lane.refresh(conn)
         return connections
+
+    @property
+    def key_count(self) -> int:
+        return len(self._keyring)
+
+    def reload_keys(self) -> None:
+        """Reads the file of keys again. What is wrong with it goes to the log, and the keys stay as they are."""
+        if not self.config.api_keys_file or not self._keyring:
+            _log.warning("no keys are read again: they were not read from TOPICS_API_KEYS_FILE at the start")
+            return
+        try:
+            keyring = parse_keys(read_keys_file(self.config.api_keys_file), self.config.max_inflight_per_key)
+        except UsageError as error:
+            _log.error("the keys stay as they were: %s", error)
+            return
+        if not keyring:
+            _log.error(
+                "the keys stay as they were: %s holds none, and everybody would be let in", self.config.api_keys_file
+            )
+            return
+        self._keyring.change_to(self._lasting_keys.and_of(keyring))
+        self.service.planner.forget()
+        if self.lane is not None:
+            self.lane.change_keys(self._keyring)
+        _log.info("keys read again: %d keys", self.key_count)
 
     @property
     def address(self) -> tuple[str, int]:

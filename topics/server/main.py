@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import signal
 
 from topics import __version__
 from topics.clock import SystemClock
@@ -49,7 +50,17 @@ def serve(config: Config) -> int:
                 config, loop, backend_opener(directory), max_connections=limit, on_ready=freeze_heap, on_end=on_end
             )
             config = server.config
-            uninstall = install_signal_handlers(loop, lambda _number: server.stop())
+            signals = [signal.SIGINT, signal.SIGTERM]
+            if config.api_keys_file:
+                signals.append(signal.SIGHUP)
+
+            def on_signal(number: int) -> None:
+                if number == signal.SIGHUP:
+                    server.reload_keys()
+                else:
+                    server.stop()
+
+            uninstall = install_signal_handlers(loop, on_signal, signals)
             try:
                 server.start()
                 _log.info(

@@ -12,6 +12,7 @@ from topics.config import Config
 from topics.errors import UsageError
 from topics.http.keyring import parse_keys
 from topics.http.origin import is_loopback
+from topics.server.keys_file import with_keys_of_file
 
 _OTHER_DESCRIPTORS = 512
 """Left for files and the ring when the number of connections is derived from RLIMIT_NOFILE."""
@@ -20,7 +21,7 @@ _CONNECTIONS_MIN = 16
 
 def check_config(config: Config) -> None:
     """Raises: UsageError naming the setting and the remedy."""
-    keys = parse_keys(config.api_keys)
+    keys = parse_keys(with_keys_of_file(config).api_keys)
     if not (keys or config.allow_insecure_no_auth or only_this_machine(config.host)):
         raise UsageError(
             f"{config.host!r} can be reached from other machines and no keys are configured: set TOPICS_API_KEYS, "

@@ -1,0 +1,39 @@
+"""Keys from a file: as a service manager hands credentials over, and to be changed without a restart."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from topics.config import Config
+from topics.errors import UsageError
+
+_FILE_BYTES_MAX = 1 << 20
+
+
+def with_keys_of_file(config: Config) -> Config:
+    """The settings with the entries of `api_keys_file` behind those of `api_keys`.
+
+    Raises: UsageError when the file cannot be read, holds no text, or may be read by everybody.
+    """
+    if not config.api_keys_file:
+        return config
+    return replace(config, api_keys=f"{config.api_keys},{read_keys_file(config.api_keys_file)}")
+
+
+def read_keys_file(path: str) -> str:
+    """Entries between commas or line ends, as the variable has them; lines that begin with # are left out."""
+    try:
+        with open(path, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            data = file.read(_FILE_BYTES_MAX + 1)
+        text = data.decode()
+    except OSError as error:
+        raise UsageError(f"TOPICS_API_KEYS_FILE {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"TOPICS_API_KEYS_FILE {path} is not UTF-8 text") from None
+    if mode & 0o007:
+        raise UsageError(f"TOPICS_API_KEYS_FILE {path} may be read by everybody: run `chmod o= {path}`")
+    if len(data) > _FILE_BYTES_MAX:
+        raise UsageError(f"TOPICS_API_KEYS_FILE {path} is over {_FILE_BYTES_MAX} bytes")
+    return ",".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
