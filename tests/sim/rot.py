@@ -4,8 +4,8 @@ python -m tests.sim.rot [--every 1]
 
 A flipped byte may stop the start, or fail the read it is met in, or take the last batch of the log, which looks like
 a torn end then; what is served is what was written. Under no checksum are the flags of deleted records (a flip
-that could bring one back has to be met by the other copy of the flag) and what is never read: padding, and what recycled
-files hold behind their end.
+that could bring one back has to be met by the other copy of the flag) and what is never read: padding, and what
+recycled files hold behind their end.
 """
 
 from __future__ import annotations
