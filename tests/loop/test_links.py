@@ -53,8 +53,8 @@ class ColumnEcho(Recorder):
         number, memory = self.links.room(len(joined))
         ffi.buffer(memory, len(joined))[:] = joined
         refs = ffi.new("uint64_t[]", [ref for ref, _ in waiting])
-        spans = ffi.new("uint32_t[]", [value for at, text in enumerate(texts) for value in (at, len(text))])
-        for ref, text in self.links.answer(number, memory, refs, spans, len(texts), 1):
+        lengths = ffi.new("uint32_t[]", [len(text) for text in texts])
+        for ref, text in self.links.answer(number, memory, refs, lengths, len(texts), 1):
             conn = self.links.connection(ref)
             if conn is not None:
                 conn.write(text)

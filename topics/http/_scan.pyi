@@ -33,14 +33,16 @@ class _Lib:
         counts: Any,
         count: int,
         first_seq: int,
+        refs: Any,
         head: bytes,
         head_len: int,
         before: bytes,
         before_len: int,
         after: bytes,
         after_len: int,
-        spans: Any,
-        span_count: Any,
+        out_refs: Any,
+        out_lengths: Any,
+        sends: Any,
     ) -> int: ...
 
 class _FFI:

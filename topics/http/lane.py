@@ -10,36 +10,31 @@ takes only from connections that are between requests, and what comes behind wai
 
 from __future__ import annotations
 
-import struct
-from collections import Counter
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Any, Protocol
 
-from topics.engine.durations import milliseconds
-from topics.engine.results import AppendRequest, AppendResult
+from topics.engine.results import AppendRequest
 from topics.engine.write_columns import GROUP, WriteColumns
-from topics.errors import TopicsError, as_request_error
 from topics.http._scan import ffi, lib
 from topics.http.connection import HttpConnection, Phase
-from topics.http.errors import envelope, extra_headers, status_of
 from topics.http.first_bytes import FirstBytes
 from topics.http.handlers import records
 from topics.http.head import HEAD_END
 from topics.http.keyring import Keyring
+from topics.http.lane_answers import REQUEST, Answers, Columns, Group, Taken
 from topics.http.principal import Principal
 from topics.http.service import Service
 from topics.tuples import make_tuple
 
-REQUEST = struct.Struct("=6I")
-"""receive, topic, off, len, flags, end: a tp_request of columns.h."""
 REASONS = ("", "part", "line", "topic", "host", "field", "mixed", "room", "busy", "body")
 """Why a receive, or the end of one, was not the lane's: TP_MISS_* of scan.c, and two known here alone."""
 _TOPIC, _HOST, _BUSY, _BODY = 3, 4, 8, 9
-_WITHOUT_SEQS = 1
 _ROOM = 8192
 _RECEIVES = 4096
 _DECLINED_KEPT = 1024
+_DECLINED_MAX = 16
+"""Tries a second to learn a name: one that is being created is not plain yet."""
 _PATH = b"/v0/topics/"
 _ANSWER = Phase.ANSWER
 
@@ -57,30 +52,6 @@ Row = tuple[Any, memoryview]
 """A Peer and what arrived from it."""
 
 
-class Columns(Protocol):
-    """Connections as columns: `topics.loop.links.Links`."""
-
-    count: int
-
-    def rows(self) -> tuple[int, bytearray | memoryview, Any, Any, Any]: ...
-
-    def view(self, row: int) -> memoryview: ...
-
-    def own(self, conn: Any) -> None: ...
-
-    def leave(self, conn: Any) -> bool: ...
-
-    def since(self, conn: Any, tick: int) -> int: ...
-
-    def connection(self, ref: int) -> Any: ...
-
-    def room(self, size: int) -> tuple[int, Any]: ...
-
-    def answer(  # noqa: PLR0917
-        self, number: int, data: Any, refs: Any, spans: Any, count: int, tick: int
-    ) -> list[tuple[int, bytes]]: ...
-
-
 class Lane:
     """One server's. `take` is asked before anybody else when something was received in a pass."""
 
@@ -88,6 +59,7 @@ class Lane:
         config = service.config
         self._service = service
         self._links = links
+        self.answers = Answers(service, links, _ROOM)
         self._columns = WriteColumns(config)
         scanner = lib.tp_scanner_new(config.max_head_bytes, config.max_head_fields, config.max_body_bytes, secret)
         if scanner == ffi.NULL:
@@ -99,8 +71,8 @@ class Lane:
         """Whose requests these are, where that is counted."""
         self.change_keys(keyring)
         self._hosts: set[bytes] = set()
-        self._declined: set[bytes] = set()
-        """Names that were not learnt, of this tick."""
+        self._declined: dict[bytes, int] = {}
+        """How often a name was not learnt, in this tick."""
         self._declined_tick = 0
         self._requests = ffi.new("unsigned char[]", REQUEST.size * _ROOM)
         self._groups = ffi.new("unsigned char[]", GROUP.size * _ROOM)
@@ -112,8 +84,6 @@ class Lane:
         self._upto_bytes: Any = ffi.buffer(self._upto)
         self._reasons = ffi.new("uint8_t[]", _RECEIVES)
         self._missed = ffi.new("uint32_t[]", _RECEIVES)
-        self._spans = ffi.new("uint32_t[]", 2 * _ROOM)
-        self._span_count = ffi.new("uint32_t *")
         self.taken = 0
         """Requests."""
         self.missed = [0] * len(REASONS)
@@ -219,7 +189,10 @@ class Lane:
             self._scanner, data, starts, ends, count, self._requests, self._groups, _ROOM, self._reasons
         )
         self._upto_bytes[0 : 4 * count] = bytes(4 * count)
+        requests = 0
         if groups:
+            _topic, first, last_count, *_rest = GROUP.unpack_from(self._group_bytes, (groups - 1) * GROUP.size)
+            requests = first + last_count
             self._drop_unusual_topics(groups)
             self._columns.scan(
                 ffi.cast("unsigned char *", data), self._requests, self._groups, groups, self._counts, self._upto
@@ -234,7 +207,13 @@ class Lane:
         if not groups:
             return
         parsed_ns = service.now_ns()
-        self._append(buffer, groups, bytes(ffi.buffer(refs, 8 * count)), started_ns)
+        columns = Taken(
+            self._request_bytes[0 : requests * REQUEST.size],
+            self._count_bytes[0 : requests * 4],
+            bytes(ffi.buffer(refs, 8 * count)),
+            started_ns,
+        )
+        self._append(buffer, groups, columns)
         if service.sampling:
             service.sampling = False
             service.parse.add(parsed_ns - started_ns)
@@ -252,8 +231,7 @@ class Lane:
 
     def leave(self, conn: Any) -> None:
         """A connection of the table that something unusual happens to is the general path's again."""
-        if self._links.leave(conn):
-            conn.state.phase = _ANSWER
+        self.answers.leave(conn)
 
     def refresh(self, conn: Any) -> None:
         """Tells an owned connection's state since when it waits."""
@@ -279,76 +257,21 @@ class Lane:
                 lib.tp_forget_topic(self._scanner, number)
                 GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
 
-    def _append(self, buffer: bytearray | memoryview, groups: int, refs: bytes, started_ns: int) -> None:
-        service = self._service
-        engine = service.engine
+    def _append(self, buffer: bytearray | memoryview, groups: int, columns: Taken) -> None:
+        engine, answers = self._service.engine, self.answers
         for number, first, count, taken, row, rows, size in GROUP.iter_unpack(
             self._group_bytes[0 : groups * GROUP.size]
         ):
             if not taken:
                 continue
             name = self._names[number]
-            group = _Group(
-                self,
-                self._names_json[number],
-                self._principals[number],
-                self._request_bytes[first * REQUEST.size : (first + count) * REQUEST.size],
-                self._count_bytes[4 * first : 4 * (first + count)],
-                refs,
-                taken,
-                started_ns,
-            )
+            group = Group(answers, columns, first, count, taken, self._names_json[number], self._principals[number])
+            answers.begin(group)
             self.taken += taken
-            service.requests_total += taken
-            service.in_progress += taken
-            if group.principal is not None:
-                group.principal.in_flight += taken
             if not engine.takes_plain(name):
                 buffer = bytearray(buffer)  # an answer just given had the topic changed: the append may have to wait
             fields = (name, self._columns.rows(buffer, row, rows, size), None, None, None, None, True, None)
             engine.append(make_tuple(AppendRequest, fields), group.done)
-
-    # --- answers -----------------------------------------------------------------------------------------------------
-    def answer(self, group: _Group, result: AppendResult) -> None:
-        """Renders a group's answers in one call and queues them in one."""
-        service, links = self._service, self._links
-        total = milliseconds(service.now_ns() - group.started_ns)
-        after = _CLOSING % (total, milliseconds(result.append_ns), milliseconds(result.sync_ns))
-        head = service.writer.json_head
-        opening = b'{"topic":%b,"first_seq":' % group.topic
-        count = len(group.counts) // 4
-        requests = ffi.from_buffer("unsigned char[]", group.requests)
-        counts = ffi.from_buffer("uint32_t[]", group.counts)
-        room = group.taken * (len(head) + len(opening) + len(after) + 256) + 21 * result.count
-        number, memory = links.room(room)
-        written = lib.tp_render_answers(
-            memory,
-            room,
-            requests,
-            counts,
-            count,
-            result.first_seq,
-            head,
-            len(head),
-            opening,
-            len(opening),
-            after,
-            len(after),
-            self._spans,
-            self._span_count,
-        )
-        assert written > 0, "answers larger than the room for them"
-        refs = ffi.from_buffer("uint64_t[]", group.refs)
-        for ref, data in links.answer(number, memory, refs, self._spans, self._span_count[0], service.tick):
-            self.answer_one(ref, data)
-
-    def answer_one(self, ref: int, data: bytes, *, last: bool = False) -> None:
-        """By hand: to a connection that is not a column any more, or will not be."""
-        conn = self._links.connection(ref)
-        if conn is not None:
-            if conn.owned:
-                self.leave(conn)
-            conn.state.answer(data, last=last)
 
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self, rows: list[Row]) -> None:
@@ -378,7 +301,7 @@ class Lane:
                 self._hosts.add(host)
             path = request.framing.target.partition(b"?")[0]
             name = plan.name.encode()
-            if path == _PATH + name and name not in self._declined:
+            if path == _PATH + name and self._declined.get(name, 0) < _DECLINED_MAX:
                 self._learn_topic(plan.name, name, plan.name_json, plan.counted)
 
     def change_keys(self, keyring: Keyring) -> None:
@@ -396,7 +319,7 @@ class Lane:
 
     def _learn_topic(self, name: str, raw: bytes, name_json: bytes, principal: Principal | None) -> None:
         if not self._service.engine.takes_plain(name):
-            self._declined.add(raw)
+            self._declined[raw] = self._declined.get(raw, 0) + 1
             return
         key = lib.TP_NO_KEY if principal is None or principal.key_id is None else principal.key_id
         number = lib.tp_learn_topic(self._scanner, raw, len(raw), key)
@@ -406,80 +329,3 @@ class Lane:
             self._names.append(name)
             self._names_json.append(name_json)
             self._principals.append(principal)
-
-
-_CLOSING = b',"created":false,"deduped":false,"performance":{"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b}}'
-
-
-class _Group:
-    """The requests of one topic and pass, on their way through one append."""
-
-    __slots__ = ("counts", "lane", "principal", "refs", "requests", "started_ns", "taken", "topic")
-
-    def __init__(  # noqa: PLR0917 - one a topic and pass
-        self,
-        lane: Lane,
-        topic: bytes,
-        principal: Principal | None,
-        requests: bytes,
-        counts: bytes,
-        refs: bytes,
-        taken: int,
-        started_ns: int,
-    ) -> None:
-        self.lane = lane
-        self.topic = topic
-        """Its name as JSON."""
-        self.principal = principal
-        self.requests = requests
-        self.counts = counts
-        self.refs = refs
-        """Names of connections, by number of the receive."""
-        self.taken = taken
-        self.started_ns = started_ns
-
-    def done(self, result: AppendResult | TopicsError) -> None:
-        """The append's outcome. Refusals and the last answers of connections are worded one by one."""
-        service = self.lane._service
-        service.in_progress -= self.taken
-        if self.principal is not None:
-            self.principal.in_flight -= self.taken
-        if isinstance(result, TopicsError):
-            self._fail(result)
-        elif service.closing:
-            self._close_with(result)
-        else:
-            self.lane.answer(self, result)
-
-    def _fail(self, error: TopicsError) -> None:
-        """Each request gets the error, as the general path words it."""
-        service = self.lane._service
-        service.refused_total += self.taken
-        refusal = as_request_error(error)
-        status, body, headers = status_of(refusal), envelope(refusal), extra_headers(refusal)
-        last = service.closing
-        answer = service.writer.render(status, body, headers=headers, connection=b"close" if last else b"")
-        requests = Counter(ref for ref, _count, _flags in self._taken())
-        for ref, count in requests.items():
-            self.lane.answer_one(ref, answer if last else answer * count, last=last)
-
-    def _close_with(self, result: AppendResult) -> None:
-        """The server is going away: every answer is its connection's last, and what is behind it gets none."""
-        service = self.lane._service
-        performance = b'"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b' % (
-            milliseconds(service.now_ns() - self.started_ns),
-            milliseconds(result.append_ns),
-            milliseconds(result.sync_ns),
-        )
-        seq = result.first_seq
-        for ref, count, flags in self._taken():
-            body = records.write_json(self.topic, seq, count, not flags & _WITHOUT_SEQS, performance)
-            self.lane.answer_one(ref, service.writer.render(200, body, connection=b"close"), last=True)
-            seq += count
-
-    def _taken(self) -> list[tuple[int, int, int]]:
-        """ref, records, flags of each request, in order."""
-        refs = struct.unpack(f"={len(self.refs) // 8}Q", self.refs)
-        counts = struct.unpack(f"={len(self.counts) // 4}I", self.counts)
-        rows = zip(REQUEST.iter_unpack(self.requests), counts, strict=True)
-        return [(refs[row[0]], count, row[4]) for row, count in rows if count]

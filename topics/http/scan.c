@@ -470,9 +470,9 @@ static uint64_t list_bytes(uint64_t first, uint64_t last)
 }
 
 int64_t tp_render_answers(char *out, uint64_t room, const void *request_rows, const uint32_t *counts, uint32_t count,
-                          uint64_t first_seq, const char *head, uint32_t head_len, const char *before,
-                          uint32_t before_len, const char *after, uint32_t after_len, uint32_t *spans,
-                          uint32_t *span_count)
+                          uint64_t first_seq, const uint64_t *refs, const char *head, uint32_t head_len,
+                          const char *before, uint32_t before_len, const char *after, uint32_t after_len,
+                          uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends)
 {
     static const char LAST[] = ",\"last_seq\":", SEQS[] = ",\"seqs\":[", HEAD[] = "\"head_seq\":", COUNT[] = ",\"count\":";
     const struct tp_request *requests = request_rows;
@@ -514,12 +514,13 @@ int64_t tp_render_answers(char *out, uint64_t room, const void *request_rows, co
         p = put_number(p, counts[i]);
         p = put(p, after, after_len);
         if (requests[i].receive != receive) {
-            receive = spans[2 * n] = requests[i].receive;
-            spans[2 * n++ + 1] = 0;
+            receive = requests[i].receive;
+            out_refs[n] = refs[receive];
+            out_lengths[n++] = 0;
         }
-        spans[2 * n - 1] += (uint32_t)(p - start);
+        out_lengths[n - 1] += (uint32_t)(p - start);
         first_seq += counts[i];
     }
-    *span_count = n;
+    *sends = n;
     return p - out;
 }

@@ -31,10 +31,10 @@ int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *star
 uint32_t tp_missed(const uint64_t *ends, const uint32_t *upto, uint32_t count, uint32_t *rows);
 
 /* Renders the answers of one group's requests, `counts[i]` records each (0: not taken, no answer), their first seq
- * `first_seq` and the others following: head, Content-Length, body = before, seqs, count, after. `spans` gets pairs
- * (receive, bytes), those of one receive together. Returns the bytes written, their number of spans in *span_count; or
- * the negative room needed. */
+ * `first_seq` and the others following: head, Content-Length, body = before, seqs, count, after. Those of one receive
+ * are one send: out_refs gets refs[receive], out_lengths its bytes, *sends how many there are. Returns the bytes
+ * written, or the negative room needed. */
 int64_t tp_render_answers(char *out, uint64_t room, const void *requests, const uint32_t *counts, uint32_t count,
-                          uint64_t first_seq, const char *head, uint32_t head_len, const char *before,
-                          uint32_t before_len, const char *after, uint32_t after_len, uint32_t *spans,
-                          uint32_t *span_count);
+                          uint64_t first_seq, const uint64_t *refs, const char *head, uint32_t head_len,
+                          const char *before, uint32_t before_len, const char *after, uint32_t after_len,
+                          uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends);

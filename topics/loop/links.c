@@ -211,16 +211,15 @@ int tp_links_buffer(tp_links *l, uint64_t bytes, char **memory)
     return found;
 }
 
-uint32_t tp_links_answer(tp_links *l, int buffer, const uint64_t *refs, const uint32_t *spans, uint32_t count,
-                         uint64_t tick, uint64_t *user_data, int *fds, uint32_t *lengths)
+uint32_t tp_links_answer(tp_links *l, int buffer, const uint64_t *refs, const uint32_t *lengths, uint32_t count,
+                         uint64_t tick, uint64_t *user_data, int *fds)
 {
     char *p = l->buffers[buffer].memory;
     uint32_t odd = 0;
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t ref = refs[spans[2 * i]];
+        uint64_t ref = refs[i];
         uint32_t slot = (uint32_t)ref & ((1u << SLOT_BITS) - 1);
         struct link *link = slot < l->count ? l->links + slot : NULL;
-        lengths[i] = spans[2 * i + 1];
         user_data[i] = ref << KIND_BITS | SEND;
         if (link && link->owned && link->send_data == user_data[i] && !link->length) {
             fds[i] = link->fd;

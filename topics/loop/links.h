@@ -39,8 +39,7 @@ uint64_t tp_links_sent(tp_links *l);
 /* Room for answers of at least `bytes`; returns its number, its memory in *memory, or -ENOMEM. It may be had again as
  * soon as nothing is in flight from it. */
 int tp_links_buffer(tp_links *l, uint64_t bytes, char **memory);
-/* Answers, one behind the other in a buffer, that of spans[2i+1] bytes to refs[spans[2i]]. The columns get one row each:
- * fds -1 where the link is not owned any more, else the send to queue, in flight from here on. Returns how many
- * are -1. */
-uint32_t tp_links_answer(tp_links *l, int buffer, const uint64_t *refs, const uint32_t *spans, uint32_t count,
-                         uint64_t tick, uint64_t *user_data, int *fds, uint32_t *lengths);
+/* Answers, one behind the other in a buffer, lengths[i] bytes to refs[i]. The other columns get one row each: fds -1
+ * where the link is not owned any more, else the send to queue, in flight from here on. Returns how many are -1. */
+uint32_t tp_links_answer(tp_links *l, int buffer, const uint64_t *refs, const uint32_t *lengths, uint32_t count,
+                         uint64_t tick, uint64_t *user_data, int *fds);

@@ -71,7 +71,7 @@ class Links:
         self._busy = ffi.new("int *")
         self._memory = ffi.new("char **")
         self._sends_room = 0
-        self._sends: tuple[Any, Any, Any] = (None, None, None)
+        self._sends: tuple[Any, Any] = (None, None)
         self.count = 0
         """Rows of this pass."""
         self.reaped = 0
@@ -194,20 +194,20 @@ class Links:
             raise MemoryError("no memory for answers")
         return number, self._memory[0]
 
-    def answer(self, number: int, data: Any, refs: Any, spans: Any, count: int, tick: int) -> list[tuple[int, bytes]]:  # noqa: PLR0917
-        """Queues the answers of `room`'s memory: spans has `count` pairs (index into refs, bytes).
+    def answer(self, number: int, data: Any, refs: Any, lengths: Any, count: int, tick: int) -> list[tuple[int, bytes]]:  # noqa: PLR0917
+        """Queues the answers of `room`'s memory: lengths[i] bytes each, one behind the other, to refs[i].
 
         Returns those that could not be sent so: (ref, bytes) of connections that came back, or are gone.
         """
         if count > self._sends_room:
             self._sends_room = room = max(count, 256)
-            self._sends = ffi.new("uint64_t[]", room), ffi.new("int[]", room), ffi.new("uint32_t[]", room)
-        user_data, fds, lengths = self._sends
-        odd = lib.tp_links_answer(self._table, number, refs, spans, count, tick, user_data, fds, lengths)
+            self._sends = ffi.new("uint64_t[]", room), ffi.new("int[]", room)
+        user_data, fds = self._sends
+        odd = lib.tp_links_answer(self._table, number, refs, lengths, count, tick, user_data, fds)
         if self._columns is not None:
             self._columns.queue_send_columns(count, user_data, fds, lengths, data)
         else:
-            self._queue_list(count, data)
+            self._queue_list(count, lengths, data)
         if not odd:
             return []
         found, at = [], 0
@@ -217,8 +217,8 @@ class Links:
             at += lengths[row]
         return found
 
-    def _queue_list(self, count: int, data: Any) -> None:
-        user_data, fds, lengths = self._sends
+    def _queue_list(self, count: int, lengths: Any, data: Any) -> None:
+        user_data, fds = self._sends
         sends = []
         at = 0
         for row in range(count):

@@ -31,6 +31,9 @@ from topics.server.websocket import WebSockets
 
 _log = logging.getLogger("topics.server")
 
+ANSWER_ORDER = 28
+"""Of the lane's answers among the hooks at the end of a pass: before the connections' sends."""
+
 
 class Server:
     """One server on a loop somebody else runs. `open` binds and starts recovery; `stop` begins the end.
@@ -72,6 +75,7 @@ class Server:
             self.lane = Lane(
                 self.service, loop.use_links(), keyring, int.from_bytes(loop.ring.random_bytes(8), "little")
             )
+            loop.on_pass_end(self.lane.answers.flush, ANSWER_ORDER)
         self._handler = HttpHandler(self.service, self.lane)
         self._metrics = ServerMetrics(loop, self.service, self._handler.requests, self.lane, self._snapshot)
         limits = StreamLimits(

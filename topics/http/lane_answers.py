@@ -1,0 +1,231 @@
+"""The answers of the lane: what a pass has decided is rendered group by group into one buffer and queued at once."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from typing import Any, Protocol
+
+from topics.engine.durations import milliseconds
+from topics.engine.results import AppendResult
+from topics.errors import TopicsError, as_request_error
+from topics.http._scan import ffi, lib
+from topics.http.connection import Phase
+from topics.http.errors import envelope, extra_headers, status_of
+from topics.http.handlers import records
+from topics.http.principal import Principal
+from topics.http.service import Service
+
+REQUEST = struct.Struct("=6I")
+"""receive, topic, off, len, flags, end: a tp_request of columns.h."""
+_WITHOUT_SEQS = 1
+_ANSWER = Phase.ANSWER
+_FIXED_BYTES = 400
+"""Of an answer, beyond head, name and seqs."""
+_CLOSING = b',"created":false,"deduped":false,"performance":{"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b}}'
+
+
+class Columns(Protocol):
+    """Connections as columns: `topics.loop.links.Links`."""
+
+    count: int
+
+    def rows(self) -> tuple[int, bytearray | memoryview, Any, Any, Any]: ...
+
+    def view(self, row: int) -> memoryview: ...
+
+    def own(self, conn: Any) -> None: ...
+
+    def leave(self, conn: Any) -> bool: ...
+
+    def since(self, conn: Any, tick: int) -> int: ...
+
+    def connection(self, ref: int) -> Any: ...
+
+    def room(self, size: int) -> tuple[int, Any]: ...
+
+    def answer(  # noqa: PLR0917
+        self, number: int, data: Any, refs: Any, lengths: Any, count: int, tick: int
+    ) -> list[tuple[int, bytes]]: ...
+
+
+class Taken:
+    """Columns over the plain requests of one scan.
+
+    tp_request rows, the records of each (0: not taken), and names of connections by number of the receive.
+    """
+
+    __slots__ = ("counts", "refs", "requests", "started_ns")
+
+    def __init__(self, requests: bytes, counts: bytes, refs: bytes, started_ns: int) -> None:
+        self.requests = ffi.from_buffer("unsigned char[]", requests)
+        self.counts = ffi.from_buffer("uint32_t[]", counts)
+        self.refs = ffi.from_buffer("uint64_t[]", refs)
+        self.started_ns = started_ns
+
+
+class Group:
+    """The requests of one topic and scan, rows `first` to `first + count`, on their way through one append."""
+
+    __slots__ = ("answers", "columns", "count", "first", "principal", "taken", "topic")
+
+    def __init__(  # noqa: PLR0917 - one a topic and pass
+        self,
+        answers: Answers,
+        columns: Taken,
+        first: int,
+        count: int,
+        taken: int,
+        topic: bytes,
+        principal: Principal | None,
+    ) -> None:
+        self.answers = answers
+        self.columns = columns
+        self.first = first
+        self.count = count
+        self.taken = taken
+        self.topic = topic
+        """Its name as JSON."""
+        self.principal = principal
+
+    def done(self, result: AppendResult | TopicsError) -> None:
+        """The append's outcome; told at the end of the pass."""
+        self.answers.finished.append((self, result))
+
+    def requests(self) -> list[tuple[int, int, int]]:
+        """ref, records, flags of each that was taken, in order."""
+        columns, found = self.columns, []
+        rows = ffi.buffer(columns.requests + self.first * REQUEST.size, self.count * REQUEST.size)
+        for at, row in enumerate(REQUEST.iter_unpack(rows), self.first):
+            if columns.counts[at]:
+                found.append((columns.refs[row[0]], columns.counts[at], row[4]))
+        return found
+
+
+class Answers:
+    """One server's. `flush` is called at the end of every pass, before its sends are queued."""
+
+    def __init__(self, service: Service, links: Columns, room: int) -> None:
+        """room: the most requests of one scan."""
+        self._service = service
+        self._links = links
+        self.finished: list[tuple[Group, AppendResult | TopicsError]] = []
+        self._room = 0
+        self._make_room(room)
+        self._count = ffi.new("uint32_t *")
+
+    def _make_room(self, answers: int) -> None:
+        self._room = answers
+        self._refs = ffi.new("uint64_t[]", answers)
+        self._lengths = ffi.new("uint32_t[]", answers)
+
+    def begin(self, group: Group) -> None:
+        """Counts its requests as being in progress."""
+        service = self._service
+        service.requests_total += group.taken
+        service.in_progress += group.taken
+        if group.principal is not None:
+            group.principal.in_flight += group.taken
+
+    def flush(self) -> None:
+        """Answers all that is decided. Refusals, and the last answers of connections, are worded one by one."""
+        if not self.finished:
+            return
+        service = self._service
+        finished, self.finished = self.finished, []
+        written: list[tuple[Group, AppendResult]] = []
+        for group, result in finished:
+            service.in_progress -= group.taken
+            if group.principal is not None:
+                group.principal.in_flight -= group.taken
+            if isinstance(result, TopicsError):
+                self._refuse(group, result)
+            elif service.closing:
+                self._close_with(group, result)
+            else:
+                written.append((group, result))
+        if written:
+            self._answer(written)
+
+    def _answer(self, finished: list[tuple[Group, AppendResult]]) -> None:
+        service = self._service
+        head, now_ns = service.writer.json_head, service.now_ns()
+        room = answers = 0
+        for group, result in finished:
+            answers += group.taken
+            room += group.taken * (len(head) + len(group.topic) + _FIXED_BYTES) + 21 * result.count
+        if answers > self._room:
+            self._make_room(answers)
+        number, memory = self._links.room(room)
+        at = sends = 0
+        before, after = None, b""
+        for group, result in finished:
+            columns = group.columns
+            times = (columns.started_ns, result.append_ns, result.sync_ns)
+            if times != before:  # those of a pass and a commit have them in common
+                total, append, sync = now_ns - times[0], times[1], times[2]
+                after = _CLOSING % (milliseconds(total), milliseconds(append), milliseconds(sync))
+                before = times
+            opening = b'{"topic":%b,"first_seq":' % group.topic
+            size = lib.tp_render_answers(
+                memory + at,
+                room - at,
+                columns.requests + group.first * REQUEST.size,
+                columns.counts + group.first,
+                group.count,
+                result.first_seq,
+                columns.refs,
+                head,
+                len(head),
+                opening,
+                len(opening),
+                after,
+                len(after),
+                self._refs + sends,
+                self._lengths + sends,
+                self._count,
+            )
+            assert size > 0, "answers larger than the room for them"
+            at += size
+            sends += self._count[0]
+        for ref, data in self._links.answer(number, memory, self._refs, self._lengths, sends, service.tick):
+            self._one(ref, data)
+
+    def leave(self, conn: Any) -> None:
+        """A connection of the table that something unusual happens to is the general path's again."""
+        if self._links.leave(conn):
+            conn.state.phase = _ANSWER
+
+    def _one(self, ref: int, data: bytes, *, last: bool = False) -> None:
+        """By hand: to a connection that is not a column any more, or will not be."""
+        conn = self._links.connection(ref)
+        if conn is not None:
+            if conn.owned:
+                self.leave(conn)
+            conn.state.answer(data, last=last)
+
+    def _refuse(self, group: Group, error: TopicsError) -> None:
+        """Each request gets the error, as the general path words it."""
+        service = self._service
+        service.refused_total += group.taken
+        refusal = as_request_error(error)
+        status, body, headers = status_of(refusal), envelope(refusal), extra_headers(refusal)
+        last = service.closing
+        answer = service.writer.render(status, body, headers=headers, connection=b"close" if last else b"")
+        requests = Counter(ref for ref, _count, _flags in group.requests())
+        for ref, count in requests.items():
+            self._one(ref, answer if last else answer * count, last=last)
+
+    def _close_with(self, group: Group, result: AppendResult) -> None:
+        """The server is going away: every answer is its connection's last, and what is behind it gets none."""
+        service = self._service
+        performance = b'"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b' % (
+            milliseconds(service.now_ns() - group.columns.started_ns),
+            milliseconds(result.append_ns),
+            milliseconds(result.sync_ns),
+        )
+        seq = result.first_seq
+        for ref, count, flags in group.requests():
+            body = records.write_json(group.topic, seq, count, not flags & _WITHOUT_SEQS, performance)
+            self._one(ref, service.writer.render(200, body, connection=b"close"), last=True)
+            seq += count
