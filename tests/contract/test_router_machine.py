@@ -237,7 +237,7 @@ class Routers(RuleBasedStateMachine):
 def test_routers_do_what_a_model_does() -> None:
     """R-RTR-2, R-RTR-6, R-RTR-12, R-RTR-13, R-RTR-15, R-RTR-16, R-TRIM-1: kills and power cuts included."""
     quick = settings(
-        max_examples=20,
+        max_examples=12,
         stateful_step_count=25,
         deadline=None,
         suppress_health_check=list(HealthCheck),

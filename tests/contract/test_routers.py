@@ -724,3 +724,19 @@ def test_an_ack_comes_after_the_forward(world: World) -> None:
     claim(world, "jobs")
     assert ack(world, "jobs", 1, 2) == 2
     assert world.data("b") == [1, 2]
+
+
+def test_many_routers_that_are_held_back_hold_nobody_up(world: World) -> None:
+    """R-RTR-5, R-RTR-13: two hundred blocked ones, and one that is not."""
+    world.put("full", cap_records=1, discard="reject")
+    for number in range(200):
+        route(world, f"r{number:03}", "a", "full")
+    route(world, "zz", "a", "b")
+    world.write("a", 1, 2)
+    world.advance_ms(100)
+    listed = {row["topic"]: row["head_seq"] for row in world.request("GET", "/v0/topics").json["topics"]}
+    assert listed["b"] == 2
+    world.put("full")
+    world.advance_ms(1000)
+    assert world.request("GET", "/v0/routers/r150").json["forwarded_total"] == 2
+    assert len(world.data("full")) == 400

@@ -39,6 +39,8 @@ _STEP_ROWS = 8192
 _COPIED_ROWS = 1000
 _COPIED_BYTES = 4 << 20
 """What one step writes out at most; one record at least."""
+_ROUTERS_A_PASS = 64
+"""Others want to be served, too."""
 _BUSY_DELAYS = 5
 """A step costs the same for one record and for a thousand: while a source is busy they are that much rarer."""
 
@@ -52,6 +54,9 @@ class Forwarding:
         self._behind: dict[Router, None] = {}
         """Routers with something to do, in the order in which it came."""
         self._timer: Timer | None = None
+        self._due_ns = 0
+        self._round: list[Router] = []
+        """Those that the timer has still to come to."""
         self._ran_ns = -(1 << 62)
         """When the timer brought the last round of steps."""
         self._stopped = False
@@ -81,15 +86,26 @@ class Forwarding:
             self._arm(core.config.router_retry_ms if deferred else delay_ms if is_quiet else busy_ms)
 
     def _arm(self, delay_ms: int) -> None:
-        if self._timer is None and not self._stopped:
-            self._timer = self._core.loop.call_later(max(delay_ms, 1) * 1_000_000, self._on_timer)
+        """The sooner of this and what is armed already."""
+        due_ns = self._core.clock.monotonic_ns() + max(delay_ms, 1) * 1_000_000
+        if self._stopped or (self._timer is not None and self._due_ns <= due_ns):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due_ns = due_ns
+        self._timer = self._core.loop.call_later(max(delay_ms, 1) * 1_000_000, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         self._ran_ns = self._core.clock.monotonic_ns()
-        for router in list(self._behind):
-            self.drive(router)
-        if self._behind:
+        self._round = self._round or list(self._behind)
+        part, self._round = self._round[:_ROUTERS_A_PASS], self._round[_ROUTERS_A_PASS:]
+        for router in part:
+            if router in self._behind:
+                self.drive(router)
+        if self._round:
+            self._arm(1)
+        elif self._behind:
             self._arm(self._core.config.router_retry_ms)
 
     def begin_shutdown(self) -> None:

@@ -177,7 +177,8 @@ def stage_forward(driver: Forwarding, appender: Appender, router: Router, step: 
     if reserved:
         forward.reserves = True
         topic.reserved = reserved
-    forward.stage(synced=fsync or bool(reserved))
+    seen = bool(step.copies or step.holes)
+    forward.stage(synced=(fsync and seen) or bool(reserved))
     return forward
 
 
