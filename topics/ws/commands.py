@@ -12,6 +12,7 @@ from topics.engine.json_fields import Fields, read_object, refuse
 from topics.engine.records import Kind, array_items, compacted, string_value
 from topics.engine.write_body import WriteBody, WriteScanner
 from topics.errors import RequestError
+from topics.tuples import make_tuple
 
 SUBSCRIBE_LIMIT = 1000
 """Records a frame when a subscription does not say; 5.2."""
@@ -77,7 +78,7 @@ def _parse(message: bytes, scanner: WriteScanner) -> Command:
     request_id = b"null" if span is None else compacted(span.text)
     if op == "publish":
         topic = fields.string("topic")
-        return Publish(request_id, topic, scanner.scan(message), fields.boolean("return_seqs", True))
+        return make_tuple(Publish, (request_id, topic, scanner.scan(message), fields.boolean("return_seqs", True)))
     if op == "subscribe":
         return _subscribe(fields, request_id)
     if op == "unsubscribe":

@@ -15,6 +15,8 @@ from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessa
 from wsproto.extensions import Extension
 from wsproto.frame_protocol import CloseReason, FrameDecoder, FrameProtocol, Opcode, RsvBits
 
+from topics.tuples import make_tuple
+
 TEXT: Final = 1
 BINARY: Final = 2
 PING: Final = 9
@@ -133,7 +135,7 @@ class Framing:
             except UnicodeDecodeError:
                 return None
         self._at = end
-        return Received(TEXT, payload)
+        return make_tuple(Received, (TEXT, payload, 0))
 
     def _begin_frame(self) -> bool:
         """Gives wsproto what is here of the next frame; False when its head is not whole."""

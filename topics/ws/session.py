@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from topics.engine.results import AppendRequest, AppendResult
 from topics.errors import RequestError, TopicsError, as_request_error
+from topics.tuples import make_tuple
 from topics.ws import replies
 from topics.ws.commands import Command, Invalid, Publish, Subscribe, Unsubscribe, parse_command
 from topics.ws.framing import BINARY, PING, TEXT, Framing, Received, pong_frame, text_frame
@@ -224,8 +225,8 @@ class Session:
         dead_letter = None if body.config is None else body.config.dead_letter
         if dead_letter is not None and not rights.allows(dead_letter):
             may_create = _outside(dead_letter)
-        fields = (topic, body.rows, body.node, body.key, body.create, body.config)
-        host.engine.append(AppendRequest(*fields, may_create, body.violation), done)
+        fields = (topic, body.rows, body.node, body.key, body.create, body.config, may_create, body.violation)
+        host.engine.append(make_tuple(AppendRequest, fields), done)
 
     def _subscribe(self, command: Subscribe, reply: Reply) -> None:
         if not self._rights.read:
