@@ -50,10 +50,20 @@ def test_data_that_cannot_be_recovered_end_the_server_with_code_1(world: World) 
 def test_a_stop_during_recovery_ends_it(world: World) -> None:
     world.recovered = False
     world.start()
+    recovery, on_end = world.server._recovery, world.server._on_end
+    assert recovery is not None
+    ended_before: list[bool] = []
+
+    def end(code: int) -> None:
+        ended_before.append(recovery.done)
+        on_end(code)
+
+    world.server._on_end = end
     world.server.stop()
     world.run_ms(500)
     assert world.codes == [0]
     assert not world.backend.closed
+    assert ended_before == [True], "what recovery had in flight would meet a ring that is closed"
 
 
 # --- probes ----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +19,7 @@ from topics.loop.connection import Connection
 from topics.loop.listener import Listener
 from topics.loop.loop import Loop
 from topics.loop.streams import StreamLimits
-from topics.loop.tasks import Task
+from topics.loop.tasks import Cancelled, Task
 from topics.server.backend import Backend, OpenBackend, ServedEngine
 from topics.server.gate import Gate, State
 from topics.server.handler import HttpHandler
@@ -148,7 +149,8 @@ class Server:
                 "the data in %s cannot be served: %s", self.config.data_dir, error, exc_info=None if expected else error
             )
             self.listener.close()
-            self._end(1)
+            if not self._stopping:
+                self._end(1)
             return
         self._backend = backend
         if self._stopping:
@@ -181,8 +183,11 @@ class Server:
             code = 1
         recovery = self._recovery
         if recovery is not None and not recovery.done:
-            # Recovery changes nothing that the next one could not do again, so it may end anywhere.
+            # Recovery changes nothing that the next one could not do again, so it may end anywhere; but it ends before
+            # the ring does, which its last operations and what closes its files need.
             recovery.cancel()
+            with contextlib.suppress(Cancelled):
+                await recovery
         if self._backend is not None:
             try:
                 await self._backend.close()
