@@ -158,9 +158,10 @@ def test_what_is_cut_from_a_shared_rendering_is_what_a_read_gives(h: Harness, va
     assert all(len(reader.bursts) == 2 for reader in people)
 
 
-def test_what_a_filter_leaves_out_does_not_count_toward_the_limit_of_a_frame(h: Harness) -> None:
+@pytest.mark.parametrize("bound", [{"limit": 2}, {"max_batch_bytes": 7}])
+def test_what_a_filter_leaves_out_does_not_count_toward_a_frame_s_bounds(h: Harness, bound: dict[str, int]) -> None:
     """R-NODE-3"""
-    people = [Reader(h, nodes=(b"p%d" % n,), limit=2).follow() for n in range(6)]
+    people = [Reader(h, nodes=(b"p%d" % n,), **bound).follow() for n in range(6)]
     for node in (b"p2", b"p", b"p2", b"p", b"p"):
         h.start_append(records("x"), node=node)
     h.settle()
