@@ -199,6 +199,11 @@ class FakeLoop:
             if timer.fn is not None:
                 timer.fn()
 
+    def next_due_ms(self) -> int:
+        """Until the next timer."""
+        due_ns = min(timer.due_ns for timer in self.timers if timer.fn is not None)
+        return max(0, due_ns - self.clock.monotonic_ns()) // 1_000_000
+
     @property
     def waiting(self) -> int:
         return sum(timer.fn is not None for timer in self.timers)

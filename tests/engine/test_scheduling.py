@@ -235,6 +235,25 @@ def test_a_higher_priority_comes_first_when_not_all_can() -> None:
     assert Counter(reader.order) == Counter("abcd")
 
 
+def test_a_pass_asked_for_later_is_asked_for_at_once_when_something_is_ready() -> None:
+    """What cools down or is paused may wait; what is left of a pass may not wait with it."""
+    h = Harness(delivery_budget_us=1000)
+    for name, priority in (("a", 0), ("b", 0), ("paused", -1)):
+        h.put(name, durability="ephemeral", priority=priority)
+    reader = Costly(h, cost_us=2000).follow("a", "b", "paused")
+    governor = h.engine._core.scheduler.governor
+    governor.pressure, governor.defer.taken = 0.9, True
+    h.start_append(records(1), "paused")
+    h.engine.flush()
+    assert (reader.order, h.loop.next_due_ms()) == ([], 100)
+    for name in "ab":
+        h.start_append(records(1), name)
+    h.engine.flush()
+    assert (reader.order, h.loop.next_due_ms()) == (["a"], 0)
+    h.engine.flush()
+    assert reader.order == ["a", "b"]
+
+
 class Storm:
     """Writes to hot topics in every pass, more than deliveries can keep up with, and a few writes to cold ones.
 

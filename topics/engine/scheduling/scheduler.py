@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
+from topics.engine.ports import Timer
 from topics.engine.priority import effective_priority
 from topics.engine.scheduling.governor import SAMPLE_NS, Governor, Sample
 from topics.engine.scheduling.ready import ReadySet
@@ -55,7 +56,9 @@ class Scheduler:
         self._number = 0
         self._sampling = False
         self._sample_due_ns = 0
-        self._pass_asked = False
+        self._asked: Timer | None = None
+        self._asked_ns = 0
+        """When the pass that was asked for comes."""
         self._window_ns = core.config.commit_window_us * 1000
 
     # --- the end of a pass -------------------------------------------------------------------------------------------
@@ -137,22 +140,25 @@ class Scheduler:
 
     def _ask_for_a_pass(self) -> None:
         """The loop comes back by itself: at once for those ready, later for those that cool down or are paused."""
-        if self._pass_asked:
-            return
-        self._pass_asked = True
+        now_ns = self._now_ns()
         if self._may_serve():
-            delay_ns = 0
+            at_ns = now_ns
         elif self._cooling:
-            delay_ns = max(0, self._cooling[0][0] - self._now_ns())
+            at_ns = max(now_ns, self._cooling[0][0])
         else:
-            delay_ns = SAMPLE_NS  # only paused ones
-        self._core.loop.call_later(delay_ns, self._on_asked)
+            at_ns = now_ns + SAMPLE_NS  # only paused ones
+        if self._asked is not None:
+            if self._asked_ns <= at_ns:
+                return
+            self._asked.cancel()
+        self._asked_ns = at_ns
+        self._asked = self._core.loop.call_later(at_ns - now_ns, self._on_asked)
 
     def _may_serve(self) -> bool:
         return self._ready.count(without_band_0=self.governor.defer.taken) > 0
 
     def _on_asked(self) -> None:
-        self._pass_asked = False
+        self._asked = None
 
     # --- pressure ----------------------------------------------------------------------------------------------------
     def _sample_later(self, now_ns: int) -> None:
