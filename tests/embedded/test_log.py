@@ -1,11 +1,13 @@
 """The library on a real directory: what was appended is read back, by threads, by asyncio, after a restart."""
 
 import asyncio
+import json
 import multiprocessing
 import os
 import signal
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -239,3 +241,32 @@ def test_an_interrupt_ends_a_wait_and_the_log_goes_on(log: topics.Log) -> None:
         signal.signal(signal.SIGINT, before)
     assert log.append("t", [2]).last_seq == 2
     assert values_of(log.read("t")) == [1, 2]
+
+
+def test_columns_are_what_a_read_would_be(tmp_path: Path) -> None:
+    with topics.open(str(tmp_path)) as log:
+        log.append("t", [{"n": number} for number in range(500)] + ["text", None, 1.5])
+        log.delete("t", before_seq=3)
+        first = log.columns("t", limit=100)
+        rest = log.columns("t", first.next_from_seq)
+        assert (len(first.seq), rest.caught_up, rest.tombstone) == (100, True, None)
+        seen = []
+        for page in (first, rest):
+            texts = [page.payloads[start:end] for start, end in pairwise(page.offsets.tolist())]
+            seen += list(zip(page.seq.tolist(), page.ts.tolist(), map(json.loads, texts), strict=True))
+        assert seen == [(record.seq, record.ts, record.data) for record in log.read("t")]
+        small = log.columns("t", max_bytes=1)
+        assert small.seq.tolist() == [3]
+        empty = log.columns("t", small.head_seq)
+        assert (len(empty.seq), empty.offsets.tolist(), empty.payloads) == (0, [0], b"")
+
+
+def test_columns_tell_what_was_lost_and_come_from_files_too(tmp_path: Path) -> None:
+    with topics.open(str(tmp_path)) as log:
+        log.put_topic("t", cap_records=10)
+        log.append("t", list(range(100)))
+        page = log.columns("t")
+        assert page.tombstone is not None
+        assert (page.tombstone.gap_to, page.seq.tolist()) == (90, list(range(91, 101)))
+    with topics.open(str(tmp_path)) as log:
+        assert log.columns("t", 90).payloads == b"".join(b"%d" % number for number in range(90, 100))

@@ -1,6 +1,7 @@
 """codec.c against a plain Python model: the same bytes out, and any bytes in give a result."""
 # ruff: noqa: PLR0917 - hypothesis passes by position
 
+import contextlib
 import json
 
 import numpy as np
@@ -21,6 +22,7 @@ from topics.store.format import (
     FrameType,
     align_up,
 )
+from topics.store.payload_columns import PayloadColumns
 from topics.store.projection import LEASE, Projection
 from topics.store.rows import Framed, Record, Rows, pack_rows
 
@@ -360,6 +362,37 @@ def test_a_projection_of_jobs_equals_the_model(jobs: list[tuple[Record, int, int
         element.pop("$node", None)
         expected.append(element | {"lease_id": f"lease_{lease_id:x}", "deadline": deadline, "deliveries": deliveries})
     assert json.loads(b"[" + projection.records() + b"]") == expected
+
+
+@given(written=st.lists(records, min_size=1, max_size=8), split=st.integers(0, 8))
+def test_payloads_as_columns_equal_the_records(written: list[Record], split: int) -> None:
+    framed, placed = codec.frame_rows(pack_rows(written), topic_id=9, first_seq=100, ts_ms=1_700_000_000_000)
+    lengths = placed.lengths
+    offsets = (4096 + np.cumsum(lengths) - lengths).astype(np.uint32)
+    seqs = np.arange(100, 100 + len(written), dtype=np.uint64)
+    columns = PayloadColumns(9)
+    for part in (slice(split), slice(split, None)):
+        assert columns.add(framed, 4096, offsets[part], lengths[part], seqs[part]) == len(seqs[part])
+    seq, ts, ends = columns.columns()
+    assert seq.tolist() == seqs.tolist()
+    assert ts.tolist() == [1_700_000_000_000] * len(written)
+    texts = columns.records()
+    assert [texts[ends[i] : ends[i + 1]] for i in range(len(written))] == [record.data for record in written]
+
+
+@given(at=st.integers(0, 200), bits=st.integers(1, 255), size=st.integers(0, 200))
+def test_payloads_of_damaged_or_cut_frames_are_refused(at: int, bits: int, size: int) -> None:
+    framed, placed = codec.frame_rows(
+        pack_rows([Record(b"x" * 40), Record(b"y" * 40)]), topic_id=9, first_seq=1, ts_ms=5
+    )
+    data = bytearray(framed)
+    data[at % len(data)] ^= bits
+    offsets = (np.cumsum(placed.lengths) - placed.lengths).astype(np.uint32)
+    seqs = np.arange(1, 3, dtype=np.uint64)
+    with contextlib.suppress(CorruptError):
+        columns = PayloadColumns(9)
+        columns.add(data[:size], 0, offsets, placed.lengths, seqs)
+        assert columns.records() == b"x" * 40 + b"y" * 40  # a bit no checksum covers
 
 
 def test_the_text_is_compact_and_in_a_fixed_order() -> None:

@@ -13,6 +13,7 @@ from topics.embedded.aio import AsyncLog
 from topics.embedded.driver import Driver, Start
 from topics.embedded.jobs import Job, Jobs, held_jobs, parse_jobs
 from topics.embedded.records import Page, Record, parse_page
+from topics.engine.column_read import ColumnPage
 from topics.engine.engine import Engine
 from topics.engine.predicate import Predicate
 from topics.engine.queue.results import AckResult, ClaimRequest, ExtendResult
@@ -146,6 +147,19 @@ class Log:
     def page(self, topic: str, from_seq: int = 0, *, limit: int = 0, node: str = "", wait_ms: int = 0) -> Page:
         """One read: records, the next cursor, and a tombstone where something was lost."""
         return self._driver.call(self.paging(topic, from_seq, limit=limit, node=node, wait_ms=wait_ms))
+
+    def columns(self, topic: str, from_seq: int = 0, *, limit: int = 100_000, max_bytes: int = 64 << 20) -> ColumnPage:
+        """One read as numpy columns seq, ts, offsets and the payloads' bytes back to back: nothing is decoded.
+
+        At most `limit` records of `max_bytes` (accounted) in all. Look at `tombstone`, and go on from `next_from_seq`.
+        """
+        if limit < 1:
+            raise UsageError("limit must be 1 at least")
+
+        def start(done: Done[ColumnPage]) -> None:
+            self._engine.columns(topic, from_seq, limit, max_bytes, done)
+
+        return self._driver.call(start)
 
     def state(self, topic: str, *, touch: bool = True) -> TopicState:
         """Head, floor, counts, config. touch: counts as a consumption for the priority by recency."""

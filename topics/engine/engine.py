@@ -13,6 +13,7 @@ from topics.config import Config
 from topics.engine import refusals
 from topics.engine.append import Appender
 from topics.engine.catalog import EngineCatalog
+from topics.engine.column_read import ColumnPage, read_columns
 from topics.engine.core import Core
 from topics.engine.delete import delete_records
 from topics.engine.delivery.feed import Feed
@@ -115,6 +116,14 @@ class Engine:
     def takes_plain(self, name: str) -> bool:
         """Several writes to this topic may be given to `append` as one: each needs nothing but its seqs."""
         return self._appender.takes_plain(name)
+
+    def columns(self, name: str, from_seq: int, limit: int, max_bytes: int, done: Done[ColumnPage]) -> None:
+        """Records above a cursor as columns: as many as the bounds allow, one at least; they are not clamped."""
+        topic = self._core.registry.visible(name)
+        if topic is None:
+            done(refusals.topic_not_found(name))
+            return
+        read_columns(self._core, topic, DiffQuery(from_seq, limit, max_batch_bytes=max_bytes), done)
 
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel:
         """Records above a cursor (7.6); with `wait_ms` the answer may wait for some to come."""

@@ -21,6 +21,7 @@ from topics.engine.retention import when_retained
 from topics.engine.topic import Life, Topic
 from topics.errors import CorruptError, StorageError, TopicsError
 from topics.store.format import FLAG_NODE
+from topics.store.payload_columns import PayloadColumns
 from topics.store.projection import Projection
 from topics.store.reader import Fetched
 
@@ -53,9 +54,15 @@ class ReadPass:
         self._scanned = 0
         self._deaths = 0
         """The index's when the round was planned."""
-        self._projection: Projection | None = None
+        self._projection: Projection | PayloadColumns | None = None
         self._in_round = False
         self._more = False
+
+    def into(self, projection: PayloadColumns) -> ReadPass:
+        """Collects there instead of rendering JSON; for a query without nodes, whose bounds are then the only ones."""
+        assert not self._query.nodes, "columns are not filtered"
+        self._projection = projection
+        return self
 
     def begin(self) -> None:
         when_retained(self._core, self._topic, self._core.clock.now_ms(), self._on_retained)

@@ -475,6 +475,26 @@ void tp_project_jobs(char *out, uint64_t room, const char *bytes, uint64_t size,
     project(out, room, bytes, size, base, offsets, lengths, seqs, count, "", 0, leases, s);
 }
 
+int64_t tp_project_columns(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
+                           const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
+                           uint64_t *ts, uint64_t *ends, uint64_t end)
+{
+    const uint64_t begin = end;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t at = (uint64_t)offsets[i] - base;
+        struct tp_frame f;
+        const uint8_t *p = (const uint8_t *)bytes + at;
+        if (offsets[i] < base || at > size || lengths[i] > size - at || !get_frame(p, lengths[i], &f) ||
+            f.length != lengths[i] || f.seq != seqs[i] || f.topic_id != topic_id || !frame_is_sound(p, f.length))
+            return -1 - (int64_t)i;
+        memcpy(out, p + FRAME_HEADER + f.ext_len + f.node_len + f.tag_len, f.data_len);
+        out += f.data_len;
+        ts[i] = f.ts_ms;
+        ends[i] = end += f.data_len;
+    }
+    return (int64_t)(end - begin);
+}
+
 #define ROW_COPY 0x20u /* FLAG_COPY in format.py */
 
 int64_t tp_reframe(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,

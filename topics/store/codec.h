@@ -102,6 +102,13 @@ void tp_project_jobs(char *out, uint64_t room, const char *bytes, uint64_t size,
                      const uint32_t *offsets, const uint32_t *lengths, const uint64_t *seqs, uint32_t count,
                      const struct tp_lease *leases, struct tp_projection *state);
 
+/* The data of rows as columns: payloads back to back in out, whose room is the sum of the lengths; ts[i], and ends[i],
+ * where payload i ends, counted from `end` on. Verifies every frame. Returns the bytes written, or -1 - i when row i is not
+ * a sound frame in its place. */
+int64_t tp_project_columns(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
+                           const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
+                           uint64_t *ts, uint64_t *ends, uint64_t end);
+
 /* Makes frames of topic_id's own of rows that may be copies: row i, with ROW_COPY in flags[i], has another record's
  * frame at bytes[offsets[i] - base, + lengths[i]) and says its own seq, ts and which of tag and node it keeps; its frame
  * has no extension. Without ROW_COPY the frame is taken as it is. The frames lie back to back in out, whose room is the sum

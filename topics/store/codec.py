@@ -87,6 +87,22 @@ class _Lib(Protocol):
         nodes_bytes: int,
         state: Pointer,
     ) -> None: ...
+    def tp_project_columns(
+        self,
+        out: Pointer,
+        data: Pointer,
+        size: int,
+        base: int,
+        offsets: object,
+        lengths: object,
+        seqs: object,
+        count: int,
+        topic_id: int,
+        ts: object,
+        ends: object,
+        end: int,
+    ) -> int: ...
+
     def tp_project_jobs(
         self,
         out: Pointer,
