@@ -270,3 +270,57 @@ def test_columns_tell_what_was_lost_and_come_from_files_too(tmp_path: Path) -> N
         assert (page.tombstone.gap_to, page.seq.tolist()) == (90, list(range(91, 101)))
     with topics.open(str(tmp_path)) as log:
         assert log.columns("t", 90).payloads == b"".join(b"%d" % number for number in range(90, 100))
+
+
+def test_what_is_appended_soon_has_its_seqs_in_order(log: topics.Log) -> None:
+    futures = [log.append_soon("t", {"n": number}) for number in range(2500)]
+    assert [future.result() for future in futures] == list(range(1, 2501))
+    assert [record.data["n"] for record in log.read("t")] == list(range(2500))
+
+
+def test_what_is_appended_soon_is_written_without_anybody_asking(log: topics.Log) -> None:
+    log.put_topic("t")
+    future = log.append_soon("t", 1)
+    found = next(log.tail("t", 0))
+    assert (found.data, future.done(), future.result()) == (1, True, 1)
+
+
+def test_of_what_is_appended_soon_only_the_refused_is_refused(log: topics.Log) -> None:
+    futures = [log.append_soon("t", "x" * size) for size in (1, 2 << 20, 3)]
+    assert futures[2].result() == 2
+    with pytest.raises(topics.RequestError, match="larger"):
+        futures[1].result()
+    assert futures[0].result() == 1
+    with pytest.raises(topics.RequestError, match="NaN"):
+        log.append_soon("t", float("nan"))
+    with pytest.raises(topics.RequestError):
+        log.append_soon("no/such name", 1).result()
+
+
+def test_closing_writes_what_was_appended_soon(tmp_path: Path) -> None:
+    with topics.open(str(tmp_path)) as log:
+        future = log.append_soon("t", 1)
+    assert future.result() == 1
+    with topics.open(str(tmp_path)) as log:
+        assert [record.data for record in log.read("t")] == [1]
+
+
+def test_threads_that_append_soon_lose_nothing(log: topics.Log) -> None:
+    log.put_topic("f", durability="fsync")
+    seqs: list[int] = []
+
+    def work(name: str) -> None:
+        futures = [log.append_soon(topic, f"{name} {n}") for n in range(400) for topic in ("t", "f")]
+        seqs.extend(future.result() for future in futures)
+
+    threads = [threading.Thread(target=work, args=(str(number),)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "left asleep"
+    assert sorted(seqs) == sorted([*range(1, 1601), *range(1, 1601)])
+    for name in ("t", "f"):
+        texts = [record.data.split() for record in log.read(name)]
+        for number in range(4):
+            assert [int(n) for who, n in texts if who == str(number)] == list(range(400))

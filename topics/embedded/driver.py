@@ -85,6 +85,8 @@ class Driver:
         self._submitted = 0
         """Calls nobody waits for so far, and how many of them were answered (by whoever drives)."""
         self._answered = 0
+        self.on_gathered: Callable[[], None] = _nothing
+        self._gathered_ns = NEVER
         self._due_ns = NEVER
         self._sleeping_until_ns = 0
         self._ended = False
@@ -132,6 +134,37 @@ class Driver:
     def submit(self, start: Start[R], on_answer: Callable[[Call[R]], None]) -> None:
         """Hands a call to the maintenance thread; `on_answer` runs on whichever thread answers it."""
         self._check()
+        self._inbox.append(self._owed(start, on_answer))  # type: ignore[arg-type]
+        self._stirred.set()
+        self._loop.ring.wake()
+
+    def hand_over(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> None:
+        """Begins a call, on this thread if nobody drives; what can be answered at once is. Waits for nothing more."""
+        call = self._owed(start, lambda call: on_answer(call.outcome))  # type: ignore[arg-type]
+        if not self._wheel.acquire(blocking=False):
+            self._check()
+            self._inbox.append(call)  # type: ignore[arg-type]
+            self._stirred.set()
+            self._loop.ring.wake()
+            return
+        try:
+            self._check()
+            if self._inbox:
+                self._start_inbox()
+            self._begin(call)
+            self._drive(_at_once)
+        finally:
+            self._wheel.release()
+            self._hand_over()
+
+    def gather_until(self, due_ns: int) -> None:
+        """Has `on_gathered` called at that time or soon after, by the maintenance thread, which does not drive then."""
+        self._gathered_ns = due_ns
+        if due_ns < self._sleeping_until_ns:
+            self._stirred.set()
+
+    def _owed(self, start: Start[R], on_answer: Callable[[Call[R]], None]) -> Call[R]:
+        """A call nobody waits for, counted until it is answered."""
 
         def on_answered(call: Call[R]) -> None:
             self._answered += 1
@@ -139,9 +172,7 @@ class Driver:
 
         with self._submitting:
             self._submitted += 1
-        self._inbox.append(Call(start, on_answered))  # type: ignore[arg-type]
-        self._stirred.set()
-        self._loop.ring.wake()
+        return Call(start, on_answered)
 
     def end(self, first: Callable[[], None]) -> None:
         """Runs `first` on the loop (it ends the waits of others), then stops the maintenance thread.
@@ -229,10 +260,14 @@ class Driver:
         """Sleeps until the next timer, or until stirred because something is due earlier than it knows."""
         while not self._ended:
             self._sleeping_until_ns = NEVER  # before the look at _due_ns: whoever sets that now will stir us
-            self._sleeping_until_ns = due_ns = self._due_ns
+            self._sleeping_until_ns = due_ns = min(self._due_ns, self._gathered_ns)
             timeout_s = None if due_ns == NEVER else max(0.0, (due_ns - self._loop.clock.monotonic_ns()) / 1e9)
             self._stirred.wait(timeout_s)
             self._stirred.clear()
+            if self._gathered_ns <= self._loop.clock.monotonic_ns():
+                self._gathered_ns = NEVER
+                with contextlib.suppress(TopicsError):  # closed, or broken: whoever asks for a result hears of it
+                    self.on_gathered()
             if not self._wheel.acquire(blocking=False):
                 self._stirred.wait(_BUSY_S)  # whoever drives runs the timers too
                 continue
@@ -244,3 +279,11 @@ class Driver:
             finally:
                 self._wheel.release()
             self._hand_over()
+
+
+def _at_once() -> bool:
+    return True
+
+
+def _nothing() -> None:
+    pass

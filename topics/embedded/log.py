@@ -13,6 +13,7 @@ from topics.embedded.aio import AsyncLog
 from topics.embedded.driver import Driver, Start
 from topics.embedded.jobs import Job, Jobs, held_jobs, parse_jobs
 from topics.embedded.records import Page, Record, parse_page
+from topics.embedded.soon import Gatherer, Soon
 from topics.engine.column_read import ColumnPage
 from topics.engine.engine import Engine
 from topics.engine.predicate import Predicate
@@ -82,6 +83,9 @@ class Log:
         self._scanner = WriteScanner(config)
         self._scanning = threading.Lock()
         self._driver = Driver(self._loop)
+        self._gatherer = Gatherer(
+            self._driver, self._loop.clock, lambda topic, texts: self.appending_texts(topic, texts, key=None)
+        )
         self._closed = False
         self.aio = AsyncLog(self)
         """The same from asyncio: `await log.aio.append(...)`."""
@@ -106,6 +110,14 @@ class Log:
     def append_many(self, topic: str, texts: Sequence[bytes], *, key: str | None = None) -> AppendResult:
         """Appends ready-made JSON texts, one record each: nothing is encoded, only validated."""
         return self._driver.call(self.appending_texts(topic, texts, key=key))
+
+    def append_soon(self, topic: str, value: Any) -> Soon:
+        """Appends one JSON-encodable value with others that come soon; returns at once, or when too much is under way.
+
+        Its `result()` is the record's seq once the topic's class is met. What was gathered leaves after a millisecond,
+        when it is much, or when a result is asked for; records of one thread keep their order in a topic.
+        """
+        return self._gatherer.append(topic, value)
 
     def delete(
         self, topic: str, *, before_seq: int | None = None, match: str | Predicate | None = None
@@ -233,6 +245,7 @@ class Log:
             return
         self._closed = True
         try:
+            self._gatherer.flush()
             self._driver.end(self._engine.begin_shutdown)
             self._loop.run_task(self._end(), "close")
         finally:

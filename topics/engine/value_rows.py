@@ -41,6 +41,18 @@ def rows_from_data(values: Sequence[Any], scanner: WriteScanner) -> Rows:
     return rows_from_values([NewRecord(value) for value in values], scanner)
 
 
+def encoded(value: Any) -> bytes:
+    """One record's data as JSON. Raises RequestError for what JSON cannot hold."""
+    try:
+        text = _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise RequestError("invalid_request", f"the value cannot be JSON: {error}") from None
+    if b"null" in text and value is not None and not _is_finite(value):
+        message = "the value holds NaN or infinity, which JSON has not: use null or a string"
+        raise RequestError("invalid_request", message)
+    return text
+
+
 def rows_from_values(records: Sequence[NewRecord], scanner: WriteScanner) -> Rows:
     """Encodes all records in one go and scans the result like the body of a write.
 

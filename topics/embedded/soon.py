@@ -1,0 +1,194 @@
+"""Appends that nobody waits for one by one: gathered, and written as one request a topic.
+
+A gathered batch leaves when it is full, when somebody asks for one of its results, or after a moment, whichever comes
+first; then its records are one request, in the order they came. Each has a `Soon` that tells its seq once its
+topic's class is met.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from topics.clock import Clock
+from topics.engine.results import AppendResult, Done
+from topics.engine.value_rows import encoded
+from topics.errors import RequestError, TopicsError
+
+if TYPE_CHECKING:
+    from topics.embedded.driver import Driver, Start
+
+_ROWS_MAX = 1000
+_BYTES_MAX = 256 * 1024
+_WAIT_NS = 1_000_000
+_SENT_MAX = 8
+"""Batches that may be under way; who gathers faster than the disk takes them waits for the oldest."""
+
+
+Outcome = AppendResult | BaseException
+
+
+class Batch:
+    """Records of one topic on their way. outcome: None until answered; a list when each has one of its own."""
+
+    __slots__ = ("bytes", "outcome", "sent", "texts", "topic", "waiting")
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.texts: list[bytes] = []
+        self.bytes = 0
+        self.sent = False
+        self.outcome: Outcome | list[Outcome] | None = None
+        self.waiting: list[Done[None]] = []
+        """Calls of callers that wait; whoever drives answers them."""
+
+    def answer(self, outcome: Outcome | list[Outcome]) -> None:
+        """Called by whoever drives."""
+        self.outcome = outcome
+        for done in self.waiting:
+            done(None)
+
+    def when_answered(self, done: Done[None]) -> None:
+        """Called by whoever drives."""
+        if self.outcome is None:
+            self.waiting.append(done)
+        else:
+            done(None)
+
+
+class Soon:
+    """One append on its way."""
+
+    __slots__ = ("_batch", "_gatherer", "_index")
+
+    def __init__(self, gatherer: Gatherer, batch: Batch, index: int) -> None:
+        self._gatherer = gatherer
+        self._batch = batch
+        self._index = index
+
+    def done(self) -> bool:
+        """Whether `result` would return, or raise, at once."""
+        return self._batch.outcome is not None
+
+    def result(self) -> int:
+        """The record's seq, once its topic's class is met. Raises what `append` would have raised."""
+        outcome = self._batch.outcome
+        if outcome is None or isinstance(outcome, RequestError):
+            outcome = self._gatherer.wait(self._batch)
+        if isinstance(outcome, AppendResult):
+            return outcome.first_seq + self._index
+        if isinstance(outcome, list):
+            one = outcome[self._index]
+            if isinstance(one, AppendResult):
+                return one.first_seq
+            raise one
+        raise outcome
+
+
+class Gatherer:
+    """Batches by topic, filled by any thread. appending(topic, texts): the call that writes them."""
+
+    def __init__(
+        self, driver: Driver, clock: Clock, appending: Callable[[str, list[bytes]], Start[AppendResult]]
+    ) -> None:
+        self._driver = driver
+        self._clock = clock
+        self._appending = appending
+        self._lock = threading.Lock()
+        self._filling: dict[str, Batch] = {}
+        self._sent: deque[Batch] = deque()
+        driver.on_gathered = self.flush
+
+    def append(self, topic: str, value: Any) -> Soon:
+        text = encoded(value)
+        waits_for: Batch | None = None
+        with self._lock:
+            batch = self._filling.get(topic)
+            if batch is None:
+                batch = self._filling[topic] = Batch(topic)
+                if len(self._filling) == 1:
+                    self._driver.gather_until(self._clock.monotonic_ns() + _WAIT_NS)
+            texts = batch.texts
+            soon = Soon(self, batch, len(texts))
+            texts.append(text)
+            batch.bytes += len(text)
+            if len(texts) >= _ROWS_MAX or batch.bytes >= _BYTES_MAX:
+                del self._filling[topic]
+                waits_for = self._send(batch)
+        if waits_for is not None:
+            self.wait(waits_for)
+        return soon
+
+    def flush(self) -> None:
+        """Sends all there is."""
+        with self._lock:
+            filling, self._filling = self._filling, {}
+            for batch in filling.values():
+                self._send(batch)
+
+    def wait(self, batch: Batch) -> Outcome | list[Outcome]:
+        """Until it is answered; sends it first if it is being filled."""
+        with self._lock:
+            if not batch.sent:
+                del self._filling[batch.topic]
+                self._send(batch)
+        if batch.outcome is None:
+            self._driver.call(batch.when_answered)
+        outcome = batch.outcome
+        assert outcome is not None, "waited for"
+        if isinstance(outcome, RequestError) and len(batch.texts) > 1:
+            outcome = self._one_by_one(batch)
+        return outcome
+
+    def _send(self, batch: Batch) -> Batch | None:
+        """Hands it over, under the lock so that batches keep their order; returns one to wait for if too many are."""
+        batch.sent = True
+
+        try:
+            start = self._appending(batch.topic, batch.texts)
+        except TopicsError:
+            self._send_each(batch)
+        else:
+            self._driver.hand_over(start, batch.answer)
+        sent = self._sent
+        while sent and sent[0].outcome is not None:
+            sent.popleft()
+        if batch.outcome is None:
+            sent.append(batch)
+        return sent[0] if len(sent) > _SENT_MAX else None
+
+    def _send_each(self, batch: Batch) -> None:
+        """One of the records is refused before it is written: each by itself, the others in their order."""
+        outcomes: list[Outcome | None] = [None] * len(batch.texts)
+        left = len(outcomes)
+
+        def on_answer(index: int, outcome: Outcome) -> None:
+            nonlocal left
+            outcomes[index] = outcome
+            left -= 1
+            if not left:
+                batch.answer([each for each in outcomes if each is not None])
+
+        for index, text in enumerate(batch.texts):
+            try:
+                start = self._appending(batch.topic, [text])
+            except TopicsError as error:
+                self._driver.hand_over(lambda done, error=error: done(error), partial(on_answer, index))  # type: ignore[misc]
+            else:
+                self._driver.hand_over(start, partial(on_answer, index))
+
+    def _one_by_one(self, batch: Batch) -> list[Outcome]:
+        """The request was refused as a whole: each record by itself, so that none suffers for another."""
+        with self._lock:
+            if not isinstance(batch.outcome, list):
+                outcomes: list[Outcome] = []
+                for text in batch.texts:
+                    try:
+                        outcomes.append(self._driver.call(self._appending(batch.topic, [text])))
+                    except TopicsError as error:
+                        outcomes.append(error)
+                batch.outcome = outcomes
+            return batch.outcome
