@@ -51,10 +51,14 @@ def own_frames(topic_id: int, view: memoryview, base: int, rows: Selection) -> t
 
     Most have; a copy that a router made by position shares the frame of its original. Raises CorruptError.
     """
-    if not (rows.flags & FLAG_COPY).any():
+    flags = rows.flags
+    has_copy = (
+        any(flag & FLAG_COPY for flag in flags.tobytes()) if len(flags) <= _FEW_ROWS else (flags & FLAG_COPY).any()
+    )
+    if not has_copy:
         return view, base, rows
     made = codec.reframe(view, base, rows.offsets, rows.lengths, rows.seqs, rows.ts, rows.flags, topic_id)
-    flags = rows.flags & np.uint8(~FLAG_COPY & 0xFF)
+    flags = flags & np.uint8(~FLAG_COPY & 0xFF)
     return memoryview(made.data), 0, rows._replace(offsets=made.offsets, lengths=made.lengths, flags=flags)
 
 
