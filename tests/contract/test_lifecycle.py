@@ -194,3 +194,36 @@ def test_stop_and_start_may_follow_each_other_at_once(world: World) -> None:
         world.restart()
         assert world.write("t", number)["first_seq"] == number + 1
     assert world.data("t") == [0, 1, 2, 3]
+
+
+def test_a_stop_finds_clients_in_every_state(world: World) -> None:
+    """R-LIFE-7, R-LIFE-8: idle, in a head, in a body that stopped, in a long poll, on every kind of stream."""
+    world.put("jobs", type="queue")
+    sse = {"Accept": "text/event-stream"}
+    idle = world.connect()
+    assert idle.request("GET", "/healthz").status == 200
+    silent = world.connect()
+    in_head = world.connect().send(b"GET /healthz HTTP/1.1\r\nHost: x")
+    in_body = world.connect().send(request_bytes("POST", "/v0/topics/t", {"records": [{"data": 1}]})[:-4])
+    poll = world.ask("POST", "/v0/topics/jobs/diff", {"wait_ms": 30_000})
+    wid = world.request("POST", "/v0/watch", {"topics": {"jobs": {}}}).json["wid"]
+    watch = world.ask("GET", f"/v0/watch/{wid}", headers=sse)
+    work = world.ask("GET", "/v0/topics/jobs/work?node=n", headers=sse)
+    upgrade = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    socket = world.ask("GET", "/v0/ws", headers=upgrade)
+    for connection in (watch, work):
+        assert connection.receive().startswith(b"HTTP/1.1 200")
+    assert socket.receive().startswith(b"HTTP/1.1 101")
+    world.begin_stop()
+    assert poll.answer("POST").json["caught_up"] is True
+    assert world.finish_stop(within_ms=5000) == 0
+    for stream in (watch, work, socket):
+        assert b"server_shutting_down" in stream.receive()
+    for connection in (idle, silent, in_head, in_body, poll, watch, work, socket):
+        assert connection.ended
+    assert in_body.receive() == b""
