@@ -40,11 +40,19 @@ class Pair:
         self.headers = {"Authorization": "Bearer busy"} if self.keys else {}
         self.worlds = [SimWorld(seed, shuffle=self.shuffle, http_lane=lane, **settings) for lane in ("auto", "off")]
         self.topics = [[f"t{at}-{number}" for number in range(len(CONFIGS))] for at in range(CONNECTIONS)]
+        self.start()
         for world in self.worlds:
-            world.start()
             for name, config in zip(itertools.chain(*self.topics), CONFIGS * CONNECTIONS, strict=True):
                 world.connect().request("PUT", f"/v0/topics/{name}", config, self.headers)
         self.warm_up()
+
+    def start(self) -> None:
+        for world in self.worlds:
+            world.start()
+        server = self.worlds[0].server
+        assert server is not None
+        assert server.lane is not None
+        server.lane.least = 1  # so that every request may show a difference
 
     def warm_up(self) -> None:
         """The lane learns names by what the general path answers."""
@@ -95,7 +103,7 @@ class Pair:
     def restart(self) -> None:
         for world in self.worlds:
             world.crash()
-            world.start()
+        self.start()
 
     @property
     def taken(self) -> int:
@@ -207,6 +215,22 @@ def test_answers_during_a_shutdown_close_their_connection(pair: Pair) -> None:
         world.begin_stop()
         heard.append(without_chance(conn.receive()))
     assert heard[0] == heard[1]
+
+
+def test_a_request_alone_in_its_pass_goes_the_general_way() -> None:
+    world = SimWorld()
+    world.start()
+    assert world.server is not None
+    assert world.server.lane is not None
+    first, second = world.connect(), world.connect()
+    for _ in range(3):
+        assert first.send(plain("t")).answer("POST").status < 300
+    assert world.server.lane.taken == 0
+    for conn in (first, second):
+        conn.send(plain("t"))
+    assert [conn.answer("POST").status for conn in (first, second)] == [200, 200]
+    assert world.server.lane.taken == 2
+    assert first.send(plain("t")).answer("POST").status == 200
 
 
 def test_off_means_off_and_anything_else_is_refused() -> None:
