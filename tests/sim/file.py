@@ -113,18 +113,20 @@ class SimFile:
         The size is the durable one or the one after any of the unsynced changes of it.
         """
         image = bytearray(self.durable)
-        # Per sector the changes come in their order; a coin for each decides which prefix the disk got.
+        # Per sector the changes come in their order; a coin for each decides which prefix the disk got. The coin is the
+        # file's: with even ones alone a large write would never survive beside one that did not.
+        kept = rng.choice((0.0, 0.5, 0.5, 0.9, 1.0))
         stopped: set[int] = set()
         size = len(self.durable)
         for change in self.pending:
             if change.data is None:
-                if rng.random() < 0.5:
+                if rng.random() < kept:
                     _apply(image, change.offset, None, cut=change.cut)
                     size = len(image) if change.cut else max(size, change.offset)
                 continue
             end = change.offset + len(change.data)
             for sector in range(change.offset // SECTOR_BYTES, -(-end // SECTOR_BYTES)):
-                if sector in stopped or rng.random() < 0.5:
+                if sector in stopped or rng.random() >= kept:
                     stopped.add(sector)
                     continue
                 start = max(change.offset, sector * SECTOR_BYTES)

@@ -82,7 +82,7 @@ class Owner:
         self._busy = False
         """A next step is planned."""
         self._think_ns = rng.choice((10_000, 100_000, 400_000))
-        self._large = rng.random() < 0.15
+        self._large = machine.plan.heavy or rng.random() < 0.15
 
     # --- life --------------------------------------------------------------------------------------------------------
     def go(self) -> None:
@@ -197,7 +197,8 @@ class Owner:
     def _config(self) -> dict[str, Any]:
         rng = self._rng
         config: dict[str, Any] = {"cap_records": 0, "cap_bytes": 0, "discard": "old"}
-        config["durability"] = rng.choice(("disk", "disk", "fsync", "fsync", "memory"))
+        heavy = self._machine.plan.heavy
+        config["durability"] = "disk" if heavy else rng.choice(("disk", "disk", "fsync", "fsync", "memory"))
         cap = rng.random()
         if cap < 0.2:
             config["cap_records"] = rng.choice((1, 5, 20))

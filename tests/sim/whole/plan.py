@@ -80,6 +80,8 @@ class Plan:
             _BASE, receive_buffers=buffers, wal_shards=rng.choice((1, 1, 2, 3)), verify=rng.random() < 0.1
         )
         self.with_faults = rng.random() < 0.5
+        self.heavy = rng.random() < 0.15
+        """Large records below `fsync`, so that the log moves from file to file with bytes that are not synced."""
         self._configs: dict[int, Config] = {}
         self._rng = random.Random(f"{seed}:settings")
         endings = [False] * crashes
@@ -134,6 +136,8 @@ def choose_settings(rng: random.Random, base: Config) -> Config:
         pack_run_bytes=rng.choice((256, 4 << 10, 64 << 10)),
         hot_tail_bytes=rng.choice((0, 8 << 10, 1 << 20)),
         sync_every_ms=rng.choice((1, 3, 20, 1000)),
+        http_lane=rng.choice(("auto", "auto", "off")),
+        http_parser="h11" if rng.random() < 0.05 else base.http_parser,
         commit=rng.choice(("auto", "auto", "link", "direct", "dsync")),
         commit_window_us=rng.choice((0, 0, 0, 200)),
     )
