@@ -15,6 +15,9 @@ from topics.loop.ring import F_BUFFER, F_MORE
 POISON = 0xDD
 """What a recycled buffer is filled with: bytes used too late are plainly wrong."""
 
+_NO_DESCRIPTOR = 1 << 20
+"""Above any that is ever open."""
+
 
 class SimSockets:
     """Starts socket operations on the network."""
@@ -66,7 +69,7 @@ class SimSockets:
                 self._core.complete(operation, -fault.error)
                 return
             if self._core.faults.take("bogus"):
-                self._core.complete(operation, self._core.fd_limit + 1, self._more())
+                self._core.complete(operation, _NO_DESCRIPTOR, self._more())
                 continue
             fd = self._core.new_fd(Handle(listener.waiting[0]))
             if fd < 0:
