@@ -180,6 +180,9 @@ class FakeCatalog:
         first = min(int(part.seqs[0]) for part in parts)
         return SeqRange(first, max(int(part.seqs[-1]) for part in parts), total)
 
+    def last_shared(self, topic_id: int) -> int:
+        return 0
+
     def moved(
         self,
         topic_id: int,

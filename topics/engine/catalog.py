@@ -346,6 +346,14 @@ class EngineCatalog:
             table,
         )
 
+    def last_shared(self, topic_id: int) -> int:
+        topic = self._topics.get(topic_id)
+        for chunk in reversed(topic.index.chunks) if topic is not None else ():
+            shared = np.flatnonzero((chunk.flags[: chunk.count] & np.uint8(FLAG_COPY | DEAD)) == FLAG_COPY)
+            if len(shared):
+                return chunk.first + int(shared[-1])
+        return 0
+
     def moved(
         self,
         topic_id: int,

@@ -151,6 +151,9 @@ class Catalog(Protocol):
     def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32], *, last_seq: int = SEQ_MAX) -> SeqRange:
         """What `rows_in_files` would give in all: its first and last seq and the bytes of its frames."""
 
+    def last_shared(self, topic_id: int) -> int:
+        """The highest seq of a live row that is a copy by position (FLAG_COPY); 0 when there is none."""
+
     def moved(
         self,
         topic_id: int,

@@ -206,7 +206,7 @@ class Checkpointer:
         if scarce:
             left = self._make_do(left, replay)
         frames_seen = counters.frames + counters.uncounted_frames
-        relocation = await self._copy(left)
+        relocation = await self._copy(left, all_shared=scarce)
         flagged = await self._flag()
         dropped = self._drop(relocation)
         self._check_left(left)
@@ -263,7 +263,7 @@ class Checkpointer:
             replay[shard] = ReplayStart(number)
         return replay
 
-    async def _copy(self, left: list[StoredFile]) -> Relocation:
+    async def _copy(self, left: list[StoredFile], *, all_shared: bool) -> Relocation:
         relocation = Relocation(
             self._loop.files,
             self._reader,
@@ -277,6 +277,7 @@ class Checkpointer:
             random_bytes=self._loop.ring.random_bytes,
             pause=self._next_pass,
             spawn=self._loop.spawn,
+            all_shared=all_shared,
         )
         ids = np.array(sorted(file.file_id for file in left), np.uint32)
         if len(ids):

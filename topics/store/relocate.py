@@ -85,7 +85,10 @@ class Relocation:
         random_bytes: Callable[[int], bytes],
         pause: Callable[[], Future[None]],
         spawn: Callable[[Coroutine[Any, Any, None]], Task[None]],
+        all_shared: bool = False,
     ) -> None:
+        """all_shared: rows that share a frame are copied wherever that lies. Where not every shard goes on in another
+        file, what says that they are there may be recycled before the frame is."""
         self._files = files
         self._reader = reader
         self._table = table
@@ -98,6 +101,7 @@ class Relocation:
         self._pause = pause
         self._spawn = spawn
         self._budget = config.checkpoint_bytes_per_pass
+        self._all_shared = all_shared
         self.dead = dead
         self.emptied: list[Pack] = []
         """Packs whose last run was merged elsewhere."""
@@ -126,13 +130,15 @@ class Relocation:
 
     async def _copy_topic(self, topic_id: int, from_files: NDArray[np.uint32]) -> None:
         catalog = self._catalog
-        found = catalog.bytes_in_files(topic_id, from_files)
-        if not found.bytes:
+        last_seq = catalog.bytes_in_files(topic_id, from_files).last_seq
+        if self._all_shared:
+            last_seq = max(last_seq, catalog.last_shared(topic_id))
+        if not last_seq:
             return
         # What recovery skips is told by the highest seq copied, so nothing below it may stay in the log: a
         # copy by position may lie in an older file than a direct write before it.
         from_files = self._log_files()
-        found = catalog.bytes_in_files(topic_id, from_files, last_seq=found.last_seq)
+        found = catalog.bytes_in_files(topic_id, from_files, last_seq=last_seq)
         size, first_seq = found.bytes, found.first_seq
         small: list[RowColumns] = []
         merged: set[tuple[int, int]] = set()
