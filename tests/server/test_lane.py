@@ -255,3 +255,24 @@ def test_white_space_and_escapes_are_plain_and_stored_as_the_general_path_does(p
     pair.send([[plain("t0-1", body) * 2, plain("t0-1", body), plain("t0-1")]])
     assert pair.taken - before == 4
     pair.compare_state()
+
+
+def test_receives_of_a_connection_that_was_a_column_keep_their_order_in_a_pass() -> None:
+    """2.1: the second of two receives in one pass does not overtake the first, which gave the column up."""
+    world = SimWorld()
+    world.start()
+    world.put("a")
+    connections = [world.connect() for _ in range(4)]
+    for _ in range(3):
+        for connection in connections:
+            connection.start("POST", "/v0/topics/a", {"records": [{"data": 1}]})
+        for connection in connections:
+            assert connection.answer("POST").status == 200
+    assert world.server is not None
+    lane = world.server.lane
+    assert lane is not None
+    conn = next(conn for conn in world.server.listener.connections if conn.owned)
+    rows = [(conn, memoryview(b"DELETE /v0/topics/a H")), (conn, memoryview(b"TTP/1.1\r\nHost: localhost\r\n\r\n"))]
+    left: list[tuple[object, memoryview]] = []
+    others = lane._scan_new(list(rows), left)
+    assert [bytes(view) for _, view in left + others] == [bytes(view) for _, view in rows]

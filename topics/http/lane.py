@@ -147,6 +147,7 @@ class Lane:
                 self.leave(conn)
                 self.missed[_BUSY] += 1
                 others.append(row)
+                seen.add(conn)  # or the next receive of this pass would overtake this one
             elif (
                 conn.expected == 0
                 and conn not in seen
@@ -161,6 +162,7 @@ class Lane:
             else:
                 self.missed[_BUSY] += 1
                 others.append(row)
+                seen.add(conn)
         if fresh:
             views = [row[1] for row in fresh]
             ends = list(accumulate(map(len, views)))
