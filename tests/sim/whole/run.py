@@ -15,6 +15,7 @@ from tests.sim.whole.shared import Shared
 from tests.sim.whole.workers import Workers
 
 _IDLE_NS = 3_000_000_000
+_WITHOUT_DESCRIPTORS_NS = 20_000_000_000
 
 
 def run(
@@ -102,8 +103,15 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
         actor.go()
     ring = machine.ring
     try:
-        machine.run_until(lambda: machine.operations >= life.operations or bool(machine.ended))
-        if life.settles:
+        given_up_ns = ring.clock.monotonic_ns() + _WITHOUT_DESCRIPTORS_NS
+
+        def is_over() -> bool:
+            if machine.operations >= life.operations or machine.ended:
+                return True
+            return machine.descriptors_are_few and ring.clock.monotonic_ns() > given_up_ns  # nobody may get in
+
+        machine.run_until(is_over)
+        if life.settles and not machine.descriptors_are_few:
             machine.settle(actors)
         if life.graceful:
             for actor in actors:
@@ -113,7 +121,8 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
             ring.stop_at(ring.effects + life.effects_left)
             # Where all was answered nothing may be left to happen; clocks go on.
             until_ns = ring.clock.monotonic_ns() + _IDLE_NS
-            machine.run_until(lambda: life.settles and ring.clock.monotonic_ns() > until_ns)
+            may_rest = life.settles or machine.descriptors_are_few
+            machine.run_until(lambda: may_rest and ring.clock.monotonic_ns() > until_ns)
     except SimStoppedError:
         pass
     for actor in actors:
