@@ -14,6 +14,23 @@ def test_every_setting_is_documented_and_every_documented_setting_exists() -> No
     assert documented == {field.name.upper() for field in fields(Config)}
 
 
+def test_the_documented_default_of_a_setting_is_its_default() -> None:
+    rows = re.findall(r"^\| `TOPICS_([A-Z0-9_]+)` \| ([^|]*)\|", (ROOT / "docs" / "settings.md").read_text(), re.M)
+    assert rows
+    for name, text in rows:
+        default = getattr(Config(), name.lower())
+        if isinstance(default, bool):
+            default = "on" if default else "off"
+        assert text.strip() == ("" if default == () else str(default)), name
+
+
+def test_what_is_called_reserved_is_read_by_nothing_yet() -> None:
+    code = "".join(path.read_text() for path in (ROOT / "topics").rglob("*.py"))
+    page = (ROOT / "docs" / "settings.md").read_text()
+    for name in re.findall(r"^\| `TOPICS_([A-Z0-9_]+)` \|[^|]*\| reserved", page, re.M):
+        assert f".{name.lower()}" not in code, name
+
+
 def test_every_link_in_the_documents_leads_somewhere() -> None:
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("perf/*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
