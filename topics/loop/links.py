@@ -17,7 +17,6 @@ from topics.loop.ring import Completions, Ring
 
 _SLOT_BITS = 24
 _SLOT_MASK = (1 << _SLOT_BITS) - 1
-_SEND = 3
 
 Sort = Callable[[Any, Any, Any, int], int]
 """Completions as C columns user_data, res, flags and their number; moves those that stay together, returns how many."""

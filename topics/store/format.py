@@ -107,7 +107,6 @@ BATCH_VERSION = 1
 _BATCH_HEADER = struct.Struct("<4sHHQQQQIIQQ")
 """magic, version, flags, epoch, batch_no, synced_upto, chain, body_bytes, frame_count, written_ms, checksum."""
 BATCH_HEADER_BYTES = _BATCH_HEADER.size
-BATCH_BODY_BYTES_MAX = (1 << 31) - 1
 
 
 class BatchHeader(NamedTuple):
