@@ -1,6 +1,7 @@
 """The arrows between the rooms, checked: each package imports only what lies below it."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +44,14 @@ def test_each_package_imports_only_what_lies_below_it(package: str) -> None:
     for path in (ROOT / package).rglob("*.py"):
         for room in imported_rooms(ast.parse(path.read_text())):
             assert room in allowed | {"__version__"}, f"{path} imports topics.{room}"
+
+
+def test_the_page_about_the_rooms_has_each_of_them_and_the_same_arrows() -> None:
+    page = (ROOT.parent / "ARCHITECTURE.md").read_text()
+    rows = re.findall(r"^\| `([a-z]+)/` \| .* \| ([^|]*) \|$", page, re.M)
+    assert {room: set(re.findall(r"`(\w+)`", below)) for room, below in rows} == BELOW
+    for path in ROOT.glob("*/*/__init__.py"):
+        assert f"| `{path.parent.relative_to(ROOT)}/` |" in page
 
 
 def test_nothing_turns_data_into_code() -> None:
