@@ -377,6 +377,7 @@ def test_secrets_are_not_kept_by_a_running_server(make_world: MakeWorld) -> None
     assert "topsecret" not in repr(server.service.planner.kept.keys())
 
 
+@pytest.mark.http1
 def test_a_key_that_is_taken_away_writes_no_more(make_world: MakeWorld, tmp_path: Path) -> None:
     """4.1, 4.3: however often its requests were seen before, on connections that stay; others go on."""
     keys = tmp_path / "keys"

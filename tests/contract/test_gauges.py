@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.contract.conftest import MakeWorld
 from tests.contract.world import World
 
@@ -78,6 +80,7 @@ def test_streams_of_a_key_count_for_its_cap_until_they_end(make_world: MakeWorld
     assert world.request("GET", "/v0/topics", headers=auth).status == 200
 
 
+@pytest.mark.http1
 def test_all_streams_together_have_a_cap(make_world: MakeWorld) -> None:
     """R-SSE-5, 14: TOPICS_MAX_SSE_CONNECTIONS."""
     world = make_world(max_sse_connections=1)

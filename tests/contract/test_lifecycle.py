@@ -196,6 +196,7 @@ def test_stop_and_start_may_follow_each_other_at_once(world: World) -> None:
     assert world.data("t") == [0, 1, 2, 3]
 
 
+@pytest.mark.http1
 def test_a_stop_finds_clients_in_every_state(world: World) -> None:
     """R-LIFE-7, R-LIFE-8: idle, in a head, in a body that stopped, in a long poll, on every kind of stream."""
     world.put("jobs", type="queue")
