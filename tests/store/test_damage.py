@@ -168,7 +168,7 @@ def test_a_file_of_a_newer_build_is_refused_by_version_not_by_checksum() -> None
 def test_a_directory_made_for_more_cores_is_refused() -> None:
     ring = filled().end(power_cut=False)
     ring.put_file(f"{DIRECTORY}/topics.json", b'{"format":1,"cores":4}')
-    with pytest.raises(FormatError, match="--cores 4"):
+    with pytest.raises(FormatError, match="made for 4 cores"):
         StoreWorld(ring).open()
 
 

@@ -97,7 +97,7 @@ def refused_marker(marker: Marker, path: str, *, cores: int = 1) -> str:
     if marker.format != FORMAT:
         return f"{path}: format {marker.format}; this build knows {FORMAT}"
     if marker.cores != cores:
-        return f"{path}: made for {marker.cores} cores, not {cores}; start with --cores {marker.cores}"
+        return f"{path}: made for {marker.cores} cores, and this version runs {cores}: use the one that made it"
     return ""
 
 
