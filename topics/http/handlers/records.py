@@ -12,7 +12,7 @@ from topics.engine.results import AppendRequest, AppendResult, DeleteResult, Dif
 from topics.engine.topic_config import TopicConfig
 from topics.errors import RequestError, TopicsError
 from topics.http.call import Call
-from topics.http.handlers.topics import json_bool
+from topics.http.json_text import json_bool
 from topics.http.query import boolean
 from topics.http.routes import Scope
 from topics.tuples import make_tuple

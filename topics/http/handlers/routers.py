@@ -9,11 +9,8 @@ from topics.engine.routers.results import RouterDeleted, RouterPut, RouterState
 from topics.engine.routers.router import AT_LEAST_ONCE, GUARANTEES, RouterConfig
 from topics.errors import TopicsError
 from topics.http.call import Call
-from topics.http.cursor import decode_cursor, encode_cursor
-from topics.http.handlers.topics import json_bool
-from topics.http.query import unsigned
-
-_PAGE_SIZE, _PAGE_SIZE_MAX = 100, 1000
+from topics.http.handlers.page import asked_page, reply_page
+from topics.http.json_text import json_bool
 
 
 def put_router(call: Call) -> None:
@@ -83,16 +80,11 @@ def get_router(call: Call) -> None:
 def list_routers(call: Call) -> None:
     """One page, by name (9.4, 3.4)."""
     query = call.plan.query
-    after = decode_cursor(query.get("cursor", ""))
-    page_size = min(max(unsigned(query, "page_size", _PAGE_SIZE), 1), _PAGE_SIZE_MAX)
+    after, page_size = asked_page(query)
     page = call.service.engine.list_routers(
         query.get("prefix", ""), query.get("source", ""), query.get("dest", ""), after, page_size, call.principal.allows
     )
-    items = b",".join([_row_json(row) for row in page.rows])
-    cursor = b""
-    if page.next_after is not None:
-        cursor = b'"next_cursor":"%b",' % encode_cursor(page.next_after).encode()
-    call.reply(b'{"routers":[%b],%b"performance":{"server_total_ms":%b}}' % (items, cursor, call.total_ms()))
+    reply_page(call, b"routers", [_row_json(row) for row in page.rows], page.next_after)
 
 
 def _row_json(row: RouterState) -> bytes:

@@ -9,10 +9,9 @@ from topics.engine.results import DeleteTopicResult, PutResult, TopicPage, Topic
 from topics.engine.topic_config import TopicConfig, check_dead_letter_of
 from topics.errors import TopicsError
 from topics.http.call import Call
-from topics.http.cursor import decode_cursor, encode_cursor
-from topics.http.query import boolean, unsigned
-
-_PAGE_SIZE, _PAGE_SIZE_MAX = 100, 1000
+from topics.http.handlers.page import asked_page, reply_page
+from topics.http.json_text import json_bool, json_nullable
+from topics.http.query import boolean
 
 
 def put_topic(call: Call) -> None:
@@ -81,18 +80,13 @@ def _state_json(call: Call, state: TopicState) -> bytes:
 def list_topics(call: Call) -> None:
     """One page, by name (7.3, 3.4)."""
     query = call.plan.query
-    after = decode_cursor(query.get("cursor", ""))
-    page_size = min(max(unsigned(query, "page_size", _PAGE_SIZE), 1), _PAGE_SIZE_MAX)
+    after, page_size = asked_page(query)
 
     def done(page: TopicPage | TopicsError) -> None:
         if isinstance(page, TopicsError):
             call.fail(page)
             return
-        items = b",".join([_row_json(row) for row in page.rows])
-        cursor = b""
-        if page.next_after is not None:
-            cursor = b'"next_cursor":"%b",' % encode_cursor(page.next_after).encode()
-        call.reply(b'{"topics":[%b],%b"performance":{"server_total_ms":%b}}' % (items, cursor, call.total_ms()))
+        reply_page(call, b"topics", [_row_json(row) for row in page.rows], page.next_after)
 
     touch = boolean(query, "touch", False)
     call.service.engine.list_topics(query.get("prefix", ""), after, page_size, touch, call.principal.allows, done)
@@ -129,11 +123,3 @@ def delete_topic(call: Call) -> None:
 
     if_empty = boolean(call.plan.query, "if_empty", False)
     call.service.engine.delete_topic(call.name, if_empty=if_empty, done=done)
-
-
-def json_bool(value: bool) -> bytes:
-    return b"true" if value else b"false"
-
-
-def json_nullable(value: int | None) -> bytes:
-    return b"null" if value is None else b"%d" % value
