@@ -5,8 +5,7 @@ from __future__ import annotations
 import h11
 
 from topics.http.errors import BadRequestError
-from topics.http.head import Framing
-from topics.http.parser import Fields
+from topics.http.head import Fields, Framing
 
 _MAX_EVENT_BYTES = 1 << 24
 """No limit of its own: `check_head` has the limit."""

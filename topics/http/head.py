@@ -13,6 +13,9 @@ from topics.http.errors import BadRequestError
 
 HEAD_END = b"\r\n\r\n"
 
+Fields = dict[bytes, bytes]
+"""Lower-case names and values without white space around them; of repeated fields the first."""
+
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/1\.([01])\r\n")
 _FIELDS = re.compile(rb"(?:" + _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import httptools
 
 from topics.http.errors import BadRequestError
-from topics.http.head import Framing
-from topics.http.parser import Fields
+from topics.http.head import Fields, Framing
 
 _KNOWN_METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH"))
 

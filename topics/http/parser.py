@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from topics.http.head import Framing
-
-Fields = dict[bytes, bytes]
-"""Lower-case names and values without white space around them; of repeated fields the first."""
+from topics.http.head import Fields, Framing
 
 
 class HeadParser(Protocol):
