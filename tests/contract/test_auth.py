@@ -16,7 +16,8 @@ from tests.contract.live_world import LiveWorld
 from tests.contract.sim_world import SimWorld
 from tests.contract.world import World
 from topics.http.guard import shape_scope
-from topics.http.routes import Access, Route, Scope
+from topics.http.routes import Access, Route
+from topics.http.scope import Scope
 from topics.http.table import ROUTES
 
 KEYS = "root,reader:read,writer:write,deleter:delete,admin:admin,rw:rw,box:rw+d+a:box-|b:,boxreader:r:box-"

@@ -5,7 +5,7 @@ import pytest
 from topics.errors import RequestError, UsageError
 from topics.http.keyring import Keyring, parse_keys
 from topics.http.principal import ALL_SCOPES, FULL, NOBODY, Principal
-from topics.http.routes import Scope
+from topics.http.scope import Scope
 
 R, W, D, A = Scope.READ, Scope.WRITE, Scope.DELETE, Scope.ADMIN
 

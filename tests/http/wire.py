@@ -11,7 +11,8 @@ from topics.config import Config, tiny_config
 from topics.errors import RequestError
 from topics.http.call import Call
 from topics.http.connection import HttpConnection
-from topics.http.routes import Body, Route, RouteTable, Scope
+from topics.http.routes import Body, Route, RouteTable
+from topics.http.scope import Scope
 from topics.http.service import Service
 from topics.http.stream import Stream
 

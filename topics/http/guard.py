@@ -15,7 +15,8 @@ from topics.http.keyring import Keyring
 from topics.http.principal import FULL, NOBODY, Principal
 from topics.http.query import Query
 from topics.http.request import Request
-from topics.http.routes import Access, Match, Route, Scope
+from topics.http.routes import Access, Match, Route
+from topics.http.scope import Scope
 
 _BEARER = b"Bearer "
 _TOPICS, _ROUTERS = "/v0/topics/", "/v0/routers/"

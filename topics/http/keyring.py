@@ -7,7 +7,7 @@ from hmac import compare_digest
 
 from topics.errors import UsageError
 from topics.http.principal import ALL_SCOPES, NO_LIMIT, Principal
-from topics.http.routes import Scope
+from topics.http.scope import Scope
 
 _SCOPES = {
     "read": Scope.READ,

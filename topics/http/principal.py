@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from topics.engine.refusals import name_forbidden
-from topics.http.routes import Scope
+from topics.http.scope import Scope
 
 ALL_SCOPES = Scope.READ | Scope.WRITE | Scope.DELETE | Scope.ADMIN
 NO_LIMIT = 1 << 62

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from topics.http.scope import Scope
+
 if TYPE_CHECKING:
     from topics.http.call import Call
 
@@ -29,16 +31,6 @@ class Access(enum.Enum):
     STREAM = "a key in the header or, without one there, in the query"
     PROBE = "none, unless TOPICS_PROBE_AUTH is on"
     OWN = "the handler checks it itself, by `Call.principal`: the key in the header or query, or nobody"
-
-
-class Scope(enum.Flag):
-    """What a key must be allowed to do. Source: wire contract, section 4.4."""
-
-    NONE = 0
-    READ = enum.auto()
-    WRITE = enum.auto()
-    DELETE = enum.auto()
-    ADMIN = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)

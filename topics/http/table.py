@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from topics.http.handlers import docs, probes, queues, records, routers, topics, watch, websocket, work
-from topics.http.routes import Access, Body, Route, RouteTable, Scope
+from topics.http.routes import Access, Body, Route, RouteTable
+from topics.http.scope import Scope
 
 ROUTES = (
     Route("PUT", "/v0/topics/:topic", Scope.ADMIN, topics.put_topic, Body.JSON_OR_EMPTY),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from topics.http.call import Call
-from topics.http.routes import Scope
+from topics.http.scope import Scope
 from topics.http.service import Service
 from topics.http.transport import Transport, Waits
 from topics.ws.handshake import accept_key, switching_protocols

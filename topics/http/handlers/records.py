@@ -14,7 +14,7 @@ from topics.errors import RequestError, TopicsError
 from topics.http.call import Call
 from topics.http.json_text import json_bool
 from topics.http.query import boolean
-from topics.http.routes import Scope
+from topics.http.scope import Scope
 from topics.tuples import make_tuple
 
 _VISIBLE_ASCII = re.compile(rb"[\t\x20-\x7e]*")

@@ -11,7 +11,8 @@ from topics.http.errors import STATUS
 from topics.http.openapi.components import ROUTER_NAME, SCHEMAS, TOPIC_NAME
 from topics.http.openapi.operations import OPERATIONS, Operation
 from topics.http.openapi.shapes import Schema, ref, text
-from topics.http.routes import Access, Body, Route, Scope
+from topics.http.routes import Access, Body, Route
+from topics.http.scope import Scope
 
 _MEANING = {
     400: "The request is malformed",
