@@ -57,7 +57,7 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'topics' has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415
+    from importlib import import_module  # noqa: PLC0415 - only who asks for one of them pays
 
     module, attribute = _LAZY[name]
     value = getattr(import_module(module), attribute)

@@ -295,7 +295,7 @@ class Config:
                 values[setting.name] = tuple(part.strip() for part in raw.split(",") if part.strip())
             elif raw.strip():
                 values[setting.name] = raw.strip()
-        config = replace(cls(), **values)  # type: ignore[arg-type]
+        config = replace(cls(), **values)  # type: ignore[arg-type]  # each was parsed by its default's type
         config = config._with_host_port()
         return replace(
             config,

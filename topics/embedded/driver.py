@@ -69,7 +69,7 @@ class Call(Generic[R]):
     def result(self) -> R:
         if isinstance(self.outcome, BaseException):
             raise self.outcome
-        return self.outcome  # type: ignore[return-value]
+        return self.outcome  # type: ignore[return-value]  # None only until it is answered
 
 
 class Driver:
@@ -78,8 +78,8 @@ class Driver:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._wheel = threading.Lock()
-        self._inbox: deque[Call[object]] = deque()
-        self._asleep: deque[Call[object]] = deque()
+        self._inbox: deque[Call[Any]] = deque()
+        self._asleep: deque[Call[Any]] = deque()
         self._stirred = threading.Event()
         self._submitting = threading.Lock()
         self._submitted = 0
@@ -112,7 +112,7 @@ class Driver:
             return call.result()
         self._check()
         call.prepare_to_sleep()
-        self._inbox.append(call)  # type: ignore[arg-type]
+        self._inbox.append(call)
         while not call.answered:
             if self._wheel.acquire(blocking=False):
                 try:
@@ -122,7 +122,7 @@ class Driver:
                     self._wheel.release()
                     self._hand_over()
             else:
-                self._asleep.append(call)  # type: ignore[arg-type]
+                self._asleep.append(call)
                 self._loop.ring.wake()  # the driver may wait for something that is far away, such as a tail
                 # Whoever drove may have left between the failed try and the entry above: then nobody would call us.
                 if self._wheel.acquire(blocking=False):
@@ -134,16 +134,16 @@ class Driver:
     def submit(self, start: Start[R], on_answer: Callable[[Call[R]], None]) -> None:
         """Hands a call to the maintenance thread; `on_answer` runs on whichever thread answers it."""
         self._check()
-        self._inbox.append(self._owed(start, on_answer))  # type: ignore[arg-type]
+        self._inbox.append(self._owed(start, on_answer))
         self._stirred.set()
         self._loop.ring.wake()
 
     def hand_over(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> None:
         """Begins a call, on this thread if nobody drives; what can be answered at once is. Waits for nothing more."""
-        call = self._owed(start, lambda call: on_answer(call.outcome))  # type: ignore[arg-type]
+        call = self._owed(start, lambda call: on_answer(call.outcome))  # type: ignore[arg-type]  # answered by then
         if not self._wheel.acquire(blocking=False):
             self._check()
-            self._inbox.append(call)  # type: ignore[arg-type]
+            self._inbox.append(call)
             self._stirred.set()
             self._loop.ring.wake()
             return

@@ -92,7 +92,7 @@ class Engine:
 
         core.catch_up(topic, lambda: when_retained(core, topic, now_ms, on_retained))
 
-    def list_topics(  # noqa: PLR0917 - a seam, as it was agreed
+    def list_topics(  # noqa: PLR0917 - the fields of a query, and who asks
         self,
         prefix: str,
         after: str,

@@ -36,7 +36,7 @@ class EngineApi(Protocol):
 
     def state(self, name: str, *, touch: bool, done: Done[TopicState]) -> None: ...
 
-    def list_topics(  # noqa: PLR0917
+    def list_topics(  # noqa: PLR0917 - as in Engine
         self,
         prefix: str,
         after: str,
@@ -83,7 +83,7 @@ class EngineApi(Protocol):
 
     def router(self, name: str, allowed: Callable[[str], bool], done: Done[RouterState]) -> None: ...
 
-    def list_routers(  # noqa: PLR0917
+    def list_routers(  # noqa: PLR0917 - as in Engine
         self, prefix: str, source: str, dest: str, after: str, page_size: int, allowed: Callable[[str], bool]
     ) -> RouterPage: ...
 

@@ -44,7 +44,7 @@ class Columns(Protocol):
 
     def room(self, size: int) -> tuple[int, Any]: ...
 
-    def answer(  # noqa: PLR0917
+    def answer(  # noqa: PLR0917 - columns
         self, number: int, data: Any, refs: Any, lengths: Any, count: int, tick: int
     ) -> list[tuple[int, bytes]]: ...
 

@@ -26,6 +26,6 @@ def open_parser(choice: str) -> HeadParser:
         from topics.http.h11_parser import H11Parser  # noqa: PLC0415 - the one not chosen need not be installed
 
         return H11Parser()
-    from topics.http.httptools_parser import HttptoolsParser  # noqa: PLC0415
+    from topics.http.httptools_parser import HttptoolsParser  # noqa: PLC0415 - likewise
 
     return HttptoolsParser()

@@ -43,6 +43,6 @@ def open_ring(config: Config, *, shared: bool) -> tuple[Ring, str]:
 
 def open_portable(config: Config) -> Ring:
     """Epoll and one I/O thread; imported only where it is needed."""
-    from topics.loop.portable import PortableRing  # noqa: PLC0415
+    from topics.loop.portable import PortableRing  # noqa: PLC0415 - seldom needed
 
     return PortableRing(config.receive_buffers, config.receive_buffer_bytes)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from topics.errors import CorruptError
-from topics.store import _codec  # type: ignore[attr-defined]
+from topics.store import _codec  # type: ignore[attr-defined]  # built by cffi
 from topics.store.format import BATCH_HEADER_BYTES, FLAG_FSYNC, FRAME_MIN_BYTES
 from topics.store.rows import PLACED, Framed, Rows
 

@@ -35,7 +35,7 @@ class Operation(NamedTuple):
     success: dict[int, Schema | None]
     errors: tuple[int, ...] = ()
     query: dict[str, Schema] = {}  # noqa: RUF012 - never changed
-    headers: dict[str, Schema] = {}  # noqa: RUF012
+    headers: dict[str, Schema] = {}  # noqa: RUF012 - never changed
     body: Schema | None = None
     media: tuple[str, ...] = (JSON,)
     """Content types of a success; the first is the one described by `success`."""
