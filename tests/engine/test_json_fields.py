@@ -21,7 +21,6 @@ U32: Reader = lambda f: f.u32("x", 7)  # noqa: E731
 I32: Reader = lambda f: f.nullable_i32("x")  # noqa: E731
 MAYBE_U64: Reader = lambda f: f.nullable_u64("x")  # noqa: E731
 BOOLEAN: Reader = lambda f: f.boolean("x", True)  # noqa: E731
-MAYBE_BOOLEAN: Reader = lambda f: f.nullable_boolean("x")  # noqa: E731
 STRING: Reader = lambda f: f.nullable_string("x")  # noqa: E731
 CHOICE: Reader = lambda f: f.choice("x", ("log", "queue"), "log")  # noqa: E731
 STRINGS: Reader = lambda f: f.strings("x")  # noqa: E731
@@ -34,7 +33,6 @@ U64S: Reader = lambda f: f.u64s("x")  # noqa: E731
         *((U64, "0", 0), (U64, "18446744073709551615", 2**64 - 1), (U32, "4294967295", 2**32 - 1)),
         *((I32, "-2147483648", -(2**31)), (I32, "2147483647", 2**31 - 1), (I32, "null", None), (I32, "-0", 0)),
         *((BOOLEAN, "true", True), (BOOLEAN, "false", False), (MAYBE_U64, "null", None)),
-        *((MAYBE_BOOLEAN, "null", None), (MAYBE_BOOLEAN, "false", False)),
         *((STRING, '"a\\u00e9\\n"', "aé\n"), (STRING, '""', ""), (STRING, "null", None), (CHOICE, '"queue"', "queue")),
         *((STRINGS, '"a"', ("a",)), (STRINGS, '["a","\\u0062"]', ("a", "b"))),
         *((STRINGS, "[]", ()), (STRINGS, "null", ())),

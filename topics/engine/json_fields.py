@@ -123,10 +123,6 @@ class Fields:
         span = self.span(name)
         return default if span is None else self._boolean(name, span, "true or false")
 
-    def nullable_boolean(self, name: str) -> bool | None:
-        span = self.nullable_span(name)
-        return None if span is None else self._boolean(name, span, "true, false or null")
-
     def _boolean(self, name: str, span: JsonSpan, must_be: str) -> bool:
         if span.kind == Kind.TRUE:
             return True
