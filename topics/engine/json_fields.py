@@ -121,14 +121,13 @@ class Fields:
     # --- booleans and strings ---------------------------------------------------------------------------------------
     def boolean(self, name: str, default: bool) -> bool:
         span = self.span(name)
-        return default if span is None else self._boolean(name, span, "true or false")
-
-    def _boolean(self, name: str, span: JsonSpan, must_be: str) -> bool:
+        if span is None:
+            return default
         if span.kind == Kind.TRUE:
             return True
         if span.kind == Kind.FALSE:
             return False
-        raise refuse(self._prefix + name, must_be, span)
+        raise refuse(self._prefix + name, "true or false", span)
 
     def string(self, name: str) -> str:
         """A required string."""
