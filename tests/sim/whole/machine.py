@@ -201,6 +201,14 @@ class Machine:
         self.run_until(lambda: all(a.idle for a in actors) or self.ring.clock.monotonic_ns() > until_ns)
         if not all(actor.idle for actor in actors):
             raise self.wrong(f"requests are not answered in {_ANSWER_NS_MAX / 1e9:.0f} s")
+        over: list[int] = []
+        wire = self.connect(lambda: over.append(0))
+        if wire is not None:
+            wire.ask("GET", "/v0/health", None, lambda status, _answer: over.append(status))
+            self.run_until(lambda: bool(over) or self.ring.clock.monotonic_ns() > until_ns)
+            if not over:
+                raise self.wrong("a new connection is not served")
+            wire.reset()
         self.counts["lives in which all was answered"] += 1
 
     def connect(self, on_lost: Callable[[], None]) -> Wire | None:
