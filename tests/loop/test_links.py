@@ -115,13 +115,13 @@ def test_an_answer_larger_than_the_socket_takes_goes_out_whole(world: World) -> 
     conn = world.connect()
     conn.write(b"a")
     until(world.loop, lambda: world.heard(conn) == b"a")
-    world.server.factor = 6_000_000
+    size = world.server.factor = 300_000 if world.loop.ring.name == "sim" else 6_000_000
     conn.pause_reading()
     conn.write(b"b")
     for _ in range(20):
         world.loop.run_pass(1_000_000)
     conn.resume_reading()
-    until(world.loop, lambda: len(world.heard(conn)) == 1 + 6_000_000, passes=20_000)
+    until(world.loop, lambda: len(world.heard(conn)) == 1 + size, passes=20_000)
 
 
 @pytest.mark.parametrize("end", [Connection.abort, Connection.close])
