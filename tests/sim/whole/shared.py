@@ -36,6 +36,8 @@ class Topic:
         self.never: set[str] = set()
         """Texts that are not there: of duplicates, and of writes that an audit did not find."""
         self.keys: dict[str, tuple[int, int]] = {}
+        self.given = 0
+        """The head at the last audit."""
         self.head = 0
         """Highest seq acknowledged or shown."""
         self.deleted = 0
@@ -159,7 +161,10 @@ class Shared:
             if first in missing:
                 del topic.keys[key]
         topic.gaps += [gap for gap in told if gap not in topic.gaps]
-        topic.acked |= found
+        # What is not there is gone for good, deleted or lost; no seq up to the head is given out again.
+        topic.never.update(text for text in (*topic.acked.values(), *topic.seen.values()) if text not in texts)
+        topic.acked, topic.seen = dict(found), dict(found)
+        topic.given = head
         for group in topic.unknown:
             topic.never.update(text for text in group if text not in texts)
         topic.unknown.clear()
@@ -278,7 +283,7 @@ class _Writer(Client):
                 raise machine.wrong(f"{topic.name}: key {key} appended twice: {topic.keys[key]} and {first}")
             topic.keys[key] = (first, last)
         for seq, text in zip(range(first, last + 1), texts, strict=True):
-            if topic.acked.setdefault(seq, text) != text or topic.seen.get(seq, text) != text or in_gap(topic, seq):
+            if topic.acked.setdefault(seq, text) != text or topic.seen.get(seq, text) != text or seq <= topic.given:
                 raise machine.wrong(f"{topic.name}: seq {seq} was given twice")
         topic.head = max(topic.head, last)
         if topic.durability == "fsync" and first > topic.deleting:
