@@ -158,7 +158,7 @@ class Shared:
             topic.never.add(topic.acked.pop(seq, topic.seen.get(seq, "")))
             topic.seen.pop(seq, None)
         for key, (first, _last) in list(topic.keys.items()):
-            if first in missing:
+            if may_lose and first not in found:  # lost, or deleted: then the key is known for longer than its record
                 del topic.keys[key]
         topic.gaps += [gap for gap in told if gap not in topic.gaps]
         # What is not there is gone for good, deleted or lost; no seq up to the head is given out again.
