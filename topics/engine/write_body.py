@@ -74,6 +74,21 @@ class WriteBody(NamedTuple):
     violation: RequestError | None
 
 
+def new_writer(config: Config) -> Any:
+    """A `struct tp_writer` (records.h) with the limits of these settings; rows and key room are its owner's to set."""
+    writer = ffi.new("struct tp_writer *")
+    writer.limits = (
+        config.max_batch_records,
+        config.max_record_bytes,
+        config.max_meta_bytes,
+        config.max_meta_keys,
+        config.max_tag_bytes,
+        config.max_node_bytes,
+    )
+    writer.secret = tuple(SECRET)
+    return writer
+
+
 class WriteScanner:
     """Scans write bodies with the limits of one server's settings; not for two threads at once.
 
@@ -82,16 +97,7 @@ class WriteScanner:
 
     def __init__(self, config: Config) -> None:
         self._limits = config
-        self._writer = writer = ffi.new("struct tp_writer *")
-        writer.limits = (
-            config.max_batch_records,
-            config.max_record_bytes,
-            config.max_meta_bytes,
-            config.max_meta_keys,
-            config.max_tag_bytes,
-            config.max_node_bytes,
-        )
-        writer.secret = tuple(SECRET)
+        self._writer = writer = new_writer(config)
         self._rows = ffi.new("unsigned char[]", ROW.size * max(1, config.max_batch_records))
         writer.rows = self._rows
         self._clean = ffi.new("unsigned char[]", _CLEAN_ROOM)

@@ -7,7 +7,7 @@ from typing import Any
 
 from topics.config import Config
 from topics.engine._records import ffi, lib
-from topics.engine.records import SECRET
+from topics.engine.write_body import new_writer
 from topics.store.rows import ROW, Rows
 from topics.tuples import make_tuple
 
@@ -30,16 +30,7 @@ class WriteColumns:
         self._rows = ffi.new("unsigned char[]", ROW.size * self._room)
         self._scratch = ffi.new("unsigned char[]", _SCRATCH_BYTES)
         self._keys = ffi.new("uint64_t[]", _KEY_ROOM)
-        self._writer = writer = ffi.new("struct tp_writer *")
-        writer.limits = (
-            config.max_batch_records,
-            config.max_record_bytes,
-            config.max_meta_bytes,
-            config.max_meta_keys,
-            config.max_tag_bytes,
-            config.max_node_bytes,
-        )
-        writer.secret = tuple(SECRET)
+        self._writer = writer = new_writer(config)
         writer.rows = self._rows
         writer.keys = self._keys
         writer.key_room = _KEY_ROOM
