@@ -199,6 +199,8 @@ class Config:
     # --- load
     delivery_budget_us: int = 5000
     """Deliveries of a pass end after this; what is left waits for the next passes. 0: none waits."""
+    pass_read_bytes: int = 1 << 20
+    """Diffs of a pass begin until they read so much; the others wait for the next passes. 0: none waits."""
     pressure_full_backlog: int = 1000
     """Topics waiting for their delivery at which the pressure is 1."""
     pressure_full_latency_ms: int = 25

@@ -11,6 +11,7 @@ from topics.engine import refusals
 from topics.engine.delivery.cohort import Cohorts
 from topics.engine.ports import LogPort, ReaderPort, StorePort, Timers
 from topics.engine.queue.lease_ids import LeaseIds
+from topics.engine.read_turns import ReadTurns
 from topics.engine.registry import Registry
 from topics.engine.routers.registry import Routers
 from topics.engine.scheduling.scheduler import Scheduler
@@ -45,6 +46,7 @@ class Core:
         self.awake: dict[Topic, None] = {}
         """Topics that changed while somebody waited for that; drained at the end of the pass."""
         self.reads = SharedReads(self)
+        self.turns = ReadTurns(loop, config.pass_read_bytes)
         self.cohorts = Cohorts(self)
         self.routers = Routers()
         self.forwarding: Forwarding

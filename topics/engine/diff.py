@@ -41,7 +41,10 @@ class Diff:
             self._final = True
         if not self._final:
             self._timer = self._core.loop.call_later(self._wait_ms * 1_000_000, self._on_deadline)
-        self._core.catch_up(topic, self._look)
+        self._core.catch_up(topic, self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._core.turns.take(self._look)
 
     def _look(self) -> None:
         if self._done is not None:

@@ -194,6 +194,7 @@ class Engine:
         core = self._core
         self._forwarding.flush()
         core.scheduler.drain()
+        core.turns.next_pass()
         core.reads.clear()
         if core.filled:
             for topic in core.filled:

@@ -139,6 +139,7 @@ class ReadPass:
             )
         plan = plan_pieces(rows)
         self._deaths = topic.index.deaths
+        self._core.turns.spend(sum(piece.length for piece in plan.pieces))
         self._core.reader.fetch(plan.pieces, lambda fetched: self._on_fetched(plan, fetched, filtered))
 
     def _on_fetched(self, plan: Plan, fetched: Fetched, filtered: bool) -> None:
