@@ -30,6 +30,7 @@ from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.catalog import Catalog, Deletions
 from topics.store.commit import Commit
+from topics.store.copying import Copying, Unsynced
 from topics.store.filecalls import lacks_descriptors, unlink_if_there
 from topics.store.filetable import FileTable, StoredFile
 from topics.store.flagging import Flagging
@@ -38,7 +39,7 @@ from topics.store.log import Log
 from topics.store.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, pack_store_part
 from topics.store.openfiles import OpenFiles
 from topics.store.reader import Reader
-from topics.store.relocate import Relocation, Unsynced
+from topics.store.relocate import Relocation
 from topics.store.scarcity import affordable, live_rows
 from topics.store.segment_format import index_path
 from topics.store.snapshot import write_snapshot
@@ -220,8 +221,8 @@ class Checkpointer:
             self.stats.number + 1,
             self._loop.clock.now_ms(),
             self._loop.clock.now_ms() - began_ms,
-            relocation.copied_rows,
-            relocation.copied_bytes,
+            relocation.copying.copied_rows,
+            relocation.copying.copied_bytes,
             flagged,
             len(dropped.segments) + len(dropped.packs),
             self._snapshot,
@@ -264,7 +265,7 @@ class Checkpointer:
         return replay
 
     async def _copy(self, left: list[StoredFile], *, all_shared: bool) -> Relocation:
-        relocation = Relocation(
+        copying = Copying(
             self._loop.files,
             self._reader,
             self._table,
@@ -275,10 +276,8 @@ class Checkpointer:
             dead=self._unflagged,
             now_ms=self._loop.clock.now_ms(),
             random_bytes=self._loop.ring.random_bytes,
-            pause=self._next_pass,
-            spawn=self._loop.spawn,
-            all_shared=all_shared,
         )
+        relocation = Relocation(copying, pause=self._next_pass, spawn=self._loop.spawn, all_shared=all_shared)
         ids = np.array(sorted(file.file_id for file in left), np.uint32)
         if len(ids):
             await relocation.copy(self._catalog.topics_in_log(), ids)
@@ -324,7 +323,7 @@ class Checkpointer:
         packs = [pack for pack in manifest.packs.values() if not pack.runs]
         for pack in packs:
             del manifest.packs[pack.number]
-        return _Dropped(segments, [*packs, *relocation.emptied])
+        return _Dropped(segments, [*packs, *relocation.packs.emptied])
 
     def _is_dead(self, topic_id: int, segment: Segment) -> bool:
         """A sealed segment whose records were all deleted one by one."""

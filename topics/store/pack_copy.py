@@ -1,0 +1,145 @@
+"""Records of topics with little to copy, collected and written into packs, a run a topic."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+from topics.store.catalog import RowColumns
+from topics.store.copying import Copying, Placed, own_frames
+from topics.store.filecalls import FileCalls, make_directories, unlink_if_there
+from topics.store.filetable import FileKind
+from topics.store.manifest import Pack, Run
+from topics.store.pack import PackWriter
+from topics.store.reader import Piece
+from topics.store.row_columns import contiguous
+from topics.store.segment import check_copied
+from topics.store.segment_format import PACK_DIRECTORY, pack_path
+
+
+class SmallCopy(NamedTuple):
+    """A topic on its way into a pack."""
+
+    topic_id: int
+    rows: list[RowColumns]
+    merged: set[tuple[int, int]]
+    """(pack number, run number) of the runs this one replaces."""
+
+
+class PackCopy:
+    """Writes what was added, some packs after each other. The catalog is told of a pack when it is complete."""
+
+    def __init__(self, copying: Copying) -> None:
+        self._copying = copying
+        self.emptied: list[Pack] = []
+        """Packs whose last run was merged elsewhere."""
+        self._small: list[SmallCopy] = []
+        self.collected_bytes = 0
+        self.collected_reads = 0
+        self._file: _PackFile | None = None
+
+    def add(self, entry: SmallCopy, size: int) -> None:
+        """Collects; `flush` reads and writes it. size: bytes of its rows."""
+        self._small.append(entry)
+        self.collected_bytes += size
+        self.collected_reads += sum(len(part.seqs) for part in entry.rows)
+
+    async def flush(self) -> None:
+        """Reads what was collected in one go and adds it to the pack."""
+        small, self._small, self.collected_bytes, self.collected_reads = self._small, [], 0, 0
+        ranges = [
+            [(part.file_id, *piece) for part in entry.rows for piece in contiguous(part.offsets, part.lengths)]
+            for entry in small
+        ]
+        pieces = [Piece(*piece) for entry in ranges for piece in entry]
+        views = await self._copying.fetch(pieces) if small else []
+        at = 0
+        for entry, entry_pieces in zip(small, ranges, strict=True):
+            data = own_frames(b"".join(views[at : at + len(entry_pieces)]), entry.topic_id, entry.rows)
+            at += len(entry_pieces)
+            if self._copying.catalog.exists(entry.topic_id):
+                await self._add_run(entry, data)
+
+    async def _add_run(self, entry: SmallCopy, data: bytes) -> None:
+        copying = self._copying
+        description = copying.catalog.describe(entry.topic_id)  # it may be deleted while we wait
+        seqs = np.concatenate([part.seqs for part in entry.rows])
+        scan = check_copied(data, 0, entry.topic_id, seqs, 0)
+        if self._file is None:
+            self._file = await _PackFile.create(copying)
+        pack = self._file
+        run, frames_at = pack.writer.add_run(scan, data, description)
+        offsets = (scan.frames["offset"] + frames_at).astype(np.uint32)
+        pack.placed.append(Placed(entry.topic_id, seqs, offsets, scan.frames["length"].copy()))
+        pack.runs.append(run)
+        pack.merged.append((entry.topic_id, entry.merged))
+        if pack.writer.pending_bytes >= copying.config.checkpoint_bytes_per_pass:
+            await pack.write(pack.writer.take())
+        if pack.writer.position >= copying.config.segment_max_bytes:
+            await self.finish()
+
+    async def finish(self) -> None:
+        """Completes the pack begun, if there is one; what it holds counts from then on."""
+        copying, pack = self._copying, self._file
+        if pack is None:
+            return
+        await pack.write(pack.writer.finish())
+        copying.unsynced.files[pack.path] = None
+        copying.unsynced.directories[f"{copying.directory}/{PACK_DIRECTORY}"] = None
+        self._file = None
+        await copying.files.close(pack.fd)
+        entry = Pack(
+            pack.writer.number, pack.writer.epoch, pack.writer.position, {run.number: run for run in pack.runs}
+        )
+        stored = copying.table.add(FileKind.PACK, pack.path, size=entry.size)
+        entry.file_id = stored.file_id
+        copying.manifest.add_pack(entry)
+        for placed in pack.placed:
+            copying.announce(placed, entry.file_id)
+        for topic_id, merged in pack.merged:
+            self.drop_runs(topic_id, merged)
+
+    async def abandon(self) -> None:
+        """After an error: the pack begun never was."""
+        pack, self._file = self._file, None
+        if pack is not None:
+            await self._copying.files.close(pack.fd)
+            await unlink_if_there(self._copying.files, pack.path)
+
+    def drop_runs(self, topic_id: int, merged: set[tuple[int, int]]) -> None:
+        """Runs, (pack number, run number), whose records were written elsewhere."""
+        if merged:
+            manifest = self._copying.manifest
+            packs = {number for number, _ in merged}
+            manifest.drop_runs(topic_id, merged)
+            self.emptied += [manifest.packs.pop(n) for n in packs if not manifest.packs[n].runs]
+
+
+class _PackFile:
+    """The pack being written."""
+
+    def __init__(self, files: FileCalls, path: str, fd: int, writer: PackWriter) -> None:
+        self._files = files
+        self.path = path
+        self.fd = fd
+        self.writer = writer
+        self.placed: list[Placed] = []
+        self.runs: list[Run] = []
+        self.merged: list[tuple[int, set[tuple[int, int]]]] = []
+        self._written = 0
+
+    @classmethod
+    async def create(cls, copying: Copying) -> _PackFile:
+        files, directory, manifest = copying.files, copying.directory, copying.manifest
+        for changed in make_directories(files, directory, PACK_DIRECTORY):
+            copying.unsynced.directories[changed] = None
+        writer = PackWriter(manifest.next_pack, copying.new_epoch(), copying.now_ms)
+        manifest.next_pack += 1
+        path = f"{directory}/{pack_path(writer.number)}"
+        return cls(files, path, await files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), writer)
+
+    async def write(self, data: bytes) -> None:
+        await self._files.write_all(self.fd, data, self._written)
+        self._written += len(data)
