@@ -44,6 +44,7 @@ class FakeLog:
         self.file.memory = bytearray()
         self.filling = Batch()
         self.synced_bytes = 0
+        self.owed: list[Callable[[], None]] = []
         self.record_frames = 0
         self.read_only = False
         self.disk_full = False
@@ -95,6 +96,9 @@ class FakeLog:
         self.filling.waiters.append(done)
         self.filling.synced |= synced
 
+    def when_durable(self, topic_id: int, done: Callable[[], None]) -> None:
+        self.owed.append(done)
+
     @contextmanager
     def use_reserve(self) -> Iterator[None]:
         self._reserve_users += 1
@@ -124,13 +128,16 @@ class FakeLog:
             self.file.memory = memory + batch.body
             self.file.size = base + len(batch.body)
             if batch.synced:
-                self.synced_bytes = self.file.size
+                self.sync()
         commit = Commit(error) if error else Commit(None, self.file.file_id, base, 1000, 2000 if batch.synced else 0)
         for done in batch.waiters:
             done(commit)
 
     def sync(self) -> None:
         self.synced_bytes = self.file.size
+        owed, self.owed = self.owed, []
+        for done in owed:
+            done()
 
 
 class SlowReader:

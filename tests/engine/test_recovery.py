@@ -84,6 +84,40 @@ def test_an_append_beyond_the_reservation_waits_for_a_synced_one(h: Harness) -> 
     assert h.store.log.filling.synced
 
 
+def test_a_reservation_grows_ahead_of_use_and_no_write_waits_for_it(h: Harness) -> None:
+    """R-DUR-6: grown ahead of use; it counts from when it is on stable storage."""
+    h.append(*range(1000))
+    topic = h.engine._core.registry.by_name["t"]
+    before = topic.reserved
+    while not topic.growing:
+        h.start_append(records(*range(1000)))
+        assert not h.store.log.filling.synced
+        h.settle()
+    assert topic.reserved == before
+    h.store.log.sync()
+    assert not topic.growing
+    assert topic.reserved > before
+    h.start_append(records(*range(1000)))
+    assert not h.store.log.filling.synced
+    h.settle()
+    head = h.state().head_seq
+    h.restart(power_lost=True)
+    assert h.append(1).first_seq > head
+
+
+def test_a_reservation_on_its_way_is_void_after_a_snapshot(h: Harness) -> None:
+    """R-DUR-6: the snapshot has released it, so nothing may be given out by it."""
+    h.append(*range(1000))
+    topic = h.engine._core.registry.by_name["t"]
+    while not topic.growing:
+        h.append(*range(1000))
+    h.checkpoint()
+    h.store.log.sync()
+    assert topic.reserved == topic.next_seq - 1
+    h.start_append(records(1))
+    assert h.store.log.filling.synced
+
+
 def test_no_power_cut_makes_a_disk_topic_reuse_an_acknowledged_seq(h: Harness) -> None:
     acknowledged = 0
     for size in (1, 5, 300, 1, 700, 2, 3000, 4):

@@ -11,9 +11,10 @@ import pytest
 
 from tests.engine.real_world import RealWorld
 from tests.sim import Faults, SimStoppedError
-from tests.store.log_world import LogWorld, recover
+from tests.store.log_world import DIRECTORY, LogWorld, recover
 from topics.errors import DiskFullError, LogReadOnlyError
 from topics.store.commit import Commit
+from topics.store.format import shard_directory
 
 
 @pytest.fixture(autouse=True)
@@ -104,6 +105,58 @@ def test_a_crash_anywhere_keeps_what_was_acknowledged(effect: int, cut: str) -> 
         pass
     acked = {seq for write in world.writes if write.acked and (write.fsync or cut == "kill") for seq in write.seqs}
     assert acked <= set(recover(world.crash(cut)).seqs.get(1, ()))
+
+
+def files_of(world: LogWorld) -> dict[str, bool]:
+    """Names of the log's files, and whether they were zeroed first."""
+    return {file.path.rsplit("/", 1)[1]: file.zeroed for file in world.table}
+
+
+def fill_file(world: LogWorld, *, fsync: bool) -> None:
+    rotations = world.log.counters.rotations
+    while world.log.counters.rotations == rotations:
+        world.settle(world.write(count=4, bytes_each=900, fsync=fsync))
+    world.advance(2000)
+
+
+def test_where_nobody_waits_for_syncs_files_are_not_written_twice() -> None:
+    world = in_place()
+    fill_file(world, fsync=False)
+    fill_file(world, fsync=False)
+    fill_file(world, fsync=True)
+    fill_file(world, fsync=True)
+    assert list(files_of(world).values()) == [True, True, False, False, True, True]
+    world.close()
+    assert recover(world.crash()).seqs[1] == [seq for write in world.writes for seq in write.seqs]
+
+
+def test_a_file_without_zeros_is_used_again_only_if_it_was_filled() -> None:
+    world = in_place()
+    for _ in range(3):
+        fill_file(world, fsync=False)
+    world.settle(world.write(fsync=False))
+    world.log.request_rotation()
+    world.settle(world.write(fsync=False))
+    world.advance(2000)
+    left = [file for file in world.log.left_files() if not file.zeroed]
+    assert len(left) == 2
+    for file in left:
+        world.loop.run_task(world.log.retire(file))
+    spares = [
+        name for name in world.ring.list_directory(f"{DIRECTORY}/{shard_directory(0)}") if name.startswith("spare-")
+    ]
+    assert len(spares) == 1
+
+
+def test_an_end_leaves_no_prepared_file_that_only_looks_zeroed() -> None:
+    world = in_place()
+    for _ in range(2):
+        fill_file(world, fsync=False)
+    prepared = [file.path for file in world.table if not file.zeroed and not file.active and not file.size]
+    assert len(prepared) == 1
+    world.close()
+    with pytest.raises(FileNotFoundError):
+        world.ring.file_size(prepared[0])
 
 
 def test_an_io_error_latches_the_log_and_tells_everybody() -> None:

@@ -170,6 +170,27 @@ def test_a_wait_without_anything_staged_ends_when_what_was_before_is_durable() -
     assert world.log.counters.fsyncs == 1
 
 
+def test_who_waits_for_stable_storage_holds_up_no_commit() -> None:
+    world = LogWorld()
+    told: list[int] = []
+    for number in range(3):
+        world.write(fsync=False)
+        world.settle()
+        world.log.when_durable(1, lambda number=number: told.append(number))  # type: ignore[misc]
+        world.settle(world.write(fsync=False))
+    world.advance(world.config.sync_every_ms // 2)
+    assert told == [0, 1, 2]
+    assert recover(world.crash()).seqs[1][:5] == [1, 2, 3, 4, 5]
+
+
+def test_what_is_durable_already_is_told_at_once_and_by_a_commit_that_syncs() -> None:
+    world = LogWorld()
+    told: list[int] = []
+    world.settle(world.write())
+    world.log.when_durable(1, lambda: told.append(0))
+    assert told == [0]
+
+
 def test_short_writes_are_finished_before_anything_else() -> None:
     for seed, keep in enumerate((0, 1, 511, 4096, 4096, 4096, 5000, 8192, 8192, 12288)):
         for fsync in (True, False):

@@ -26,7 +26,10 @@ from topics.tuples import make_tuple
 _ROW_BYTES = ROW.size
 _FLAGS_WITHOUT_TAG = bytes(flags for flags in range(8) if not flags & TAG)
 _RESERVE_MIN = 256
-_RESERVE_MAX = 65_536
+_RESERVE_MAX = 1 << 20
+_RESERVE_REQUESTS = 64
+"""Of the size that passed the last reservation: what writes in large batches reserves more."""
+_AHEAD_MAX = _RESERVE_MAX // 2
 
 Key = tuple[bytes, int]
 """Idempotency key and the time its write started, ms."""
@@ -299,11 +302,13 @@ class Appender:
             if reserves or filling is None:
                 filling = None
                 self.core.check_backlog()
-            reserved = reserve(self.core, topic, first + count - 1, now_ms) if reserves else 0
+            reserved = reserve(self.core, topic, first + count - 1, now_ms, count) if reserves else 0
             framed = self.core.log.stage_records(topic.id, first, ts, rows, fsync=fsync, node=node, extension=extension)
             if filling is None:
                 filling = self._open(topic, reserved, fsync=fsync, synced=synced)
             batch = filling
+            if topic.reserved - first < _AHEAD_MAX and topic.reserved - first < first >> 2 and not topic.growing:
+                self._grow(topic, first + count - 1, now_ms, count)
         topic.last_ts = ts
         if key is not None:
             topic.key_store().begin(key[0])
@@ -322,10 +327,29 @@ class Appender:
         self.core.filled.append(topic)
         return batch
 
+    def _grow(self, topic: Topic, last_seq: int, now_ms: int, count: int) -> None:
+        """The next reservation, before the last one is used up: no write waits for it to be on stable storage."""
+        log = self.core.log
+        upto = reserve(self.core, topic, last_seq, now_ms, count)
+        generation = topic.growing = topic.generation
 
-def reserve(core: Core, topic: Topic, last_seq: int, now_ms: int) -> int:
-    """Stages a reservation of seqs beyond `last_seq`; returns the highest. Source: R-DUR-6."""
-    reserved = last_seq + max(_RESERVE_MIN, min(_RESERVE_MAX, last_seq // 2))
+        def on_commit(commit: Commit) -> None:
+            if commit.error is None:
+                log.when_durable(topic.id, on_durable)
+            elif topic.growing == generation:
+                topic.growing = 0
+
+        def on_durable() -> None:
+            if topic.growing == generation:  # else a snapshot has released it, or the class is another
+                topic.growing = 0
+                topic.reserved = max(topic.reserved, upto)
+
+        log.when_committed(topic.id, False, on_commit)
+
+
+def reserve(core: Core, topic: Topic, last_seq: int, now_ms: int, count: int) -> int:
+    """Stages a reservation of seqs beyond `last_seq`, a write of `count`; returns the highest. Source: R-DUR-6."""
+    reserved = last_seq + max(_RESERVE_MIN, min(_RESERVE_MAX, max(last_seq // 2, _RESERVE_REQUESTS * count)))
     topic.generation += 1
     payload = encode(ReservationPayload(topic.generation))
     core.log.stage_control(topic.id, FrameType.HEAD_RESERVATION, reserved, now_ms, payload)

@@ -401,6 +401,7 @@ class EngineCatalog:
                 continue
             if topic.stage_class == "disk":
                 topic.reserved = topic.next_seq - 1
+                topic.growing = 0
             images.append(image_of(topic, now_ms))
         last_lease = self._core.lease_ids.reserved
         routers = images_of(list(self._core.routers.by_name.values()))

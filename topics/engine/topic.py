@@ -51,6 +51,7 @@ class Topic:
         "filling",
         "floors",
         "generation",
+        "growing",
         "head",
         "hops",
         "id",
@@ -92,6 +93,8 @@ class Topic:
         """Who works on what; None for a log."""
         self.reserved = NO_RESERVATION
         """Class `disk`: seqs up to here may be acknowledged before they are on stable storage (R-DUR-6)."""
+        self.growing = 0
+        """Generation of a reservation on its way to stable storage, which nobody waits for; 0: there is none."""
         self.generation = 0
         """Counts reservations: those of a generation that a snapshot released do not count in recovery."""
         # --- staged
@@ -133,6 +136,7 @@ class Topic:
         """An append needs no admission and no retention first."""
         if self.stage_class != "disk":
             self.reserved = NO_RESERVATION
+            self.growing = 0
         elif self.reserved == NO_RESERVATION:
             self.reserved = 0
 

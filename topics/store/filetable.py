@@ -37,6 +37,8 @@ class StoredFile:
     """Still written to. With O_DIRECT such a file is read past the page cache only."""
     leaving: bool = False
     """A checkpoint has asked for another file: what is staged from now on is not to refer to this one."""
+    zeroed: bool = True
+    """Of a log file: written once before it was taken into use. Else its space was only reserved."""
     live_rows: int = 0
     """Rows of the index that point here."""
     readers: int = 0

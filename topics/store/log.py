@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -137,6 +138,13 @@ class Log:
         Without anything staged it ends when what was staged before has; with `synced`, when that is on stable storage.
         """
         self._wals[self.shard_of(topic_id)].when_committed(synced, done)
+
+    def when_durable(self, topic_id: int, done: Callable[[], None]) -> None:
+        """Calls `done` once all that the topic's shard has committed is on stable storage; no commit waits for that.
+
+        Never when the log is latched before.
+        """
+        self._wals[self.shard_of(topic_id)].when_durable(done)
 
     def use_reserve(self) -> AbstractContextManager[None]:
         """What is staged inside frees space: it is taken when the disk is full, too."""

@@ -7,8 +7,10 @@ log; a full disk fails what is staged and goes on in another file. Decisions are
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 
 from typing_extensions import Buffer
@@ -57,6 +59,8 @@ _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN)
 """What preparing a file may fail with while the disk is fine."""
 _RETRY_NS = 100_000_000
 _ATTEMPTS_MAX = 10
+_SYNCED_COMMITS_FEW = 64
+"""A file with fewer has mostly bare writes: zeroing the next one would write all there is twice."""
 _RESERVE_PARTS = 4
 """A log file on a full disk takes this share of the reserve: what comes after a kill needs one, too."""
 
@@ -122,6 +126,10 @@ class Wal:
         self._header = b""
         """The file header, until the first batch takes it to the disk."""
         self._file: WalFile | None = None
+        self._synced_commits = 0
+        """In this file."""
+        self._zeroes = True
+        """Files are zeroed ahead, so that syncs in them change no metadata."""
         self._leave_file = False
         self._prepared: deque[WalFile] = deque()
         self._preparing = False
@@ -131,6 +139,8 @@ class Wal:
         self._preparing_later = False
         self._sync_timer: Timer | None = None
         self._sync_running = False
+        self._owed: deque[tuple[int, Callable[[], None]]] = deque()
+        """(batch number, whom to tell once that is on stable storage): see `when_durable`."""
         self._committed_ns = -(1 << 62)
         self._window_timer: Timer | None = None
         self._moved = Event()
@@ -241,6 +251,18 @@ class Wal:
         batch.waiters.append(done)
         if synced:
             batch.wants_sync = True
+
+    def when_durable(self, done: Callable[[], None]) -> None:
+        """Calls `done` once all that is committed by now is on stable storage; never if the log is latched before.
+
+        No commit waits for that: a sync in the background is begun, or the one on its way is followed by another.
+        """
+        durable = self._durable
+        if not durable.unsynced:
+            done()
+            return
+        self._owed.append((durable.written, done))
+        self._start_sync()
 
     @property
     def backlog_bytes(self) -> int:
@@ -445,7 +467,10 @@ class Wal:
         counters.batches += 1
         counters.bytes_written += batch.used
         if synced:
+            self._synced_commits += 1
             counters.count_sync(elapsed_ns)
+            if self._owed:
+                self._tell_durable()
         elif self._sync_timer is None:
             self._sync_timer = self._loop.call_later(self._sync_every_ns, self._on_sync_timer)
         commit = Commit(None, file.stored.file_id, flight.base, elapsed_ns, elapsed_ns if synced else 0)
@@ -488,10 +513,18 @@ class Wal:
             return
         self._durable.on_synced(upto)
         self._counters.count_sync(self._clock.monotonic_ns() - submitted_ns)
-        if self._durable.sealed:
+        if self._owed:
+            self._tell_durable()
+        if self._durable.sealed or self._owed:
             self._start_sync()
         elif self._durable.unsynced and self._sync_timer is None:
             self._sync_timer = self._loop.call_later(self._sync_every_ns, self._on_sync_timer)
+
+    def _tell_durable(self) -> None:
+        """What they were told of may stage more; the pass' end hooks take it along, or the next pass."""
+        owed, synced = self._owed, self._durable.synced
+        while owed and owed[0][0] <= synced:
+            owed.popleft()[1]()
 
     # --- failing -----------------------------------------------------------------------------------------------------
     def _latch(self, reason: str) -> None:
@@ -541,7 +574,9 @@ class Wal:
             return None
         if self._file is not None:
             self._counters.rotations += 1
+            self._zeroes = not self.in_place or self._synced_commits >= _SYNCED_COMMITS_FEW
             self._leave(self._file)
+        self._synced_commits = 0
         file = self._file = self._prepared.popleft()
         header = self._directory.begin(file, self._durable.written + 1, self._clock.now_ms())
         self._header = header.pack()
@@ -573,7 +608,7 @@ class Wal:
                 if self._prepared and self._prepared[0].size < self._wanted_bytes:
                     await self._directory.grow(self._prepared[0], size)
                 else:
-                    self._prepared.append(await self._directory.prepare(size))
+                    self._prepared.append(await self._directory.prepare(size, zeroed=self._zeroes))
             self._wanted_bytes = self._failed_attempts = 0
         except DiskFullError as error:
             await self._on_prepare_full(error)
@@ -640,7 +675,10 @@ class Wal:
             await self._moved.wait()
 
     async def close(self) -> None:
-        """Drains and closes the files that are written to. Those the log has left are the file table's."""
+        """Drains and closes the files that are written to. Those the log has left are the file table's.
+
+        A file prepared without zeros goes: the next start takes what it finds for zeroed.
+        """
         await self.drain()
         self._preparing_later = True  # no file ahead any more
         if self._sync_timer is not None:
@@ -654,3 +692,7 @@ class Wal:
                 if fd >= 0:
                     await self._files.close(fd)
             file.stored.fd = file.stored.direct_fd = -1
+        for file in self._prepared:
+            if not file.stored.zeroed:
+                with contextlib.suppress(OSError):
+                    await self._files.unlink(file.stored.path)

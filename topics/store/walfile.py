@@ -20,6 +20,8 @@ from topics.store.space import is_full
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 _ZEROS = memoryview(bytes(1 << 20))
 _ZERO_PAUSE_NS = 2_000_000
+_SPARE_UNWRITTEN_PART = 16
+"""A file that was not zeroed is good for another use if it was filled but for this part."""
 
 
 class WalFile:
@@ -68,8 +70,11 @@ class WalDirectory:
         block = loop.ring.direct_block_bytes(path)
         self.direct_works = bool(_O_DIRECT) and 0 < block <= BLOCK_BYTES and BLOCK_BYTES % block == 0
 
-    async def prepare(self, size: int) -> WalFile:
+    async def prepare(self, size: int, *, zeroed: bool = True) -> WalFile:
         """The next file, of at least `size` bytes, ready to be written: durable under its final name.
+
+        zeroed False: its space is only reserved, which reads as zeros, too. A sync in it then has metadata to write,
+        but nothing is written twice: for what is synced in the background. It is not used again unless it was filled.
 
         Raises DiskFullError, leaving nothing behind; OSError for anything else.
         """
@@ -78,10 +83,10 @@ class WalDirectory:
         self._next_file_no += 1
         path = f"{self._path}/{wal_file_name(number)}"
         if size <= self._file_bytes and self._spares:
-            size = self._file_bytes
+            size, zeroed = self._file_bytes, True
             await files.rename(self._spares.popleft(), path)
         else:
-            await self._create(self._temporary, path, size)
+            await self._create(self._temporary, path, size, zeroed=zeroed)
         fd = direct_fd = -1
         try:
             await files.sync_directory(self._path)
@@ -97,13 +102,19 @@ class WalDirectory:
             else:
                 await files.unlink(path)
             raise
-        return WalFile(self._table.add(FileKind.WAL, path, fd=fd, direct_fd=direct_fd), number, size)
+        stored = self._table.add(FileKind.WAL, path, fd=fd, direct_fd=direct_fd)
+        stored.zeroed = zeroed
+        return WalFile(stored, number, size)
 
-    async def _create(self, temporary: str, path: str, size: int) -> None:
+    async def _create(self, temporary: str, path: str, size: int, *, zeroed: bool) -> None:
         files = self._loop.files
         fd = await files.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
-            await self._zero(fd, size)
+            if zeroed:
+                await self._zero(fd, size)
+            else:
+                files.allocate(fd, size)
+                await files.fsync(fd)
         except OSError as error:
             with contextlib.suppress(OSError):
                 await files.close(fd)
@@ -160,7 +171,8 @@ class WalDirectory:
             if fd >= 0:
                 await files.close(fd)
         ours = os.path.dirname(stored.path) == self._path
-        if keep and ours and size == self._file_bytes and len(self._spares) < self._spares_max:
+        written = stored.zeroed or stored.size >= size - size // _SPARE_UNWRITTEN_PART
+        if keep and ours and written and size == self._file_bytes and len(self._spares) < self._spares_max:
             spare = f"{self._path}/spare-{os.path.basename(stored.path)[4:]}"
             await files.rename(stored.path, spare)
             self._spares.append(spare)

@@ -163,7 +163,7 @@ def stage_forward(driver: Forwarding, appender: Appender, router: Router, step: 
         payload.source = router.source.id
         payload.refs = seq_runs(step.originals.seqs)
         payload.keep = kept_flags(router)
-    reserved = reserve(core, topic, last, now_ms) if last > topic.reserved else 0
+    reserved = reserve(core, topic, last, now_ms, step.copies) if last > topic.reserved else 0
     core.log.stage_control(topic.id, FrameType.FORWARD, first, ts, encode(payload), counted=False)
     forward = Forward(driver, appender, router, step, fsync=fsync)
     forward.runs = runs
