@@ -158,6 +158,9 @@ class SlowReader:
         else:
             self._reader.fetch(pieces, done)
 
+    def ranges(self) -> bytearray:
+        return self._reader.ranges()
+
     def release(self) -> None:
         held, self.held = self.held, []
         for pieces, done in held:

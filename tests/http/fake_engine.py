@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from topics.engine.bulk_reads import PlainReads
 from topics.engine.results import Cancel, Done
 from topics.errors import RequestError, TopicsError
 
@@ -53,6 +54,12 @@ class FakeEngine:
             done(request.violation)
             return
         self._ask("append", done, request)
+
+    def reads_plain(self, name: str) -> bool:
+        return False
+
+    def read_plain(self, names: Sequence[str | None], reads: Any, count: int) -> PlainReads:
+        raise AssertionError("no read is plain")
 
     def takes_plain(self, name: str) -> bool:
         return False

@@ -43,6 +43,42 @@ BODIES = (
     b"{}",
     b"",
 )
+READS = (
+    *[b'{"from_seq":0,"limit":3}'] * 6,
+    *(b'{"from_seq":2}', b'{"from_seq":1,"limit":1}', b'{"limit":2}', b"{}", b'{"from_seq":3,"limit":40}'),
+    *(b'{"from_seq":0,"include_tags":true}', b'{"include_meta":false,"limit":9}', b'{"max_batch_bytes":20}'),
+    *(b' { "from_seq" : 4 ,\n"limit" : 2 } ', b'{"from_seq":1,"wait_ms":0}', b'{"from_seq":1,"wait_ms":5}', b" {}\t"),
+    *(b'{"from_seq":0,"max_batch_bytes":0,"limit":0,"include_tags":false,"include_meta":true}', b'{"wait_ms":1}'),
+    *(b'{"from_seq":99999999999999999999}', b'{"from_seq":18446744073709551615}', b'{"limit":4294967295}'),
+    *(b'{"limit":4294967296}', b'{"limit":01}', b'{"limit":-1}', b'{"limit":1.0}', b'{"limit":1e2}', b'{"limit":"1"}'),
+    *(
+        b'{"limit":null}',
+        b'{"limit":1,"limit":2}',
+        b'{"node":["n"]}',
+        b'{"unknown":[1,2]}',
+        b'{"from_seq":1,}',
+        b'{"limit":1',
+    ),
+    *(
+        b'{"limit":1}x',
+        b'{"limit" 1}',
+        b'{"limit":}',
+        b'{"\\u006cimit":1}',
+        b'{"include_tags":1}',
+        b'{"include_tags":tru}',
+    ),
+    *(
+        b'{"include_meta":nul}',
+        b"[]",
+        b"1",
+        b"",
+        b" ",
+        b'{"from_seq":1000000}',
+        b'{"a\xff":1}',
+        b'{"limit":1,"x":"\xff"}',
+    ),
+    *(b"{limit:1}", b'{"":1}', b"{,}", b'{"from_seq":0 "limit":3}', b'{"Limit":1}', b'{"limit":1}\0', b'{"node":[]}'),
+)
 LENGTHS = (
     *["Content-Length: {}"] * 12,
     *("content-length:{}", "Content-Length:\t{}", "Content-Length: {} ", "Content-Length: 00{}", "Content-Length: +{}"),
@@ -129,7 +165,7 @@ LINES = (
     *("POST /v0/topics/{} HTTP/1.1 ", "POST /v0/topics/{} HTTP/2.0", "POST /v0/topics/{}\tHTTP/1.1", "PRI * HTTP/2.0"),
     *("\r\nPOST /v0/topics/{} HTTP/1.1", "POST /v0/topics/{}?x=1 HTTP/1.1"),
 )
-KEYS = "writer:w,reader:r,narrow:w:t0,busy:rw+admin"
+KEYS = "writer:rw,reader:r,narrow:w:t0,busy:rw+admin"
 TOKENS = (
     *["Authorization: Bearer writer"] * 14,
     *("Authorization: Bearer busy", "Authorization: Bearer narrow", "authorization:Bearer writer"),
@@ -147,6 +183,10 @@ TOKENS = (
 ENDS = (*["\r\n"] * 30, "\n", "\r")
 
 
+def plain_read(topic: str, body: bytes = READS[0], key: str = "") -> bytes:
+    return plain(f"{topic}/diff", body, key)
+
+
 def plain(topic: str, body: bytes = BODIES[0], key: str = "") -> bytes:
     head = f"POST /v0/topics/{topic} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     if key:
@@ -157,14 +197,17 @@ def plain(topic: str, body: bytes = BODIES[0], key: str = "") -> bytes:
 def odd_request(rng: random.Random, topics: Sequence[str], *, keys: bool) -> bytes:
     """Mostly plain; otherwise one or two things about it are not."""
     topic = rng.choice(topics)
+    bodies: Sequence[bytes] = BODIES
+    if rng.random() < 0.3:
+        topic, bodies = f"{topic}/diff", READS
     if rng.random() < 0.4:
-        return plain(topic, rng.choice(BODIES[:14]), rng.choice(("writer", "writer", "busy")) if keys else "")
+        return plain(topic, rng.choice(bodies[:14]), rng.choice(("writer", "writer", "busy")) if keys else "")
     odd = {rng.choice(("line", "host", "type", "length", "field", "body", "end")) for _ in range(rng.randint(1, 2))}
 
     def pick(kind: str, choices: Sequence[str]) -> str:
         return rng.choice(choices) if kind in odd else choices[0]
 
-    body = rng.choice(BODIES) if "body" in odd else BODIES[0]
+    body = rng.choice(bodies) if "body" in odd else bodies[0]
     line = pick("line", LINES).format(topic)
     fields = [pick("host", HOSTS), pick("type", TYPES), pick("length", LENGTHS).format(len(body))]
     if "field" in odd:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.contract.sim_world import SimWorld
 from tests.contract.world import Connection
-from tests.server.lane_streams import KEYS, pieces, plain, stream, without_chance
+from tests.server.lane_streams import KEYS, pieces, plain, plain_read, stream, without_chance
 from topics.errors import UsageError
 
 CONFIGS = (
@@ -61,6 +61,7 @@ class Pair:
             for name in itertools.chain(*self.topics):
                 for key in ("writer", "busy") if self.keys else ("",):
                     conn.send(plain(name, key=key)).answer("POST")
+                    conn.send(plain_read(name, key=key)).answer("POST")
 
     def run(self, rng: random.Random) -> None:
         """A few connections at once, each saying something up to three times."""

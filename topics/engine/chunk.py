@@ -21,7 +21,7 @@ class Chunk:
     NO_TAG in rows without and behind the last.
     """
 
-    __slots__ = ("count", "file_ids", "first", "flags", "lengths", "live", "offsets", "sizes", "tags", "ts")
+    __slots__ = ("count", "file_ids", "first", "flags", "lengths", "live", "offsets", "packed", "sizes", "tags", "ts")
 
     def __init__(self, first: int, capacity: int) -> None:
         self.first = first
@@ -34,6 +34,8 @@ class Chunk:
         self.ts: NDArray[np.uint64] = np.empty(capacity, np.uint64)
         self.flags: NDArray[np.uint8] = np.empty(capacity, np.uint8)
         self.tags: NDArray[np.uint32] | None = None
+        self.packed: tuple[int, bytes] | None = None
+        """Its row of a ChunkTable, and `count` when that was made."""
 
     @property
     def capacity(self) -> int:
@@ -47,6 +49,7 @@ class Chunk:
     def resize(self, capacity: int) -> None:
         """Other arrays of this capacity with the same rows."""
         assert capacity >= self.count, "no row is cut off"
+        self.packed = None
         for name in ("file_ids", "offsets", "lengths", "sizes", "ts", "flags"):
             old = getattr(self, name)
             new = np.empty(capacity, old.dtype)

@@ -6,12 +6,14 @@ Every `done` is called exactly once, perhaps before the method returns, with the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import Any
 
 from topics.config import Config
 from topics.engine import refusals
 from topics.engine.append import Appender
+from topics.engine.bulk_reads import BulkReads, PlainReads
 from topics.engine.catalog import EngineCatalog
 from topics.engine.column_read import ColumnPage, read_columns
 from topics.engine.core import Core
@@ -60,6 +62,7 @@ class Engine:
         self._lifecycle = Lifecycle(core)
         self._appender = core.appender = Appender(core, self._lifecycle)
         core.forwarding = self._forwarding = Forwarding(core, self._appender)
+        self._bulk_reads = BulkReads(core)
         self._routers = RouterManager(core, self._lifecycle, self._forwarding)
         self.catalog = EngineCatalog(core)
 
@@ -134,6 +137,14 @@ class Engine:
         diff = Diff(self._core, topic, query, done)
         diff.begin()
         return diff.cancel
+
+    def reads_plain(self, name: str) -> bool:
+        """Reads of this topic may be plain: see `read_plain`."""
+        return self._bulk_reads.reads_plain(name)
+
+    def read_plain(self, names: Sequence[str | None], reads: Any, count: int) -> PlainReads:
+        """Many reads of a pass at once, those that need no more than what is in memory: see `BulkReads.project`."""
+        return self._bulk_reads.project(names, reads, count)
 
     def open_feed(self, sink: Sink) -> Feed:
         """For a reader that stays: what it subscribes to is delivered to `sink` (10.4, 11.5), from `Feed.resume` on."""

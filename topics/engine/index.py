@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.chunk import CHUNK_ROWS_MAX, DEAD, Chunk
+from topics.engine.chunk_table import ChunkTable
 from topics.engine.predicate import Predicate
 from topics.engine.tags import Tags
 from topics.engine.usage import Usage
@@ -77,6 +78,7 @@ class Index:
         "earliest",
         "last_seq",
         "live",
+        "table",
         "tags",
     )
 
@@ -92,6 +94,8 @@ class Index:
         self.earliest = 0
         self.last_seq = 0
         self.tags: Tags | None = None
+        self.table: ChunkTable | None = None
+        """Made by the first bulk read."""
 
     # --- adding ------------------------------------------------------------------------------------------------------
     def append_row(  # noqa: PLR0917 - one call a request

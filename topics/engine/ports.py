@@ -44,6 +44,7 @@ class ReaderPort(Protocol):
     """`topics.store.reader.Reader`."""
 
     def fetch(self, pieces: Sequence[Piece], done: Callable[[Fetched], None]) -> None: ...
+    def ranges(self) -> bytearray: ...
 
 
 class StorePort(Protocol):

@@ -25,6 +25,11 @@ class ReadTurns:
         """Reads that wait for their turn."""
         return len(self._waiting)
 
+    @property
+    def left(self) -> int:
+        """Bytes that reads may yet render in this pass, 0 and below: none."""
+        return self._left
+
     def take(self, begin: Callable[[], None]) -> None:
         """Calls `begin`, now or at the end of a later pass."""
         if self._left > 0 and not self._waiting:

@@ -44,6 +44,24 @@ class _Lib:
         out_lengths: Any,
         sends: Any,
     ) -> int: ...
+    def tp_scanned_reads(self, s: Any, reads: Any, topics: Any, topic_count: Any) -> int: ...
+    def tp_render_reads(
+        self,
+        s: Any,
+        out: Any,
+        room: int,
+        elements: Any,
+        topics: bytes,
+        refs: Any,
+        head: bytes,
+        head_len: int,
+        total: bytes,
+        total_len: int,
+        upto: Any,
+        out_refs: Any,
+        out_lengths: Any,
+        sends: Any,
+    ) -> int: ...
 
 class _FFI:
     NULL: Any

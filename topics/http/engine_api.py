@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
+from topics.engine.bulk_reads import PlainReads
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
 from topics.engine.predicate import Predicate
@@ -54,6 +55,12 @@ class EngineApi(Protocol):
         """Several writes to this topic may be given to `append` as one: each needs nothing but its seqs."""
 
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel: ...
+
+    def reads_plain(self, name: str) -> bool:
+        """Reads of this topic may be plain: see `read_plain`."""
+
+    def read_plain(self, names: Sequence[str | None], reads: Any, count: int) -> PlainReads:
+        """Many reads of a pass at once, those that need no more than what is in memory: see `Engine.read_plain`."""
 
     @property
     def refuses_writes(self) -> bool: ...

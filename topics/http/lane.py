@@ -1,7 +1,8 @@
-"""The lane: plain writes of a whole pass handled as columns. Everything else is the general path's (connection.py).
+"""The lane: plain requests of a whole pass handled as columns. Everything else is the general path's (connection.py).
 
-    receives -> scan.c: plain requests, grouped by topic -> records.c: their bodies as rows
+    receives -> scan.c: plain requests, grouped by topic -> records.c: bodies of writes as rows
         -> one append a topic -> committed: one call renders the answers of a group
+    reads -> one call to the engine for all -> one call renders their answers
 
 The lane has no meaning of its own: it answers "plain, and here are its columns" or "not mine", and then the bytes go to
 the general path untouched, which words every error. A connection's requests are answered in order because the lane
@@ -37,6 +38,7 @@ _DECLINED_KEPT = 1024
 _DECLINED_MAX = 16
 """Tries a second to learn a name: one that is being created is not plain yet."""
 _PATH = b"/v0/topics/"
+_READ_SUFFIX = b"/diff"
 _ANSWER = Phase.ANSWER
 
 
@@ -84,6 +86,7 @@ class Lane:
         self._upto = ffi.new("uint32_t[]", _RECEIVES)
         self._upto_bytes: Any = ffi.buffer(self._upto)
         self._reasons = ffi.new("uint8_t[]", _RECEIVES)
+        self._reads = ffi.new("void **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
         self._missed = ffi.new("uint32_t[]", _RECEIVES)
         self.least = _LEAST
         """Receives in a pass below which no connection becomes a column: for one alone the general path is faster."""
@@ -196,14 +199,15 @@ class Lane:
             self._scanner, data, starts, ends, count, self._requests, self._groups, _ROOM, self._reasons
         )
         self._upto_bytes[0 : 4 * count] = bytes(4 * count)
-        requests = 0
+        requests, coming = 0, {}
         if groups:
             _topic, first, last_count, *_rest = GROUP.unpack_from(self._group_bytes, (groups - 1) * GROUP.size)
             requests = first + last_count
-            self._drop_unusual_topics(groups)
+            coming = self._drop_unusual_topics(groups)
             self._columns.scan(
                 ffi.cast("unsigned char *", data), self._requests, self._groups, groups, self._counts, self._upto
             )
+        reads = self._read(refs, coming, started_ns)
         missed = lib.tp_missed(ends, self._upto, count, self._missed)
         for at in range(missed):
             row = self._missed[at]
@@ -211,6 +215,8 @@ class Lane:
             upto = self._upto[row]
             rest = view(row)[upto - starts[row] :] if upto else view(row)
             self._give_back(refs[row], rest, left, answered=not upto)
+        if reads is not None:
+            self.answers.send(*reads)
         if not groups:
             return
         parsed_ns = service.now_ns()
@@ -225,6 +231,28 @@ class Lane:
             service.sampling = False
             service.parse.add(parsed_ns - started_ns)
             service.append.add(service.now_ns() - parsed_ns)
+
+    def _read(self, refs: Any, coming: dict[Principal, int], started_ns: int) -> tuple[int, Any, int] | None:
+        """Takes the reads that the scan has found and renders their answers, to be given to `Answers.send`.
+
+        coming: the writes of this pass, by whose they are.
+        """
+        rows, numbers, topic_count = self._reads
+        count = lib.tp_scanned_reads(self._scanner, rows, numbers, topic_count)
+        if not count:
+            return None
+        service = self._service
+        names: list[str | None] = []
+        for number in ffi.unpack(numbers[0], topic_count[0]):
+            principal = self._principals[number]
+            full = principal is not None and coming.get(principal, principal.in_flight) >= principal.in_flight_max
+            names.append(None if full else self._names[number])
+        found = service.engine.read_plain(names, rows[0], count)
+        if not found.taken:
+            return None
+        service.requests_total += found.taken
+        self.taken += found.taken
+        return self.answers.render_reads(self._scanner, found, refs, self._upto, started_ns)
 
     def _give_back(self, ref: int, view: memoryview, left: list[Row], *, answered: bool = True) -> None:
         """A receive, or its end, goes to the general path; not `answered`: what was taken before it is waited for."""
@@ -245,10 +273,10 @@ class Lane:
         service = self._service
         conn.state.since = max(conn.state.since, self._links.since(conn, service.tick))
 
-    def _drop_unusual_topics(self, groups: int) -> None:
+    def _drop_unusual_topics(self, groups: int) -> dict[Principal, int]:
         """A topic that needs more than columns (a cap that refuses, expiry) is not plain; it may be learnt again.
 
-        Neither are requests that might be more than their key may have in flight.
+        Neither are requests that might be more than their key may have in flight; returns how many each then has.
         """
         takes = self._service.engine.takes_plain
         rows = self._group_bytes
@@ -263,6 +291,7 @@ class Lane:
             if not takes(self._names[number]):
                 lib.tp_forget_topic(self._scanner, number)
                 GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
+        return coming
 
     def _append(self, buffer: bytearray | memoryview, groups: int, columns: Taken) -> None:
         engine, answers = self._service.engine, self.answers
@@ -301,15 +330,16 @@ class Lane:
             if plan.foreign or plan.unauthorized or plan.forbidden or plan.missing:
                 continue
             route, request = plan.route, plan.request
-            if route is None or route.handler is not records.write or request.authority:
+            if route is None or route.handler not in {records.write, records.diff} or request.authority:
                 continue
             host = request.headers.get(b"host", b"")
             if host and host not in self._hosts and lib.tp_learn_host(self._scanner, host, len(host)) == 0:
                 self._hosts.add(host)
             path = request.framing.target.partition(b"?")[0]
-            name = plan.name.encode()
-            if path == _PATH + name and self._declined.get(name, 0) < _DECLINED_MAX:
-                self._learn_topic(plan.name, name, plan.name_json, plan.counted)
+            reads = route.handler is records.diff
+            target = plan.name.encode() + _READ_SUFFIX if reads else plan.name.encode()
+            if path == _PATH + target and self._declined.get(target, 0) < _DECLINED_MAX:
+                self._learn_topic(plan.name, target, plan.name_json, plan.counted, reads=reads)
 
     def change_keys(self, keyring: Keyring) -> None:
         """Other keys are valid from now on; what was learnt of topics was learnt with the old ones."""
@@ -324,8 +354,12 @@ class Lane:
         self._names_json.clear()
         self._principals.clear()
 
-    def _learn_topic(self, name: str, raw: bytes, name_json: bytes, principal: Principal | None) -> None:
-        if not self._service.engine.takes_plain(name):
+    def _learn_topic(
+        self, name: str, raw: bytes, name_json: bytes, principal: Principal | None, *, reads: bool
+    ) -> None:
+        """raw: what stands in the target behind `_PATH`."""
+        engine = self._service.engine
+        if not (engine.reads_plain(name) if reads else engine.takes_plain(name)):
             self._declined[raw] = self._declined.get(raw, 0) + 1
             return
         key = lib.TP_NO_KEY if principal is None or principal.key_id is None else principal.key_id

@@ -6,6 +6,7 @@ import struct
 from collections import Counter
 from typing import Any, Protocol
 
+from topics.engine.bulk_reads import PlainReads
 from topics.engine.durations import milliseconds
 from topics.engine.results import AppendResult
 from topics.errors import TopicsError, as_request_error
@@ -22,6 +23,8 @@ _WITHOUT_SEQS = 1
 _ANSWER = Phase.ANSWER
 _FIXED_BYTES = 400
 """Of an answer, beyond head, name and seqs."""
+_AROUND_READ_BYTES = 700
+"""Of an answer to a read, beyond head and elements."""
 _CLOSING = b',"created":false,"deduped":false,"performance":{"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b}}'
 
 
@@ -188,7 +191,44 @@ class Answers:
             assert size > 0, "answers larger than the room for them"
             at += size
             sends += self._count[0]
-        for ref, data in self._links.answer(number, memory, self._refs, self._lengths, sends, service.tick):
+        self.send(number, memory, sends)
+
+    def render_reads(
+        self, scanner: Any, found: PlainReads, refs: Any, upto: Any, started_ns: int
+    ) -> tuple[int, Any, int]:
+        """The answers to the reads of a scan; returns what `send` is to be given, before anything else is rendered.
+
+        upto: u32 a receive, gets the end of what was taken of it.
+        """
+        taken = found.taken
+        service = self._service
+        if taken > self._room:
+            self._make_room(taken)
+        head, total = service.writer.json_head, milliseconds(service.now_ns() - started_ns)
+        room = found.size + taken * (len(head) + _AROUND_READ_BYTES)
+        number, memory = self._links.room(room)
+        size = lib.tp_render_reads(
+            scanner,
+            memory,
+            room,
+            found.elements,
+            found.topics,
+            refs,
+            head,
+            len(head),
+            total,
+            len(total),
+            upto,
+            self._refs,
+            self._lengths,
+            self._count,
+        )
+        assert size > 0, "answers larger than the room for them"
+        return number, memory, self._count[0]
+
+    def send(self, number: int, memory: Any, sends: int) -> None:
+        """Queues the answers last rendered."""
+        for ref, data in self._links.answer(number, memory, self._refs, self._lengths, sends, self._service.tick):
             self._one(ref, data)
 
     def leave(self, conn: Any) -> None:

@@ -1,4 +1,4 @@
-/* Plain requests: `POST /v0/topics/<name>` over HTTP/1.1 with a head made of a few known fields, all of it here.
+/* Plain requests: `POST /v0/topics/<name>` and `/diff` of it, over HTTP/1.1 with a head of a few known fields, all of it here.
  *
  * Nothing is decided here that the general path (http/connection.py) does not decide alike: whatever is unusual, a
  * repeated field, an unknown one, a value with white space at its end, is no error but "not plain". So what is taken
@@ -9,6 +9,7 @@
 
 #include "scan.h"
 #include "../engine/columns.h"
+#include "../store/reads.h"
 #include "sha256.h"
 
 enum { HOSTS_MAX = 16, HOST_BYTES_MAX = 128, NAMES_MAX = 1 << 18, LENGTH_DIGITS_MAX = 9 };
@@ -21,7 +22,10 @@ enum {
     TP_MISS_FIELD,    /* a field, or a value of one, that is not known to be harmless */
     TP_MISS_MIXED,    /* behind requests of another topic */
     TP_MISS_ROOM,     /* more requests than the columns have room for */
+    TP_MISS_BUSY,     /* (known to lane.py alone) */
+    TP_MISS_BODY,     /* of a read: anything but its usual fields */
 };
+static const char READ_SUFFIX[] = "/diff";
 enum {
     SEEN_HOST = 1, SEEN_TYPE = 2, SEEN_LENGTH = 4, SEEN_ACCEPT = 8, SEEN_AGENT = 16, SEEN_ENCODING = 32,
     SEEN_CONNECTION = 64, SEEN_LANGUAGE = 128, SEEN_KEY = 256
@@ -31,8 +35,8 @@ struct name {
     uint64_t hash;
     uint32_t off, len;     /* in the arena */
     uint32_t key;
-    uint32_t forgotten;
-    uint32_t group, stamp; /* of the scan `stamp` */
+    uint8_t forgotten, reads; /* reads: the target of reads, "<name>/diff" */
+    uint32_t group, stamp;    /* of the scan `stamp`; of reads, the slot */
 };
 
 struct tp_scanner {
@@ -49,7 +53,10 @@ struct tp_scanner {
     uint64_t arena_used, arena_room;
     uint32_t stamp;
     struct tp_request *found; /* in order of arrival */
-    uint32_t found_room;
+    struct tp_read *reads;    /* likewise, and the names they are for, each once */
+    uint32_t *read_topics;
+    uint32_t read_count, read_topic_count;
+    uint32_t found_room;      /* of all three */
 };
 
 tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, uint64_t max_body_bytes, uint64_t secret)
@@ -75,6 +82,8 @@ void tp_scanner_free(tp_scanner *s)
     free(s->slots);
     free(s->arena);
     free(s->found);
+    free(s->reads);
+    free(s->read_topics);
     free(s->digests);
     free(s);
 }
@@ -193,7 +202,8 @@ int64_t tp_learn_topic(tp_scanner *s, const char *name, uint32_t len, uint32_t k
         slot = slot_of(s, hash, name, len, key);
     }
     memcpy(s->arena + s->arena_used, name, len);
-    s->names[s->name_count] = (struct name){hash, (uint32_t)s->arena_used, len, key, 0, 0, 0};
+    s->names[s->name_count] = (struct name){
+        .hash = hash, .off = (uint32_t)s->arena_used, .len = len, .key = key, .reads = memchr(name, '/', len) != NULL};
     s->arena_used += len;
     *slot = ++s->name_count;
     return s->name_count - 1;
@@ -322,7 +332,8 @@ static int read_request(tp_scanner *s, const char *from, const char *end, struct
         name_end = query;
     }
     uint64_t name_len = (uint64_t)(name_end - line);
-    if (memchr(line, '/', name_len)) return TP_MISS_LINE;
+    const char *slash = memchr(line, '/', name_len);
+    if (slash && (query || !IS(slash, (uint64_t)(name_end - slash), READ_SUFFIX))) return TP_MISS_LINE;
     for (p = stop;;) {
         if (end - p < 2) return TP_MISS_PART;
         if (p[1] != '\n') return TP_MISS_FIELD;
@@ -354,6 +365,31 @@ static int read_request(tp_scanner *s, const char *from, const char *end, struct
     return 0;
 }
 
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+static inline uint32_t digits_of(uint64_t v)
+{
+    uint32_t n = 1;
+    for (; v >= 10; v /= 10) n++;
+    return n;
+}
+
+static inline char *put_number(char *out, uint64_t v)
+{
+    uint32_t n = digits_of(v);
+    for (char *p = out + n; p > out; v /= 10) *--p = (char)('0' + v % 10);
+    return out + n;
+}
+
+static inline char *put(char *out, const void *text, uint64_t len)
+{
+    memcpy(out, text, len);
+    return out + len;
+}
+#define PUT(out, literal) put(out, literal, sizeof(literal) - 1)
+
+#include "scan_reads.h"
+
 /* ---- a pass ------------------------------------------------------------------------------------------------------- */
 
 static int make_room(tp_scanner *s, uint32_t room)
@@ -362,6 +398,12 @@ static int make_room(tp_scanner *s, uint32_t room)
     struct tp_request *found = realloc(s->found, room * sizeof *found);
     if (!found) return -1;
     s->found = found;
+    struct tp_read *reads = realloc(s->reads, room * sizeof *reads);
+    if (!reads) return -1;
+    s->reads = reads;
+    uint32_t *topics = realloc(s->read_topics, room * sizeof *topics);
+    if (!topics) return -1;
+    s->read_topics = topics;
     s->found_room = room;
     return 0;
 }
@@ -382,6 +424,7 @@ int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *star
     uint32_t found = 0, group_count = 0;
     int far = 0;
     for (uint32_t i = 0; i < count; i++) far |= ends[i] > 0xffffffffu;
+    s->read_count = s->read_topic_count = 0;
     if (far || make_room(s, room)) {
         memset(reasons, TP_MISS_ROOM, count);
         return 0;
@@ -393,7 +436,7 @@ int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *star
         int reason = 0;
         while (p < end) {
             struct tp_request r;
-            reason = found == room ? TP_MISS_ROOM : read_request(s, p, end, &r);
+            reason = found + s->read_count == room ? TP_MISS_ROOM : read_request(s, p, end, &r);
             if (!reason && topic != NOBODY && r.topic != topic) reason = TP_MISS_MIXED;
             if (reason) break;
             uint32_t at = (uint32_t)(p - buffer);
@@ -402,6 +445,11 @@ int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *star
             r.off += at;
             p += r.end;
             r.end += at;
+            if (s->names[topic].reads) {
+                reason = add_read(s, &r, buffer + r.off);
+                if (reason) break;
+                continue;
+            }
             s->found[found++] = r;
             struct name *name = s->names + topic;
             if (name->stamp != s->stamp) {
@@ -431,27 +479,6 @@ int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *star
 }
 
 /* ---- answers ------------------------------------------------------------------------------------------------------ */
-
-static inline uint32_t digits_of(uint64_t v)
-{
-    uint32_t n = 1;
-    for (; v >= 10; v /= 10) n++;
-    return n;
-}
-
-static inline char *put_number(char *out, uint64_t v)
-{
-    uint32_t n = digits_of(v);
-    for (char *p = out + n; p > out; v /= 10) *--p = (char)('0' + v % 10);
-    return out + n;
-}
-
-static inline char *put(char *out, const void *text, uint64_t len)
-{
-    memcpy(out, text, len);
-    return out + len;
-}
-#define PUT(out, literal) put(out, literal, sizeof(literal) - 1)
 
 /* Characters of `first,first+1,...,last`. */
 static uint64_t list_bytes(uint64_t first, uint64_t last)

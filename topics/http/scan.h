@@ -13,7 +13,7 @@ int tp_learn_host(tp_scanner *s, const char *host, uint32_t len);
 int tp_learn_keys(tp_scanner *s, const unsigned char *digests, uint32_t count);
 void tp_digest(const unsigned char *text, uint64_t len, unsigned char *digest);
 /* A topic's name as it stands in a target, and the key (index of its digest) that may write to it; TP_NO_KEY without
- * keys. Returns the number of both, counted up from 0, or -1: full (then forget all). */
+ * keys. With "/diff" behind it: the same for reads. Returns the number of both, counted up from 0, or -1: full (then forget all). */
 #define TP_NO_KEY 0xffffffff
 int64_t tp_learn_topic(tp_scanner *s, const char *name, uint32_t len, uint32_t key);
 /* Requests for it are not plain any more. */
@@ -22,11 +22,20 @@ void tp_forget_topics(tp_scanner *s);
 
 /* Finds the plain requests of `count` receives; receive i lies at starts[i] to ends[i] of `buffer`.
  *
- * Of each receive the leading plain requests of one topic are taken; reasons[i] says why it ends there (TP_MISS_*; 0:
+ * Of each receive the leading plain requests of one topic, all writes or all reads, are taken; reasons[i] says why it ends there (TP_MISS_*; 0:
  * whole receive taken). `requests` (room rows) gets them grouped by topic, in order of arrival within one; `groups`
  * (room too) one row a topic, with topic, first and count set. Returns the number of groups. */
 int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *starts, const uint64_t *ends,
                          uint32_t count, void *requests, void *groups, uint32_t room, uint8_t *reasons);
+/* The reads among them, which are not in `requests`: the number of struct tp_read (store/reads.h) in *reads, and the
+ * numbers of their topics, by slot, in *topics. To be completed by tp_project_reads; good until the next scan. */
+uint32_t tp_scanned_reads(tp_scanner *s, void **reads, uint32_t **topics, uint32_t *topic_count);
+/* Renders the answers to the reads taken, whose elements are in `elements`; topics: struct tp_read_topic by slot, as
+ * tp_project_reads left them; total: `server_total_ms`. upto[r] gets the end of what was taken of receive r; refs, out_refs
+ * and so on as in tp_render_answers. Returns the bytes written; -1: no room for them. */
+int64_t tp_render_reads(tp_scanner *s, char *out, uint64_t room, const char *elements, const void *topics,
+                        const uint64_t *refs, const char *head, uint32_t head_len, const char *total,
+                        uint32_t total_len, uint32_t *upto, uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends);
 /* Rows of receives that were not taken to their end: upto[i] is not ends[i]. Returns how many there are. */
 uint32_t tp_missed(const uint64_t *ends, const uint32_t *upto, uint32_t count, uint32_t *rows);
 

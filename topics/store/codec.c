@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include "codec.h"
+#include "reads.h"
 #include "rows.h"
 
 #define FRAME_HEADER 52u
@@ -392,6 +393,56 @@ static char *put_lease(char *q, const struct tp_lease *lease)
     return put_decimal(q, lease->deliveries);
 }
 
+/* Whether exactly this record's frame lies at p, unharmed. */
+static inline int is_frame_of(const uint8_t *p, uint32_t length, uint64_t topic_id, uint64_t seq, struct tp_frame *f)
+{
+    return get_frame(p, length, f) && f->length == length && f->seq == seq && f->topic_id == topic_id &&
+           frame_is_sound(p, length);
+}
+
+/* The room one element may take, without a lease. */
+static inline uint64_t most_bytes(const struct tp_frame *f)
+{
+    return ELEMENT_FIXED + 6ull * f->node_len + 6ull * f->tag_len + f->data_len + f->meta_len;
+}
+
+/* One element of the array, with the comma before it, for the sound frame at p; counts it. lease: NULL without. */
+static inline char *put_element(char *q, const uint8_t *p, const struct tp_frame *f, const struct tp_lease *lease,
+                                struct tp_projection *s)
+{
+    const uint8_t *node = p + FRAME_HEADER + f->ext_len;
+    const uint8_t *tag = node + f->node_len, *data = tag + f->tag_len, *meta = data + f->data_len;
+    if (s->count) *q++ = ',';
+    q = PUT(q, "{\"$seq\":");
+    q = put_decimal(q, f->seq);
+    q = PUT(q, ",\"$ts\":");
+    q = put_decimal(q, f->ts_ms);
+    if (lease) {
+        q = put_lease(q, lease);
+    } else if (f->flags & FLAG_NODE) {
+        q = PUT(q, ",\"$node\":");
+        q = put_string(q, node, f->node_len);
+    }
+    if (s->include_tags && (f->flags & FLAG_TAG)) {
+        q = PUT(q, ",\"$tag\":");
+        q = put_string(q, tag, f->tag_len);
+    }
+    if (s->include_data) {
+        q = PUT(q, ",\"data\":");
+        memcpy(q, data, f->data_len);
+        q += f->data_len;
+    }
+    if (s->include_meta && (f->flags & FLAG_META)) {
+        q = PUT(q, ",\"meta\":");
+        memcpy(q, meta, f->meta_len);
+        q += f->meta_len;
+    }
+    *q++ = '}';
+    s->count++;
+    s->size += f->size;
+    return q;
+}
+
 /* leases: NULL for plain records. */
 static void project(char *out, uint64_t room, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
                     const uint32_t *lengths, const uint64_t *seqs, uint32_t count, const char *nodes,
@@ -409,8 +460,8 @@ static void project(char *out, uint64_t room, const char *bytes, uint64_t size, 
         uint64_t at = (uint64_t)offsets[i] - base;
         struct tp_frame f;
         const uint8_t *p = (const uint8_t *)bytes + at;
-        if (offsets[i] < base || at > size || lengths[i] > size - at || !get_frame(p, lengths[i], &f) ||
-            f.length != lengths[i] || f.seq != seqs[i] || f.topic_id != s->topic_id || !frame_is_sound(p, f.length)) {
+        if (offsets[i] < base || at > size || lengths[i] > size - at ||
+            !is_frame_of(p, lengths[i], s->topic_id, seqs[i], &f)) {
             s->reason = TP_STOP_TORN;
             break;
         }
@@ -422,41 +473,13 @@ static void project(char *out, uint64_t room, const char *bytes, uint64_t size, 
             s->full = 1;
             break;
         }
-        uint64_t most = ELEMENT_FIXED + (leases ? LEASE_MOST : 0) + 6ull * f.node_len + 6ull * f.tag_len + f.data_len + f.meta_len;
+        uint64_t most = most_bytes(&f) + (leases ? LEASE_MOST : 0);
         if (room - (uint64_t)(q - out) < most) {
             s->needed = most;
             s->reason = TP_STOP_ROOM;
             break;
         }
-        const uint8_t *tag = node + f.node_len, *data = tag + f.tag_len, *meta = data + f.data_len;
-        if (s->count) *q++ = ',';
-        q = PUT(q, "{\"$seq\":");
-        q = put_decimal(q, f.seq);
-        q = PUT(q, ",\"$ts\":");
-        q = put_decimal(q, f.ts_ms);
-        if (leases) {
-            q = put_lease(q, leases + i);
-        } else if (f.flags & FLAG_NODE) {
-            q = PUT(q, ",\"$node\":");
-            q = put_string(q, node, f.node_len);
-        }
-        if (s->include_tags && (f.flags & FLAG_TAG)) {
-            q = PUT(q, ",\"$tag\":");
-            q = put_string(q, tag, f.tag_len);
-        }
-        if (s->include_data) {
-            q = PUT(q, ",\"data\":");
-            memcpy(q, data, f.data_len);
-            q += f.data_len;
-        }
-        if (s->include_meta && (f.flags & FLAG_META)) {
-            q = PUT(q, ",\"meta\":");
-            memcpy(q, meta, f.meta_len);
-            q += f.meta_len;
-        }
-        *q++ = '}';
-        s->count++;
-        s->size += f.size;
+        q = put_element(q, p, &f, leases ? leases + i : NULL, s);
     }
     s->written = (uint64_t)(q - out);
 }
@@ -484,8 +507,8 @@ int64_t tp_project_columns(char *out, const char *bytes, uint64_t size, uint64_t
         uint64_t at = (uint64_t)offsets[i] - base;
         struct tp_frame f;
         const uint8_t *p = (const uint8_t *)bytes + at;
-        if (offsets[i] < base || at > size || lengths[i] > size - at || !get_frame(p, lengths[i], &f) ||
-            f.length != lengths[i] || f.seq != seqs[i] || f.topic_id != topic_id || !frame_is_sound(p, f.length))
+        if (offsets[i] < base || at > size || lengths[i] > size - at ||
+            !is_frame_of(p, lengths[i], topic_id, seqs[i], &f))
             return -1 - (int64_t)i;
         memcpy(out, p + FRAME_HEADER + f.ext_len + f.node_len + f.tag_len, f.data_len);
         out += f.data_len;
@@ -525,6 +548,8 @@ int64_t tp_reframe(char *out, const char *bytes, uint64_t size, uint64_t base, c
     }
     return (int64_t)(q - (uint8_t *)out);
 }
+
+#include "bulk_reads.h"
 
 uint64_t tp_checksum(const char *bytes, uint64_t size, uint64_t seed)
 {

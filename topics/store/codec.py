@@ -132,6 +132,18 @@ class _Lib(Protocol):
         topic_id: int,
         lengths_out: Pointer,
     ) -> int: ...
+    def tp_project_reads(
+        self,
+        out: Pointer,
+        room: int,
+        reads: Pointer,
+        count: int,
+        topics: bytes,
+        hot: Pointer,
+        hot_count: int,
+        limits: Pointer,
+        taken: Pointer,
+    ) -> int: ...
     def tp_checksum(self, data: Pointer, size: int, seed: int) -> int: ...
 
 

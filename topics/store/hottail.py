@@ -7,23 +7,29 @@ A batch lies in one chunk; where the next one does not fit, a new chunk begins w
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_right
 from collections import deque
+
+import numpy as np
 
 from topics.memory import page_aligned
 from topics.store.format import BLOCK_BYTES, align_up
 
 _CHUNK_BYTES_MAX = 1 << 20
 _FREE_CHUNKS_MAX = 4
+HOT_RANGE = struct.Struct("=4Q")
+"""file id, start, used, address: a tp_hot_range of reads.h."""
 
 
 class Chunk:
     """Memory for file bytes [start, start + capacity); [start, start + used) is filled."""
 
-    __slots__ = ("capacity", "file_id", "start", "used", "view")
+    __slots__ = ("address", "capacity", "file_id", "start", "used", "view")
 
     def __init__(self, capacity: int) -> None:
         self.view = memoryview(page_aligned(capacity))
+        self.address = int(np.frombuffer(self.view, np.uint8).__array_interface__["data"][0])
         self.capacity = capacity
         self.file_id = 0
         self.start = 0
@@ -39,7 +45,26 @@ class HotTail:
         self._files: dict[int, list[Chunk]] = {}
         self._oldest: deque[Chunk] = deque()
         self._free: list[Chunk] = []
+        self._ranges = bytearray()
+        """HOT_RANGE of all chunks by file and start, made when somebody asks; empty: to be made anew."""
+        self._newest: list[tuple[Chunk, int]] = []
+        """Of each file, and where in `_ranges` it is: the only ones that grow."""
         self.bytes_held = 0
+
+    def ranges(self) -> bytearray:
+        """All that is here as packed HOT_RANGE, sorted; good until the next commit is placed."""
+        ranges = self._ranges
+        if not ranges:
+            self._newest = []
+            for file_id, chunks in sorted(self._files.items()):
+                for chunk in chunks:
+                    ranges += HOT_RANGE.pack(file_id, chunk.start, chunk.used, chunk.address)
+                if chunks:
+                    self._newest.append((chunks[-1], len(ranges) - HOT_RANGE.size))
+        else:
+            for chunk, at in self._newest:
+                HOT_RANGE.pack_into(ranges, at, chunk.file_id, chunk.start, chunk.used, chunk.address)
+        return ranges
 
     def place(self, file_id: int, begin: int, data: memoryview) -> memoryview:
         """Mirrors `data` at file offset `begin`, where the file's last bytes end; returns the blocks to write.
@@ -72,6 +97,7 @@ class HotTail:
             begin = start - before.start
             chunk.view[:prefix] = before.view[begin : begin + prefix]
         self.bytes_held += capacity
+        self._ranges = bytearray()
         self._oldest.append(chunk)
         self._evict(keep=chunk)
         return chunk
@@ -95,6 +121,7 @@ class HotTail:
 
     def forget(self, file_id: int) -> None:
         """Drops what is held of a file nobody writes to any more."""
+        self._ranges = bytearray()
         for chunk in self._files.pop(file_id, ()):
             self._oldest.remove(chunk)
             self._drop(chunk)

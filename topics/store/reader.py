@@ -59,6 +59,10 @@ class Reader:
                 return memoryview(file.memory)[piece.offset : piece.offset + piece.length]
         return view
 
+    def ranges(self) -> bytearray:
+        """What the hot tail has, as packed HOT_RANGE rows; good until the next commit is placed."""
+        return self._tail.ranges()
+
 
 class _Fetch:
     """One fetch with reads in flight; ends when all of them have, also after an error."""

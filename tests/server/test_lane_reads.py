@@ -1,0 +1,160 @@
+"""Goal: what the lane reads is what the general path reads, whatever the index has been through.
+
+Method: one simulated server; each question is asked twice, once as a plain request and once with a field in its head
+that the lane does not know, and both answers must have the same bytes.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.contract.sim_world import SimWorld
+from tests.contract.world import Connection
+from tests.server.lane_streams import plain, plain_read, without_chance
+
+
+class Reads:
+    """One server that asks itself."""
+
+    def __init__(self, seed: int, **settings: object) -> None:
+        self.rng = random.Random(f"reads {seed}")
+        self.world = SimWorld(2 * seed, **settings)
+        self.world.start()
+        self.taken = 0
+        self.warm_up()
+
+    def warm_up(self) -> None:
+        server = self.world.server
+        assert server is not None
+        assert server.lane is not None
+        self.lane = server.lane
+        self.lane.least = 1
+        self.conn = self.world.connect()
+        self.other = self.world.connect()
+        self.conn.send(plain("t")).answer("POST")
+        self.conn.send(plain_read("t")).answer("POST")
+
+    def ask(self, body: str, times: int = 1) -> bytes:
+        """Both ways; returns what was said."""
+        before = self.lane.taken
+        request = plain_read("t", body.encode())
+        answers = _all(self.conn.send(request * times))
+        self.taken += self.lane.taken - before
+        general = _all(self.other.send(request.replace(b"Host:", b"X: y\r\nHost:") * times))
+        assert without_chance(answers) == without_chance(general), body
+        return answers
+
+    def ask_around(self, count: int) -> None:
+        """Cursors, limits and budgets of all kinds."""
+        head = self.world.state("t")["head_seq"]
+        for _ in range(count):
+            rng = self.rng
+            cursor = rng.choice((0, 1, head - 1, head, head + 1, rng.randint(0, max(head, 1))))
+            fields = {"from_seq": max(cursor, 0), "limit": rng.choice((1, 2, 3, 10, 0, 1000, 5000))}
+            if rng.random() < 0.3:
+                fields["max_batch_bytes"] = rng.choice((1, 30, 200, 1 << 40))
+            if rng.random() < 0.3:
+                fields["wait_ms"] = 1
+            body = ",".join(f'"{name}":{value}' for name, value in fields.items())
+            if rng.random() < 0.3:
+                body += ',"include_tags":true,"include_meta":false'
+            self.ask("{" + body + "}", rng.choice((1, 1, 2)))
+
+    def write(self, count: int) -> None:
+        rng = self.rng
+        for _ in range(count):
+            records = [
+                {"data": {"n": rng.randrange(1000)}}
+                | ({"tag": rng.choice(("a", "b\n"))} if rng.random() < 0.3 else {})
+                | ({"node": "n\\"} if rng.random() < 0.2 else {})
+                | ({"meta": {"m": 1}} if rng.random() < 0.3 else {})
+                for _ in range(rng.choice((1, 1, 2, 7, 40)))
+            ]
+            self.world.write_records("t", records)
+
+    def change(self) -> None:
+        rng = self.rng
+        head = self.world.state("t")["head_seq"]
+        turn = rng.randrange(5)
+        if turn == 0:
+            self.world.delete("t", match=rng.choice(("a", "b\n")))
+        elif turn == 1:
+            self.world.delete("t", before_seq=rng.randint(1, head))
+        elif turn == 2:
+            self.world.put("t", cap_records=rng.choice((0, 20, 60)))
+        elif turn == 3:
+            self.world.advance_ms(2000)
+        else:
+            self.world.restart() if rng.random() < 0.5 else self.world.crash_and_start()
+            self.warm_up()
+
+
+def _all(conn: Connection) -> bytes:
+    data = b""
+    while more := conn.receive():
+        data += more
+    return data
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_a_topic_has_been_through_it_is_read_the_same_both_ways(seed: int) -> None:
+    reads = Reads(seed, wal_shards=1 + seed % 2)
+    for _ in range(12):
+        reads.write(6)
+        reads.ask_around(10)
+        reads.change()
+        reads.ask_around(6)
+    assert reads.taken > 30, "the lane has taken too little for this test to mean anything"
+
+
+def test_a_topic_of_several_chunks_is_read_across_them() -> None:
+    reads = Reads(9)
+    for first in range(0, 9000, 1000):
+        reads.world.write_records("t", [{"data": first + at} for at in range(1000)])
+    head = reads.world.state("t")["head_seq"]
+    before = reads.taken
+    for cursor in (0, 8190, 8191, 8192, 8193, head - 3):
+        reads.ask(f'{{"from_seq":{cursor},"limit":7}}')
+    reads.world.delete("t", before_seq=8195)
+    for cursor in (8194, 8195, 8200, head):
+        reads.ask(f'{{"from_seq":{cursor},"limit":7}}')
+    assert reads.taken - before >= 8
+
+
+def test_a_read_that_waits_and_finds_nothing_is_parked_by_the_general_path() -> None:
+    reads = Reads(1)
+    head = reads.world.state("t")["head_seq"]
+    before = reads.lane.taken
+    reads.conn.send(plain_read("t", b'{"from_seq":%d,"wait_ms":5000}' % head))
+    assert reads.conn.nothing_came
+    assert reads.lane.taken == before
+    reads.other.send(plain("t", b'{"records":[{"data":"late"}]}')).answer("POST")
+    assert reads.conn.answer("POST").json["records"][0]["data"] == "late"
+
+
+def test_a_damaged_record_is_refused_in_the_words_of_the_general_path() -> None:
+    reads = Reads(2)
+    reads.world.write("t", "some text to be found")
+    answer = reads.ask('{"from_seq":0}')
+    assert b"some text to be found" in answer
+    tail = reads.world.server.engine._core.reader._tail  # type: ignore[union-attr]
+    for chunk in next(iter(tail._files.values())):
+        at = bytes(chunk.view).find(b"some text to be found")
+        if at >= 0:
+            chunk.view[at] ^= 1
+    before = reads.lane.taken
+    assert b" 500 " in reads.ask('{"from_seq":0}')
+    assert reads.lane.taken == before
+
+
+def test_an_answer_that_would_be_compressed_is_compressed() -> None:
+    reads = Reads(3)
+    reads.world.write("t", *["x" * 100] * 30)
+    request = plain_read("t", b'{"limit":30}').replace(b"Host:", b"Accept-Encoding: gzip\r\nHost:")
+    assert b"Content-Encoding: gzip" in _all(reads.conn.send(request))
+    small = plain_read("t", b'{"limit":1}').replace(b"Host:", b"Accept-Encoding: gzip\r\nHost:")
+    before = reads.lane.taken
+    assert b"Content-Encoding" not in _all(reads.conn.send(small))
+    assert reads.lane.taken == before + 1

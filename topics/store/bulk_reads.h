@@ -1,0 +1,101 @@
+/* Many reads in one call, from the rows of the index to JSON: part of codec.c. */
+
+#define ROW_DEAD 0x80u /* DEAD in engine/chunk.py */
+
+static const struct tp_hot_range *hot_range(const struct tp_hot_range *hot, uint32_t count, const struct tp_hot_range *last,
+                                            uint64_t file_id, uint64_t offset, uint64_t length)
+{
+    if (last && last->file_id == file_id && offset >= last->start && offset + length <= last->start + last->used) return last;
+    uint32_t low = 0, high = count; /* the last one that does not begin behind it */
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        const struct tp_hot_range *r = hot + middle;
+        if (r->file_id < file_id || (r->file_id == file_id && r->start <= offset)) low = middle + 1;
+        else high = middle;
+    }
+    if (!low) return NULL;
+    const struct tp_hot_range *r = hot + low - 1;
+    return r->file_id == file_id && offset + length <= r->start + r->used ? r : NULL;
+}
+
+/* Renders one read behind out + *at. 1: taken. */
+static int read_one(char *out, uint64_t *at, uint64_t room, struct tp_read *read, const struct tp_read_topic *topic,
+                    const struct tp_hot_range *hot, uint32_t hot_count, const struct tp_hot_range **last,
+                    const struct tp_read_limits *limits)
+{
+    if (!topic->usable || read->from_seq > topic->head || read->from_seq < topic->lost) return 0;
+    uint32_t limit = read->limit ? read->limit : limits->default_limit;
+    uint64_t budget = read->budget ? read->budget : limits->default_bytes;
+    if (limit > limits->max_limit) limit = limits->max_limit;
+    if (budget > limits->max_bytes) budget = limits->max_bytes;
+    if (!limit) return 0;
+    struct tp_projection s = {.topic_id = topic->topic_id, .include_tags = read->flags & TP_READ_TAGS,
+                              .include_meta = !(read->flags & TP_READ_NO_META), .include_data = 1};
+    const struct tp_index_chunk *chunks = (const struct tp_index_chunk *)(uintptr_t)topic->chunks;
+    uint64_t from = read->from_seq + 1, cursor = read->from_seq;
+    uint32_t low = 0, high = topic->chunk_count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (chunks[middle].first <= from) low = middle + 1;
+        else high = middle;
+    }
+    char *q = out + *at;
+    int more = 0;
+    for (uint32_t c = low ? low - 1 : 0; c < topic->chunk_count && !more; c++) {
+        const struct tp_index_chunk *chunk = chunks + c;
+        const uint8_t *flags = (const uint8_t *)(uintptr_t)chunk->flags;
+        const uint32_t *file_ids = (const uint32_t *)(uintptr_t)chunk->file_ids;
+        const uint32_t *offsets = (const uint32_t *)(uintptr_t)chunk->offsets;
+        const uint32_t *lengths = (const uint32_t *)(uintptr_t)chunk->lengths;
+        const uint32_t *sizes = (const uint32_t *)(uintptr_t)chunk->sizes;
+        uint64_t rows = c + 1 == topic->chunk_count ? topic->last_rows : chunk->count;
+        for (uint64_t row = from > chunk->first ? from - chunk->first : 0; row < rows; row++) {
+            uint64_t seq = chunk->first + row;
+            if (seq > topic->head) break;
+            if (flags[row] & ROW_DEAD) continue;
+            if (s.count >= limit || (s.count && s.size + sizes[row] > budget)) {
+                more = 1;
+                break;
+            }
+            if (flags[row] & ROW_COPY) return 0;
+            const struct tp_hot_range *r = hot_range(hot, hot_count, *last, file_ids[row], offsets[row], lengths[row]);
+            if (!r) return 0;
+            *last = r;
+            struct tp_frame f;
+            const uint8_t *p = (const uint8_t *)(uintptr_t)r->address + (offsets[row] - r->start);
+            if (!is_frame_of(p, lengths[row], topic->topic_id, seq, &f)) return 0;
+            uint64_t most = most_bytes(&f);
+            if (room - (uint64_t)(q - out) < most) return 0;
+            q = put_element(q, p, &f, NULL, &s);
+            cursor = seq;
+        }
+    }
+    if (!s.count && (read->flags & TP_READ_WAITS)) return 0;
+    read->off = *at;
+    read->len = (uint32_t)(q - (out + *at));
+    if ((read->flags & TP_READ_GZIP) && (uint64_t)read->len + limits->around_bytes >= limits->gzip_bytes) return 0;
+    read->count = s.count;
+    read->next = more ? cursor : topic->head;
+    *at += read->len;
+    return 1;
+}
+
+int64_t tp_project_reads(char *out, uint64_t room, void *read_rows, uint32_t count, const void *topic_rows,
+                         const void *hot_rows, uint32_t hot_count, const struct tp_read_limits *limits, uint32_t *taken)
+{
+    struct tp_read *reads = read_rows;
+    const struct tp_read_topic *topics = topic_rows;
+    const struct tp_hot_range *hot = hot_rows, *last = NULL;
+    uint64_t at = 0;
+    *taken = 0;
+    uint32_t stuck = 0xffffffff; /* a receive with a read that was not taken */
+    for (uint32_t i = 0; i < count; i++) {
+        struct tp_read *read = reads + i;
+        const struct tp_read_topic *topic = topics + read->slot;
+        read->taken = read->receive != stuck &&
+                      read_one(out, &at, room, read, topic, hot, hot_count, &last, limits);
+        if (!read->taken) stuck = read->receive;
+        *taken += read->taken;
+    }
+    return (int64_t)at;
+}
