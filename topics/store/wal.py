@@ -8,14 +8,13 @@ log; a full disk fails what is staged and goes on in another file. Decisions are
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 
 from typing_extensions import Buffer
 
-from topics.errors import DiskFullError, StorageError
+from topics.errors import StorageError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Event
 from topics.loop.timers import Timer
@@ -33,6 +32,7 @@ from topics.store.commit import (
     rest_begins,
 )
 from topics.store.counters import LogCounters
+from topics.store.files_ahead import FilesAhead
 from topics.store.filetable import StoredFile
 from topics.store.format import (
     BATCH_ALIGN,
@@ -55,14 +55,8 @@ _WINDOW_BYTES_MAX = 256 * 1024
 """A batch of this size gains nothing by waiting for more."""
 _PLACED_ROWS = 64
 _REST_ATTEMPTS_MAX = 64
-_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN)
-"""What preparing a file may fail with while the disk is fine."""
-_RETRY_NS = 100_000_000
-_ATTEMPTS_MAX = 10
 _SYNCED_COMMITS_FEW = 64
 """A file with fewer has mostly bare writes: zeroing the next one would write all there is twice."""
-_RESERVE_PARTS = 4
-"""A log file on a full disk takes this share of the reserve: what comes after a kill needs one, too."""
 
 
 class _Flight:
@@ -114,8 +108,19 @@ class Wal:
         """How long after a commit's end the next one is held back to gather more; a lone write never waits."""
         self.in_place = False
         """Commits that need one write end before `flush` returns: for a thread that waits for nothing else."""
-        self._file_bytes = file_bytes
-        self._prepared_files = max(1, prepared_files)
+        self._moved = Event()
+        """Set whenever something ended that `drain` may wait for."""
+        self.ahead = FilesAhead(
+            loop,
+            directory,
+            space=space,
+            admission=admission,
+            file_bytes=file_bytes,
+            count=prepared_files,
+            on_failed=self._fail_staged,
+            on_broken=self._latch,
+            on_ended=self._moved.set,
+        )
 
         self._filling = Batch(_BATCH_ROOM)
         self._closed_batches: deque[Batch] = deque()
@@ -128,32 +133,19 @@ class Wal:
         self._file: WalFile | None = None
         self._synced_commits = 0
         """In this file."""
-        self._zeroes = True
-        """Files are zeroed ahead, so that syncs in them change no metadata."""
         self._leave_file = False
-        self._prepared: deque[WalFile] = deque()
-        self._preparing = False
-        self._wanted_bytes = 0
-        """Size of the file that a batch waits for; 0: none waits."""
-        self._failed_attempts = 0
-        self._preparing_later = False
         self._sync_timer: Timer | None = None
         self._sync_running = False
         self._owed: deque[tuple[int, Callable[[], None]]] = deque()
         """(batch number, whom to tell once that is on stable storage): see `when_durable`."""
         self._committed_ns = -(1 << 62)
         self._window_timer: Timer | None = None
-        self._moved = Event()
-        """Set whenever something ended that `drain` may wait for."""
         self._placed_rows = _PLACED_ROWS
         self._placed: Pointer = ffi.new("char[]", PLACED.size * _PLACED_ROWS)
 
     async def open(self) -> None:
-        """Prepares the first file, or none on a full disk: deletes then make one of the reserve. Raises OSError."""
-        try:
-            self._prepared.append(await self._directory.prepare(self._file_bytes))
-        except DiskFullError:
-            self._space.note_full()
+        """Prepares the first file, if there is space for one. Raises OSError."""
+        await self.ahead.open()
 
     # --- staging -----------------------------------------------------------------------------------------------------
     def stage_records(
@@ -566,23 +558,17 @@ class Wal:
 
     def _next_file(self, batch_bytes: int) -> WalFile | None:
         """Moves to the file prepared; None when it is not ready, and then it is being made."""
-        needed = WAL_FIRST_BATCH_OFFSET + align_up(batch_bytes, BLOCK_BYTES)
-        if not self._prepared or self._prepared[0].size < needed:
-            self._wanted_bytes = needed
-            self._directory.in_a_hurry = True
-            self._prepare_soon()
+        if not self.ahead.takes(batch_bytes):
             return None
         if self._file is not None:
             self._counters.rotations += 1
-            self._zeroes = not self.in_place or self._synced_commits >= _SYNCED_COMMITS_FEW
+            self.ahead.zeroes = not self.in_place or self._synced_commits >= _SYNCED_COMMITS_FEW
             self._leave(self._file)
         self._synced_commits = 0
-        file = self._file = self._prepared.popleft()
+        file = self._file = self.ahead.take()
         header = self._directory.begin(file, self._durable.written + 1, self._clock.now_ms())
         self._header = header.pack()
         self._chain = header.checksum
-        self._directory.in_a_hurry = False
-        self._prepare_soon()
         return file
 
     def _leave(self, file: WalFile) -> None:
@@ -595,65 +581,9 @@ class Wal:
         self._leave_file = False
         self._start_sync()
 
-    def _prepare_soon(self) -> None:
-        if not (self._preparing or self._preparing_later or self._admission.read_only):
-            self._preparing = True
-            self._loop.spawn(self._prepare(), "log file")
-
-    async def _prepare(self) -> None:
-        """Keeps files ahead of the log, and makes the one a batch waits for."""
-        try:
-            while len(self._prepared) < self._prepared_files or self._prepared[0].size < self._wanted_bytes:
-                size = max(self._file_bytes, self._wanted_bytes)
-                if self._prepared and self._prepared[0].size < self._wanted_bytes:
-                    await self._directory.grow(self._prepared[0], size)
-                else:
-                    self._prepared.append(await self._directory.prepare(size, zeroed=self._zeroes))
-            self._wanted_bytes = self._failed_attempts = 0
-        except DiskFullError as error:
-            await self._on_prepare_full(error)
-        except OSError as error:
-            if error.errno in _PASSING:
-                self._on_passing_error(error)
-            else:
-                self._latch(f"preparing a log file failed: {error}")
-        finally:
-            self._preparing = False
-            self._moved.set()
-
-    def _on_passing_error(self, error: OSError) -> None:
-        """Tried again soon; a batch waits a second for that, then it fails."""
-        self._failed_attempts += 1
-        if self._wanted_bytes and self._failed_attempts >= _ATTEMPTS_MAX:
-            self._wanted_bytes = self._failed_attempts = 0
-            self._fail_staged(StorageError(f"no log file could be opened: {error}"))
-        else:
-            self._preparing_later = True
-            self._loop.call_later(_RETRY_NS, self._prepare_again)
-
-    def _prepare_again(self) -> None:
-        self._preparing_later = False
-        self._prepare_soon()
-
-    async def _on_prepare_full(self, error: StorageError) -> None:
-        """No space for a file ahead. If a batch waits for one, part of the reserve makes it, or the batch fails."""
-        self._space.note_full()
-        wanted, self._wanted_bytes = self._wanted_bytes, 0
-        if not wanted:
-            return
-        try:
-            await self._directory.drop_spares()
-            await self._space.release_reserve()
-            size = max(wanted, min(self._file_bytes, self._space.reserve_bytes // _RESERVE_PARTS))
-            self._prepared.append(await self._directory.prepare(size))
-            return
-        except (DiskFullError, OSError):
-            pass  # the batch learns the first reason
-        self._fail_staged(error)
-
     def on_space(self) -> None:
         """The disk is no longer full."""
-        self._prepare_soon()
+        self.ahead.prepare()
 
     async def when_synced(self, stored: StoredFile) -> None:
         """Returns when no sync is owed to a file the log has left, or the log is read-only."""
@@ -680,19 +610,19 @@ class Wal:
         A file prepared without zeros goes: the next start takes what it finds for zeroed.
         """
         await self.drain()
-        self._preparing_later = True  # no file ahead any more
+        self.ahead.stop()
         if self._sync_timer is not None:
             self._sync_timer.cancel()
-        while self._flight is not None or self._sync_running or self._preparing:
+        while self._flight is not None or self._sync_running or self.ahead.preparing:
             self._moved.clear()
             await self._moved.wait()
-        for file in [*self._prepared, *([self._file] if self._file is not None else [])]:
+        for file in [*self.ahead.ready, *([self._file] if self._file is not None else [])]:
             file.stored.active = False
             for fd in (file.stored.fd, file.stored.direct_fd):
                 if fd >= 0:
                     await self._files.close(fd)
             file.stored.fd = file.stored.direct_fd = -1
-        for file in self._prepared:
+        for file in self.ahead.ready:
             if not file.stored.zeroed:
                 with contextlib.suppress(OSError):
                     await self._files.unlink(file.stored.path)

@@ -1,0 +1,147 @@
+"""Log files prepared before a shard needs them, so that no commit waits for preallocation. Files are walfile.py's."""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Callable
+
+from topics.errors import DiskFullError, StorageError
+from topics.loop.loop import Loop
+from topics.store.admission import Admission
+from topics.store.format import BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET, align_up
+from topics.store.space import DiskSpace
+from topics.store.walfile import WalDirectory, WalFile
+
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN)
+"""What preparing a file may fail with while the disk is fine."""
+_RETRY_NS = 100_000_000
+_ATTEMPTS_MAX = 10
+_RESERVE_PARTS = 4
+"""A log file on a full disk takes this share of the reserve: what comes after a kill needs one, too."""
+
+
+class FilesAhead:
+    """Keeps `count` files of `file_bytes` ready, and makes the one that a batch waits for.
+
+    on_failed: no file can be had for the batch that waits; what is staged fails with this error.
+    on_broken: the disk fails; the log becomes read-only, with this reason.
+    on_ended: an attempt to prepare files has ended, well or not.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        directory: WalDirectory,
+        *,
+        space: DiskSpace,
+        admission: Admission,
+        file_bytes: int,
+        count: int,
+        on_failed: Callable[[StorageError], None],
+        on_broken: Callable[[str], None],
+        on_ended: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._directory = directory
+        self._space = space
+        self._admission = admission
+        self._file_bytes = file_bytes
+        self._count = max(1, count)
+        self._on_failed = on_failed
+        self._on_broken = on_broken
+        self._on_ended = on_ended
+        self.ready: deque[WalFile] = deque()
+        self.preparing = False
+        self.zeroes = True
+        """Files are zeroed ahead, so that syncs in them change no metadata."""
+        self._wanted_bytes = 0
+        """Size of the file that a batch waits for; 0: none waits."""
+        self._failed_attempts = 0
+        self._held_back = False
+        """Preparing waits for a timer."""
+        self._stopped = False
+
+    async def open(self) -> None:
+        """Prepares the first file, or none on a full disk: deletes then make one of the reserve. Raises OSError."""
+        try:
+            self.ready.append(await self._directory.prepare(self._file_bytes))
+        except DiskFullError:
+            self._space.note_full()
+
+    def takes(self, batch_bytes: int) -> bool:
+        """The first file has room for a batch; otherwise one that has is being made."""
+        needed = WAL_FIRST_BATCH_OFFSET + align_up(batch_bytes, BLOCK_BYTES)
+        if self.ready and self.ready[0].size >= needed:
+            return True
+        self._wanted_bytes = needed
+        self._directory.in_a_hurry = True
+        self.prepare()
+        return False
+
+    def take(self) -> WalFile:
+        """The first file; another one is prepared."""
+        file = self.ready.popleft()
+        self._directory.in_a_hurry = False
+        self.prepare()
+        return file
+
+    def stop(self) -> None:
+        """No file is prepared any more; what is being done ends by itself."""
+        self._stopped = True
+
+    def prepare(self) -> None:
+        """Begins to make what is missing, unless that goes on already."""
+        if not (self.preparing or self._held_back or self._stopped or self._admission.read_only):
+            self.preparing = True
+            self._loop.spawn(self._prepare(), "log file")
+
+    async def _prepare(self) -> None:
+        try:
+            while len(self.ready) < self._count or self.ready[0].size < self._wanted_bytes:
+                size = max(self._file_bytes, self._wanted_bytes)
+                if self.ready and self.ready[0].size < self._wanted_bytes:
+                    await self._directory.grow(self.ready[0], size)
+                else:
+                    self.ready.append(await self._directory.prepare(size, zeroed=self.zeroes))
+            self._wanted_bytes = self._failed_attempts = 0
+        except DiskFullError as error:
+            await self._on_full(error)
+        except OSError as error:
+            if error.errno in _PASSING:
+                self._on_passing_error(error)
+            else:
+                self._on_broken(f"preparing a log file failed: {error}")
+        finally:
+            self.preparing = False
+            self._on_ended()
+
+    def _on_passing_error(self, error: OSError) -> None:
+        """Tried again soon; a batch waits a second for that, then it fails."""
+        self._failed_attempts += 1
+        if self._wanted_bytes and self._failed_attempts >= _ATTEMPTS_MAX:
+            self._wanted_bytes = self._failed_attempts = 0
+            self._on_failed(StorageError(f"no log file could be opened: {error}"))
+        else:
+            self._held_back = True
+            self._loop.call_later(_RETRY_NS, self._prepare_again)
+
+    def _prepare_again(self) -> None:
+        self._held_back = False
+        self.prepare()
+
+    async def _on_full(self, error: StorageError) -> None:
+        """No space for a file ahead. If a batch waits for one, part of the reserve makes it, or the batch fails."""
+        self._space.note_full()
+        wanted, self._wanted_bytes = self._wanted_bytes, 0
+        if not wanted:
+            return
+        try:
+            await self._directory.drop_spares()
+            await self._space.release_reserve()
+            size = max(wanted, min(self._file_bytes, self._space.reserve_bytes // _RESERVE_PARTS))
+            self.ready.append(await self._directory.prepare(size))
+            return
+        except (DiskFullError, OSError):
+            pass  # the batch learns the first reason
+        self._on_failed(error)
