@@ -1,24 +1,30 @@
 """Nothing by chance: one short life of the server, in which every operation fails, alone or with all after it, and
 which ends after every operation in turn, by a kill and by power cuts that tear three different ways.
 
-python -m tests.sim.sweeps [--every 1] [--seed 1]
+python -m tests.sim.sweeps [--every 1] [--story NAME] [--jobs 2]
 
 The life begins on what an earlier one left, so start, recovery and a checkpoint are in it. Afterwards the oracle of the
-whole simulation looks at what is there (tests/sim/whole), and a second recovery has to show the same.
+whole simulation looks at what is there (tests/sim/whole), and a second recovery has to show the same. The earlier life
+is lived once: every run is a fork of the process from there on.
 """
 
 from __future__ import annotations
 
 import argparse
 import errno
+import gc
+import json
+import multiprocessing
+import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-from tests.sim.whole.machine import Machine, SimStoppedError
+from tests.sim.whole.machine import Actor, Machine, SimStoppedError
 from tests.sim.whole.plan import Faulty, Plan, PlannedFault
-from tests.sim.whole.run import first_difference, make_actors, start
+from tests.sim.whole.run import first_difference, make_actors, make_workers, start
 
 FAULTS = {
     "open": (errno.EIO, errno.EMFILE, errno.ENOSPC),
@@ -41,54 +47,114 @@ FAULTS = {
 SHORT_BYTES = (0, 1, 512, 4096)
 TORN_VARIANTS = 3
 _FOREVER = 1 << 30
-_OPERATIONS = 25
+
+
+class Story(NamedTuple):
+    """A seed whose second life is short, and does a little of everything that is stored."""
+
+    seed: int
+    cast: Callable[[Machine, int], list[Actor]]
+    operations: int
+    """Requests answered in each of its lives, at least."""
+    audited: bool = False
+    """Between the two there is one in which the clients learn what is left: leases may be gone."""
+
+
+STORIES = {
+    "records-9": Story(9, make_actors, 14),
+    "records-3": Story(3, make_actors, 14),
+    "records-11": Story(11, make_actors, 14),
+    "queues-6": Story(6, make_workers, 20, audited=True),
+    "queues-3": Story(3, make_workers, 20, audited=True),
+    "records-1": Story(1, make_actors, 14),
+}
+
+
+class Run(NamedTuple):
+    """What is done to the second life. variant: None for a kill at its end, or how a power cut tears."""
+
+    fault: PlannedFault | None = None
+    stop_at: int = 0
+    """Its last operation; 0: a graceful stop."""
+    variant: int | None = None
+
+    def __str__(self) -> str:
+        how = "a kill" if self.variant is None else f"a power cut, torn the way {self.variant}"
+        return f"{how} after {self.stop_at} operations" if self.stop_at else str(self.fault)
 
 
 class Sweep:
-    """Runs of one scenario; they differ in what is done to its second life."""
+    """Runs of one story; they differ in what is done to its second life."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, story: str) -> None:
+        self.story = STORIES[story]
         self.counts: Counter[str] = Counter()
+        self._machine, self._actors = self._first_life()
+        self.seen: Counter[str] = Counter()
+        self.effects = 0
+        self._look()
 
-    def run(self, harm: Callable[[Machine], None], *, power_cut: int | None, stop_at: int = 0) -> Machine:
-        """harm: called before the second life starts; power_cut: None for a kill, or how it tears."""
-        plan = Plan(self.seed)
-        machine = Machine(plan)
-        actors = make_actors(machine, self.seed)
+    def _first_life(self) -> tuple[Machine, list[Actor]]:
+        story = self.story
+        machine = Machine(Plan(story.seed))
+        actors = story.cast(machine, story.seed)
         start(machine)
         machine.audit(actors)
         for actor in actors:
             actor.go()
-        machine.run_until(lambda: machine.operations >= _OPERATIONS)
+        machine.run_until(lambda: machine.operations >= story.operations)
         machine.settle(actors)  # so that the clients know where they are without an audit, which might meet the fault
         for actor in actors:
             actor.crashed()
         machine.crash(power_cut=False)
+        if story.audited:
+            start(machine)
+            machine.audit(actors)
+            machine.crash(power_cut=False)
         machine.ring.faults.seen.clear()
+        return machine, actors
+
+    def _second_life(self, run: Run) -> None:
+        """To the end that is planned for it, or to a graceful stop."""
+        machine, actors = self._machine, self._actors
+        if run.fault is not None:
+            machine.arm(Faulty((run.fault,)))
+            machine.io_failed = True
         try:
-            harm(machine)
-            if stop_at:
-                machine.ring.stop_at(stop_at)
+            if run.stop_at:
+                machine.ring.stop_at(run.stop_at)
             if not machine.start():
                 machine.crash(power_cut=False)
                 start(machine)
             for actor in actors:
                 actor.go()
-            machine.run_until(lambda: machine.operations >= _OPERATIONS)
+            machine.run_until(lambda: machine.operations >= self.story.operations)
             machine.settle(actors)
             machine.stop()
         except SimStoppedError:
             pass
-        self.seen = machine.ring.faults.seen.copy()
-        self.effects = machine.ring.effects
+
+    def _look(self) -> None:
+        """How many operations the second life has, when nothing happens to it."""
+
+        def count() -> dict[str, int]:
+            self._second_life(Run())
+            return {**self._machine.ring.faults.seen, "effects": self._machine.ring.effects}
+
+        said = _in_a_fork(count)
+        self.effects = said.pop("effects")
+        self.seen = Counter(said)
+
+    def _run(self, run: Run) -> dict[str, int]:
+        """The second life and what comes after it. Raises what is wrong."""
+        machine, actors = self._machine, self._actors
+        self._second_life(run)
         struck = sum(machine.ring.faults.struck.values())
-        self.counts["faults met"] += struck
         for actor in actors:
             actor.crashed()
-        if power_cut is not None:
-            machine.ring.rng.seed(power_cut)
-        machine.crash(power_cut=power_cut is not None)
+        if run.variant is not None:
+            machine.ring.rng.seed(run.variant)
+        machine.crash(power_cut=run.variant is not None)
         start(machine)
         machine.audit(actors)
         said = machine.survey(actors)
@@ -97,66 +163,106 @@ class Sweep:
         again = machine.survey(actors)
         if said != again:
             raise machine.wrong(f"a second recovery shows something else: {first_difference(said, again)}")
-        self.counts["runs"] += 1
-        return machine
+        return {"faults met": struck}
 
-    # --- crashes -----------------------------------------------------------------------------------------------------
-    def crashes(self, every: int) -> Iterator[str]:
-        """Ends after every operation (or each so many); yields what failed."""
-        self.run(lambda _machine: None, power_cut=None)
-        for effects in range(1, self.effects + 1, every):
-            for variant in (None, *range(TORN_VARIANTS)):
-                how = "a kill" if variant is None else f"a power cut, torn the way {variant}"
-                yield from self._try(
-                    f"{how} after {effects} operations", lambda _machine: None, variant, stop_at=effects
-                )
+    def crashes(self) -> list[Run]:
+        """An end after every operation, a kill and each way of tearing."""
+        return [
+            Run(stop_at=effects, variant=variant)
+            for effects in range(1, self.effects + 1)
+            for variant in (None, *range(TORN_VARIANTS))
+        ]
 
-    # --- faults ------------------------------------------------------------------------------------------------------
-    def faults(self, every: int) -> Iterator[str]:
-        """Every operation fails in turn, alone and with all that follow."""
-        self.run(lambda _machine: None, power_cut=None)
-        seen = self.seen
-        for kind, errors in FAULTS.items():
-            for nth in range(1, seen[kind] + 1, every):
-                for error in errors:
-                    for times in (1, _FOREVER):
-                        yield from self._fail(PlannedFault(kind, error, nth=nth, times=times))
-        for nth in range(1, seen["write"] + 1, every):
-            for keep in SHORT_BYTES:
-                yield from self._fail(PlannedFault("write", keep=keep, nth=nth))
+    def faults(self) -> list[Run]:
+        """Every operation fails in turn, alone and with all that follow; then a power cut."""
+        faults = [
+            PlannedFault(kind, error, nth=nth, times=times)
+            for kind, errors in FAULTS.items()
+            for nth in range(1, self.seen[kind] + 1)
+            for error in errors
+            for times in (1, _FOREVER)
+            if times == 1 or kind not in {"accept", "recv", "send"}  # nobody could be served
+        ]
+        faults += [
+            PlannedFault("write", keep=keep, nth=nth)
+            for nth in range(1, self.seen["write"] + 1)
+            for keep in SHORT_BYTES
+        ]
+        return [Run(fault, variant=1) for fault in faults]
 
-    def _fail(self, fault: PlannedFault) -> Iterator[str]:
-        if fault.kind in {"accept", "recv", "send"} and fault.times == _FOREVER:
-            return  # nobody could be served
+    def try_all(self, runs: Sequence[Run]) -> Iterator[str]:
+        """Yields what failed."""
+        for run in runs:
+            self.counts["runs"] += 1
+            try:
+                self.counts.update(_in_a_fork(lambda run=run: self._run(run)))  # type: ignore[misc]
+            except ForkFailedError as error:
+                self.counts["failed"] += 1
+                yield f"{run}: {error}"
 
-        def harm(machine: Machine) -> None:
-            machine.arm(Faulty((fault,)))
-            machine.io_failed = True
 
-        yield from self._try(str(fault), harm, 1)
+class ForkFailedError(Exception):
+    """What the forked process raised, as text."""
 
-    def _try(self, what: str, harm: Callable[[Machine], None], variant: int | None, stop_at: int = 0) -> Iterator[str]:
+
+def _in_a_fork(work: Callable[[], dict[str, int]]) -> dict[str, int]:
+    """What `work` gives in a copy of this process, whose state is as it was afterwards. Raises ForkFailedError."""
+    sys.stdout.flush()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        gc.disable()  # nothing of the dead is buried: the process ends first
+        os.close(reading)
         try:
-            self.run(harm, power_cut=variant, stop_at=stop_at)
-        except Exception as error:
-            self.counts["failed"] += 1
-            yield f"{what}: {type(error).__name__}: {error}"
+            said = {"result": work()}
+        except BaseException as error:
+            said = {"error": f"{type(error).__name__}: {error}"}  # type: ignore[dict-item]
+        with os.fdopen(writing, "w") as pipe:
+            json.dump(said, pipe)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    status = os.waitpid(child, 0)[1]
+    answer = json.loads(text) if text else {"error": f"the process ended with {os.waitstatus_to_exitcode(status)}"}
+    if "error" in answer:
+        raise ForkFailedError(answer["error"])
+    found: dict[str, int] = answer["result"]
+    return found
+
+
+def _share(story: str, name: str, every: int, share: tuple[int, int]) -> tuple[Counter[str], list[str]]:
+    """One process's part of a sweep: each share[1]th run from share[0] on."""
+    sweep = Sweep(story)
+    gc.collect()
+    gc.freeze()
+    failures = []
+    for failure in sweep.try_all(getattr(sweep, name)()[::every][share[0] :: share[1]]):
+        print(failure[:600], flush=True)
+        failures.append(failure)
+    return sweep.counts, failures
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--every", type=int, default=1, help="only each so many")
-    parser.add_argument("--seed", type=int, default=1, help="of the scenario")
+    parser.add_argument("--story", choices=[*STORIES, "all"], default="all")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     failed = 0
-    for name in ("crashes", "faults"):
-        sweep = Sweep(options.seed)
-        started = time.perf_counter()
-        for failure in getattr(sweep, name)(options.every):
-            failed += 1
-            print(failure[:600], flush=True)
-        took = time.perf_counter() - started
-        print(f"{name}: {', '.join(f'{key} {value}' for key, value in sorted(sweep.counts.items()))} in {took:.0f} s")
+    for story in STORIES if options.story == "all" else (options.story,):
+        for name in ("crashes", "faults"):
+            started = time.perf_counter()
+            with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
+                shares = [(story, name, options.every, (at, options.jobs)) for at in range(options.jobs)]
+                total: Counter[str] = Counter()
+                for counts, failures in pool.starmap(_share, shares):
+                    total += counts
+                    failed += len(failures)
+            took = time.perf_counter() - started
+            print(
+                f"{story}, {name}: {', '.join(f'{key} {value}' for key, value in sorted(total.items()))}; {took:.0f} s"
+            )
     return 1 if failed else 0
 
 
