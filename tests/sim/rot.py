@@ -1,18 +1,21 @@
 """Every byte of a small data directory rots in its turn: fsck says so, and no reader is ever shown a wrong record.
 
-python -m tests.sim.rot [--every 1]
+python -m tests.sim.rot [--every 1] [--jobs 2]
 
 A flipped byte may stop the start, or fail the read it is met in, or take the last batch of the log, which looks like
-a torn end then; what is served is what was written. Under no checksum are the flags of deleted records (a flip
-that could bring one back has to be met by the other copy of the flag) and what is never read: padding, and what
-recycled files hold behind their end.
+a torn end then; what is served is what was written. fsck finds every one, but for bytes that say nothing: padding, what
+recycled files hold behind the log's end, and the note of the boot (whoever cannot read it assumes a power cut). Bytes
+that no checksum covers (whether a record is deleted) are tried with each of their bits.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import functools
 import logging
+import multiprocessing
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -22,7 +25,27 @@ from tests.contract.sim_world import SimWorld
 from tests.sim import SimRing
 from tests.sim.disk import SimDisk
 from topics.loop.loop import Loop
+from topics.store import codec
+from topics.store.format import (
+    BATCH_ALIGN,
+    BATCH_HEADER_BYTES,
+    BLOCK_BYTES,
+    WAL_FIRST_BATCH_OFFSET,
+    WAL_HEADER_BYTES,
+    BatchHeader,
+    WalHeader,
+    align_up,
+    wal_file_no,
+)
 from topics.store.fsck import verify
+from topics.store.pack import scan_runs
+from topics.store.segment_format import (
+    FLAGS_OFFSET_PER_ROW,
+    FOOTER_BYTES,
+    INDEX_HEADER_BYTES,
+    IndexHeader,
+    PackFooter,
+)
 
 SETTINGS: dict[str, Any] = {
     "wal_file_bytes": 64 << 10,
@@ -33,26 +56,39 @@ SETTINGS: dict[str, Any] = {
     "sync_every_ms": 1,
 }
 DIRECTORY = "/srv/topics"
+PADDING_BYTES_MIN = 64
+"""So many zeros in a row are no part of anything."""
+TOPICS = ("long", "short", "capped", "jobs", "copies")
 
 
 class Store:
-    """A directory with sealed and unsealed segments, packs, deleted records, two snapshots and a log behind them."""
+    """A directory with sealed and unsealed segments, packs, deleted records, a queue, copies of a router, two snapshots
+    and a log behind them."""
 
     def __init__(self) -> None:
         world = SimWorld(**SETTINGS)
         world.start()
-        self.written: dict[str, dict[int, tuple[Any, Any]]] = {"long": {}, "short": {}, "capped": {}}
+        self.written: dict[str, dict[int, tuple[Any, Any]]] = {name: {} for name in TOPICS}
+        world.put("jobs", type="queue", durability="fsync", leases_durable=True)
+        for name in ("short", "copies"):
+            world.put(name, durability="fsync")
+        world.request("PUT", "/v0/routers/r", {"source": "short", "dest": "copies"})
         for round_ in range(3):
-            for name, count in (("long", 12), ("short", 2), ("capped", 3)):
-                world.put(name, durability="fsync", cap_records=5 if name == "capped" else 0)
+            for name, count in (("long", 12), ("short", 2), ("capped", 3), ("jobs", 3)):
+                if name in {"long", "capped"}:
+                    world.put(name, durability="fsync", cap_records=5 if name == "capped" else 0)
                 rows = [(f"{name} {round_} {at}", f"t:{at % 3}") for at in range(count)]
                 said = world.write_records(name, [{"data": data, "tag": tag} for data, tag in rows])
                 self.written[name].update(zip(said["seqs"], rows, strict=True))
+            job = world.request("POST", "/v0/topics/jobs/claim", {"node": "w", "max": 2}).json["claimed"][0]["$seq"]
+            world.request("POST", "/v0/topics/jobs/ack", {"node": "w", "seqs": [job]})
+            world.wait_until(lambda: len(answers(world, "copies") or ()) == len(self.written["short"]), 1000)
             world.delete("long", match="t:2", before_seq=12 * round_ + 7)
             world.delete("short", before_seq=round_ + 1)
             if round_ < 2:
                 world.advance_ms(1100)
-        self.wanted = {name: answers(world, name) for name in ("long", "short", "capped")}
+        self.written["copies"] = self.written["short"]
+        self.wanted = {name: answers(world, name) for name in TOPICS}
         world.crash()
         self.disk: SimDisk = world.ring.disk
         self.paths = sorted(world._files(DIRECTORY))
@@ -67,6 +103,64 @@ class Store:
     def used(self, path: str) -> int:
         """Bytes up to the last one that is not zero, and a block: behind that nothing is ever read."""
         return min(self.size(path), len(bytes(self._live(self.disk, path)).rstrip(b"\0")) + 64)
+
+    def says_nothing(self, path: str, at: int) -> str:
+        """What it is that fsck need not find; empty where it must."""
+        data = self._live(self.disk, path)
+        name = path.rpartition("/")[2]
+        if name == "session":
+            return "in the note of the boot"
+        if name.startswith("wal-"):
+            last, end = self._log_end(path)
+            if at >= end:
+                return "behind the end of the log"
+            if at >= last:
+                return "in the last batch of the log, which looks torn"
+            if WAL_HEADER_BYTES <= at < WAL_FIRST_BATCH_OFFSET:
+                return "in padding"
+        begin = len(bytes(data[:at]).rstrip(b"\0"))
+        end = len(data) - len(bytes(data[at:]).lstrip(b"\0"))
+        return "in padding" if end - begin > PADDING_BYTES_MIN else ""
+
+    @functools.cache  # noqa: B019 - there is one
+    def _log_end(self, path: str) -> tuple[int, int]:
+        """Where its last batch begins, and ends."""
+        data = bytes(self._live(self.disk, path))
+        header = WalHeader.unpack(data, path)
+        if header.file_no != wal_file_no(path.rpartition("/")[2]):
+            return 0, 0  # prepared, and holds what an earlier use of it left
+        at, number, chain = WAL_FIRST_BATCH_OFFSET, header.first_batch_no, header.checksum
+        last = at
+        while True:
+            body = BatchHeader.unpack(data[at:], path).body_bytes if data[at : at + 4] == b"TPBT" else 0
+            piece = data[: at + BATCH_HEADER_BYTES + body]
+            scan = codec.scan_log(piece, epoch=header.epoch, batch_no=number, chain=chain, start=at)
+            if scan.batches != 1:
+                return last, at
+            last, number, chain = at, scan.batch_no, scan.chain
+            at = align_up(scan.position, BATCH_ALIGN)
+
+    @functools.cache  # noqa: B019 - there is one
+    def flags(self, path: str) -> frozenset[int]:
+        """Places of the bytes that say whether records are deleted."""
+        data = bytes(self._live(self.disk, path))
+        places: list[int] = []
+        if path.endswith(".idx"):
+            header, _ = IndexHeader.unpack(data, path)
+            begin = INDEX_HEADER_BYTES + FLAGS_OFFSET_PER_ROW * header.rows
+            return frozenset(range(begin, begin + header.rows))
+        if "/pack-" in path:
+            runs = [run.frames for run in scan_runs(data, path)]
+            footer = PackFooter.unpack(data[-FOOTER_BYTES:], path)
+            begin = footer.columns_offset + FLAGS_OFFSET_PER_ROW * footer.rows
+            places += range(begin, begin + footer.rows)
+        elif "/seg-" in path:
+            runs = [codec.scan_frames(memoryview(data)[BLOCK_BYTES:], base=BLOCK_BYTES).frames]
+        else:
+            return frozenset()
+        for frames in runs:
+            places += (frames["offset"] + frames["length"] - 1).tolist()
+        return frozenset(places)
 
     def rotten(self, path: str, at: int, mask: int) -> SimWorld:
         """The directory with one byte changed, in the hands of a server that does not run yet."""
@@ -95,10 +189,10 @@ def answers(world: SimWorld, name: str) -> dict[int, tuple[Any, Any]] | None:
         cursor = page["next_from_seq"]
 
 
-def rot(every: int, counts: Counter[str]) -> Iterator[str]:
-    """Yields what went wrong."""
+def rot(every: int, counts: Counter[str], share: tuple[int, int] = (0, 1)) -> Iterator[str]:
+    """Yields what went wrong. share: only the flips number share[0], share[0] + share[1], and so on."""
     store = Store()
-    number = 0
+    number = flip = 0
     for path in store.paths:
         if path.endswith("/lock") or "/spare-" in path:
             continue
@@ -106,13 +200,23 @@ def rot(every: int, counts: Counter[str]) -> Iterator[str]:
             number += 1
             if number % every:
                 continue
-            mask = 1 << (number // every) % 8
-            world = store.rotten(path, at, mask)
-            loop = Loop(world.ring, world.ring.clock)
-            findings = loop.run_task(verify(loop, DIRECTORY)).findings
-            counts["bytes flipped"] += 1
-            counts["found by fsck"] += bool(findings)
-            yield from _serve(store, world, f"{path} byte {at} bit {mask:#x}", bool(findings), counts)
+            flip += 1
+            if flip % share[1] != share[0]:
+                continue
+            for mask in [1 << bit for bit in range(8)] if at in store.flags(path) else [1 << flip % 8]:
+                place = f"{path} byte {at} bit {mask:#x}"
+                world = store.rotten(path, at, mask)
+                loop = Loop(world.ring, world.ring.clock)
+                found = bool(loop.run_task(verify(loop, DIRECTORY)).findings)
+                counts["bits flipped"] += 1
+                counts["found by fsck"] += found
+                if not found:
+                    why_not = store.says_nothing(path, at)
+                    counts[why_not or "NOT found by fsck"] += 1
+                    if not why_not:
+                        yield f"{place}: not found by fsck"
+                yield from _serve(store, world, place, found, counts)
+            counts["bytes"] += 1
 
 
 def _serve(store: Store, world: SimWorld, place: str, found: bool, counts: Counter[str]) -> Iterator[str]:
@@ -142,15 +246,27 @@ def _serve(store: Store, world: SimWorld, place: str, found: bool, counts: Count
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--every", type=int, default=1, help="only each so many bytes")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
+    counts: Counter[str] = Counter()
+    failed = 0
+    with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
+        for part, failures in pool.starmap(_share, [(options.every, (at, options.jobs)) for at in range(options.jobs)]):
+            counts += part
+            failed += failures
+    print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
+    return 1 if failed else 0
+
+
+def _share(every: int, share: tuple[int, int]) -> tuple[Counter[str], int]:
+    """One process's part; what went wrong is printed and counted."""
     logging.disable()
     counts: Counter[str] = Counter()
     failed = 0
-    for failure in rot(options.every, counts):
+    for failure in rot(every, counts, share):
         failed += 1
         print(failure, flush=True)
-    print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
-    return 1 if failed else 0
+    return counts, failed
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from tests.sim import SimRing
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.loop import Loop
-from topics.store.format import WAL_FIRST_BATCH_OFFSET
+from topics.store import codec
+from topics.store.format import DELETED, DELETED_LIVE, WAL_FIRST_BATCH_OFFSET
 from topics.store.fsck import Report, verify
 from topics.store.rebuild import rebuild
+from topics.store.segment_format import FLAGS_OFFSET_PER_ROW, INDEX_HEADER_BYTES, IndexHeader
 
 SEGMENTS = f"{DIRECTORY}/topics/0000000000000001"
 
@@ -64,13 +67,39 @@ def test_every_flipped_bit_that_matters_is_found_with_its_path() -> None:
             ring.corrupt_file(path, at)
             report = check(ring)
             ring.corrupt_file(path, at)
-            if report.findings:
-                found += 1
-                assert {finding.path for finding in report.findings} == {path}
-            else:  # deleted flags alone are under no checksum
-                assert data[at] in (0xD5, 0x80 | 1, 0x80 | 17, 17, 16, 1), (path, at, data[at])
-    assert found > 60
+            assert {finding.path for finding in report.findings} == {path}, (at, data[at])
+            found += 1
+    assert found == 12 * len(data_files(ring))
     assert check(ring).sound
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_a_bit_that_flips_in_a_flag_of_a_record_is_found_and_neither_hides_nor_revives_it(bit: int) -> None:
+    """R-DUR-2. Two flags a record, in the frame and in the index, and no checksum covers either."""
+    for segment_max_events, name in ((40, "seg-00000000000000000001.data"), (40, "seg-00000000000000000001.idx"),
+                                     (1000, "seg-00000000000000000001.data")):  # fmt: skip
+        world = StoreWorld(config=small_config(segment_max_events=segment_max_events, pack_run_bytes=0)).open()
+        world.create(1)
+        world.append(1, 50, size=10)
+        world.checkpoint()
+        world.delete(1, [3])
+        world.checkpoint()
+        ring = world.end(power_cut=False)
+        path = f"{SEGMENTS}/{name}"
+        data = ring.file_bytes(path)
+        if name.endswith(".idx"):
+            header, _ = IndexHeader.unpack(data, path)
+            places = [INDEX_HEADER_BYTES + FLAGS_OFFSET_PER_ROW * header.rows + row for row in (2, 3)]
+        else:
+            frames = codec.scan_frames(memoryview(data)[4096:], base=4096).frames
+            places = [int(row["offset"] + row["length"] - 1) for row in frames[2:4]]
+            assert [data[at] for at in places] == [DELETED, DELETED_LIVE]
+        for at in places:
+            ring.corrupt_file(path, at, 1 << bit)
+            assert [finding.path for finding in check(ring).findings] == [path], (name, at)
+            opened = StoreWorld(SimRing(0, disk=copy.deepcopy(ring.disk)), config=world.config).open()
+            assert sorted(opened.topic(1).rows) == [1, 2, *range(4, 51)], (name, at)
+            ring.corrupt_file(path, at, 1 << bit)
 
 
 def test_a_damaged_record_is_named_by_topic_and_seq() -> None:

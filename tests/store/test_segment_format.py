@@ -6,6 +6,7 @@ import contextlib
 
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from topics.errors import CorruptError, FormatError
 from topics.store.catalog import NO_TAG
 from topics.store.segment_format import (
     FOOTER_BYTES,
+    INDEX_DELETE,
     ROW_BYTES,
     IndexColumns,
     IndexHeader,
@@ -52,7 +54,7 @@ def test_headers_are_what_they_were() -> None:
     assert SEGMENT.pack()[56:64].hex() == "c7cc8af3146b2e68"
     assert FOOTER.pack()[-8:].hex() == "b7fdc815dd2c5982"
     assert RUN.pack()[64:72].hex() == "637afc614fb76cda"
-    assert INDEX.pack(COLUMNS.pack())[56:64].hex() == "c86b8d5d9643769e"
+    assert INDEX.pack(COLUMNS.pack())[56:64].hex() == "2d6f810bdc5bdaed"
     assert SNAPSHOT.pack()[56:64].hex() == "7beb8f8e5017b58b"
     assert PackHeader(2, 4).pack()[56:64].hex() == "a4748dbad46ba258"
 
@@ -70,10 +72,23 @@ def test_what_is_packed_is_unpacked() -> None:
     assert len(FOOTER.pack()) == FOOTER_BYTES + 10
 
 
-def test_a_deleted_flag_in_an_index_breaks_no_checksum() -> None:
+def test_a_deleted_flag_in_an_index_breaks_no_checksum_and_a_single_bit_its_parity() -> None:
     data = bytearray(INDEX.pack(COLUMNS.pack()))
-    data[64 + 2 * 28] |= 0x80
+    data[64 + 2 * 28] ^= INDEX_DELETE
     _, columns = IndexHeader.unpack(bytes(data), "x")
+    assert columns.flags.tolist() == [0x81, 0]
+    data[64 + 2 * 28] ^= 0x80
+    with pytest.raises(CorruptError, match="flags"):
+        IndexHeader.unpack(bytes(data), "x")
+
+
+def test_an_index_that_was_written_without_parity_is_taken_as_it_is() -> None:
+    packed = bytearray(COLUMNS.pack())
+    packed[2 * 28 : 2 * 29] = b"\x81\x00"
+    head = bytearray(INDEX.pack(bytes(packed))[:56])
+    head[6] = 0
+    checksum = xxhash.xxh3_64_intdigest(bytes(head) + bytes(packed[: 2 * 28]) + bytes(packed[2 * 29 :]))
+    _, columns = IndexHeader.unpack(bytes(head) + checksum.to_bytes(8, "little") + bytes(packed), "x")
     assert columns.flags.tolist() == [0x81, 0]
 
 

@@ -1,6 +1,7 @@
 """Marks deleted records in segments and packs: one byte behind the frame, one in the index's flags column.
 
-Neither is under a checksum. Durable before the snapshot that lets the log forget the delete.
+Neither is under a checksum: the first is told by most of its bits, the second has its parity beside it. Durable before
+the snapshot that lets the log forget the delete.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from topics.store.manifest import Manifest, Segment
 from topics.store.segment_format import (
     FLAGS_OFFSET_PER_ROW,
     FOOTER_BYTES,
+    INDEX_DELETE,
     INDEX_DELETED,
     INDEX_HEADER_BYTES,
     IndexHeader,
@@ -150,15 +152,17 @@ class Flagging:
 
     async def _flag_columns(self, fd: int, columns_at: int, rows: int, offsets: NDArray[np.uint32]) -> None:
         """Reads the offsets and flags columns and writes the flags back."""
-        column = bytearray(4 * rows)
-        await self._files.read_into(fd, column, columns_at + _OFFSETS_PER_ROW * rows)
-        stored = np.frombuffer(column, "<u4")
+        stored_bytes = bytearray(4 * rows)
+        await self._files.read_into(fd, stored_bytes, columns_at + _OFFSETS_PER_ROW * rows)
+        stored = np.frombuffer(stored_bytes, "<u4")
         at = np.searchsorted(stored, offsets)
         at = at[(at < rows) & (stored[np.minimum(at, rows - 1)] == offsets)] if rows else at[:0]
         if not len(at):
             return
         flags = bytearray(rows)
         await self._files.read_into(fd, flags, columns_at + FLAGS_OFFSET_PER_ROW * rows)
-        np.frombuffer(flags, np.uint8)[at] |= INDEX_DELETED
+        column = np.frombuffer(flags, np.uint8)
+        at = np.unique(at)
+        column[at[column[at] & INDEX_DELETED == 0]] ^= INDEX_DELETE
         await self._files.write_all(fd, flags, columns_at + FLAGS_OFFSET_PER_ROW * rows)
         await self._files.fdatasync(fd)

@@ -205,6 +205,7 @@ FRAME_TRAILER_BYTES = 9
 FRAME_MIN_BYTES = FRAME_HEADER_BYTES + FRAME_TRAILER_BYTES
 DELETED_LIVE = 0
 DELETED = 0xD5
+"""Five bits apart from DELETED_LIVE. No checksum covers the byte, so readers take the one it is nearer to."""
 
 
 class Frame(NamedTuple):

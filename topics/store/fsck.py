@@ -19,6 +19,7 @@ from topics.store.codec import Stop
 from topics.store.directory import Marker, refused_marker
 from topics.store.filecalls import FileCalls, list_if_there, read_file
 from topics.store.filetable import FileTable
+from topics.store.format import DELETED, DELETED_LIVE
 from topics.store.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
 from topics.store.pack import PackIndex, read_pack, scan_runs
 from topics.store.recovery import next_pass
@@ -46,7 +47,7 @@ class Finding:
     topic_id: int = -1
     seq: int = -1
     is_index: bool = False
-    """It will be derived again from the data when the store is opened."""
+    """Nothing is lost by it: it will be derived again from the data when the store is opened."""
 
 
 class _Named(msgspec.Struct):
@@ -166,6 +167,7 @@ async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, 
         end, total = len(data), -1
     scan = codec.scan_frames(memoryview(data)[begin:end], base=begin)
     report.records += len(scan.frames)
+    _verify_flags(path, header.topic_id, scan.frames, report)
     if scan.reason is not Stop.END or (total >= 0 and scan.sum != total):
         before = int(scan.frames["seq"][-1]) if len(scan.frames) else header.first_seq - 1
         at = begin + scan.position
@@ -174,6 +176,15 @@ async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, 
         )
     elif footer is not None:
         await _verify_index(files, path, header, scan, report)
+
+
+def _verify_flags(path: str, topic_id: int, frames: codec.Frames, report: Report) -> None:
+    """The bytes that say whether records are deleted, which no checksum covers."""
+    for row in frames[(frames["deleted"] != DELETED_LIVE) & (frames["deleted"] != DELETED)]:
+        at = int(row["offset"]) + int(row["length"]) - 1
+        seq = int(row["seq"])
+        text = f"bits of the flag that says whether seq {seq} is deleted have flipped; what it said can still be told"
+        report.findings.append(Finding(path, text, at, topic_id, seq, is_index=True))
 
 
 async def _verify_index(
@@ -216,6 +227,7 @@ async def _verify_packs(files: FileCalls, directory: str, manifest: Manifest | N
             report.records += sum(len(run.frames) for run in runs)
             for run in runs:
                 report.learn_name(run.header.topic_id, run.header.description)
+                _verify_flags(full, run.header.topic_id, run.frames, report)
             index: PackIndex | None = await read_pack(files, directory, pack) if pack is not None else None
         except (CorruptError, FormatError) as error:
             detail = getattr(error, "detail", None) or {}

@@ -179,7 +179,9 @@ async def _read_index(files: FileCalls, path: str, pack: Pack) -> PackIndex:
     if footer.epoch != pack.epoch:
         raise CorruptError(f"{path}: not the pack the snapshot lists", {"path": path})
     return PackIndex(
-        np.frombuffer(table, RUN_DTYPE), IndexColumns.unpack(columns, footer.rows, footer.tag_count), False
+        np.frombuffer(table, RUN_DTYPE),
+        IndexColumns.unpack(columns, footer.rows, footer.tag_count, parity=footer.parity),
+        False,
     )
 
 
@@ -226,7 +228,7 @@ def scan_pack(data: bytes, path: str) -> PackIndex:
         rows.append((header.topic_id, header.first_seq, header.last_seq, run.position, header.records))
         tags, table = tags_of(frames, data, 0)
         columns = rows_of(frames, tags, table, 0)
-        dead = ((frames["deleted"] != 0) | (frames["type"] != FrameType.RECORD)).astype(np.uint8) * INDEX_DELETED
+        dead = (codec.deleted(frames) | (frames["type"] != FrameType.RECORD)).astype(np.uint8) * INDEX_DELETED
         parts.append(
             IndexColumns(
                 columns.ts,

@@ -168,7 +168,7 @@ async def scan_rows(files: FileCalls, path: str, segment: Segment) -> RowColumns
             f"{int(scan.frames['seq'][-1]) if len(scan.frames) else segment.first_seq - 1})",
             {"path": path, "offset": at},
         )
-    live = scan.frames[(scan.frames["deleted"] == 0) & (scan.frames["type"] == FrameType.RECORD)]
+    live = scan.frames[~codec.deleted(scan.frames) & (scan.frames["type"] == FrameType.RECORD)]
     tags, table = tags_of(live, data, 0)
     return rows_of(live, tags, table, segment.file_id)
 

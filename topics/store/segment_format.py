@@ -18,7 +18,8 @@ Pack `packs/pack-<number:016x>.data`, short runs of records of many topics, writ
 
 Index columns of n rows (see `IndexColumns`): ts u64, seq delta u32, offset u32, length u32, size u32, tag number u32,
 flags u8, then the tag table: u16 lengths, bytes. The checksum of an index leaves the flags column out, because a delete
-sets INDEX_DELETED there in place, as it sets the byte behind the frame's own checksum.
+sets INDEX_DELETED there in place, as it sets the byte behind the frame's own checksum. So each byte of the column has
+its parity in it, and a bit that flips makes the index a damaged one, which is derived from the frames again.
 
 Snapshot `snapshots/snapshot-<number:016x>`: SnapshotHeader, the store's part (JSON), the catalog's part (JSON).
 
@@ -215,6 +216,13 @@ def footer_description_bytes(fixed: bytes | memoryview) -> int:
 
 INDEX_DELETED = 0x80
 """In the flags column, beside the frame's own flags."""
+_INDEX_PARITY = 0x40
+"""In files alone: it makes the number of ones in each byte of the flags column even."""
+_HAS_PARITY = 1
+"""In the header of an index. Those written before there was such a bit have 0, and are taken as they are."""
+INDEX_DELETE = INDEX_DELETED | _INDEX_PARITY
+"""The bits that a delete changes in a file's flags column."""
+_IS_ODD = np.array([value.bit_count() % 2 for value in range(256)], np.uint8)
 ROW_BYTES = 8 + 5 * 4 + 1
 """Of the index columns, without the tag table."""
 FLAGS_OFFSET_PER_ROW = ROW_BYTES - 1
@@ -236,11 +244,13 @@ class IndexColumns(NamedTuple):
 
     def pack(self) -> bytes:
         tag_lengths = np.fromiter((len(tag) for tag in self.tag_table), "<u2", len(self.tag_table))
-        return b"".join((*(column.tobytes() for column in self[:7]), tag_lengths.tobytes(), *self.tag_table))
+        columns = [column.tobytes() for column in self[:6]]
+        columns.append((self.flags | _IS_ODD[self.flags] * np.uint8(_INDEX_PARITY)).tobytes())
+        return b"".join((*columns, tag_lengths.tobytes(), *self.tag_table))
 
     @classmethod
-    def unpack(cls, data: memoryview, rows: int, tag_count: int) -> IndexColumns:
-        """Views into `data`. Raises ValueError when it is too short."""
+    def unpack(cls, data: memoryview, rows: int, tag_count: int, *, parity: bool = True) -> IndexColumns:
+        """Views into `data`. Raises ValueError (too short) or CorruptError (bits of the flags have flipped)."""
         columns: list[Any] = []
         at = 0
         for dtype in ("<u8", "<u4", "<u4", "<u4", "<u4", "<u4", "u1"):
@@ -255,6 +265,9 @@ class IndexColumns(NamedTuple):
         if at > len(data):
             raise ValueError("the tag table goes past the end")
         ts, deltas, offsets, row_lengths, sizes, numbers, flags = columns
+        if parity and _IS_ODD[flags].any():
+            raise CorruptError("a byte of the index's flags column is damaged", {})
+        flags = flags & np.uint8(~_INDEX_PARITY & 0xFF)
         return cls(ts, deltas, offsets, row_lengths, sizes, numbers, flags, tags)
 
 
@@ -269,7 +282,7 @@ def _index_checksum(head: bytes | memoryview, columns: memoryview, rows: int, be
 
 INDEX_MAGIC = b"TPIX"
 _INDEX_HEADER = struct.Struct("<4sHHQQQIIQ8x")
-"""magic, version, 0, topic_id, epoch, first_seq, rows, tags, sum; u64 checksum."""
+"""magic, version, 1 for flags with parity, topic_id, epoch, first_seq, rows, tags, sum; u64 checksum."""
 INDEX_HEADER_BYTES = _INDEX_HEADER.size + 8
 assert INDEX_HEADER_BYTES == 64
 
@@ -287,7 +300,7 @@ class IndexHeader(NamedTuple):
 
     def pack(self, columns: bytes) -> bytes:
         """Header and columns: the whole file."""
-        head = _INDEX_HEADER.pack(INDEX_MAGIC, VERSION, 0, *self)
+        head = _INDEX_HEADER.pack(INDEX_MAGIC, VERSION, _HAS_PARITY, *self)
         return head + _index_checksum(head, memoryview(columns), self.rows).to_bytes(8, "little") + columns
 
     @classmethod
@@ -304,7 +317,8 @@ class IndexHeader(NamedTuple):
         stored = int.from_bytes(data[_INDEX_HEADER.size : INDEX_HEADER_BYTES], "little")
         if stored != _index_checksum(data[: _INDEX_HEADER.size], columns, header.rows):
             raise CorruptError(f"{path}: checksum of the segment index is wrong", {"path": path})
-        return header, IndexColumns.unpack(columns, header.rows, header.tag_count)
+        parity = bool(_INDEX_HEADER.unpack_from(data)[2] & _HAS_PARITY)
+        return header, IndexColumns.unpack(columns, header.rows, header.tag_count, parity=parity)
 
 
 # --- pack ------------------------------------------------------------------------------------------------------------
@@ -388,7 +402,7 @@ RUN_DTYPE = np.dtype(
 
 PACK_FOOTER_MAGIC = b"TPPF"
 _PACK_FOOTER = struct.Struct("<4sHHQIIIIQ80x")
-"""magic, version, 0, epoch, runs, rows, tags, 0, offset of the run table; u64 checksum."""
+"""magic, version, 1 for flags with parity, epoch, runs, rows, tags, 0, offset of the run table; u64 checksum."""
 assert _PACK_FOOTER.size == FOOTER_BYTES - 8
 
 
@@ -400,21 +414,23 @@ class PackFooter(NamedTuple):
     rows: int
     tag_count: int
     table_offset: int
+    parity: bool = True
+    """The bytes of the flags column have their parity in them."""
 
     @property
     def columns_offset(self) -> int:
         return self.table_offset + self.runs * RUN_DTYPE.itemsize
 
     def pack(self, table: bytes, columns: bytes) -> bytes:
-        head = _PACK_FOOTER.pack(PACK_FOOTER_MAGIC, VERSION, 0, *self[:4], 0, self.table_offset)
+        head = _PACK_FOOTER.pack(PACK_FOOTER_MAGIC, VERSION, int(self.parity), *self[:4], 0, self.table_offset)
         return head + _index_checksum(head, memoryview(columns), self.rows, table).to_bytes(8, "little")
 
     @classmethod
     def unpack(cls, fixed: bytes | memoryview, path: str) -> PackFooter:
         """Kind and version only; `check` compares the checksum once the index was read."""
         _check_kind(fixed, FOOTER_BYTES, PACK_FOOTER_MAGIC, "a pack footer", path)
-        _, _, _, epoch, runs, rows, tag_count, _, table_offset = _PACK_FOOTER.unpack_from(fixed)
-        return cls(epoch, runs, rows, tag_count, table_offset)
+        _, _, marks, epoch, runs, rows, tag_count, _, table_offset = _PACK_FOOTER.unpack_from(fixed)
+        return cls(epoch, runs, rows, tag_count, table_offset, bool(marks & _HAS_PARITY))
 
     def check(self, fixed: bytes | memoryview, table: memoryview, columns: memoryview, path: str) -> None:
         """Raises CorruptError."""
