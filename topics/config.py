@@ -49,6 +49,7 @@ _RANGES = {
     "wal_file_bytes": (64 * 1024, 1 << 31),
     "wal_spare_files": (0, 1024),
     "commit_window_us": (0, 1_000_000),
+    "commit_in_place_max_us": (0, 1_000_000),
     "segment_max_bytes": (0, _SEGMENT_BYTES_MAX),
     "disk_reserve_bytes": (0, 1 << 62),
     "router_delay_ms": (1, 60_000),
@@ -173,6 +174,9 @@ class Config:
     sync_every_ms: int = 1000
     commit_window_us: int = 0
     """How long a batch may wait for more; 0: it leaves as soon as the commit before it has ended."""
+    commit_in_place_max_us: int = 20_000
+    """A lone write of a connection that is alone is committed while the loop waits, unless the last one took longer
+    than this; 0: never."""
     hot_tail_bytes: int = 64 << 20
     checkpoint_wal_bytes: int = 256 << 20
     """A checkpoint starts when this many bytes of log are not yet in segments."""

@@ -11,6 +11,7 @@ from tests.loop.handlers import Recorder
 from topics.loop import Connection, StreamLimits
 from topics.loop.connection import LINGER_NS
 from topics.loop.ring import F_MORE
+from topics.loop.traffic import ALONE_PASSES
 
 LIMITS = StreamLimits(send_high_water_bytes=100, send_low_water_bytes=40)
 
@@ -349,3 +350,37 @@ def test_closing_the_loop_aborts_connections_and_closes_the_ring(on: Setup) -> N
     assert on.ring.closed
     assert on.loop._operations.in_flight == 0
     on.loop.close()
+
+
+def test_a_connection_is_alone_once_it_was_the_only_one_heard_for_some_passes(on: Setup) -> None:
+    _, other_recv = on.open(11)
+    for _ in range(ALONE_PASSES):
+        on.ring.receive(on.recv, b"x")
+        on.run()
+        on.run()  # a pass that hears nobody changes nothing
+        assert not on.loop.is_alone()
+    on.ring.receive(on.recv, b"x")
+    on.run()
+    assert on.loop.is_alone()
+    on.ring.receive(other_recv, b"y")
+    on.run()
+    assert not on.loop.is_alone(), "another one was heard"
+    for _ in range(ALONE_PASSES):
+        on.ring.receive(other_recv, b"y")
+        on.run()
+    assert on.loop.is_alone()
+    on.ring.receive(other_recv, b"y")
+    on.ring.receive(other_recv, b"y")
+    on.run()
+    assert not on.loop.is_alone(), "it has more than one thing to say"
+
+
+def test_nobody_is_alone_beside_a_file_operation(on: Setup) -> None:
+    for _ in range(ALONE_PASSES + 1):
+        on.ring.receive(on.recv, b"x")
+        on.run()
+    on.loop.files.write_nowait(5, b"x", 0, lambda res: None)
+    assert not on.loop.is_alone()
+    on.ring.complete(on.ring.one("write"), 1)
+    on.run()
+    assert on.loop.is_alone()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy
 from typing_extensions import Buffer
 
-from tests.sim.core import Core, Handle, Operation
+from tests.sim.core import LATENCY_NS, Core, Handle, Operation
 from tests.sim.disk import SimDirectory
 from tests.sim.file import SimFile
 
@@ -222,12 +222,13 @@ class SimFiles:
         return self._core.new_fd(handle)
 
     def write_now(self, fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
-        """Takes effect at once, or not at all."""
+        """Takes effect when it returns, or not at all; meanwhile the clock moves and nothing else does."""
         view = memoryview(buffer).cast("B")
         handle = self._core.fds.get(fd)
         results: list[int] = [-errno.EBADF]
         if handle is not None:
             written = handle
+            self._core.events.clock.advance_ns(LATENCY_NS["sync" if dsync else "write"])
             self._core.take_effect(lambda: results.append(self._write(written, view, bytes(view), offset, dsync=dsync)))
         return results[-1]
 

@@ -6,11 +6,14 @@ The simulator's wait fails when nothing will ever happen, so whatever is staged 
 import errno
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
+from typing_extensions import Buffer
 
 from tests.engine.real_world import RealWorld
 from tests.sim import Faults, SimStoppedError
+from tests.sim.core import LATENCY_NS
 from tests.store.log_world import DIRECTORY, LogWorld, recover
 from topics.errors import DiskFullError, LogReadOnlyError
 from topics.store.commit import Commit
@@ -207,6 +210,66 @@ def test_an_engine_whose_commits_end_in_place_wakes_its_readers_and_closes() -> 
     world.checkpoint()
     world.restart(graceful=True)
     assert world.seqs() == list(range(1, 31))
+
+
+class Alone(LogWorld):
+    """A log whose loop has heard one connection alone for a while, `alone` says."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(config=lambda config: replace(config, **options))  # type: ignore[arg-type]
+        self.alone = False
+        self.loop.is_alone = lambda: self.alone  # type: ignore[method-assign]
+        self.write()
+        self.advance(2000)  # all is synced, the next log file is ready
+        self.alone = True
+
+    def is_answered_at_once(self, *, fsync: bool = True, writes: int = 1) -> bool:
+        made = [self.write(fsync=fsync) for _ in range(writes)]
+        self.passes(1)
+        at_once = all(write.acked for write in made)
+        self.settle()
+        return at_once
+
+
+@pytest.mark.parametrize("fsync", [True, False])
+def test_a_lone_write_of_a_connection_that_is_alone_is_committed_in_place(fsync: bool) -> None:
+    world = Alone()
+    assert world.is_answered_at_once(fsync=fsync)
+    assert world.log.counters.in_place == 1
+
+
+def test_several_writes_of_a_pass_or_of_several_connections_go_through_the_ring() -> None:
+    world = Alone()
+    assert not world.is_answered_at_once(writes=2)
+    world.alone = False
+    assert not world.is_answered_at_once()
+    world.alone = True
+    assert world.is_answered_at_once()
+
+
+def test_no_lone_write_is_committed_in_place_where_that_is_switched_off() -> None:
+    world = Alone(commit_in_place_max_us=0)
+    assert not world.is_answered_at_once()
+
+
+def test_after_a_commit_in_place_that_took_long_the_next_ones_go_through_the_ring_for_a_second() -> None:
+    world = Alone(commit_in_place_max_us=5000)
+    write_now = world.ring.write_now
+
+    def slow(fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
+        world.ring.clock.advance_ns(took_ns)
+        return write_now(fd, buffer, offset, dsync=dsync)
+
+    world.ring.write_now = slow  # type: ignore[method-assign]
+    took_ns = 5_000_000 - LATENCY_NS["sync"]
+    assert world.is_answered_at_once()
+    took_ns += 1
+    assert world.is_answered_at_once()
+    assert not world.is_answered_at_once()
+    world.advance(990)
+    assert not world.is_answered_at_once()
+    world.advance(20)
+    assert world.is_answered_at_once()
 
 
 def test_without_being_asked_commits_are_left_to_the_ring() -> None:

@@ -168,6 +168,10 @@ class Links:
             buffer = bytearray().join(map(self._received, range(self.count)))
         return Rows(self.count, buffer, self._refs, self._starts, self._ends)
 
+    def first_ref(self) -> int:
+        """The connection of the first row."""
+        return cast(int, self._refs[0])
+
     def view(self, row: int) -> memoryview:
         """The bytes of one row."""
         if self._columns is not None:

@@ -213,6 +213,13 @@ class Loop:
         return self._wait_ns(None, self.clock.monotonic_ns())
 
     # --- sockets -----------------------------------------------------------------------------------------------------
+    def is_alone(self) -> bool:
+        """Whether one connection has had the loop to itself for some passes, and no file operation is in flight.
+
+        Whoever answers it may block for a moment: nobody else is known to wait.
+        """
+        return self._traffic.alone
+
     def listen(
         self, host: str, port: int, handler: StreamHandler, backlog: int = 1024, limits: StreamLimits = _DEFAULT_LIMITS
     ) -> Listener:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from topics.loop.connection import OPEN, Connection, Row
 from topics.loop.links import Links
-from topics.loop.operations import Operations
+from topics.loop.operations import KIND_BITS, Operations
 from topics.loop.ring import Ring, Send
 from topics.loop.stats import LoopStats
 from topics.loop.streams import StreamHandler, StreamLimits, Streams
@@ -19,6 +19,9 @@ from topics.loop.timers import Timer
 
 SHARE_ROWS = 8
 """Provided buffers one connection may fill in a pass in which others found none."""
+
+ALONE_PASSES = 8
+"""A connection is alone when it was the only one heard in this many passes that heard any."""
 
 _TRY_AGAIN = frozenset((errno.ECANCELED, errno.EINTR, errno.EAGAIN))
 """A receive that ended with one of these says nothing about the connection."""
@@ -64,6 +67,14 @@ class Traffic:
         self.closed_some = False
         """A connection left OPEN in this pass: rows of such are filtered out."""
         self.starved = False
+        self._speaker = 0
+        """The connection (`send_data` without its kind) heard alone in the last pass that heard any; 0: several."""
+        self._passes_alone = 0
+
+    @property
+    def alone(self) -> bool:
+        """One connection has been heard for a while and no file operation runs: who blocks keeps no other waiting."""
+        return self._passes_alone >= ALONE_PASSES and not self.operations.callbacks
 
     @property
     def busy(self) -> bool:
@@ -130,6 +141,7 @@ class Traffic:
         for streams in self._groups:
             inbox = streams.inbox
             if inbox or (links is not None and links.count and streams.takes_rows):
+                self._hear(inbox, links)
                 self._receive(streams, inbox)
                 inbox.clear()
         if links is not None and links.count:
@@ -176,6 +188,18 @@ class Traffic:
         return False
 
     # --- inside ------------------------------------------------------------------------------------------------------
+    def _hear(self, inbox: list[Row], links: Links | None) -> None:
+        """Keeps count of the passes that heard the same connection, once, and nobody else."""
+        speaker = 0
+        rows = 0 if links is None else links.count
+        if len(inbox) + rows == 1:
+            speaker = links.first_ref() if rows and links is not None else inbox[0][0].send_data >> KIND_BITS
+            if speaker == self._speaker:
+                self._passes_alone += 1
+                return
+        self._speaker = speaker
+        self._passes_alone = 0
+
     def _gather(self) -> None:
         """Puts what was written behind a send of this pass into that send; behind one in flight it waits."""
         rows = {send[0]: row for row, send in enumerate(self.sends)}

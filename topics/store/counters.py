@@ -22,6 +22,8 @@ class LogCounters:
     fsyncs: int = 0
     bytes_written: int = 0
     """Batches as the log holds them; blocks written again and padding not counted."""
+    in_place: int = 0
+    """Lone commits for which the loop waited; a library's own are not counted."""
     rotations: int = 0
     queue_depth_peak: int = 0
     submit_full: int = 0

@@ -57,6 +57,7 @@ _PLACED_ROWS = 64
 _REST_ATTEMPTS_MAX = 64
 _SYNCED_COMMITS_FEW = 64
 """A file with fewer has mostly bare writes: zeroing the next one would write all there is twice."""
+_IN_PLACE_PAUSE_NS = 1_000_000_000
 
 
 class _Flight:
@@ -91,6 +92,7 @@ class Wal:
         commit: str,
         sync_every_ns: int,
         window_ns: int,
+        in_place_max_ns: int,
         file_bytes: int,
         prepared_files: int,
     ) -> None:
@@ -108,6 +110,10 @@ class Wal:
         """How long after a commit's end the next one is held back to gather more; a lone write never waits."""
         self.in_place = False
         """Commits that need one write end before `flush` returns: for a thread that waits for nothing else."""
+        self._in_place_max_ns = in_place_max_ns
+        """So do lone ones, of a connection that is alone, as long as none took longer; 0: never."""
+        self._in_place_from_ns = 0
+        """When lone commits may end in place again."""
         self._moved = Event()
         """Set whenever something ended that `drain` may wait for."""
         self.ahead = FilesAhead(
@@ -390,10 +396,14 @@ class Wal:
     def _submit(self, flight: _Flight, file: WalFile) -> None:
         stored = file.stored
         primitive = flight.primitive
-        if self.in_place and primitive in (Primitive.BARE, Primitive.DSYNC):
+        if primitive in (Primitive.BARE, Primitive.DSYNC) and (self.in_place or self._may_block(flight)):
             dsync = primitive is Primitive.DSYNC
             fd = stored.direct_fd if dsync else stored.fd
-            self._on_write(self._files.write_now(fd, flight.blocks, flight.offset, dsync=dsync))
+            write_res = self._files.write_now(fd, flight.blocks, flight.offset, dsync=dsync)
+            if not self.in_place:
+                self._counters.in_place += 1
+                self._watch_the_time(flight)
+            self._on_write(write_res)
             self._loop.again()
             return
         match primitive:
@@ -407,6 +417,21 @@ class Wal:
                 self._files.commit_nowait(stored.direct_fd, flight.blocks, flight.offset, self._on_results)
             case Primitive.DSYNC:
                 self._files.write_nowait(stored.direct_fd, flight.blocks, flight.offset, self._on_write, dsync=True)
+
+    def _may_block(self, flight: _Flight) -> bool:
+        """A lone write of a connection that is alone: nobody gains by the loop going on meanwhile (perf/commits.py)."""
+        return (
+            self._in_place_max_ns > 0
+            and len(flight.batch.waiters) == 1
+            and flight.submitted_ns >= self._in_place_from_ns
+            and self._loop.is_alone()
+        )
+
+    def _watch_the_time(self, flight: _Flight) -> None:
+        """After a commit in place that took long, the next ones go through the ring for a while: the device is slow."""
+        now_ns = self._clock.monotonic_ns()
+        if now_ns - flight.submitted_ns > self._in_place_max_ns:
+            self._in_place_from_ns = now_ns + _IN_PLACE_PAUSE_NS
 
     def _on_write(self, write_res: int) -> None:
         self._on_results(write_res, 0)

@@ -140,6 +140,7 @@ def choose_settings(rng: random.Random, base: Config) -> Config:
         http_parser="h11" if rng.random() < 0.05 else base.http_parser,
         commit=rng.choice(("auto", "auto", "link", "direct", "dsync")),
         commit_window_us=rng.choice((0, 0, 0, 200)),
+        commit_in_place_max_us=rng.choice((0, 20_000, 20_000)),
     )
 
 
