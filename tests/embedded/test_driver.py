@@ -75,6 +75,33 @@ def test_many_threads_are_all_answered_and_may_end_at_once(disk: Disk, tmp_path:
     assert (tmp_path / "file").read_bytes() == bytes(offset % 251 for offset in range(total))
 
 
+def test_the_wheel_alone_is_had_only_when_nothing_is_to_be_done(disk: Disk) -> None:
+    driver = Driver(disk.loop)
+    assert driver.call(disk.write(0)) == 1
+    assert driver.take_alone()
+    refused: list[bool] = []
+    thread = threading.Thread(target=lambda: refused.append(driver.take_alone()))
+    thread.start()
+    thread.join()
+    assert refused == [False]
+    driver._inbox.append(Call(disk.write(1)))
+    driver.leave()
+    answered = threading.Event()
+    driver.submit(disk.write(2), lambda _call: answered.set())
+    assert answered.wait(30), "who left woke nobody for the call that came meanwhile"
+    driver.end(nothing)
+    assert not driver.take_alone()
+
+
+def test_an_unexpected_error_of_who_was_alone_ends_the_driver(disk: Disk) -> None:
+    driver = Driver(disk.loop)
+    assert driver.call(disk.write(0)) == 1
+    assert driver.take_alone()
+    driver.leave(ZeroDivisionError("a bug"))
+    with pytest.raises(ZeroDivisionError):
+        driver.call(disk.write(1))
+
+
 def test_a_caller_that_cannot_wait_is_served_by_the_maintenance_thread(disk: Disk) -> None:
     driver = Driver(disk.loop)
     answered = threading.Event()

@@ -86,6 +86,11 @@ class FakeLog:
         self.record_frames += rows.count
         return framed
 
+    def write_alone(
+        self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None
+    ) -> tuple[Framed, Commit] | None:
+        return None
+
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
     ) -> None:

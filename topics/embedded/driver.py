@@ -29,6 +29,8 @@ Start = Callable[[Callable[["R | TopicsError"], None]], object]
 NEVER = 1 << 63
 """Later than any reading of the clock."""
 _BUSY_S = 0.001
+_LOOK_NS = 1_000_000
+"""How long callers leave what is in flight alone, before one of them looks for its end."""
 _POLL_NS = 2_000_000
 """How often the maintenance thread looks for the end of what a caller left in flight."""
 
@@ -89,6 +91,7 @@ class Driver:
         self._gathered_ns = NEVER
         self._due_ns = NEVER
         self._sleeping_until_ns = 0
+        self._drove_ns = 0
         self._ended = False
         self._failure: BaseException | None = None
         self._maintenance = threading.Thread(target=self._maintain, name="topics-maintenance", daemon=True)
@@ -130,6 +133,35 @@ class Driver:
                     call.give_turn()
                 call.sleep()
         return call.result()
+
+    def take_alone(self) -> bool:
+        """Takes the wheel if nobody has it and nothing is to be done: no calls, no timers, and no look for completions.
+
+        Whoever gets True calls nothing that waits, and gives the wheel back by `leave`. Raises as `call` does.
+        """
+        if not self._wheel.acquire(blocking=False):
+            return False
+        loop = self._loop
+        now_ns = loop.clock.monotonic_ns()
+        if (
+            self._failure is None
+            and not self._ended
+            and not self._inbox
+            and loop.is_quiet(now_ns)
+            and (not loop.operations_in_flight or now_ns - self._drove_ns < _LOOK_NS)
+        ):
+            return True
+        self._wheel.release()
+        self._check()
+        return False
+
+    def leave(self, error: BaseException | None = None) -> None:
+        """error: what the engine raised, and should not have."""
+        if error is not None:
+            self._failure = error
+            self._fail_everybody(error)
+        self._wheel.release()
+        self._hand_over()
 
     def submit(self, start: Start[R], on_answer: Callable[[Call[R]], None]) -> None:
         """Hands a call to the maintenance thread; `on_answer` runs on whichever thread answers it."""
@@ -215,7 +247,8 @@ class Driver:
             if loop.operations_in_flight:
                 most_ns = 0 if self._submitted != self._answered else _POLL_NS
                 wait_ns = most_ns if wait_ns is None else min(wait_ns, most_ns)
-            self._due_ns = NEVER if wait_ns is None else loop.clock.monotonic_ns() + wait_ns
+            self._drove_ns = now_ns = loop.clock.monotonic_ns()
+            self._due_ns = NEVER if wait_ns is None else now_ns + wait_ns
         except BaseException as error:
             if not (isinstance(error, KeyboardInterrupt) and loop.waiting):
                 self._failure = error

@@ -38,6 +38,7 @@ from topics.loop.choose import open_ring
 from topics.loop.tasks import Future
 from topics.store.directory import take
 from topics.store.store import Store
+from topics.tuples import make_tuple
 
 R = TypeVar("R")
 Values = Iterable[Any]
@@ -105,11 +106,29 @@ class Log:
         key: idempotency key, a repeated one answers with the seqs of the first time. node: origin for records without
         their own. create False: the topic must exist.
         """
-        return self._driver.call(self.appending(topic, records, key=key, node=node, create=create))
+        return self._write(self._request(topic, records, key=key, node=node, create=create))
 
     def append_many(self, topic: str, texts: Sequence[bytes], *, key: str | None = None) -> AppendResult:
         """Appends ready-made JSON texts, one record each: nothing is encoded, only validated."""
-        return self._driver.call(self.appending_texts(topic, texts, key=key))
+        return self._write(self._request_of_texts(topic, texts, key=key))
+
+    def _write(self, request: AppendRequest) -> AppendResult:
+        """In one go when nothing else is going on, which is what a lone caller finds; else as a call on the loop."""
+        driver = self._driver
+        if driver.take_alone():
+            unexpected: BaseException | None = None
+            try:
+                result = self._engine.append_alone(request)
+            except TopicsError:
+                raise
+            except BaseException as error:
+                unexpected = error
+                raise
+            finally:
+                driver.leave(unexpected)
+            if result is not None:
+                return result
+        return driver.call(lambda done: self._engine.append(request, done))
 
     def append_soon(self, topic: str, value: Any) -> Soon:
         """Appends one JSON-encodable value with others that come soon; returns at once, or when too much is under way.
@@ -267,6 +286,16 @@ class Log:
     def appending(
         self, topic: str, records: Values, *, key: str | None, node: str | None, create: bool | None
     ) -> Start[AppendResult]:
+        request = self._request(topic, records, key=key, node=node, create=create)
+        return lambda done: self._engine.append(request, done)
+
+    def appending_texts(self, topic: str, texts: Sequence[bytes], *, key: str | None) -> Start[AppendResult]:
+        request = self._request_of_texts(topic, texts, key=key)
+        return lambda done: self._engine.append(request, done)
+
+    def _request(
+        self, topic: str, records: Values, *, key: str | None, node: str | None, create: bool | None
+    ) -> AppendRequest:
         values = records if isinstance(records, list | tuple) else list(records)
         if not values:
             raise UsageError("append needs one record at least")
@@ -276,16 +305,14 @@ class Log:
                 rows = rows_from_values(made, self._scanner)
             else:
                 rows = rows_from_data(values, self._scanner)
-        request = AppendRequest(topic, rows, _encoded(node), _encoded(key), create)
-        return lambda done: self._engine.append(request, done)
+        return make_tuple(AppendRequest, (topic, rows, _encoded(node), _encoded(key), create, None, True, None))
 
-    def appending_texts(self, topic: str, texts: Sequence[bytes], *, key: str | None) -> Start[AppendResult]:
+    def _request_of_texts(self, topic: str, texts: Sequence[bytes], *, key: str | None) -> AppendRequest:
         if not texts:
             raise UsageError("append_many needs one record at least")
         with self._scanning:
             rows = self._scanner.scan_texts(texts)
-        request = AppendRequest(topic, rows, key=_encoded(key))
-        return lambda done: self._engine.append(request, done)
+        return AppendRequest(topic, rows, key=_encoded(key))
 
     def deleting(self, topic: str, *, before_seq: int | None, match: str | Predicate | None) -> Start[DeleteResult]:
         predicate = Predicate.of(match) if isinstance(match, str) else match

@@ -24,6 +24,7 @@ from topics.store.rows import PLACED, PLACED_DTYPE, ROW, TAG, Framed, Rows
 from topics.tuples import make_tuple
 
 _ROW_BYTES = ROW.size
+_PLACED_BYTES = PLACED.size
 _FLAGS_WITHOUT_TAG = bytes(flags for flags in range(8) if not flags & TAG)
 _RESERVE_MIN = 256
 _RESERVE_MAX = 1 << 20
@@ -61,11 +62,11 @@ class AppendBatch(Operation):
 
     def add(self, write: Write, rows: Rows, framed: Framed) -> None:
         """One request."""
-        buffer, spans, count, size = rows
+        count, size = rows.count, rows.size
         self.placed += framed.placed
-        if spans[36::_ROW_BYTES].strip(_FLAGS_WITHOUT_TAG):
-            places = ROW.iter_unpack(spans)
-            self._add_tags([bytes(buffer[row[4] : row[4] + row[5]]) if row[9] & TAG else None for row in places])
+        tags = tags_in(rows)
+        if tags is not None:
+            self._add_tags(tags)
         elif self.tags is not None:
             self.tags += [None] * count
         self.writes.append(write)
@@ -117,19 +118,7 @@ class AppendBatch(Operation):
 
     def _publish(self, file_id: int, base: int) -> None:
         """The rows into the index."""
-        topic, tags = self.topic, self.tags
-        if self.rows == 1:
-            start, length, size, flags, ts = PLACED.unpack(self.placed)
-            tag = tags[0] if tags is not None else None
-            topic.index.append_row(self.first_seq, file_id, base + start, length, size, ts, flags, tag)
-        else:
-            rows = np.frombuffer(self.placed, PLACED_DTYPE)
-            offsets = rows["start"] + np.uint32(base)
-            topic.index.append_rows(
-                self.first_seq, file_id, offsets, rows["length"], rows["size"], rows["ts"], rows["flags"], tags
-            )
-            ts = int(rows["ts"][-1])
-        topic.last_write_ms = ts
+        publish(self.topic, self.first_seq, file_id, base, self.placed, self.tags)
 
     # --- failed ------------------------------------------------------------------------------------------------------
     def fail(self, error: TopicsError) -> None:
@@ -144,6 +133,33 @@ class AppendBatch(Operation):
             done(error)
             for request, later in waiting:
                 self.appender.append(request, later)
+
+
+def tags_in(rows: Rows) -> list[bytes | None] | None:
+    """The tag of each row; None when none has one."""
+    spans = rows.spans
+    if not spans[36::_ROW_BYTES].strip(_FLAGS_WITHOUT_TAG):
+        return None
+    buffer = rows.buffer
+    return [bytes(buffer[row[4] : row[4] + row[5]]) if row[9] & TAG else None for row in ROW.iter_unpack(spans)]
+
+
+def publish(  # noqa: PLR0917 - one call a batch
+    topic: Topic, first_seq: int, file_id: int, base: int, placed: bytes | bytearray, tags: list[bytes | None] | None
+) -> None:
+    """Rows into the index; `placed` holds a packed PLACED each, whose starts count from file offset `base`."""
+    if len(placed) == _PLACED_BYTES:
+        start, length, size, flags, ts = PLACED.unpack(placed)
+        tag = tags[0] if tags is not None else None
+        topic.index.append_row(first_seq, file_id, base + start, length, size, ts, flags, tag)
+    else:
+        rows = np.frombuffer(placed, PLACED_DTYPE)
+        offsets = rows["start"] + np.uint32(base)
+        topic.index.append_rows(
+            first_seq, file_id, offsets, rows["length"], rows["size"], rows["ts"], rows["flags"], tags
+        )
+        ts = int(rows["ts"][-1])
+    topic.last_write_ms = ts
 
 
 class LateRefusal(Operation):
@@ -194,6 +210,40 @@ class Appender:
                 self._stage(topic, request.rows, request.node, self.core.clock.now_ms(), None, False, done)
         except TopicsError as error:
             done(error)
+
+    def append_alone(self, request: AppendRequest) -> AppendResult | None:
+        """See `Engine.append_alone`: the short way of `append` and of AppendBatch, in one go."""
+        topic, rows = self._by_name.get(request.topic), request.rows
+        if (
+            topic is None
+            or not topic.plain
+            or topic.stage_class == "fsync"
+            or topic.life is not Life.LIVE
+            or topic.pending
+            or topic.waiters
+            or topic.routers
+            or request.key is not None
+            or self._has_quota
+            or request.violation is not None
+        ):
+            return None
+        core, count, first = self.core, rows.count, topic.next_seq
+        last = first + count - 1
+        if last > topic.reserved or is_short(topic, first):
+            return None
+        now_ms = core.clock.now_ms()
+        ts = now_ms if now_ms > topic.last_ts else topic.last_ts
+        written = core.log.write_alone(topic.id, first, ts, rows, request.node)
+        if written is None:
+            return None
+        framed, commit = written
+        topic.last_ts = ts
+        topic.next_seq = last + 1
+        publish(topic, first, commit.file_id, commit.base - framed.start, framed.placed, tags_in(rows))
+        topic.head = last
+        topic.retain_caps()
+        core.in_log.add(topic.id)
+        return make_tuple(AppendResult, (first, last, last, count, False, False, commit.write_ns, 0))
 
     def append_copies(self, name: str, rows: Rows, done: Done[AppendResult]) -> None:
         """Records the server itself puts into a topic, which is created when it is missing (R-Q-25).
@@ -307,7 +357,7 @@ class Appender:
             if filling is None:
                 filling = self._open(topic, reserved, fsync=fsync, synced=synced)
             batch = filling
-            if topic.reserved - first < _AHEAD_MAX and topic.reserved - first < first >> 2 and not topic.growing:
+            if is_short(topic, first):
                 self._grow(topic, first + count - 1, now_ms, count)
         topic.last_ts = ts
         if key is not None:
@@ -345,6 +395,12 @@ class Appender:
                 topic.reserved = max(topic.reserved, upto)
 
         log.when_committed(topic.id, False, on_commit)
+
+
+def is_short(topic: Topic, first_seq: int) -> bool:
+    """Little is left of the reservation at `first_seq`, and more is not on its way."""
+    left = topic.reserved - first_seq
+    return left < _AHEAD_MAX and left < first_seq >> 2 and not topic.growing
 
 
 def reserve(core: Core, topic: Topic, last_seq: int, now_ms: int, count: int) -> int:

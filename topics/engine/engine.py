@@ -116,6 +116,14 @@ class Engine:
         """Appends at the commit point of the topic's class (7.5); `rows` and their buffer may be reused afterwards."""
         self._appender.append(request, done)
 
+    def append_alone(self, request: AppendRequest) -> AppendResult | None:
+        """Appends in this call, for a caller who has the loop to itself and nothing to do before it is answered.
+
+        None, and nothing was done, where that is not all there is to it: a stronger class, a key, retention, waiting
+        readers, routers, commits on their way. Raises StorageError: the log takes nothing.
+        """
+        return self._appender.append_alone(request)
+
     def takes_plain(self, name: str) -> bool:
         """Several writes to this topic may be given to `append` as one: each needs nothing but its seqs."""
         return self._appender.takes_plain(name)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from topics.clock import Clock
-from topics.store.commit import Done
+from topics.store.commit import Commit, Done
 from topics.store.filetable import FileTable
 from topics.store.memory import MemoryFrames
 from topics.store.reader import Fetched, Piece
@@ -29,6 +29,9 @@ class LogPort(Protocol):
         extension: bytes = b"",
         counted: bool = True,
     ) -> Framed: ...
+    def write_alone(
+        self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None
+    ) -> tuple[Framed, Commit] | None: ...
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
     ) -> None: ...

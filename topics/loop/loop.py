@@ -104,6 +104,10 @@ class Loop:
             failure, self._failure = self._failure, None
             raise failure
 
+    def is_quiet(self, now_ns: int) -> bool:
+        """Nothing is ready, due or queued: a pass would have nothing to do but for completions."""
+        return not (self._ready or self._from_threads or self._traffic.busy or self._timers.due_by(now_ns))
+
     def stop(self) -> None:
         """Ends `run` after the pass."""
         self._stopped = True

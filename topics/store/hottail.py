@@ -87,6 +87,11 @@ class HotTail:
         chunk.used = end
         return chunk.view[start - chunk.start : blocks_end]
 
+    def take_back(self, file_id: int, begin: int) -> None:
+        """The bytes placed last, from `begin` on, are not in the file: the next ones begin there again."""
+        chunk = self._files[file_id][-1]
+        chunk.used = begin - chunk.start
+
     def _open(self, file_id: int, start: int, prefix: int, needed: int, before: Chunk | None) -> Chunk:
         """A chunk from block `start` on; its first `prefix` bytes are the chunk before's."""
         capacity = max(self._chunk_bytes, align_up(needed, BLOCK_BYTES))

@@ -12,7 +12,7 @@ from topics.config import Config
 from topics.loop.loop import Loop
 from topics.loop.tasks import Event
 from topics.store.admission import Admission
-from topics.store.commit import Done
+from topics.store.commit import Commit, Done
 from topics.store.counters import LogCounters
 from topics.store.filetable import FileKind, FileTable, StoredFile
 from topics.store.format import shard_directory
@@ -126,6 +126,15 @@ class Log:
         return self._wals[self.shard_of(topic_id)].stage_records(
             topic_id, first_seq, ts_ms, rows, fsync=fsync, node=node, extension=extension, counted=counted
         )
+
+    def write_alone(
+        self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None
+    ) -> tuple[Framed, Commit] | None:
+        """Stages and commits rows in this call (see `commit_in_place`), unsynced, if one write is all it takes.
+
+        None: it is not, and nothing was done. `Framed` counts from the commit's base.
+        """
+        return self._wals[self.shard_of(topic_id)].write_alone(topic_id, first_seq, ts_ms, rows, node)
 
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True

@@ -472,17 +472,9 @@ class Wal:
     def _on_committed(self, flight: _Flight, file: WalFile) -> None:
         batch = flight.batch
         synced = flight.primitive.syncs
-        self._committed_ns = self._clock.monotonic_ns()
-        elapsed_ns = self._committed_ns - flight.submitted_ns
-        self._durable.on_written(self._durable.written + 1, synced=synced)
-        file.position = align_up(file.position + batch.used, BATCH_ALIGN)
-        self._chain = flight.checksum
+        elapsed_ns = self._note_written(batch, file, flight.checksum, flight.submitted_ns, synced=synced)
         self._header = b""
         counters = self._counters
-        counters.frames += batch.frames - batch.uncounted
-        counters.uncounted_frames += batch.uncounted
-        counters.batches += 1
-        counters.bytes_written += batch.used
         if synced:
             self._synced_commits += 1
             counters.count_sync(elapsed_ns)
@@ -495,11 +487,78 @@ class Wal:
         batch.clear()
         if batch.room <= _BATCH_ROLL_BYTES:
             self._spare_batch = batch
-        counters.commit.add(elapsed_ns)
         answering_ns = self._clock.monotonic_ns()
         for done in waiters:
             done(commit)
         counters.answer.add(self._clock.monotonic_ns() - answering_ns)
+
+    def _note_written(self, batch: Batch, file: WalFile, checksum: int, submitted_ns: int, *, synced: bool) -> int:
+        """The batch is in the file; returns how long that took, ns."""
+        self._committed_ns = self._clock.monotonic_ns()
+        elapsed_ns = self._committed_ns - submitted_ns
+        self._durable.on_written(self._durable.written + 1, synced=synced)
+        file.position = align_up(file.position + batch.used, BATCH_ALIGN)
+        self._chain = checksum
+        counters = self._counters
+        counters.frames += batch.frames - batch.uncounted
+        counters.uncounted_frames += batch.uncounted
+        counters.batches += 1
+        counters.bytes_written += batch.used
+        counters.commit.add(elapsed_ns)
+        return elapsed_ns
+
+    # --- alone -------------------------------------------------------------------------------------------------------
+    def write_alone(
+        self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None
+    ) -> tuple[Framed, Commit] | None:
+        """Stages and commits a request that nobody asks to be synced, in this call: for who has the loop to itself.
+
+        None, and nothing was done, unless one write in place is all it takes; one that goes wrong was not done either:
+        who then takes the usual way meets the same again, or finds the log latched.
+        """
+        file, batch = self._file, self._filling
+        if (
+            not self.in_place
+            or file is None
+            or self._flight is not None
+            or self._leave_file
+            or self._header
+            or self._sync_timer is None
+            or batch.frames
+            or batch.waiters
+            or self._closed_batches
+            or self._admission.closed
+            or self.window_ns
+        ):
+            return None
+        framed = self.stage_records(topic_id, first_seq, ts_ms, rows, fsync=False, node=node)
+        position, used, durable = file.position, batch.used, self._durable
+        if position + used > file.size:
+            batch.clear()
+            return None
+        checksum = lib.tp_seal_batch(
+            batch.pointer,
+            file.epoch,
+            durable.written + 1,
+            durable.synced,
+            self._chain,
+            used - BATCH_HEADER_BYTES,
+            batch.frames,
+            self._clock.now_ms(),
+        )
+        stored = file.stored
+        blocks = self._tail.place(stored.file_id, position, memoryview(batch.memory)[:used])
+        submitted_ns = self._clock.monotonic_ns()
+        res = self._files.write_now(stored.fd, blocks, position & -BLOCK_BYTES)
+        if res != len(blocks):
+            batch.clear()
+            self._tail.take_back(stored.file_id, position)
+            if judge(Primitive.BARE, len(blocks), res, 0) is Verdict.FAILED:
+                self._latch(f"a commit to {stored.path} failed (write {res})")
+            return None
+        elapsed_ns = self._note_written(batch, file, checksum, submitted_ns, synced=False)
+        batch.clear()
+        return framed, make_tuple(Commit, (None, stored.file_id, position + BATCH_HEADER_BYTES, elapsed_ns, 0))
 
     # --- background sync ---------------------------------------------------------------------------------------------
     def _on_sync_timer(self) -> None:

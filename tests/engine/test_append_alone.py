@@ -1,0 +1,155 @@
+"""`append_alone`: staged, committed and published in one call, or nothing was done; the same promises as `append`."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from tests.engine.harness import records
+from tests.engine.real_world import RealWorld
+from topics.engine.results import AppendRequest, AppendResult
+from topics.engine.value_rows import NewRecord, rows_from_values
+from topics.engine.write_body import WriteScanner
+from topics.errors import LogReadOnlyError
+
+
+def world_with(**config: object) -> RealWorld:
+    """A disk topic "t" whose next append finds nothing else going on."""
+    world = RealWorld()
+    world.real_store.log.commit_in_place()
+    world.put(**config)
+    world.append(0)
+    world.append(1)
+    return world
+
+
+def alone(world: RealWorld, *values: object, **request: object) -> AppendResult | None:
+    return world.engine.append_alone(AppendRequest("t", records(*values), **request))  # type: ignore[arg-type]
+
+
+def everything(world: RealWorld) -> list[object]:
+    found: list[object] = []
+    at = -1
+    while at < (page := world.diff(max(at, 0), limit=1000)).next_from_seq:
+        found += [row["data"] for row in msgspec.json.decode(b"[" + page.records + b"]")]
+        at = page.next_from_seq
+    return found
+
+
+def test_it_is_there_for_readers_when_the_call_returns() -> None:
+    world = world_with()
+    passes = world.real_loop.stats().passes
+    result = alone(world, 2, 3)
+    assert result is not None
+    assert (result.first_seq, result.last_seq, result.head_seq, result.count) == (3, 4, 4, 2)
+    assert world.real_loop.stats().passes == passes
+    assert [row["data"] for row in world.read()] == [0, 1, 2, 3]
+    world.restart()
+    assert [row["data"] for row in world.read()] == [0, 1, 2, 3]
+
+
+def test_tags_nodes_caps_and_counters_are_those_of_any_append() -> None:
+    world = world_with(cap_records=3)
+    rows = rows_from_values([NewRecord(2, tag="a", node="n"), NewRecord(3)], WriteScanner(world.config))
+    assert world.engine.append_alone(AppendRequest("t", rows, b"other")) is not None
+    assert [(row["data"], row.get("$tag"), row.get("$node")) for row in world.read(1, include_tags=True)] == [
+        (1, None, None),
+        (2, "a", "n"),
+        (3, None, "other"),
+    ]
+    assert world.delete(match="a").deleted == 1
+    state = world.state()
+    assert (state.count, state.head_seq) == (2, 4)
+
+
+REFUSALS: dict[str, Callable[[RealWorld], object]] = {
+    "a poll that waits": lambda world: world.start_diff(2, wait_ms=20_000),
+    "another write staged": lambda world: world.start_append(records(5)),
+    "a change of the class on its way": lambda world: world.put(durability="fsync"),
+    "an expiry": lambda world: world.put(ttl_ms=1000),
+    "a cap that refuses": lambda world: world.put(cap_records=9, discard="reject"),
+    "a checkpoint that wants another file": lambda world: world.real_store.log.request_rotation(),
+}
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+def test_what_is_not_alone_takes_the_usual_way(why: str) -> None:
+    world = world_with()
+    REFUSALS[why](world)
+    before = world.state() if why != "another write staged" else None
+    assert alone(world, 9) is None
+    if before is not None:
+        assert world.state() == before
+    world.append(9)
+    assert world.read()[-1]["data"] == 9
+
+
+def test_a_key_a_missing_topic_and_an_empty_reservation_take_the_usual_way() -> None:
+    world = world_with()
+    assert alone(world, 2, key=b"k") is None
+    assert world.engine.append_alone(AppendRequest("missing", records(1))) is None
+    assert alone(world, *range(300)) is None
+    assert world.append(*range(300)).first_seq == 3
+
+
+@pytest.mark.parametrize("fault", ["short", "full"])
+def test_a_write_that_goes_wrong_was_not_done_and_the_usual_way_goes_on(fault: str) -> None:
+    world = world_with()
+    if fault == "short":
+        world.ring.faults.shorten("write", 100)
+    else:
+        world.ring.faults.fail("write", errno.ENOSPC)
+    assert alone(world, "lost") is None
+    assert [row["data"] for row in world.read()] == [0, 1]
+    world.append("kept")
+    assert alone(world, "kept, too") is not None
+    assert [row["data"] for row in world.read()] == [0, 1, "kept", "kept, too"]
+    world.restart()
+    assert [row["data"] for row in world.read()] == [0, 1, "kept", "kept, too"]
+
+
+def test_an_io_error_latches_the_log_as_ever() -> None:
+    world = world_with()
+    world.ring.faults.fail("write", errno.EIO)
+    assert alone(world, "lost") is None
+    with pytest.raises(LogReadOnlyError):
+        world.append(2)
+    assert [row["data"] for row in world.read()] == [0, 1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("power", [False, True])
+def test_no_crash_loses_what_a_kill_must_not_or_gives_a_seq_twice(seed: int, power: bool) -> None:
+    """R-DUR-3, R-DUR-6: among appends of both ways, syncs, checkpoints and new files."""
+    rng = random.Random(seed)
+    world = world_with()
+    written = [0, 1]
+    went_alone = 0
+    for _ in range(3):
+        for _ in range(rng.randrange(80)):
+            values = [len(written) + index for index in range(rng.choice((1, 1, 7, 200)))]
+            result = alone(world, *values)
+            went_alone += result is not None
+            if result is None:
+                result = world.append(*values)
+            assert result.last_seq == world.state().head_seq
+            written += values
+            if rng.random() < 0.1:
+                world.advance_ms(rng.choice((1, 400)))
+            if rng.random() < 0.02:
+                world.checkpoint()
+        last = world.state().head_seq
+        world.restart(power_lost=power)
+        world.real_store.log.commit_in_place()
+        read = everything(world)
+        assert read == written[: len(read)]
+        if not power:
+            assert len(read) == len(written)
+        written = read
+        assert world.append("next").first_seq > last
+        written.append("next")  # type: ignore[arg-type]
+    assert went_alone
