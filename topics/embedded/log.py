@@ -128,7 +128,11 @@ class Log:
                 driver.leave(unexpected)
             if result is not None:
                 return result
-        return driver.call(lambda done: self._engine.append(request, done))
+
+        def start(done: Done[AppendResult]) -> None:
+            self._engine.append(request, done)
+
+        return driver.call(start)
 
     def append_soon(self, topic: str, value: Any) -> Soon:
         """Appends one JSON-encodable value with others that come soon; returns at once, or when too much is under way.
