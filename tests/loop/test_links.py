@@ -10,7 +10,7 @@ import pytest
 from tests.loop.handlers import Recorder
 from tests.loop.test_loop_on_rings import RINGS, make_loop, until
 from topics.loop import Connection, Loop
-from topics.loop._links import ffi
+from topics.loop._links import ffi, lib
 from topics.loop.links import Links
 
 
@@ -109,6 +109,26 @@ def test_what_arrives_before_the_answer_brings_a_connection_back(world: World) -
     assert not world.server.conn.owned
     world.server.answer()
     until(world.loop, lambda: world.heard(conn).endswith(b"2"))
+
+
+def test_a_receive_does_not_overtake_one_that_came_while_an_answer_was_on_its_way() -> None:
+    """All three in one pass: a receive, which is the Connection's, the end of the send, and another receive."""
+    table = ffi.gc(lib.tp_links_new(8), lib.tp_links_free)
+    slot = lib.tp_link_open(table)
+    recv_data, send_data = slot << 4 | 2, slot << 4 | 3
+    lib.tp_link_set(table, slot, 7, send_data)
+    lib.tp_link_reads(table, slot, recv_data)
+    lib.tp_link_own(table, slot)
+    refs, lengths = ffi.new("uint64_t[]", [send_data >> 4]), ffi.new("uint32_t[]", [1])
+    number = lib.tp_links_buffer(table, 1, ffi.new("char **"))
+    lib.tp_links_answer(table, number, refs, lengths, 1, 1, ffi.new("uint64_t[1]"), ffi.new("int[1]"))
+    lib.tp_links_begin(table)
+    user_data = ffi.new("uint64_t[]", [recv_data, send_data, recv_data])
+    flags = ffi.new("uint32_t[]", [3 | 5 << 16, 0, 3 | 6 << 16])
+    rest = lib.tp_links_sort(table, 3, user_data, ffi.new("int[]", [1, 1, 1]), flags, 0)
+    assert [flag >> 16 for flag in flags[0:rest]] == [5, 6]
+    lib.tp_links_begin(table)
+    assert lib.tp_links_sort(table, 1, user_data, ffi.new("int[]", [1]), flags, 0) == 0, "in the next pass it is a row"
 
 
 def test_an_answer_larger_than_the_socket_takes_goes_out_whole(world: World) -> None:

@@ -16,6 +16,7 @@ struct link {
     int fd, buffer;  /* buffer: of the send in flight, -1 without one; its completion gives it back */
     uint8_t open, owned, busy;
     uint32_t next_free;
+    uint64_t passed; /* the pass in which a receive went to the Connection: what follows it may not overtake it */
 };
 
 struct buffer {
@@ -27,7 +28,7 @@ struct buffer {
 struct tp_links {
     struct link *links;
     uint32_t count, room, free; /* free: slot + 1 of the first free one */
-    uint64_t *refs, *starts, *ends, sent;
+    uint64_t *refs, *starts, *ends, sent, pass;
     uint32_t *flags, rows, rows_room;
     struct buffer buffers[BUFFERS_MAX];
     int buffer_count;
@@ -128,7 +129,11 @@ uint64_t tp_link_since(tp_links *l, uint32_t slot, int *busy, uint32_t *length)
     return l->links[slot].since;
 }
 
-void tp_links_begin(tp_links *l) { l->rows = 0; }
+void tp_links_begin(tp_links *l)
+{
+    l->rows = 0;
+    l->pass++;
+}
 
 uint64_t tp_links_sent(tp_links *l)
 {
@@ -159,7 +164,7 @@ uint32_t tp_links_sort(tp_links *l, uint32_t count, uint64_t *user_data, int *re
         } else if (slot < l->count && kind == RECV && (flags[i] & (F_BUFFER | F_MORE)) == (F_BUFFER | F_MORE)) {
             struct link *link = l->links + slot;
             if (link->owned && link->recv_data == user_data[i] && !link->busy && !link->length &&
-                l->rows < l->rows_room) {
+                link->passed != l->pass && l->rows < l->rows_room) {
                 uint32_t row = l->rows++;
                 link->busy = 1;
                 l->refs[row] = link->send_data >> KIND_BITS;
@@ -168,6 +173,7 @@ uint32_t tp_links_sort(tp_links *l, uint32_t count, uint64_t *user_data, int *re
                 l->ends[row] = l->starts[row] + (uint32_t)res[i];
                 continue;
             }
+            link->passed = l->pass;
         }
         user_data[rest] = user_data[i];
         res[rest] = res[i];
