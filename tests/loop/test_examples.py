@@ -42,6 +42,7 @@ def test_a_copy_survives_a_power_cut_in_the_simulator() -> None:
     ring = SimRing(7, shuffle=True)
     loop = Loop(ring, ring.clock)
     ring.make_directory("/data")
+    ring.disk.sync_everything()
 
     async def write() -> None:
         fd = await loop.files.open("/data/source", os.O_RDWR | os.O_CREAT)

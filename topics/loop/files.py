@@ -54,6 +54,8 @@ class Files:
         self._operations = operations
         self._paths: dict[int, str] = {}
         """Path of each descriptor opened here, for errors' sake."""
+        self.closing = 0
+        """Closes under way."""
 
     # --- callbacks: results are counts or -errno, never exceptions -------------------------------------------------
     def write_nowait(
@@ -90,7 +92,10 @@ class Files:
         return fd
 
     async def close(self, fd: int) -> None:
-        await self._submit(self._paths.pop(fd, None), self._ring.queue_close, fd)
+        """Gives a descriptor up. Nobody waits: whatever close answers it is gone, and what was written a sync told."""
+        self._paths.pop(fd, None)
+        self.closing += 1
+        self._ring.queue_close(self._operations.expect(FILE, self._on_closed), fd)
 
     async def read_into(self, fd: int, buffer: Buffer, offset: int) -> int:
         """Reads until the buffer is full or the file ends; the count read."""
@@ -173,6 +178,9 @@ class Files:
         return self._ring.direct_block_bytes(path)
 
     # --- inside ----------------------------------------------------------------------------------------------------
+    def _on_closed(self, _res: int) -> None:
+        self.closing -= 1
+
     async def _submit(self, path: str | None, queue: Callable[..., None], *arguments: Any) -> int:
         """Queues one operation and awaits its result; raises OSError for a negative one."""
         future: Future[int] = Future(interruptible=False)

@@ -85,10 +85,10 @@ class Loop:
             self.run_pass(None)
 
     def run_task(self, coro: Coroutine[Any, Any, T], name: str = "") -> T:
-        """Runs a coroutine to its end and returns its result (start-up, tests, examples)."""
+        """Runs a coroutine to its end, and to that of its closes; returns its result (start-up, tests, examples)."""
         task = self.spawn(coro, name)
         task.when_done(lambda: None)  # observed: its exception is raised here, not reported
-        self.run_until(lambda: task.done)
+        self.run_until(lambda: task.done and not self.files.closing)
         return task.result()
 
     def turn(self) -> None:
@@ -120,8 +120,8 @@ class Loop:
         self.ring.submit_and_wait(self._wait_ns(timeout_ns, started_ns))
         self.waiting = False
         waited_ns = now()
-        self._dispatch()
-        self._finish_pass(started_ns, waited_ns)
+        if self._dispatch():
+            self._finish_pass(started_ns, waited_ns)
 
     def _finish_pass(self, started_ns: int, waited_ns: int) -> None:
         """What follows the dispatch; stages without anything to do cost a comparison."""
