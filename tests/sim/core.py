@@ -17,6 +17,8 @@ from topics.loop.ring import F_MORE, Completions
 
 LATENCY_NS = {"sync": 100_000, "write": 30_000, "read": 20_000, "open": 20_000, "rename": 20_000, "unlink": 20_000}
 SHORT_LATENCY_NS = 5_000
+_FACTORS = (0.1, 0.3, 1, 1, 3, 20)
+"""Of an operation's usual time, drawn for each when completions come in any order."""
 
 
 class SimStoppedError(Exception):
@@ -68,6 +70,8 @@ class Core:
     queued: list[Callable[[], None]] = field(default_factory=list)
     fds: dict[int, Handle] = field(default_factory=dict)
     completions: Completions = field(default_factory=lambda: ([], [], []))
+    wakes: bool = False
+    """One of them ends a wait. What closes answer waits for company: nobody needs it soon."""
     dead: bool = False
     killed: bool = False
     completions_max: int = 0
@@ -96,7 +100,7 @@ class Core:
         """Runs `action` once an operation of this kind has taken its time; never after the end of the ring."""
         delay = LATENCY_NS.get(kind, SHORT_LATENCY_NS)
         if self.shuffle:
-            delay = int(delay * self.rng.choice((0.1, 0.3, 1, 1, 3, 20)))
+            delay = int(delay * _FACTORS[int(self.rng.random() * len(_FACTORS))])
         self.events.after(delay, lambda: self.take_effect(action))
 
     def take_effect(self, action: Callable[[], None]) -> None:
@@ -123,8 +127,11 @@ class Core:
             del self.in_flight[operation.user_data]
             if operation.handle is not None:
                 self.release(operation.handle)
-        for column, value in zip(self.completions, (operation.user_data, res, flags), strict=True):
-            column.append(value)
+        user_data_column, res_column, flags_column = self.completions
+        self.wakes = self.wakes or operation.kind != "close"
+        user_data_column.append(operation.user_data)
+        res_column.append(res)
+        flags_column.append(flags)
 
     @property
     def queue_is_full(self) -> bool:
@@ -138,9 +145,12 @@ class Core:
     # --- descriptors -----------------------------------------------------------------------------------------------
     def new_fd(self, handle: Handle) -> int:
         """The lowest free number, as the kernel has it (so that a stale number hits somebody else); or -EMFILE."""
-        fd = next((fd for fd in range(3, self.fd_limit) if fd not in self.fds), -errno.EMFILE)
-        if fd >= 0:
-            self.fds[fd] = handle
+        fd = 3
+        while fd in self.fds:
+            fd += 1
+        if fd >= self.fd_limit:
+            return -errno.EMFILE
+        self.fds[fd] = handle
         return fd
 
     def release(self, handle: Handle) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import posixpath
 import random
@@ -67,9 +68,7 @@ class SimDisk:
     # --- names -----------------------------------------------------------------------------------------------------
     def find(self, path: str) -> Node:
         node: Node = self.root
-        for part in posixpath.normpath("/" + path).strip("/").split("/"):
-            if not part:
-                continue
+        for part in _parts(path):
             if not isinstance(node, SimDirectory):
                 raise _error(errno.ENOTDIR, path)
             found = node.live.get(part)
@@ -231,11 +230,11 @@ class SimDisk:
 
     # --- inside ----------------------------------------------------------------------------------------------------
     def _parent(self, path: str) -> tuple[SimDirectory, str]:
-        head, name = posixpath.split(posixpath.normpath("/" + path))
-        node = self.find(head)
+        parts = _parts(path)
+        node = self.find("/".join(parts[:-1]))
         if not isinstance(node, SimDirectory):
             raise _error(errno.ENOTDIR, path)
-        return node, name
+        return node, parts[-1] if parts else ""
 
     def _change(self, old: tuple[SimDirectory, str] | None, new: tuple[SimDirectory, str] | None, node: Node) -> None:
         replaced: Node | None = None
@@ -263,6 +262,11 @@ class SimDisk:
         before = file.space_bytes
         change(file)
         self._used += file.space_bytes - before
+
+
+@functools.lru_cache(1 << 12)
+def _parts(path: str) -> list[str]:
+    return [part for part in posixpath.normpath("/" + path).split("/") if part]
 
 
 def _nobody(_old: str, _new: str, _node: Node) -> None:

@@ -35,13 +35,17 @@ class Events:
     def run_due(self) -> None:
         """Lets everything happen whose instant has come, and what that causes at once."""
         now = self.clock.monotonic_ns()
-        while self._heap and self._heap[0][0] <= now:
-            heapq.heappop(self._heap)[2]()
+        heap, pop = self._heap, heapq.heappop
+        while heap and heap[0][0] <= now:
+            pop(heap)[2]()
 
     def advance_to(self, instant_ns: int) -> None:
         """Moves the clock to an instant (never back) and runs what is due then."""
-        self.clock.advance_ns(max(0, instant_ns - self.clock.monotonic_ns()))
-        self.run_due()
+        ahead_ns = instant_ns - self.clock.monotonic_ns()
+        if ahead_ns > 0:
+            self.clock.advance_ns(ahead_ns)
+        if self._heap and self._heap[0][0] <= self.clock.monotonic_ns():
+            self.run_due()
 
     def run_until_idle(self, limit: int = 1_000_000) -> None:
         """Advances through all events; fails when they breed without end."""

@@ -30,6 +30,8 @@ class SimFile:
         self.durable = bytearray()
         self.pending: list[Pending] = []
         self.lost: list[tuple[int, int]] = []
+        self.newest = (0, 0)
+        """Range that became durable last."""
         self.links = 0
         self.opens = 0
         self.locked_by: object = None
@@ -82,6 +84,8 @@ class SimFile:
         for change in self.pending:
             if change.order <= upto:
                 _apply(self.durable, change.offset, change.data, cut=change.cut)
+                if change.data is not None:
+                    self.newest = change.offset, change.offset + len(change.data)
         self.pending = [change for change in self.pending if change.order > upto]
 
     def lose(self, upto: int) -> None:
@@ -97,6 +101,7 @@ class SimFile:
         start = offset // SECTOR_BYTES * SECTOR_BYTES
         end = min(len(self.live), -(-(offset + size) // SECTOR_BYTES) * SECTOR_BYTES)
         _apply(self.durable, start, bytes(self.live[start:end]))
+        self.newest = start, end
         rest: list[Pending] = []
         for change in self.pending:
             if change.data is None:

@@ -6,12 +6,14 @@ import errno
 import os
 from collections.abc import Callable
 
-import numpy
+import cffi
 from typing_extensions import Buffer
 
 from tests.sim.core import LATENCY_NS, Core, Handle, Operation
 from tests.sim.disk import SimDirectory
 from tests.sim.file import SimFile
+
+_ffi = cffi.FFI()
 
 
 class SimFiles:
@@ -108,7 +110,7 @@ class SimFiles:
             data = bytes(view)
 
             def end() -> None:
-                assert data == view, "a buffer changed while its write was in flight"
+                assert data == bytes(view), "a buffer changed while its write was in flight"
                 res = self._write(handle, view, data, offset, dsync=dsync)
                 self._core.complete(operation, res)
                 if then is not None:
@@ -240,4 +242,4 @@ class SimFiles:
 
 
 def _address(view: memoryview) -> int:
-    return numpy.frombuffer(view, dtype=numpy.uint8).ctypes.data if len(view) else 0
+    return int(_ffi.cast("uintptr_t", _ffi.from_buffer(view))) if len(view) else 0

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from tests.sim.events import Events
 
 Address = tuple[str, int]
+_FACTORS = (0.1, 0.5, 1, 1, 2, 10)
+"""Of the usual time of travel, drawn for each piece when there is jitter."""
 
 
 def _nothing() -> None:
@@ -201,7 +203,7 @@ class SimNetwork:
         return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
 
     def delay_ns(self) -> int:
-        return int(self.travel_ns * self.rng.choice((0.1, 0.5, 1, 1, 2, 10))) if self.jitter else self.travel_ns
+        return int(self.travel_ns * _FACTORS[int(self.rng.random() * len(_FACTORS))]) if self.jitter else self.travel_ns
 
     def client(self, port: int, host: str = "127.0.0.1") -> SimClient:
         """Connects a test's client. Raises ConnectionRefusedError."""

@@ -118,18 +118,21 @@ class SimRing:
         self._core.queue(user_data, "cancel", lambda operation: self._core.later("cancel", lambda: end(operation)))
 
     def submit_and_wait(self, timeout_ns: int | None) -> None:
-        assert not self._core.dead, "the ring is closed"
-        self._core.submit()
+        core = self._core
+        assert not core.dead, "the ring is closed"
+        core.submit()
         now = self.clock.monotonic_ns()
-        took_ns = self._pass_ns[0] if len(self._pass_ns) == 1 else self.rng.choice(self._pass_ns)
+        took_ns = self._pass_ns[int(self.rng.random() * len(self._pass_ns))]
         self.events.advance_to(now + took_ns)
         if self._shuffle and self.rng.random() < 0.02:
             return  # as after a signal
         deadline = None if timeout_ns is None else now + timeout_ns
-        while not self._core.completions[0] and not self._woken:
+        while not core.wakes and not self._woken:
             due = self.events.next_due_ns()
             if deadline is not None and (due is None or due > deadline):
                 self.events.advance_to(deadline)
+                break
+            if due is None and core.completions[0]:
                 break
             if due is None:
                 raise SimStalledError(f"seed {self.seed}: nothing will ever happen; waiting are {self.waiting()}")
@@ -143,8 +146,10 @@ class SimRing:
         if most and len(completions[0]) > most:  # the kernel keeps the others until there is room
             first, second, third = completions
             core.completions = (first[most:], second[most:], third[most:])
+            core.wakes = True
             return first[:most], second[:most], third[:most]
         core.completions = ([], [], [])
+        core.wakes = False
         return completions
 
     def wake(self) -> None:

@@ -192,7 +192,7 @@ class SimSockets:
             def attempt() -> None:
                 if self._ended(operation):
                     return
-                assert copy == view, "a buffer changed while its send was in flight"
+                assert copy == bytes(view), "a buffer changed while its send was in flight"
                 res = self._send(endpoint, copy)
                 if res or not copy:
                     end(res)

@@ -49,7 +49,7 @@ def test_a_short_or_failed_write_cancels_its_sync(keep: int) -> None:
 
 def test_unsynced_bytes_survive_a_kill_and_a_power_cut_only_by_chance() -> None:
     images = set()
-    for seed in range(20):
+    for seed in range(40):
         ring = SimRing(seed)
         ring.put_file("wal", b"old." * 256)
         fd = opened(ring, "wal")

@@ -48,8 +48,8 @@ class Actor(Protocol):
     def paths(self) -> list[str]:
         """Of the topics it knows."""
 
-    def audit(self) -> Audit:
-        """Reads everything back after a start and settles what the crash has left."""
+    def audits(self) -> list[Audit]:
+        """Read everything back after a start, and settle what the crash has left."""
 
 
 class _Complaints(logging.Handler):
@@ -241,51 +241,43 @@ class Machine:
     # --- audits ------------------------------------------------------------------------------------------------------
     def audit(self, actors: list[Actor]) -> None:
         """Runs the actors' audits."""
-        self._converse([actor.audit() for actor in actors])
+        self._converse([audit for actor in actors for audit in actor.audits()])
         self.counts["audits"] += 1
 
     def survey(self, actors: list[Actor]) -> list[Any]:
         """What the server says of every topic, times left out."""
         return self._converse([_survey(path) for actor in actors for path in actor.paths()])
 
-    def _converse(self, pending: list[Audit]) -> list[Any]:
-        """Runs scripts one after another on one connection; everything the server said."""
+    def _converse(self, scripts: list[Audit]) -> list[Any]:
+        """Runs scripts side by side on one connection, which answers in order; everything the server said."""
         said: list[Any] = []
-        script: Audit | None = None
+        talking = 0
         lost: list[bool] = []
         wire = self.connect(lambda: lost.append(True))
         assert wire is not None, "a server that serves takes connections"
 
-        def ask(request: tuple[str, str, dict[str, Any] | None]) -> None:
-            wire.ask(*request, answered)
+        def step(script: Audit, answer: Answer | None) -> None:
+            nonlocal talking
+            try:
+                request = next(script) if answer is None else script.send(answer)
+            except StopIteration:
+                talking -= 1
+            else:
+                wire.ask(*request, lambda status, answer: answered(script, status, answer))
 
-        def answered(status: int, answer: Any) -> None:
-            nonlocal script
+        def answered(script: Audit, status: int, answer: Any) -> None:
             if status == 0:
                 return
             if isinstance(answer, dict):
                 for name in _TIMES:
                     answer.pop(name, None)
             said.append((status, answer))
-            assert script is not None
-            try:
-                ask(script.send((status, answer)))
-            except StopIteration:
-                script = None
-                next_script()
+            step(script, (status, answer))
 
-        def next_script() -> None:
-            nonlocal script
-            while pending:
-                script = pending.pop(0)
-                try:
-                    ask(next(script))
-                    return
-                except StopIteration:
-                    script = None
-
-        next_script()
-        self.run_until(lambda: (script is None and not pending) or bool(lost))
+        for script in scripts:
+            talking += 1
+            step(script, None)
+        self.run_until(lambda: not talking or bool(lost))
         if lost:
             raise self.wrong("the connection of the audit was lost")
         wire.reset()

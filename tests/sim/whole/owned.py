@@ -313,23 +313,25 @@ class Owner:
         return [owned.path for owned in self.topics]
 
     # --- after a crash -----------------------------------------------------------------------------------------------
-    def audit(self) -> Audit:
-        for owned in self.topics:
-            candidates = self._candidates(owned)
-            status, looked = yield Look().request(owned.path)
-            if status == 200:
-                yield from self._read_back(owned, candidates, looked)
-            else:
-                if status != 404:
-                    raise self._machine.wrong(f"{owned.name}: the audit was answered {status} {looked}")
-                owned.states = [state for state in candidates if state is None][:1]
-                if not owned.states:
-                    raise self._machine.wrong(f"{owned.name} is gone; it was one of {_describe(candidates)}")
-            owned.history = [owned.states]
-            owned.durable = owned.burned = 0
-            owned.limbo = []
-            if owned.tip is not None:
-                owned.instance = max(owned.instance, owned.tip.instance)
+    def audits(self) -> list[Audit]:
+        return [self._audit(owned) for owned in self.topics]
+
+    def _audit(self, owned: Owned) -> Audit:
+        candidates = self._candidates(owned)
+        status, looked = yield Look().request(owned.path)
+        if status == 200:
+            yield from self._read_back(owned, candidates, looked)
+        else:
+            if status != 404:
+                raise self._machine.wrong(f"{owned.name}: the audit was answered {status} {looked}")
+            owned.states = [state for state in candidates if state is None][:1]
+            if not owned.states:
+                raise self._machine.wrong(f"{owned.name} is gone; it was one of {_describe(candidates)}")
+        owned.history = [owned.states]
+        owned.durable = owned.burned = 0
+        owned.limbo = []
+        if owned.tip is not None:
+            owned.instance = max(owned.instance, owned.tip.instance)
 
     def _candidates(self, owned: Owned) -> list[Maybe]:
         """Every state that would be right, the most likely first."""

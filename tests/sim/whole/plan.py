@@ -22,7 +22,7 @@ _BASE = Config(
 )
 
 
-_PASS_NS = ((1000,), (1000, 20_000, 60_000), (30_000, 100_000))
+_PASS_NS = ((1000,), (1000, 20_000, 60_000), (1000, 20_000, 60_000), (30_000, 100_000), (30_000, 100_000))
 """A quick loop sees completions one by one, a slow one many in a pass."""
 
 
@@ -99,7 +99,7 @@ class Plan:
             faulty=choose_faults(rng) if self.with_faults and rng.random() < 0.6 else Faulty(),
             interrupted_recoveries=tuple(
                 (rng.choice((rng.randint(1, 15), rng.randint(1, 150))), rng.random() < 0.5)
-                for _ in range(rng.choice((0, 0, 0, 0, 0, 0, 0, 1, 1, 2)))
+                for _ in range(rng.choice((0, 0, 0, 0, 0, 0, 0, 0, 1, 2)))
             ),
             settles=rng.random() < 0.3,
             recover_twice=rng.random() < 0.15,

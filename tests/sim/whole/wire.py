@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ import msgspec
 from tests.sim.network import Endpoint, SimNetwork
 
 _decode = msgspec.json.decode
+_encode = msgspec.json.encode
 Answered = Callable[[int, Any], None]
 """Takes the status and the JSON; status 0: the connection ended before the answer."""
 
@@ -19,11 +19,11 @@ Answered = Callable[[int, Any], None]
 def request_bytes(method: str, path: str, body: dict[str, Any] | None) -> bytes:
     if body is None:
         return f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:4000\r\n\r\n".encode()
-    content = json.dumps(body, separators=(",", ":"))
+    content = _encode(body)
     return (
         f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:4000\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(content)}\r\n\r\n{content}"
-    ).encode()
+        f"Content-Length: {len(content)}\r\n\r\n"
+    ).encode() + content
 
 
 class Wire:

@@ -98,27 +98,29 @@ class Workers:
             client.crashed()
 
     # --- after a crash -----------------------------------------------------------------------------------------------
-    def audit(self) -> Audit:
-        for queue in self.queues:
-            if not queue.exists:
-                status, answer = yield "PUT", queue.path, queue.config
-                if status not in {200, 201}:
-                    raise self.machine.wrong(f"{queue.name}: created with {status} {answer}")
-                queue.exists = True
-            found = yield from self._read(queue.path)
-            if queue.dead_letters:
-                queue.moved = set((yield from self._read(f"/v0/topics/{queue.dead_letters}")))
-            self._compare(queue, found)
-            status, state = yield "GET", f"{queue.path}?touch=false", None
-            counted = state["queue"]
-            if state["count"] != counted["ready"] + counted["in_flight"] or state["count"] != len(found):
-                raise self.machine.wrong(f"{queue.name}: holds {len(found)} jobs, told of {state['count']}, {counted}")
-            if not queue.leases_durable:
-                if counted["in_flight"]:
-                    raise self.machine.wrong(f"{queue.name}: {counted['in_flight']} leases survived")
-                queue.leases.clear()
-                continue
-            yield from self._ask_leases(queue, set(found))
+    def audits(self) -> list[Audit]:
+        return [self._audit(queue) for queue in self.queues]
+
+    def _audit(self, queue: Queue) -> Audit:
+        if not queue.exists:
+            status, answer = yield "PUT", queue.path, queue.config
+            if status not in {200, 201}:
+                raise self.machine.wrong(f"{queue.name}: created with {status} {answer}")
+            queue.exists = True
+        found = yield from self._read(queue.path)
+        if queue.dead_letters:
+            queue.moved = set((yield from self._read(f"/v0/topics/{queue.dead_letters}")))
+        self._compare(queue, found)
+        status, state = yield "GET", f"{queue.path}?touch=false", None
+        counted = state["queue"]
+        if state["count"] != counted["ready"] + counted["in_flight"] or state["count"] != len(found):
+            raise self.machine.wrong(f"{queue.name}: holds {len(found)} jobs, told of {state['count']}, {counted}")
+        if not queue.leases_durable:
+            if counted["in_flight"]:
+                raise self.machine.wrong(f"{queue.name}: {counted['in_flight']} leases survived")
+            queue.leases.clear()
+            return
+        yield from self._ask_leases(queue, set(found))
 
     def _read(self, path: str) -> Any:
         texts: list[str] = []
