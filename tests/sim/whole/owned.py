@@ -391,6 +391,8 @@ def _marker(data: str) -> bytes:
 
 def _distinct(states: list[Any]) -> list[Any]:
     """Each once, by what can be told apart."""
+    if len(states) == 1:
+        return states
     seen: dict[Any, Any] = {}
     for state in states:
         if state is None:
@@ -402,7 +404,7 @@ def _distinct(states: list[Any]) -> list[Any]:
                 state.cap,
                 state.crash,
                 state.gaps,
-                tuple(state.records),
+                tuple(state.records.items()),
                 tuple(state.keys),
                 tuple(state.config.values()),
             )
