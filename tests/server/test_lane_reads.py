@@ -54,7 +54,7 @@ class Reads:
             cursor = rng.choice((0, 1, head - 1, head, head + 1, rng.randint(0, max(head, 1))))
             fields = {"from_seq": max(cursor, 0), "limit": rng.choice((1, 2, 3, 10, 0, 1000, 5000))}
             if rng.random() < 0.3:
-                fields["max_batch_bytes"] = rng.choice((1, 30, 200, 1 << 40))
+                fields["max_batch_bytes"] = rng.choice((1, rng.randint(5, 60), 1 << 40))
             if rng.random() < 0.3:
                 fields["wait_ms"] = 1
             body = ",".join(f'"{name}":{value}' for name, value in fields.items())
