@@ -10,6 +10,7 @@ import msgspec
 
 from tests.contract.sim_world import SimWorld
 from tests.http.wire import Echo, Peer, make_service
+from tests.server.lane_bytes import LaneBytes, samples
 from topics.config import Config
 from topics.engine.snapshot import Snapshot
 from topics.engine.write_body import WriteScanner
@@ -78,6 +79,8 @@ def _snapshot(data: bytes) -> None:
 
 
 _scanner = WriteScanner(Config())
+_lane = LaneBytes()
+"""Not a decoder: a server that has the lane, and one that has not, answer alike."""
 
 
 def _http(data: bytes) -> None:
@@ -117,5 +120,6 @@ def decoders() -> list[Decoder]:
         Decoder("pack header", of(PackHeader.unpack), damaged, (files["pack-"],)),
         Decoder("snapshot", _snapshot, damaged, (files["snapshot-"],)),
         Decoder("write body", _scanner.scan, (RequestError,), (_WRITE,)),
+        Decoder("lane", _lane.feed, (), samples()),
         Decoder("HTTP/1.1", _http, (), (_REQUEST, _CHUNKED, _REQUEST + _REQUEST)),
     ]

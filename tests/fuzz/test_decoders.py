@@ -21,6 +21,7 @@ NAMES = (
     "pack header",
     "snapshot",
     "write body",
+    "lane",
     "HTTP/1.1",
 )
 

@@ -31,6 +31,7 @@ def run(seed: int) -> int:
         pair.compare_state()
         for world in pair.worlds:
             world.advance_ms(3000)
+        pair.compare_logs()
         pair.restart()
         pair.compare_state()
         pair.warm_up()

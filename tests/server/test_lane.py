@@ -14,9 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.contract.sim_world import SimWorld
+from tests.contract.test_transport import MALFORMED
 from tests.contract.world import Connection
 from tests.server.lane_streams import KEYS, pieces, plain, plain_read, stream, without_chance
 from topics.errors import UsageError
+from topics.store.codec import scan_log
+from topics.store.format import FrameType, WalHeader
 
 CONFIGS = (
     {"durability": "disk"},
@@ -106,12 +109,41 @@ class Pair:
             world.crash()
         self.start()
 
+    def compare_logs(self) -> int:
+        """The frames of records in the log, by topic and seq; returns how many both have. Times may differ."""
+        lane, general = (_frames(world) for world in self.worlds)
+        both = lane.keys() & general.keys()
+        for key in both:
+            assert lane[key] == general[key], f"{key}\n{lane[key]!r}\n{general[key]!r}"
+        return len(both)
+
+    def close(self) -> None:
+        for world in self.worlds:
+            world.close()
+
     @property
     def taken(self) -> int:
         server = self.worlds[0].server
         assert server is not None
         assert server.lane is not None
         return server.lane.taken
+
+
+def _frames(world: SimWorld) -> dict[tuple[int, int], bytes]:
+    """Every record in the log's files, without its time and what depends on that: (topic id, seq) -> frame."""
+    found = {}
+    for path in world._files("/srv/topics"):
+        if not path.rpartition("/")[2].startswith("wal-"):
+            continue
+        data = world.ring.file_bytes(path)
+        if not data.rstrip(b"\0"):
+            continue
+        header = WalHeader.unpack(data, path)
+        scan = scan_log(data, epoch=header.epoch, batch_no=header.first_batch_no, chain=header.checksum, start=4096)
+        for frame in scan.frames[scan.frames["type"] == FrameType.RECORD]:
+            at, length = int(frame["offset"]), int(frame["length"])
+            found[int(frame["topic_id"]), int(frame["seq"])] = data[at : at + 22] + data[at + 30 : at + length - 9]
+    return found
 
 
 def _all(conn: Connection) -> bytes:
@@ -139,6 +171,41 @@ def test_lane_on_and_lane_off_keep_the_same_records(pair: Pair) -> None:
         pair.run(random.Random(f"state {seed}"))
     assert pair.taken > before + 50, "the lane has taken too little for this test to mean anything"
     pair.compare_state()
+    assert pair.compare_logs() > 30
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_what_is_malformed_is_refused_alike_alone_behind_plain_requests_and_cut(pair: Pair, name: str) -> None:
+    data = MALFORMED[name]
+    for request in (plain("t0-1"), plain_read("t0-1")):
+        pair.send([[data], [request + data], [request * 2, data + request]])
+        pair.send([[data[: len(data) // 2], data[len(data) // 2 :] + request]])
+
+
+@pytest.mark.parametrize(
+    "length",
+    [
+        b"Content-Length: %d\r\nTransfer-Encoding: chunked",
+        b"Transfer-Encoding: chunked\r\nContent-Length: %d",
+        b"Content-Length: %d\r\nContent-Length: 0",
+        b"Content-Length: 0\r\nContent-Length: %d",
+        b"Content-Length : %d",
+        b"Content-Length: %d\n",
+        b"Content-Length: %d\r\n x: y",
+        b"Content-Length: 0x%x",
+        b"Content-Length: %d,0",
+        b"Content_Length: %d",
+        b"Content-Length:\x0b%d",
+        b"Content-Length: %d\0",
+    ],
+)
+def test_a_request_smuggled_behind_a_doubtful_length_is_served_by_neither(pair: Pair, length: bytes) -> None:
+    inner = plain("smuggled")
+    head = b"POST /v0/topics/t0-1 HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    body = b'{"records":[{"data":1}]}'
+    outer = head + length % len(body) + b"\r\n\r\n" + body
+    pair.send([[outer + inner], [plain("t0-1") + outer + inner], [plain("t0-1"), outer, inner]])
+    pair.send([[head + length % (len(body) + len(inner)) + b"\r\n\r\n" + body + inner]])
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
