@@ -12,7 +12,7 @@ SEED ?=
 # Processes that run tests side by side.
 JOBS ?= 2
 
-.PHONY: serve test bench-peers fuzz-lane test-packages sim powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot fuzz
+.PHONY: serve test model bench-peers fuzz-lane test-packages sim powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot fuzz
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
@@ -28,6 +28,11 @@ powercut: venv test-packages
 
 sim: venv
 	$(BIN)/python -W ignore -m tests.sim.whole $(if $(SEED),--seed $(SEED),--count $(N)) $(ARGS)
+
+# The whole contract against one oracle, in any order; ARGS=--live: a real server (EXAMPLES of them, SEED to repeat one).
+EXAMPLES ?= 1000
+model: venv
+	$(BIN)/python -W ignore -m tests.model --examples $(EXAMPLES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 # One short life in which every operation fails, and ends after every operation.
 sweeps: venv

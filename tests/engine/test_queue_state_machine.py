@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.engine.harness import Answer, Harness
-from tests.engine.queue_model import ModelQueue
 from tests.engine.real_world import RealWorld
+from tests.model.jobs import Jobs
+from tests.model.topic import Record as ModelRecord
+from tests.model.topic import Topic
 from topics.engine.queue.results import ClaimRequest, HeldJobs
 from topics.store.rows import Record, pack_rows
 
@@ -29,7 +31,8 @@ class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.h = self.world()
-        self.model = ModelQueue()
+        self.topic = Topic()
+        self.model = Jobs(self.topic)
         self.seen: set[int] = set()
         """Lease numbers."""
 
@@ -48,7 +51,7 @@ class QueueMachine(RuleBasedStateMachine):
     )
     def create(self, durability: str, durable: bool, cap: int, poison: bool) -> None:
         self.durability, self.durable = durability, durable
-        self.model.cap_records = cap
+        self.topic.cap_records = cap
         self.model.lease_ms = 200
         config: dict[str, Any] = {"lease_ms": 200, "cap_records": cap, "leases_durable": durable}
         if poison:
@@ -72,7 +75,7 @@ class QueueMachine(RuleBasedStateMachine):
         )
         self.h.settle()
         answer.get()
-        self.model.put(tags)
+        self.topic.append(self.now, [ModelRecord(3, tag) for tag in tags])
 
     @rule(node=nodes, most=st.integers(1, 6), lease_ms=lease_times)
     def claim(self, node: str, most: int, lease_ms: int | None) -> None:
@@ -89,7 +92,7 @@ class QueueMachine(RuleBasedStateMachine):
             lease.number = number
             assert job["deadline"] >= lease.deadline
             lease.deadline = job["deadline"]
-            assert job["$tag"] == self.model.live[job["$seq"]]
+            assert job["$tag"] == self.topic.live[job["$seq"]].tag
         assert result.count == len(jobs)
 
     def fences(self, kind: str, asked: list[int]) -> list[int | None]:
@@ -124,9 +127,7 @@ class QueueMachine(RuleBasedStateMachine):
         if before is None and match is None:
             return
         self.h.delete(before, match, "q")
-        for seq in list(self.model.live):
-            if seq < (before or self.model.head + 1) and match in (None, self.model.live[seq]):
-                self.model.remove(seq)
+        self.topic.delete(self.now, before, match)
 
     @rule(ms=st.sampled_from([1, 40, 101, 250]))
     def pass_time(self, ms: int) -> None:
@@ -153,7 +154,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert (state.count, state.queue.ready, state.queue.in_flight) == self.model.counters(self.now)
         topic = self.h.engine._core.registry.by_name["q"]
         assert topic.queue is not None
-        touched = set(self.model.deliveries) & set(self.model.live) | set(self.model.leases)
+        touched = set(self.model.deliveries) & set(self.topic.live) | set(self.model.leases)
         assert set(topic.queue.jobs) <= touched, "no object for a job nobody touched, nor for one that is done"
 
     @invariant()
@@ -170,7 +171,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.h.advance_ms(2000)
         result = self.ask(self.h.engine.claim, ClaimRequest("q", "z", 1000, None))
         left = [job["$seq"] for job in msgspec.json.decode(b"[" + result.records + b"]")]
-        assert left == sorted(self.model.live)
+        assert left == sorted(self.topic.live)
         assert self.ask(self.h.engine.ack, HeldJobs("q", "z", left)).done == len(left)
         assert self.h.state("q").count == 0
 

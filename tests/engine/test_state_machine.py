@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.engine.harness import Answer, Harness
-from tests.engine.model import Model
 from tests.engine.real_world import RealWorld
+from tests.model.topic import Record as ModelRecord
+from tests.model.topic import Topic as Model
 from topics.errors import RequestError
 from topics.store.rows import Record, Rows, pack_rows
 
@@ -61,7 +62,7 @@ class TopicMachine(RuleBasedStateMachine):
         if self.model.discard == "reject" and self.staged:
             self.commit()  # admission counts what is staged, which is not what the model knows
         answer = self.h.start_append(rows_of(batch))
-        refused = self.model.append(self.now, batch)
+        refused = self.model.append(self.now, [ModelRecord(*each) for each in batch])
         self.staged.append((answer, refused or (self.model.head - len(batch) + 1, self.model.head)))
 
     @rule(before=st.one_of(st.none(), st.integers(0, 60)), match=st.sampled_from([None, "", "a", "a:*", "*", "b"]))

@@ -1,71 +1,73 @@
-"""One queue as the wire contract tells it, in the plainest way: the oracle of its state machine."""
+"""What a queue adds to its topic, as the wire contract tells it, in the plainest way. Source: R-Q, R-DUR-11."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tests.model.topic import Record, Topic
+
 
 @dataclass
-class ModelLease:
+class Lease:
     number: int
     node: str
     deadline: int
 
 
 @dataclass
-class ModelQueue:
-    """live: tags by seq. Whatever concerns a seq is in a dict of its own; looking costs what it costs."""
+class Jobs:
+    """Whatever concerns a seq is in a dict of its own; looking costs what it costs."""
 
+    topic: Topic
     lease_ms: int = 30_000
     max_deliveries: int = 0
-    cap_records: int = 0
-    head: int = 0
-    live: dict[int, str] = field(default_factory=dict)
-    leases: dict[int, ModelLease] = field(default_factory=dict)
-    delayed: dict[int, int] = field(default_factory=dict)
-    """Ready again at."""
+    dead_letters: bool = True
+    """There is a topic for them; otherwise poison goes on being delivered."""
+    leases: dict[int, Lease] = field(default_factory=dict)
+    delayed: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Ready again at: not before the first instant, surely from the second on."""
     deliveries: dict[int, int] = field(default_factory=dict)
     dead: list[int] = field(default_factory=list)
     """Seqs moved to the dead-letter topic."""
+    moved: list[Record] = field(default_factory=list)
+    """By the last claim."""
 
     def look(self, now: int) -> None:
         """What is over is over."""
+        self.topic.expire(now)
         self.leases = {seq: lease for seq, lease in self.leases.items() if now <= lease.deadline}
-        self.delayed = {seq: at for seq, at in self.delayed.items() if now < at and seq in self.live}
+        self.delayed = {seq: at for seq, at in self.delayed.items() if now < at[1] and seq in self.topic.live}
 
     def counters(self, now: int) -> tuple[int, int, int]:
         """count, ready, in_flight."""
         self.look(now)
-        in_flight = sum(seq in self.live for seq in self.leases)
-        return len(self.live), len(self.live) - in_flight - len(self.delayed), in_flight
-
-    def put(self, tags: list[str]) -> None:
-        for tag in tags:
-            self.head += 1
-            self.live[self.head] = tag
-        while self.cap_records and len(self.live) > self.cap_records:
-            del self.live[min(self.live)]
+        live = self.topic.live
+        in_flight = sum(seq in live for seq in self.leases)
+        return len(live), len(live) - in_flight - len(self.delayed), in_flight
 
     def claim(self, now: int, node: str, most: int, lease_ms: int) -> list[tuple[int, int]]:
-        """(seq, deliveries) of each job handed out; the caller tells the lease numbers to `leased`."""
+        """(seq, deliveries) of each job handed out, ascending; the caller tells the leases their numbers."""
         self.look(now)
-        free = [seq for seq in self.live if seq not in self.leases and seq not in self.delayed]
+        self.moved = []
+        free = [seq for seq in self.topic.live if seq not in self.leases and seq not in self.delayed]
         given: list[int] = []
         for seq in sorted(free, key=lambda seq: (seq not in self.deliveries, seq)):
             if len(given) == most:
                 break
-            if 0 < self.max_deliveries <= self.deliveries.get(seq, 0):
+            if self.dead_letters and 0 < self.max_deliveries <= self.deliveries.get(seq, 0):
                 self.dead.append(seq)
+                self.moved.append(self.topic.live[seq])
                 self.remove(seq)
             else:
                 given.append(seq)
         for seq in given:
             self.deliveries[seq] = self.deliveries.get(seq, 0) + 1
-            self.leases[seq] = ModelLease(0, node, now + lease_ms)
+            self.leases[seq] = Lease(0, node, now + lease_ms)
+        self.topic.settle_gaps()
         return [(seq, self.deliveries[seq]) for seq in sorted(given)]
 
     def remove(self, seq: int) -> None:
-        self.live.pop(seq, None)
+        self.topic.live.pop(seq, None)
         self.delayed.pop(seq, None)
 
     def held(self, now: int, node: str, seqs: list[int], fences: list[int | None]) -> tuple[list[int], list[int]]:
@@ -87,16 +89,18 @@ class ModelQueue:
         for seq in acted:
             del self.leases[seq]
             self.remove(seq)
+        self.topic.settle_gaps()
         return len(acted), skipped
 
     def nack(
-        self, now: int, node: str, seqs: list[int], fences: list[int | None], delay_ms: int
+        self, now: int, node: str, seqs: list[int], fences: list[int | None], delay_ms: int, *, since: int | None = None
     ) -> tuple[int, list[int]]:
+        """since: when it was asked, if that is not `now`."""
         acted, skipped = self.held(now, node, seqs, fences)
         for seq in acted:
             del self.leases[seq]
-            if seq in self.live and delay_ms:
-                self.delayed[seq] = now + delay_ms
+            if seq in self.topic.live and delay_ms:
+                self.delayed[seq] = ((now if since is None else since) + delay_ms, now + delay_ms)
         return len(acted), skipped
 
     def extend(
@@ -112,6 +116,6 @@ class ModelQueue:
         self.look(now)
         self.delayed = {}
         if durable:
-            self.leases = {seq: lease for seq, lease in self.leases.items() if seq in self.live}
+            self.leases = {seq: lease for seq, lease in self.leases.items() if seq in self.topic.live}
         else:
             self.leases, self.deliveries = {}, {}

@@ -1,0 +1,186 @@
+"""One topic as the wire contract tells it, in the plainest way. Source: sections 6.1 to 6.8, 6.11, 6.12."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from topics.engine.results import Tombstone
+
+
+@dataclass
+class Record:
+    """size: accounted bytes; hops: R-RTR-12. ts: exact once it was read; until then (since is not None) a guess."""
+
+    size: int
+    tag: str | None = None
+    node: str | None = None
+    data: Any = None
+    meta: Any = None
+    hops: int = 0
+    seq: int = 0
+    ts: int = 0
+    since: int | None = None
+
+
+@dataclass
+class Topic:
+    ttl_ms: int = 0
+    cap_records: int = 0
+    cap_bytes: int = 0
+    discard: str = "old"
+    window_ms: int = 120_000
+    head: int = 0
+    last_ts: int = 0
+    cap: int = 0
+    ttl: int = 0
+    trim: int = 0
+    deleted: int = 0
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    """Interior trim gaps, first and last seq of each."""
+    live: dict[int, Record] = field(default_factory=dict)
+    """By seq, ascending."""
+    keys: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
+    """Idempotency keys: first seq, last seq, and between which instants the write began."""
+
+    # --- what it shows -----------------------------------------------------------------------------------------------
+    @property
+    def lost(self) -> int:
+        return max(self.cap, self.ttl, self.trim)
+
+    @property
+    def earliest(self) -> int:
+        return next(iter(self.live), self.head + 1)
+
+    @property
+    def count(self) -> int:
+        return len(self.live)
+
+    @property
+    def bytes(self) -> int:
+        return sum(record.size for record in self.live.values())
+
+    def read(self, from_seq: int, limit: int, node: str | None) -> tuple[list[int], int, Tombstone | None]:
+        """seqs, next_from_seq, tombstone."""
+        tombstone, cursor = None, from_seq
+        if from_seq > self.head:
+            tombstone = Tombstone(1, self.head, "recreated", max(self.head, 1), self.earliest, self.head)
+            cursor = self.earliest - 1
+        elif from_seq < self.lost:
+            tombstone = self._tombstone(from_seq, self.lost, self._reason(from_seq + 1))
+            cursor = self.lost
+        stop = self.head
+        for first, last in self.gaps:
+            if first - 1 <= cursor < last and tombstone is None:
+                tombstone = self._tombstone(cursor, last, "source_trim")
+                cursor = last
+            elif first > cursor:
+                stop = first - 1
+                break
+        reach = [record for record in self.live.values() if cursor < record.seq <= stop]
+        seqs = [record.seq for record in reach if node is None or record.node != node][:limit]
+        if len(seqs) < limit or not any(record.seq > seqs[-1] for record in reach):
+            return seqs, stop, tombstone
+        return seqs, seqs[-1], tombstone
+
+    def _tombstone(self, cursor: int, upto: int, reason: str) -> Tombstone:
+        return Tombstone(cursor + 1, upto, reason, upto - cursor, upto + 1, self.head)
+
+    def _reason(self, gap_from: int) -> str:
+        by_cap, by_ttl = self.cap >= gap_from, self.ttl >= gap_from
+        if by_cap and by_ttl:
+            return "mixed"
+        return "cap" if by_cap else "ttl" if by_ttl else "source_trim"
+
+    # --- what happens to it ------------------------------------------------------------------------------------------
+    def expire(self, now: int) -> None:
+        while self.live and self.ttl_ms and now - self.live[self.earliest].ts > self.ttl_ms:
+            self.ttl = self.earliest
+            del self.live[self.ttl]
+        self.settle_gaps()
+
+    def evict(self) -> None:
+        while self.discard == "old" and (0 < self.cap_records < self.count or 0 < self.cap_bytes < self.bytes):
+            self.cap = self.earliest
+            del self.live[self.cap]
+        self.settle_gaps()
+
+    def room(self, sizes: list[int]) -> int:
+        """How many of these, in order, it admits one by one (R-CAP-5)."""
+        count, size = self.count, self.bytes
+        for at, more in enumerate(sizes):
+            if self.discard == "reject" and (
+                0 < self.cap_records < count + at + 1 or 0 < self.cap_bytes < size + sum(sizes[:at]) + more
+            ):
+                return at
+        return len(sizes)
+
+    def append(self, now: int, records: Iterable[Record], since: int | None = None) -> str:
+        """A client's write. Returns "" or the code of the refusal."""
+        self.expire(now)
+        records = list(records)
+        if self.discard == "reject":
+            size = sum(record.size for record in records)
+            if 0 < self.cap_records < len(records) or 0 < self.cap_bytes < size:
+                return "record_too_large"
+            if 0 < self.cap_records < self.count + len(records) or 0 < self.cap_bytes < self.bytes + size:
+                return "topic_full"
+        self.add(now, records, since)
+        return ""
+
+    def add(self, now: int, records: Iterable[Record], since: int | None = None) -> None:
+        """Without asking for room."""
+        since = None if since is None else max(since, self._last_since())
+        self.last_ts = max(now, self.last_ts)
+        for record in records:
+            self.head += 1
+            self.live[self.head] = replace(record, seq=self.head, ts=self.last_ts, since=since)
+        self.evict()
+
+    def _last_since(self) -> int:
+        last = next(reversed(self.live.values()), None)
+        return 0 if last is None else last.ts if last.since is None else last.since
+
+    def add_holes(self, count: int) -> None:
+        """R-TRIM-1."""
+        if count:
+            if self.gaps and self.gaps[-1][1] == self.head:
+                self.gaps[-1] = (self.gaps[-1][0], self.head + count)
+            else:
+                self.gaps.append((self.head + 1, self.head + count))
+            self.head += count
+            self.settle_gaps()
+
+    def settle_gaps(self) -> None:
+        """R-TRIM-2."""
+        while self.gaps and self.gaps[0][0] <= self.earliest:
+            self.trim = max(self.trim, self.gaps.pop(0)[1])
+
+    def delete(self, now: int, before: int | None, match: str | None) -> int:
+        self.expire(now)
+        bound = self.head if before is None else min(before - 1, self.head)
+        doomed = [
+            seq
+            for seq, record in self.live.items()
+            if seq <= bound and (match is None or (record.tag is not None and matches(match, record.tag)))
+        ]
+        for seq in doomed:
+            del self.live[seq]
+        if match is None:
+            self.deleted = max(self.deleted, bound)
+        self.settle_gaps()
+        return len(doomed)
+
+    def learn_ts(self, now: int, seq: int, ts: int) -> None:
+        """A reader is told when a record was written; a copy comes after what it is made of."""
+        record = self.live[seq]
+        if record.since is not None:
+            assert record.since <= ts <= now, f"{ts} is not in {record.since} .. {now}"
+            record.ts, record.since = ts, None
+            self.last_ts = max(self.last_ts, ts)
+        assert record.ts == ts, f"seq {seq} was written at {record.ts}, now it says {ts}"
+
+
+def matches(pattern: str, tag: str) -> bool:
+    return tag.startswith(pattern[:-1]) if pattern.endswith("*") else tag == pattern
