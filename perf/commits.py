@@ -71,6 +71,9 @@ class Ways:
         assert os.pwrite(fd, self.buffer, offset) == len(self.buffer)
         os.fdatasync(fd)
 
+    def in_place(self, fd: int, offset: int) -> None:
+        assert self.ring.write_now(fd, self.buffer, offset, dsync=True) == len(self.buffer)
+
     def all(self) -> dict[str, tuple[Callable[[int, int], None], int]]:
         return {
             "write linked to fdatasync, buffered": (self.link, self.buffered),
@@ -78,6 +81,8 @@ class Ways:
             "write with RWF_DSYNC, buffered": (self.dsync, self.buffered),
             "write with RWF_DSYNC, O_DIRECT": (self.dsync, self.direct),
             "write, wait, fdatasync, buffered": (self.one_by_one, self.buffered),
+            "pwritev2 with RWF_DSYNC, buffered": (self.in_place, self.buffered),
+            "pwritev2 with RWF_DSYNC, O_DIRECT": (self.in_place, self.direct),
             "system calls pwrite, fdatasync, buffered": (self.system_calls, self.buffered),
             "system calls pwrite, fdatasync, O_DIRECT": (self.system_calls, self.direct),
         }

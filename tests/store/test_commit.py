@@ -20,14 +20,18 @@ from topics.store.commit import (
 @pytest.mark.parametrize("setting", ["auto", "link", "direct", "dsync"])
 def test_a_batch_nobody_wants_synced_is_a_bare_write(setting: str) -> None:
     for unsynced in (True, False):
-        primitive = choose_primitive(setting, wants_sync=False, unsynced_precedes=unsynced, direct_works=True, size=100)
+        primitive = choose_primitive(
+            setting, wants_sync=False, unsynced_precedes=unsynced, direct_works=True, size=100, in_place=False
+        )
         assert primitive is Primitive.BARE
 
 
 def test_a_large_batch_nobody_wants_synced_goes_past_the_page_cache_where_that_works() -> None:
     def chosen(setting: str, *, direct: bool) -> Primitive:
         size = BARE_DIRECT_BYTES_MIN
-        return choose_primitive(setting, wants_sync=False, unsynced_precedes=True, direct_works=direct, size=size)
+        return choose_primitive(
+            setting, wants_sync=False, unsynced_precedes=True, direct_works=direct, size=size, in_place=False
+        )
 
     assert chosen("auto", direct=True) is Primitive.BARE_DIRECT
     assert chosen("auto", direct=False) is Primitive.BARE
@@ -39,20 +43,25 @@ def test_a_large_batch_nobody_wants_synced_goes_past_the_page_cache_where_that_w
 def test_unsynced_bytes_before_a_batch_and_disks_without_o_direct_call_for_the_buffered_chain(setting: str) -> None:
     for unsynced, direct in ((True, True), (True, False), (False, False)):
         primitive = choose_primitive(
-            setting, wants_sync=True, unsynced_precedes=unsynced, direct_works=direct, size=100
+            setting, wants_sync=True, unsynced_precedes=unsynced, direct_works=direct, size=100, in_place=True
         )
         assert primitive is Primitive.LINK
 
 
-def test_auto_takes_one_write_for_small_batches_and_the_direct_chain_for_large_ones() -> None:
-    def chosen(setting: str, size: int) -> Primitive:
-        return choose_primitive(setting, wants_sync=True, unsynced_precedes=False, direct_works=True, size=size)
+def test_auto_takes_one_write_in_place_the_buffered_chain_for_groups_and_the_direct_one_for_large_batches() -> None:
+    def chosen(setting: str, size: int, *, in_place: bool) -> Primitive:
+        return choose_primitive(
+            setting, wants_sync=True, unsynced_precedes=False, direct_works=True, size=size, in_place=in_place
+        )
 
-    assert chosen("auto", DSYNC_BYTES_MAX) is Primitive.DSYNC
-    assert chosen("auto", DSYNC_BYTES_MAX + 1) is Primitive.DIRECT
-    assert chosen("direct", 10) is Primitive.DIRECT
-    assert chosen("dsync", 1 << 20) is Primitive.DSYNC
-    assert chosen("link", 10) is Primitive.LINK
+    assert chosen("auto", DSYNC_BYTES_MAX, in_place=True) is Primitive.DSYNC
+    assert chosen("auto", DSYNC_BYTES_MAX + 1, in_place=True) is Primitive.DIRECT
+    assert chosen("auto", BARE_DIRECT_BYTES_MIN - 1, in_place=False) is Primitive.LINK
+    assert chosen("auto", BARE_DIRECT_BYTES_MIN, in_place=False) is Primitive.DIRECT
+    for in_place in (True, False):
+        assert chosen("direct", 10, in_place=in_place) is Primitive.DIRECT
+        assert chosen("dsync", 1 << 20, in_place=in_place) is Primitive.DSYNC
+        assert chosen("link", 10, in_place=in_place) is Primitive.LINK
 
 
 CANCELED = -errno.ECANCELED

@@ -16,7 +16,7 @@ from topics.store.codec import Pointer, ffi
 from topics.store.format import BATCH_HEADER_BYTES, BLOCK_BYTES
 
 DSYNC_BYTES_MAX = 256 * 1024
-"""Up to here one write with RWF_DSYNC beats the chain, which needs a worker's hop for its sync (perf/commits.py)."""
+"""Up to here one write with RWF_DSYNC, made in place, beats the chain, which needs a worker (perf/commits.py)."""
 
 BARE_DIRECT_BYTES_MIN = 64 * 1024
 """From here on, copying a batch into the page cache by a worker thread costs more than waiting for the device."""
@@ -96,12 +96,14 @@ class Primitive(Enum):
 
 
 def choose_primitive(
-    setting: str, *, wants_sync: bool, unsynced_precedes: bool, direct_works: bool, size: int
+    setting: str, *, wants_sync: bool, unsynced_precedes: bool, direct_works: bool, size: int, in_place: bool
 ) -> Primitive:
     """The primitive for one batch of `size` bytes; `setting` is the configured auto, link, direct or dsync.
 
     RWF_DSYNC syncs its own range only, so bytes before it that are not synced yet call for the chain; and those are
-    dirty in the page cache, which an O_DIRECT write would have to flush first: the buffered one then.
+    dirty in the page cache, which an O_DIRECT write would have to flush first: the buffered one then. in_place: the
+    caller waits for a single write. Through the ring, RWF_DSYNC leaves its flush to a kernel worker bound to the core
+    of the disk's interrupt, which waits for whoever runs there; the chain's worker goes to a core that is free.
     """
     if not wants_sync:
         large = size >= BARE_DIRECT_BYTES_MIN and direct_works and setting != "link"
@@ -109,7 +111,9 @@ def choose_primitive(
     if unsynced_precedes or not direct_works or setting == "link":
         return Primitive.LINK
     if setting == "auto":
-        return Primitive.DSYNC if size <= DSYNC_BYTES_MAX else Primitive.DIRECT
+        if in_place and size <= DSYNC_BYTES_MAX:
+            return Primitive.DSYNC
+        return Primitive.LINK if size < BARE_DIRECT_BYTES_MIN else Primitive.DIRECT
     return Primitive(setting)
 
 
@@ -119,8 +123,9 @@ def explain_commit(setting: str, block_bytes: int) -> str:
         return "link: a buffered write linked to an fdatasync, for lack of O_DIRECT"
     if setting == "auto":
         return (
-            "auto: dsync (one O_DIRECT write with RWF_DSYNC) for small commits, direct (O_DIRECT write linked to an "
-            "fdatasync) for large ones, link where unsynced bytes precede; a bare write where nobody waits for a sync"
+            "auto: dsync (one O_DIRECT write with RWF_DSYNC) for lone commits, link (buffered write linked to an "
+            "fdatasync) for groups and where unsynced bytes precede, direct (the same with O_DIRECT) for large ones; a "
+            "bare write where nobody waits for a sync"
         )
     return f"{setting}: asked for; link where unsynced bytes precede"
 

@@ -63,7 +63,7 @@ _IN_PLACE_PAUSE_NS = 1_000_000_000
 class _Flight:
     """The commit in flight."""
 
-    __slots__ = ("attempts", "base", "batch", "blocks", "checksum", "offset", "primitive", "submitted_ns")
+    __slots__ = ("attempts", "base", "batch", "blocks", "checksum", "in_place", "offset", "primitive", "submitted_ns")
 
     def __init__(self, batch: Batch, primitive: Primitive, blocks: memoryview, offset: int, base: int) -> None:
         self.batch = batch
@@ -72,6 +72,7 @@ class _Flight:
         self.offset = offset
         self.base = base
         self.attempts = 0
+        self.in_place = False
         self.checksum = 0
         self.submitted_ns = 0
 
@@ -369,12 +370,14 @@ class Wal:
             batch.frames,
             self._clock.now_ms(),
         )
+        in_place = self.in_place or self._may_block(batch)
         primitive = choose_primitive(
             self._setting,
             wants_sync=batch.wants_sync,
             unsynced_precedes=durable.unsynced,
             direct_works=self._directory.direct_works,
             size=used,
+            in_place=in_place,
         )
         if self.in_place and primitive is Primitive.BARE_DIRECT:
             primitive = Primitive.BARE  # the caller copies into the page cache faster than the device writes
@@ -388,6 +391,7 @@ class Wal:
             blocks = self._tail.place(file.stored.file_id, position, data)
             offset = position & -BLOCK_BYTES
         flight = _Flight(batch, primitive, blocks, offset, position + BATCH_HEADER_BYTES)
+        flight.in_place = in_place
         flight.checksum = checksum
         flight.submitted_ns = self._clock.monotonic_ns()
         self._flight = flight
@@ -396,7 +400,7 @@ class Wal:
     def _submit(self, flight: _Flight, file: WalFile) -> None:
         stored = file.stored
         primitive = flight.primitive
-        if primitive in (Primitive.BARE, Primitive.DSYNC) and (self.in_place or self._may_block(flight)):
+        if flight.in_place and primitive in (Primitive.BARE, Primitive.DSYNC):
             dsync = primitive is Primitive.DSYNC
             fd = stored.direct_fd if dsync else stored.fd
             write_res = self._files.write_now(fd, flight.blocks, flight.offset, dsync=dsync)
@@ -418,13 +422,13 @@ class Wal:
             case Primitive.DSYNC:
                 self._files.write_nowait(stored.direct_fd, flight.blocks, flight.offset, self._on_write, dsync=True)
 
-    def _may_block(self, flight: _Flight) -> bool:
+    def _may_block(self, batch: Batch) -> bool:
         """A lone write of a connection that is alone: nobody gains by the loop going on meanwhile (perf/commits.py)."""
         return (
             self._in_place_max_ns > 0
-            and len(flight.batch.waiters) == 1
-            and flight.submitted_ns >= self._in_place_from_ns
+            and len(batch.waiters) == 1
             and self._loop.is_alone()
+            and self._clock.monotonic_ns() >= self._in_place_from_ns
         )
 
     def _watch_the_time(self, flight: _Flight) -> None:
