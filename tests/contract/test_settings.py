@@ -73,3 +73,26 @@ def test_settings_of_storage_have_no_effect_on_the_wire(make_world: MakeWorld, s
         assert world.data("t") == expected
         world.restart()
         assert world.data("t") == expected
+
+
+def test_old_segments_are_read_from_the_cold_directory(make_world: MakeWorld) -> None:
+    """14, 5.4: what moved is read, deleted and kept like anything else; a read tells how many of its files it took."""
+    world = make_world(
+        cold_dir="/srv/cold",
+        hot_retain_segments=1,
+        segment_max_events=5,
+        pack_run_bytes=64,
+        checkpoint_every_ms=100,
+    )
+    for number in range(4):
+        world.write_records("t", [{"data": number * 5 + n, "tag": str(n)} for n in range(5)], durability="fsync")
+        world.advance_ms(3000)
+    whole = world.diff("t")
+    assert [record["data"] for record in whole["records"]] == list(range(20))
+    assert whole["performance"]["cold_segments_read"] == 3
+    assert "cold_segments_read" not in world.diff("t", from_seq=15)["performance"]
+    world.delete("t", match="3")
+    world.advance_ms(3000)
+    world.crash_and_start()
+    left = [n for n in range(20) if n % 5 != 3]
+    assert [record["data"] for record in world.diff("t")["records"]] == left

@@ -38,6 +38,7 @@ def choose_settings(rng: random.Random) -> dict[str, Any]:
         "wal_file_bytes": rng.choice((64 << 10, 256 << 10, 4 << 20)),
         "checkpoint_wal_bytes": rng.choice((32 << 10, 256 << 10, 64 << 20)),
         "segment_max_events": rng.choice((5, 100, 10_000)),
+        "hot_retain_segments": rng.choice((0, 1, 4)),
         "segment_max_bytes": rng.choice((16 << 10, 1 << 20)),
         "pack_run_bytes": rng.choice((512, 8 << 10, 64 << 10)),
         "hot_tail_bytes": rng.choice((0, 64 << 10, 64 << 20)),
@@ -277,7 +278,7 @@ def run(directory: Path, cycles: int, seed: int, life_s: float = 2.5) -> Counter
     writers = [Writer(number, seed, counts) for number in range(WRITERS)]
     head = 0
     for cycle in range(cycles + 1):
-        settings = choose_settings(rng)
+        settings = choose_settings(rng) | {"cold_dir": directory / "cold"}
         last = f"cycle {cycle}: {settings}"
         (directory / "cycle").write_text(last)
         if rng.random() < 0.25:

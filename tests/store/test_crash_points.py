@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
+from dataclasses import replace
 
 import pytest
 
 from tests.sim import Faults, SimDisk, SimRing, SimStalledError, SimStoppedError
 from tests.store.store_world import StoreWorld, small_config
+from topics.config import Config
 from topics.errors import StorageError
 from topics.store.format import FrameType
 
 CONFIG = small_config(segment_max_events=20, pack_run_bytes=2048)
+COLD = replace(CONFIG, cold_dir="cold", hot_retain_segments=0)
+CONFIGS = pytest.mark.parametrize("config", [CONFIG, COLD], ids=["one directory", "cold directory"])
 
 
 class Script:
@@ -111,19 +115,19 @@ class Script:
         world.check_every_record()
 
 
-def end_of(seed: int) -> int:
-    world = StoreWorld(seed=seed, config=CONFIG)
+def end_of(seed: int, config: Config) -> int:
+    world = StoreWorld(seed=seed, config=config)
     Script(world).run()
     return world.ring.effects
 
 
-def crash_at(effect: int, *, power_cut: bool, seed: int) -> None:
-    world = StoreWorld(seed=seed, config=CONFIG)
+def crash_at(effect: int, *, power_cut: bool, seed: int, config: Config) -> None:
+    world = StoreWorld(seed=seed, config=config)
     script = Script(world)
     world.ring.stop_at(effect)
     with contextlib.suppress(SimStoppedError):
         script.run()
-    second = StoreWorld(world.end(power_cut=power_cut), config=CONFIG)
+    second = StoreWorld(world.end(power_cut=power_cut), config=config)
     second.ring.stop_at(1 + effect % 60)  # and again while it recovers
     with contextlib.suppress(SimStoppedError):
         second.open()
@@ -143,40 +147,43 @@ def crash_at(effect: int, *, power_cut: bool, seed: int) -> None:
 STRIDE = 23
 
 
+@CONFIGS
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
 @pytest.mark.parametrize("offset", range(0, STRIDE, 6))
-def test_nothing_acknowledged_is_lost_at_any_crash_point(offset: int, power_cut: bool) -> None:
-    for effect in range(1 + offset, end_of(offset) + 1, STRIDE * 3):
-        crash_at(effect, power_cut=power_cut, seed=offset)
+def test_nothing_acknowledged_is_lost_at_any_crash_point(offset: int, power_cut: bool, config: Config) -> None:
+    for effect in range(1 + offset, end_of(offset, config) + 1, STRIDE * 3):
+        crash_at(effect, power_cut=power_cut, seed=offset, config=config)
 
 
+@CONFIGS
 @pytest.mark.slow
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
-def test_nothing_acknowledged_is_lost_at_every_crash_point(power_cut: bool) -> None:
-    for effect in range(1, end_of(7) + 1):
-        crash_at(effect, power_cut=power_cut, seed=7)
+def test_nothing_acknowledged_is_lost_at_every_crash_point(power_cut: bool, config: Config) -> None:
+    for effect in range(1, end_of(7, config) + 1):
+        crash_at(effect, power_cut=power_cut, seed=7, config=config)
 
 
-def run_with(faults: Faults, *, seed: int = 3) -> None:
+def run_with(faults: Faults, config: Config, *, seed: int = 3) -> None:
     """The script under faults, to its end or to the first error; then a power cut, and a life without faults."""
-    world = StoreWorld(SimRing(seed, faults=faults), config=CONFIG)
+    world = StoreWorld(SimRing(seed, faults=faults), config=config)
     script = Script(world)
     with contextlib.suppress(OSError, StorageError, SimStalledError):
         script.run()
     faults.clear()
-    script.check(StoreWorld(world.end(power_cut=True), config=CONFIG).open())
+    script.check(StoreWorld(world.end(power_cut=True), config=config).open())
 
 
+@CONFIGS
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
-def test_one_failing_file_operation_loses_nothing_acknowledged(error: int) -> None:
+def test_one_failing_file_operation_loses_nothing_acknowledged(error: int, config: Config) -> None:
     counting = Faults()
-    run_with(counting)
+    run_with(counting, config)
     for kind in ("write", "sync", "open", "rename"):
         for nth in range(1, counting.seen[kind] + 1, 7):
             faults = Faults()
             faults.fail(kind, error, nth=nth)
             try:
-                run_with(faults)
+                run_with(faults, config)
             except BaseException as problem:
                 problem.add_note(f"{kind} number {nth}")
                 raise

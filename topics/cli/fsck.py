@@ -52,11 +52,12 @@ def check(config: Config, *, mend: bool) -> Outcome:
     try:
         taken = _take(ring, config)
         try:
-            first = loop.run_task(verify(loop, config.data_dir))
+            first = loop.run_task(verify(loop, config.data_dir, config.cold_dir))
             if first.sound or not mend:
                 return Outcome(config.data_dir, first)
-            result = loop.run_task(rebuild(loop, config.data_dir))
-            return Outcome(config.data_dir, loop.run_task(verify(loop, config.data_dir)), result, first.findings)
+            result = loop.run_task(rebuild(loop, config.data_dir, config.cold_dir))
+            again = loop.run_task(verify(loop, config.data_dir, config.cold_dir))
+            return Outcome(config.data_dir, again, result, first.findings)
         finally:
             taken.release()
     finally:

@@ -19,6 +19,7 @@ from topics.engine.sealed import SealedDeletions
 from topics.engine.shared_reads import SharedReads
 from topics.engine.topic import Topic
 from topics.engine.usage import Usage
+from topics.store.filetable import FileTable
 from topics.store.memory import MemoryFrames
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Core:
     appender: Appender
 
     log: LogPort
+    files: FileTable
     reader: ReaderPort
     memory: MemoryFrames
 
@@ -63,6 +65,7 @@ class Core:
 
     def use(self, store: StorePort) -> None:
         self.log = store.log
+        self.files = store.files
         self.reader = store.reader
         self.memory = store.memory
         self.usage.use(store.files, store.memory)

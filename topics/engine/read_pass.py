@@ -55,6 +55,8 @@ class ReadPass:
         self._deaths = 0
         """The index's when the round was planned."""
         self._projection: Projection | PayloadColumns | None = None
+        self._cold: set[int] = set()
+        """Files of the cold directory that were read."""
         self._in_round = False
         self._more = False
 
@@ -140,6 +142,9 @@ class ReadPass:
         plan = plan_pieces(rows)
         self._deaths = topic.index.deaths
         self._core.turns.spend(sum(piece.length for piece in plan.pieces))
+        if self._core.config.cold_dir:
+            files = self._core.files
+            self._cold.update(piece.file_id for piece in plan.pieces if files[piece.file_id].cold)
         self._core.reader.fetch(plan.pieces, lambda fetched: self._on_fetched(plan, fetched, filtered))
 
     def _on_fetched(self, plan: Plan, fetched: Fetched, filtered: bool) -> None:
@@ -198,7 +203,7 @@ class ReadPass:
                 self._earliest,
                 entry.tombstone,
                 self._scanned,
-                0,
+                len(self._cold),
             )
         )
 

@@ -8,6 +8,7 @@
     snapshot  the catalog's part and ours of one instant; the log is synced up to it first, so that a snapshot never
               knows of something that a power cut takes; written twice (snapshot.py)
     recycle   log files before the cut, and files no longer in use
+    move      older sealed segments to the cold directory, where there is one (tiering.py), and a snapshot that says so
 
 On a full disk the cut begins no file, and only what space allows is copied (scarcity.py).
 
@@ -44,6 +45,8 @@ from topics.store.scarcity import affordable, live_rows
 from topics.store.segment_format import index_path
 from topics.store.snapshot import write_snapshot
 from topics.store.space import is_full
+from topics.store.tiering import Tiering, mark_cold
+from topics.store.tiers import Tiers
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +104,7 @@ class Checkpointer:
         self._replay = replay
         self._retired_shards = retired_shards
         """Shards of an earlier count: where their replay begins once a checkpoint has copied them."""
+        self._tiering = Tiering(loop, config, manifest, table, opener, pause=self._next_pass)
         self._running: Future[None] | None = None
         self._unsynced = Unsynced({}, {})
         self._unflagged: list[Deletions] = []
@@ -227,6 +231,16 @@ class Checkpointer:
             len(dropped.segments) + len(dropped.packs),
             self._snapshot,
         )
+        if not clean:
+            await self._move_to_cold()
+
+    async def _move_to_cold(self) -> None:
+        """After all the log waits for: a slow cold directory holds up the next checkpoint at most."""
+        moved = await self._tiering.copy_due()
+        if moved:
+            mark_cold(moved)
+            await self.take_snapshot(clean=False)
+            self._tiering.drop_hot(moved)
 
     def _make_do(self, left: list[StoredFile], replay: dict[int, ReplayStart]) -> list[StoredFile]:
         """Those of the files that there is space to empty; what is replayed begins with the first of the others."""
@@ -300,7 +314,7 @@ class Checkpointer:
         if not self._unflagged:
             return 0
         await self.take_snapshot(clean=False)
-        flagging = Flagging(self._loop.files, self._write_small, self._config.data_dir, self._manifest)
+        flagging = Flagging(self._loop.files, self._write_small, Tiers.of(self._config), self._manifest)
         flagged = await flagging.flag(self._unflagged)
         self._unflagged.clear()
         return flagged

@@ -47,7 +47,7 @@ def take(ring: Ring, config: Config) -> TakenDirectory:
     if ring.name != "sim":  # whose directories have no owners
         refuse_unsafe(path)
     try:
-        made_in = _make_with_parents(ring, path)
+        made_in = make_with_parents(ring, path)
         return TakenDirectory(ring, path, ring.lock(f"{path}/lock"), made_in)
     except BlockingIOError as error:
         raise LockedError(f"data directory {path} is in use by another process") from error
@@ -71,7 +71,7 @@ def refuse_unsafe(path: str) -> None:
         raise StorageError(f"data directory {path} may be written to by others: run `chmod go-w {path}`")
 
 
-def _make_with_parents(ring: Ring, path: str) -> list[str]:
+def make_with_parents(ring: Ring, path: str) -> list[str]:
     """mkdir -p, each with mode 0700; the directories in which one was made."""
     parent = os.path.dirname(path.rstrip("/")) or "."
     try:
@@ -79,7 +79,7 @@ def _make_with_parents(ring: Ring, path: str) -> list[str]:
     except FileNotFoundError:
         if parent in (path, "."):
             raise
-        made_in = _make_with_parents(ring, parent)
+        made_in = make_with_parents(ring, parent)
         ring.make_directory(path)
         return [*made_in, parent]
 

@@ -39,6 +39,8 @@ class StoredFile:
     """A checkpoint has asked for another file: what is staged from now on is not to refer to this one."""
     zeroed: bool = True
     """Of a log file: written once before it was taken into use. Else its space was only reserved."""
+    cold: bool = False
+    """In the cold directory."""
     live_rows: int = 0
     """Rows of the index that point here."""
     readers: int = 0

@@ -29,6 +29,7 @@ from topics.store.segment_format import (
     PackFooter,
     index_path,
 )
+from topics.store.tiers import Tiers
 
 _FLAG = bytes([DELETED])
 _IN_FLIGHT_MAX = 128
@@ -79,12 +80,12 @@ class Flagging:
         self,
         files: FileCalls,
         write: Callable[[int, bytes, int, Callable[[int], None]], None],
-        directory: str,
+        tiers: Tiers,
         manifest: Manifest,
     ) -> None:
         self._files = files
         self._write = write
-        self._directory = directory
+        self._tiers = tiers
         self._by_file = {segment.file_id: segment for segment in manifest.all_segments()}
         self._packs = {pack.file_id: pack for pack in manifest.packs.values()}
 
@@ -101,12 +102,15 @@ class Flagging:
                 continue
             offsets = np.concatenate([entry.offsets for entry in entries])
             lengths = np.concatenate([entry.lengths for entry in entries])
-            path = f"{self._directory}/{(segment or pack).path}"  # type: ignore[union-attr]
-            await self._flag_frames(path, offsets, lengths)
-            if segment is None:
+            if segment is not None:
+                path = self._tiers.path(segment)
+                await self._flag_frames(path, offsets, lengths)
+                if segment.sealed:
+                    await self._flag_segment_index(path, segment, offsets)
+            elif pack is not None:
+                path = f"{self._tiers.hot}/{pack.path}"
+                await self._flag_frames(path, offsets, lengths)
                 await self._flag_pack_index(path, offsets)
-            elif segment.sealed:
-                await self._flag_segment_index(path, segment, offsets)
             count += len(offsets)
         return count
 

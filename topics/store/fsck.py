@@ -20,7 +20,7 @@ from topics.store.directory import Marker, refused_marker
 from topics.store.filecalls import FileCalls, list_if_there, read_file
 from topics.store.filetable import FileTable
 from topics.store.format import DELETED, DELETED_LIVE
-from topics.store.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
+from topics.store.manifest import COLD, Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
 from topics.store.pack import PackIndex, read_pack, scan_runs
 from topics.store.recovery import next_pass
 from topics.store.replay import DirectReader, ShardReplay, survey_shard
@@ -35,6 +35,7 @@ from topics.store.segment_format import (
     snapshot_path,
 )
 from topics.store.snapshot import snapshot_numbers
+from topics.store.tiers import Tiers
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +82,16 @@ class Report:
         return not self.findings
 
 
-async def verify(loop: Loop, directory: str) -> Report:
-    """Reads everything. The caller holds the directory's lock. Raises OSError when something cannot be read."""
+async def verify(loop: Loop, directory: str, cold: str = "") -> Report:
+    """Reads everything, in the cold directory, too. The caller holds the data directory's lock.
+
+    Raises OSError when something cannot be read.
+    """
     report = Report()
     await _verify_marker(loop.files, directory, report)
     part = await _verify_snapshots(loop.files, directory, report)
     manifest = Manifest.of(part) if part is not None else None
-    await _verify_segments(loop.files, directory, manifest, report)
+    await _verify_segments(loop.files, Tiers(directory, cold), manifest, report)
     await _verify_packs(loop.files, directory, manifest, report)
     await _verify_log(loop, directory, part, report)
     return report
@@ -130,22 +134,26 @@ async def _verify_snapshots(files: FileCalls, directory: str, report: Report) ->
 # --- segments --------------------------------------------------------------------------------------------------------
 
 
-async def _verify_segments(files: FileCalls, directory: str, manifest: Manifest | None, report: Report) -> None:
-    listed = {segment.path: segment for segment in manifest.all_segments()} if manifest is not None else {}
-    for topic in list_if_there(files, f"{directory}/topics"):
-        for name in list_if_there(files, f"{directory}/topics/{topic}"):
-            path = f"topics/{topic}/{name}"
-            if not name.endswith(".data"):
-                continue
-            segment = listed.pop(path, None)
-            if segment is None and manifest is not None:
-                report.notes.append(f"{path}: no snapshot lists it (a checkpoint was cut short)")
-            report.segments += 1
-            await _verify_segment(files, f"{directory}/{path}", segment, report)
-    for path, segment in listed.items():
-        report.findings.append(
-            Finding(f"{directory}/{path}", "the snapshot lists it, and it is missing", -1, segment.topic_id)
-        )
+async def _verify_segments(files: FileCalls, tiers: Tiers, manifest: Manifest | None, report: Report) -> None:
+    segments = manifest.all_segments() if manifest is not None else ()
+    listed = {(segment.tier, segment.path): segment for segment in segments}
+    for tier, root in tiers.roots():
+        for topic in list_if_there(files, f"{root}/topics"):
+            for name in list_if_there(files, f"{root}/topics/{topic}"):
+                path = f"topics/{topic}/{name}"
+                if not name.endswith(".data"):
+                    continue
+                segment = listed.pop((tier, path), None)
+                if segment is None and manifest is not None:
+                    report.notes.append(f"{root}/{path}: no snapshot lists it (a checkpoint was cut short)")
+                report.segments += 1
+                await _verify_segment(files, f"{root}/{path}", segment, report)
+    for (tier, path), segment in listed.items():
+        if tier == COLD and not tiers.cold:
+            where, missing = path, "it is in the cold directory: set TOPICS_COLD_DIR to where that is"
+        else:
+            where, missing = tiers.path(segment), "the snapshot lists it, and it is missing"
+        report.findings.append(Finding(where, missing, -1, segment.topic_id))
 
 
 async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, report: Report) -> None:

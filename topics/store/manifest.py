@@ -12,6 +12,9 @@ import msgspec
 
 from topics.store import segment_format
 
+HOT, COLD = 0, 1
+"""Tiers of segments: in the data directory, in the cold directory."""
+
 
 class Segment(msgspec.Struct, omit_defaults=True):
     """One segment file. JSON names are short: a snapshot may list thousands."""
@@ -30,8 +33,8 @@ class Segment(msgspec.Struct, omit_defaults=True):
     last_ts: int = 0
     sum: int = 0
     sealed: bool = False
-    tier: int = 0
-    """0: the data directory. Kept for a cold directory."""
+    tier: int = HOT
+    """HOT or COLD: see tiers.py."""
     file_id: int = msgspec.field(name="_", default=0)
     """In this process's FileTable; not stored."""
 
@@ -148,9 +151,10 @@ class Manifest:
     def topic_ids(self) -> set[int]:
         return self.segments.keys() | self.runs.keys()
 
-    def paths(self) -> set[str]:
-        """Of every data file in use, below the data directory."""
-        return {segment.path for segment in self.all_segments()} | {pack.path for pack in self.packs.values()}
+    def paths(self, tier: int) -> set[str]:
+        """Of every data file in use in a tier, below its directory."""
+        packs = {pack.path for pack in self.packs.values()} if tier == HOT else set()
+        return {segment.path for segment in self.all_segments() if segment.tier == tier} | packs
 
     @classmethod
     def of(cls, part: StorePart) -> Manifest:

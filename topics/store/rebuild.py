@@ -18,7 +18,7 @@ from topics.store.codec import Stop
 from topics.store.filecalls import list_if_there, read_file, replace_file, unlink_if_there, write_new_file
 from topics.store.format import BLOCK_BYTES, FRAME_MIN_BYTES, wal_file_no
 from topics.store.fsck import replay_shard
-from topics.store.manifest import Pack, ReplayStart, Run, Segment, StorePart, pack_store_part
+from topics.store.manifest import COLD, Pack, ReplayStart, Run, Segment, StorePart, pack_store_part
 from topics.store.pack import PackWriter
 from topics.store.replay import DirectReader
 from topics.store.segment import describe_file
@@ -35,6 +35,7 @@ from topics.store.segment_format import (
     numbered,
 )
 from topics.store.snapshot import snapshot_numbers, write_snapshot
+from topics.store.tiers import Tiers
 
 
 @dataclass
@@ -66,17 +67,19 @@ class _Source:
 
 
 class _Rebuild:
-    def __init__(self, loop: Loop, directory: str) -> None:
+    def __init__(self, loop: Loop, directory: str, cold: str) -> None:
         self._loop = loop
         self._files = loop.files
         self._directory = directory
+        self._tiers = Tiers(directory, cold)
         self._aside = f"set-aside-{loop.clock.now_ms()}"
         self.result = Rebuilt()
         self._sources: list[_Source] = []
         self._packs: dict[int, Pack] = {}
 
     async def run(self) -> Rebuilt:
-        await self._read_segments()
+        for tier, root in self._tiers.roots():  # what was being moved lies in both: the first one found wins
+            await self._read_segments(tier, root)
         await self._read_packs()
         segments, descriptions = self._choose()
         part = StorePart(
@@ -102,12 +105,12 @@ class _Rebuild:
         return self.result
 
     # --- segments ----------------------------------------------------------------------------------------------------
-    async def _read_segments(self) -> None:
-        for topic in list_if_there(self._files, f"{self._directory}/topics"):
-            for name in list_if_there(self._files, f"{self._directory}/topics/{topic}"):
+    async def _read_segments(self, tier: int, root: str) -> None:
+        for topic in list_if_there(self._files, f"{root}/topics"):
+            for name in list_if_there(self._files, f"{root}/topics/{topic}"):
                 if not name.endswith(".data"):
                     continue
-                path = f"{self._directory}/topics/{topic}/{name}"
+                path = f"{root}/topics/{topic}/{name}"
                 data = await read_file(self._files, path)
                 try:
                     found = describe_file(data, path)
@@ -117,6 +120,7 @@ class _Rebuild:
                         continue
                     found = describe_file(mended, path)
                 if found.segment.records:
+                    found.segment.tier = tier
                     found.segment.sealed = True  # without a footer its index is derived once, and it does not grow
                     self._sources.append(
                         _Source(
@@ -252,7 +256,9 @@ class _Rebuild:
     async def _copy_aside(self, path: str, data: bytes) -> None:
         for changed in self._make(self._aside):
             await self._files.sync_directory(changed)
-        copy = f"{self._directory}/{self._aside}/{path[len(self._directory) + 1 :].replace('/', '-')}"
+        tier, root = next((tier, root) for tier, root in self._tiers.roots() if path.startswith(f"{root}/"))
+        name = ("cold/" if tier == COLD else "") + path[len(root) + 1 :]
+        copy = f"{self._directory}/{self._aside}/{name.replace('/', '-')}"
         await write_new_file(self._files, copy, data)
         await self._files.sync_directory(f"{self._directory}/{self._aside}")
         self.result.set_aside.append(copy)
@@ -261,9 +267,12 @@ class _Rebuild:
         return [self._directory] if self._files.make_directory(f"{self._directory}/{name}") else []
 
 
-async def rebuild(loop: Loop, directory: str) -> Rebuilt:
-    """The caller holds the directory's lock, and opens the store afterwards. Raises OSError."""
-    return await _Rebuild(loop, directory).run()
+async def rebuild(loop: Loop, directory: str, cold: str = "") -> Rebuilt:
+    """Of what lies in the data directory and in the cold one.
+
+    The caller holds the lock, and opens the store afterwards. Raises OSError.
+    """
+    return await _Rebuild(loop, directory, cold).run()
 
 
 def sound_frames(data: bytes, start: int, topic_id: int, hints: list[int]) -> bytes:

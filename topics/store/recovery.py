@@ -32,13 +32,14 @@ from topics.store.format import (
     unpack_idempotency,
     wal_file_name,
 )
-from topics.store.manifest import Manifest, ReplayStart
+from topics.store.manifest import COLD, HOT, Manifest, ReplayStart
 from topics.store.pack import read_pack
 from topics.store.replay import REMEDY, Chunk, DirectReader, ShardReplay, Survey, survey_shard
 from topics.store.row_columns import by_topic, select
 from topics.store.segment import cut_back, read_rows, rewrite_index
 from topics.store.segment_format import PACK_DIRECTORY, SNAPSHOT_DIRECTORY, index_path
 from topics.store.snapshot import Loaded, load_snapshot
+from topics.store.tiers import Tiers, claim_cold
 
 _WHOLE = ReplayStart(0, marked=False)
 Progress = Callable[[float], None]
@@ -59,14 +60,16 @@ class Recovered(NamedTuple):
 
 
 async def recover(
-    loop: Loop, directory: str, catalog: Catalog, table: FileTable, *, file_bytes: int, progress: Progress
+    loop: Loop, tiers: Tiers, catalog: Catalog, table: FileTable, *, file_bytes: int, progress: Progress
 ) -> Recovered:
-    """Fills the catalog. Raises CorruptError or FormatError naming the place, or OSError."""
-    files = loop.files
+    """Fills the catalog. Raises CorruptError or FormatError naming the place, StorageError for a cold directory that is
+    not the right one, or OSError."""
+    files, directory = loop.files, tiers.hot
     catalog.use_files(table)
     loaded = await load_snapshot(files, directory)
     if loaded is None:
         _refuse_orphaned(loop, directory)
+        await claim_cold(loop, tiers, listed=False)
         catalog.restore(None)
         return Recovered(None, Manifest(), {}, {}, {}, 0)
     # A process killed between a snapshot's rename and the directory's sync left a name that a power cut may still take;
@@ -74,13 +77,14 @@ async def recover(
     await files.sync_directory(f"{directory}/{SNAPSHOT_DIRECTORY}")
     store = loaded.store
     manifest = Manifest.of(store)
+    await claim_cold(loop, tiers, listed=any(segment.tier == COLD for segment in manifest.all_segments()))
     if store.rebuilt:
         catalog.restore(None)
         for topic_id, description in msgspec.json.decode(loaded.catalog, type=list[tuple[int, msgspec.Raw]]):
             catalog.adopt(topic_id, bytes(description))
     else:
         catalog.restore(loaded.catalog)
-    await _load_rows(loop, directory, catalog, table, manifest)
+    await _load_rows(loop, tiers, catalog, table, manifest)
 
     direct = 0 < loop.files.direct_block_bytes(directory) <= 4096
     reader = DirectReader(files, direct=direct)
@@ -117,7 +121,7 @@ async def recover(
     await _Replay(catalog, manifest).run(list(shards.values()))
     batches = sum(shard.batches for shard in shards.values())
     if batches or not store.clean:
-        await _sweep(loop, directory, manifest)
+        await _sweep(loop, tiers, manifest)
     return Recovered(loaded, manifest, surveys, shards, store.replay, batches)
 
 
@@ -145,9 +149,9 @@ def _refuse_orphaned(loop: Loop, directory: str) -> None:
 # --- segments and packs ----------------------------------------------------------------------------------------------
 
 
-async def _load_rows(loop: Loop, directory: str, catalog: Catalog, table: FileTable, manifest: Manifest) -> None:
+async def _load_rows(loop: Loop, tiers: Tiers, catalog: Catalog, table: FileTable, manifest: Manifest) -> None:
     """Registers every file the snapshot lists and hands over its live rows: packs first, each topic's in order."""
-    files = loop.files
+    files, directory = loop.files, tiers.hot
     for number in sorted(manifest.packs):
         pack = manifest.packs[number]
         pack.file_id = table.add(FileKind.PACK, f"{directory}/{pack.path}", size=pack.size).file_id
@@ -157,27 +161,31 @@ async def _load_rows(loop: Loop, directory: str, catalog: Catalog, table: FileTa
             if row in pack.runs and len(rows.seqs):
                 catalog.add_rows(topic_ids[row], rows)
     for segment in manifest.all_segments():
-        path = f"{directory}/{segment.path}"
-        segment.file_id = table.add(FileKind.SEGMENT, path, size=segment.frames_end).file_id
+        path = tiers.path(segment)
+        stored = table.add(FileKind.SEGMENT, path, size=segment.frames_end)
+        stored.cold = segment.tier == COLD
+        segment.file_id = stored.file_id
         if not segment.sealed:
             await cut_back(files, directory, segment)
-        found = await read_rows(files, directory, segment)
+        found = await read_rows(files, path, segment)
         if found.derived:
-            await rewrite_index(files, directory, segment, found.rows)
+            await rewrite_index(files, path, segment, found.rows)
         if len(found.rows.seqs):
             catalog.add_rows(segment.topic_id, found.rows)
 
 
-async def _sweep(loop: Loop, directory: str, manifest: Manifest) -> None:
+async def _sweep(loop: Loop, tiers: Tiers, manifest: Manifest) -> None:
     """Unlinks segments and packs that the snapshot does not list: a checkpoint was cut short."""
-    files = loop.files
-    keep = manifest.paths()
-    keep |= {index_path(path) for path in keep if path.startswith("topics/")}
-    for topic in list_if_there(files, f"{directory}/topics"):
-        for name in list_if_there(files, f"{directory}/topics/{topic}"):
-            path = f"topics/{topic}/{name}"
-            if path not in keep:
-                await unlink_if_there(files, f"{directory}/{path}")
+    files, directory = loop.files, tiers.hot
+    for tier, root in tiers.roots():
+        keep = manifest.paths(tier)
+        keep |= {index_path(path) for path in keep if path.startswith("topics/")}
+        for topic in list_if_there(files, f"{root}/topics"):
+            for name in list_if_there(files, f"{root}/topics/{topic}"):
+                path = f"topics/{topic}/{name}"
+                if path not in keep:
+                    await unlink_if_there(files, f"{root}/{path}")
+    keep = manifest.paths(HOT)
     for name in list_if_there(files, f"{directory}/{PACK_DIRECTORY}"):
         path = f"{PACK_DIRECTORY}/{name}"
         if path not in keep:

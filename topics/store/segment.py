@@ -136,13 +136,12 @@ class SegmentRows(NamedTuple):
     """True when the index was missing or damaged and the data was scanned instead."""
 
 
-async def read_rows(files: FileCalls, directory: str, segment: Segment) -> SegmentRows:
-    """The segment's live rows: from the index of a sealed one, else from the frames.
+async def read_rows(files: FileCalls, path: str, segment: Segment) -> SegmentRows:
+    """The live rows of the segment at `path`: from the index of a sealed one, else from the frames.
 
     A missing or damaged index is derived again from the data, never evidence against it. Raises CorruptError when the
     frames themselves are not what the segment was when it was written.
     """
-    path = f"{directory}/{segment.path}"
     if segment.sealed:
         try:
             data = await read_file(files, index_path(path))
@@ -173,13 +172,13 @@ async def scan_rows(files: FileCalls, path: str, segment: Segment) -> RowColumns
     return rows_of(live, tags, table, segment.file_id)
 
 
-async def rewrite_index(files: FileCalls, directory: str, segment: Segment, rows: RowColumns) -> None:
-    """Puts a derived index back beside its segment."""
+async def rewrite_index(files: FileCalls, path: str, segment: Segment, rows: RowColumns) -> None:
+    """Puts a derived index back beside its segment, which lies at `path`."""
     columns = index_of([rows], segment.first_seq)
     header = IndexHeader(
         segment.topic_id, segment.epoch, segment.first_seq, len(columns.ts), len(columns.tag_table), segment.sum
     )
-    await write_new_file(files, index_path(f"{directory}/{segment.path}"), header.pack(columns.pack()))
+    await write_new_file(files, index_path(path), header.pack(columns.pack()))
 
 
 class Described(NamedTuple):

@@ -31,6 +31,7 @@ from topics.store.replay import TailPart
 from topics.store.row_columns import indices_by_topic
 from topics.store.segment_format import TOPICS_DIRECTORY
 from topics.store.snapshot import write_snapshot
+from topics.store.tiers import Tiers
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class Store:
     async def _open(self, progress: Progress) -> None:
         loop, config, directory = self._loop, self._config, self._config.data_dir
         found = await recover(
-            loop, directory, self._catalog, self.files, file_bytes=config.wal_file_bytes, progress=progress
+            loop, Tiers.of(config), self._catalog, self.files, file_bytes=config.wal_file_bytes, progress=progress
         )
         loaded = found.loaded
         number = loaded.number if loaded is not None else await self._write_first_snapshot()

@@ -1,0 +1,162 @@
+"""The cold directory: what moves there, what is read and deleted there, and directories that are not the right ones."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.sim import Faults, SimRing
+from tests.store.store_world import DIRECTORY, StoreWorld, small_config
+from topics.errors import StorageError
+from topics.store.fsck import verify
+from topics.store.rebuild import rebuild
+
+COLD = "cold"
+
+
+def config(**changes: Any) -> Any:
+    changes = {"segment_max_events": 10, "pack_run_bytes": 512, "cold_dir": COLD, "hot_retain_segments": 2, **changes}
+    return small_config(**changes)
+
+
+def filled(ring: SimRing | None = None, **changes: Any) -> StoreWorld:
+    """Ten sealed segments of ten records, and a checkpoint after each."""
+    world = StoreWorld(ring, config=config(**changes)).open()
+    world.create(1)
+    for _ in range(10):
+        world.append(1, 10, size=100)
+        world.checkpoint()
+    return world
+
+
+def segments(world: StoreWorld, root: str) -> list[int]:
+    """First seqs of the segments whose data lies below a directory."""
+    try:
+        names = world.ring.disk.list_directory(f"{root}/topics/0000000000000001")
+    except FileNotFoundError:
+        return []
+    return sorted(int(name[4:-5]) for name in names if name.endswith(".data"))
+
+
+def where(world: StoreWorld) -> tuple[list[int], list[int]]:
+    """(cold, hot) first seqs, once what nobody reads any more is removed."""
+    world.passes(60)
+    return segments(world, COLD), segments(world, DIRECTORY)
+
+
+def test_older_sealed_segments_move_and_the_newest_stay() -> None:
+    world = filled()
+    cold, hot = where(world)
+    assert cold == [1, 11, 21, 31, 41, 51, 61, 71]
+    assert hot == [81, 91]
+    world.check_every_record()
+
+
+def test_the_stricter_of_the_two_bounds_holds() -> None:
+    world = filled(hot_retain_bytes=1)
+    assert where(world)[1] == []
+    assert where(filled(hot_retain_segments=9, hot_retain_bytes=18_000))[1] == [71, 81, 91]
+    assert where(filled(hot_retain_segments=1, hot_retain_bytes=1 << 30))[1] == [91]
+
+
+def test_without_a_cold_directory_nothing_moves() -> None:
+    assert len(segments(filled(cold_dir="", hot_retain_segments=0), DIRECTORY)) == 10
+
+
+@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
+def test_what_moved_is_read_after_a_restart(power_cut: bool) -> None:
+    world = filled().next_life(power_cut=power_cut)
+    assert len(world.topic(1).rows) == 100
+    world.check_every_record()
+
+
+def test_a_record_deleted_in_the_cold_directory_stays_deleted() -> None:
+    world = filled()
+    world.delete(1, [5, 15, 95])
+    world.checkpoint()
+    world = world.next_life(power_cut=True)
+    assert {5, 15, 95}.isdisjoint(world.topic(1).rows)
+    assert len(world.topic(1).rows) == 97
+    world.check_every_record()
+
+
+def test_files_without_a_live_record_go_from_the_cold_directory_too() -> None:
+    world = filled()
+    world.evict(1, 35)
+    world.checkpoint()
+    assert where(world)[0] == [31, 41, 51, 61, 71]
+    world.drop(1)
+    world.checkpoint()
+    assert where(world) == ([], [])
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+def test_a_cold_directory_that_fails_costs_space_and_nothing_else(error: int) -> None:
+    faults = Faults()
+    ring = SimRing(1, faults=faults)
+    world = StoreWorld(ring, config=config()).open()
+    world.create(1)
+    faults.fail("write", error, path_part="cold/", times=1000)
+    for _ in range(5):
+        world.append(1, 10, size=100)
+        world.checkpoint()
+    assert not world.store.log.read_only
+    assert len(where(world)[1]) == 5
+    faults.clear()
+    if error == errno.EIO:
+        world = world.next_life()
+    world.append(1, 10, size=100)
+    world.checkpoint()
+    assert where(world)[1] == [41, 51], "what could not move before moves now"
+    world.check_every_record()
+
+
+def test_fsck_looks_into_the_cold_directory() -> None:
+    world = filled()
+    ring = world.end(power_cut=False)
+    loop = StoreWorld(ring, config=config()).loop
+    assert loop.run_task(verify(loop, DIRECTORY, COLD)).sound
+    missing = loop.run_task(verify(loop, DIRECTORY)).findings
+    assert len(missing) == 8
+    assert "set TOPICS_COLD_DIR" in missing[0].message
+
+
+def test_a_rebuild_takes_what_lies_in_both_and_what_was_being_moved_once() -> None:
+    world = filled()
+    world.close()
+    loop = world.loop
+    for name in world.files("snapshots"):
+        loop.run_task(loop.files.unlink(f"{DIRECTORY}/snapshots/{name}"))
+    result = loop.run_task(rebuild(loop, DIRECTORY, COLD))
+    assert result.records == 100
+    again = StoreWorld(world.end(power_cut=False), config=config()).open()
+    assert len(again.topic(1).rows) == 100
+
+
+def refusal(world: StoreWorld, **changes: Any) -> str:
+    other = StoreWorld(world.end(power_cut=False), config=config(**changes))
+    with pytest.raises(StorageError) as refused:
+        other.open()
+    return str(refused.value)
+
+
+def test_a_start_without_the_cold_directory_is_refused_with_the_remedy() -> None:
+    assert "set TOPICS_COLD_DIR" in refusal(filled(), cold_dir="")
+
+
+def test_a_cold_directory_that_is_not_mounted_is_refused() -> None:
+    assert "is it mounted" in refusal(filled(), cold_dir="elsewhere")
+
+
+def test_the_data_directory_is_no_cold_directory() -> None:
+    assert "is the data directory" in refusal(filled(cold_dir=""), cold_dir=DIRECTORY)
+
+
+def test_a_cold_directory_of_somebody_else_is_refused() -> None:
+    world = filled()
+    other = StoreWorld(world.end(power_cut=False), config=replace(config(), data_dir="another"))
+    with pytest.raises(StorageError, match="belongs to another data directory"):
+        other.open()

@@ -1,0 +1,162 @@
+"""Older sealed segments move to the cold directory: copied, synced, listed there by a snapshot, removed here.
+
+A crash anywhere leaves at least the copy that the newest snapshot lists; the next start removes the other one. A cold
+directory that is full or fails costs nothing but space here. After an error other than a lack of space or descriptors
+nothing moves any more until the next start: what a failed sync has dropped, another sync would not bring back.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+
+from topics.config import Config
+from topics.loop.loop import Loop
+from topics.loop.tasks import Future
+from topics.store.filecalls import lacks_descriptors, make_directories, unlink_if_there
+from topics.store.filetable import FileTable, StoredFile
+from topics.store.manifest import COLD, HOT, Manifest, Segment
+from topics.store.openfiles import OpenFiles
+from topics.store.segment_format import TOPICS_DIRECTORY, index_path, topic_directory
+from topics.store.space import is_full
+from topics.store.tiers import Tiers
+
+log = logging.getLogger(__name__)
+
+_BYTES_A_CHECKPOINT = 256 << 20
+"""The next checkpoint waits for this one: what is left is moved by the next."""
+
+
+class Tiering:
+    """What moves, and how. `copy_due`, then a snapshot that lists the copies, then `drop_hot`."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        config: Config,
+        manifest: Manifest,
+        table: FileTable,
+        opener: OpenFiles,
+        *,
+        pause: Callable[[], Future[None]],
+    ) -> None:
+        self._loop = loop
+        self._files = loop.files
+        self._tiers = Tiers.of(config)
+        self._keep_segments = config.hot_retain_segments
+        self._keep_bytes = config.hot_retain_bytes
+        self._chunk_bytes = config.checkpoint_bytes_per_pass
+        self._manifest = manifest
+        self._table = table
+        self._opener = opener
+        self._pause = pause
+        self.broken = False
+        """The cold directory failed; nothing moves until the next start."""
+
+    # --- what --------------------------------------------------------------------------------------------------------
+    def due(self) -> list[Segment]:
+        """Sealed segments beyond the newest ones kept here, by count and by bytes; oldest first in each topic."""
+        if not self._tiers.cold or self.broken:
+            return []
+        found: list[Segment] = []
+        size = 0
+        for segments in self._manifest.segments.values():
+            for segment in self._beyond(segments):
+                if found and size + segment.frames_end > _BYTES_A_CHECKPOINT:
+                    return found
+                size += segment.frames_end
+                found.append(segment)
+        return found
+
+    def _beyond(self, segments: list[Segment]) -> list[Segment]:
+        kept, kept_bytes = 0, 0
+        sealed = [segment for segment in segments if segment.sealed]
+        for segment in reversed(sealed):
+            if kept == self._keep_segments:
+                break
+            kept_bytes += segment.frames_end
+            if self._keep_bytes and kept_bytes > self._keep_bytes:
+                break
+            kept += 1
+        return [segment for segment in sealed[: len(sealed) - kept] if segment.tier == HOT]
+
+    # --- how ---------------------------------------------------------------------------------------------------------
+    async def copy_due(self) -> list[Segment]:
+        """Copies what is due, durably; returns what was copied. An error is logged, and ends the round."""
+        copied: list[Segment] = []
+        for segment in self.due():
+            try:
+                await self._copy(segment)
+            except OSError as error:
+                self.broken = not (is_full(error) or lacks_descriptors(error))
+                when = "until the next start" if self.broken else "for now"
+                log.warning("moving %s to %s failed, it stays here %s: %s", segment.path, self._tiers.cold, when, error)
+                break
+            copied.append(segment)
+        return copied
+
+    async def _copy(self, segment: Segment) -> None:
+        cold, directory = self._tiers.cold, topic_directory(segment.topic_id)
+        make_directories(self._files, cold, directory)
+        source, target = f"{self._tiers.hot}/{segment.path}", f"{cold}/{segment.path}"
+        if index_path(segment.path).rpartition("/")[2] in self._files.list_directory(f"{self._tiers.hot}/{directory}"):
+            await self._copy_file(index_path(source), index_path(target))
+        await self._copy_file(source, target)
+        for name in (directory, TOPICS_DIRECTORY):  # a process that was killed may have made them and not synced
+            await self._files.sync_directory(f"{cold}/{name}")
+        await self._files.sync_directory(cold)
+
+    async def _copy_file(self, source: str, target: str) -> None:
+        """Under a temporary name first, so that a file of the right name is whole."""
+        files, temporary = self._files, f"{target}.tmp"
+        read_fd = await files.open(source, os.O_RDONLY)
+        try:
+            size = files.file_size(source)
+            write_fd = await files.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            try:
+                buffer = memoryview(bytearray(min(self._chunk_bytes, size)))
+                at = 0
+                while at < size:
+                    chunk = buffer[: size - at]
+                    count = await files.read_into(read_fd, chunk, at)
+                    if count != len(chunk):
+                        raise OSError(f"{source} ends at byte {at + count} of {size}")
+                    await files.write_all(write_fd, chunk, at)
+                    at += count
+                    await self._pause()
+                await files.fsync(write_fd)
+            finally:
+                await files.close(write_fd)
+        finally:
+            await files.close(read_fd)
+        await files.rename(temporary, target)
+
+    def drop_hot(self, moved: list[Segment]) -> None:
+        """Reads go to the cold directory from now on; the files here go when nobody reads them any more."""
+        for segment in moved:
+            stored = self._table.get(segment.file_id)
+            if stored is not None:
+                path, stored.path, stored.cold = stored.path, self._tiers.path(segment), True
+                stored.when_unread(partial(self._leave, stored, path))
+
+    def _leave(self, stored: StoredFile, path: str) -> None:
+        self._opener.forget(stored)
+        fd, stored.fd = stored.fd, -1
+        self._loop.spawn(self._remove(fd, path), "move")
+
+    async def _remove(self, fd: int, path: str) -> None:
+        if fd >= 0:
+            await self._files.close(fd)
+        try:
+            await unlink_if_there(self._files, path)
+            await unlink_if_there(self._files, index_path(path))
+        except OSError as error:  # the next start removes it
+            log.warning("removing %s failed: %s", path, error)
+
+
+def mark_cold(moved: list[Segment]) -> None:
+    """The next snapshot lists them in the cold directory."""
+    for segment in moved:
+        segment.tier = COLD

@@ -1,0 +1,101 @@
+"""The two directories segments lie in: the data directory and, for older sealed ones, perhaps a cold directory.
+
+Both have the same layout (`topics/<id>/seg-<first>.data`). Which one a segment lies in is what the snapshot says
+(`Segment.tier`); a copy in the other one is what a move that was cut short left behind.
+
+    <data>/cold-directory     the id of the cold directory that goes with this one
+    <cold>/cold-directory     the same id: a directory that is not mounted, or somebody else's, is refused
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from topics.config import Config
+from topics.errors import FormatError, StorageError
+from topics.loop.loop import Loop
+from topics.store.directory import make_with_parents, refuse_unsafe
+from topics.store.filecalls import FileCalls, read_file, replace_file
+from topics.store.manifest import COLD, HOT, Segment
+
+_NAME = "cold-directory"
+
+
+class Tiers(NamedTuple):
+    """Where segments lie. cold: "" when there is no cold directory."""
+
+    hot: str
+    cold: str = ""
+
+    @classmethod
+    def of(cls, config: Config) -> Tiers:
+        return cls(config.data_dir, config.cold_dir)
+
+    def path(self, segment: Segment) -> str:
+        """Of the segment's data."""
+        return f"{self.cold if segment.tier == COLD else self.hot}/{segment.path}"
+
+    def roots(self) -> Iterator[tuple[int, str]]:
+        """(tier, directory), the data directory first."""
+        yield HOT, self.hot
+        if self.cold:
+            yield COLD, self.cold
+
+
+class _Mark(msgspec.Struct):
+    id: str
+
+
+async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool) -> None:
+    """Makes sure that the cold directory is the one that goes with the data directory; a new one is made and marked.
+
+    listed: the snapshot knows of segments there. Raises StorageError with the sentence to print, or OSError.
+    """
+    if not tiers.cold:
+        if listed:
+            raise StorageError(
+                f"data directory {tiers.hot} has segments in a cold directory: set TOPICS_COLD_DIR to where it is"
+            )
+        return
+    _refuse_unfit(loop, tiers)
+    files = loop.files
+    ours, theirs = await _mark_of(files, tiers.hot), await _mark_of(files, tiers.cold)
+    if theirs is not None and (ours is None or theirs.id != ours.id):
+        raise StorageError(f"cold directory {tiers.cold} belongs to another data directory: name one of its own")
+    if listed and theirs is None:
+        raise StorageError(
+            f"cold directory {tiers.cold} does not hold the segments of {tiers.hot}: is it mounted, is it the right "
+            "one?"
+        )
+    if ours is None:
+        ours = _Mark(loop.ring.random_bytes(16).hex())
+        await replace_file(files, f"{tiers.hot}/{_NAME}", msgspec.json.encode(ours))
+    if theirs is None:
+        for changed in make_with_parents(loop.ring, tiers.cold):
+            await files.sync_directory(changed)
+        await replace_file(files, f"{tiers.cold}/{_NAME}", msgspec.json.encode(ours))
+
+
+def _refuse_unfit(loop: Loop, tiers: Tiers) -> None:
+    """A move between two names of one directory would end by removing the only copy."""
+    if loop.ring.name == "sim":  # whose directories have no owners and no links
+        same = tiers.hot == tiers.cold
+    else:
+        refuse_unsafe(tiers.cold)
+        same = os.path.realpath(tiers.hot) == os.path.realpath(tiers.cold)
+    if same:
+        raise StorageError(f"cold directory {tiers.cold} is the data directory: name another one, or none")
+
+
+async def _mark_of(files: FileCalls, directory: str) -> _Mark | None:
+    path = f"{directory}/{_NAME}"
+    try:
+        return msgspec.json.decode(await read_file(files, path), type=_Mark)
+    except FileNotFoundError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path}: {error}") from error
