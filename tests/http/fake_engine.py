@@ -55,6 +55,9 @@ class FakeEngine:
             return
         self._ask("append", done, request)
 
+    def will_take_plain(self, name: str) -> bool:
+        return False
+
     def reads_plain(self, name: str) -> bool:
         return False
 

@@ -142,7 +142,10 @@ def _frames(world: SimWorld) -> dict[tuple[int, int], bytes]:
         scan = scan_log(data, epoch=header.epoch, batch_no=header.first_batch_no, chain=header.checksum, start=4096)
         for frame in scan.frames[scan.frames["type"] == FrameType.RECORD]:
             at, length = int(frame["offset"]), int(frame["length"])
-            found[int(frame["topic_id"]), int(frame["seq"])] = data[at : at + 22] + data[at + 30 : at + length - 9]
+            content = bytearray(data[at : at + length - 9])
+            for start in (22, 59) if frame["ext_len"] else (22,):  # $ts, and when the write of a key began
+                content[start : start + 8] = bytes(8)
+            found[int(frame["topic_id"]), int(frame["seq"])] = bytes(content)
     return found
 
 
@@ -299,6 +302,19 @@ def test_a_request_alone_in_its_pass_goes_the_general_way() -> None:
     assert [conn.answer("POST").status for conn in (first, second)] == [200, 200]
     assert world.server.lane.taken == 2
     assert first.send(plain("t")).answer("POST").status == 200
+
+
+def test_the_write_that_creates_a_topic_is_enough_to_learn_it() -> None:
+    world = SimWorld()
+    world.start()
+    assert world.server is not None
+    assert world.server.lane is not None
+    conns = [world.connect() for _ in range(4)]
+    for turn in range(2):
+        for number, conn in enumerate(conns):
+            conn.send(plain(f"t{number}"))
+        assert [conn.answer("POST").status for conn in conns] == [(201, 200)[turn]] * 4
+    assert world.server.lane.taken == 4
 
 
 def test_off_means_off_and_anything_else_is_refused() -> None:

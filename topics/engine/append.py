@@ -193,6 +193,11 @@ class Appender:
         topic = self._by_name.get(name)
         return topic is not None and topic.plain and topic.life is Life.LIVE and not self._has_quota
 
+    def will_take_plain(self, name: str) -> bool:
+        """See `Engine.will_take_plain`."""
+        topic = self._by_name.get(name)
+        return topic is not None and topic.plain and not self._has_quota
+
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None:
         """See `Engine.append`. A topic without admission or expiry, no key: the short way."""
         topic = self._by_name.get(request.topic)

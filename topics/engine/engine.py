@@ -128,6 +128,10 @@ class Engine:
         """Several writes to this topic may be given to `append` as one: each needs nothing but its seqs."""
         return self._appender.takes_plain(name)
 
+    def will_take_plain(self, name: str) -> bool:
+        """As `takes_plain`, also while the topic is being created or deleted."""
+        return self._appender.will_take_plain(name)
+
     def columns(self, name: str, from_seq: int, limit: int, max_bytes: int, done: Done[ColumnPage]) -> None:
         """Records above a cursor as columns: as many as the bounds allow, one at least; they are not clamped."""
         topic = self._core.registry.visible(name)

@@ -56,6 +56,9 @@ class EngineApi(Protocol):
 
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel: ...
 
+    def will_take_plain(self, name: str) -> bool:
+        """As `takes_plain`, also while the topic is being created or deleted."""
+
     def reads_plain(self, name: str) -> bool:
         """Reads of this topic may be plain: see `read_plain`."""
 

@@ -36,7 +36,7 @@ _RECEIVES = 4096
 _LEAST = 2
 _DECLINED_KEPT = 1024
 _DECLINED_MAX = 16
-"""Tries a second to learn a name: one that is being created is not plain yet."""
+"""Tries a second to learn a name."""
 _PATH = b"/v0/topics/"
 _READ_SUFFIX = b"/diff"
 _ANSWER = Phase.ANSWER
@@ -359,7 +359,7 @@ class Lane:
     ) -> None:
         """raw: what stands in the target behind `_PATH`."""
         engine = self._service.engine
-        if not (engine.reads_plain(name) if reads else engine.takes_plain(name)):
+        if not (engine.reads_plain(name) if reads else engine.will_take_plain(name)):
             self._declined[raw] = self._declined.get(raw, 0) + 1
             return
         key = lib.TP_NO_KEY if principal is None or principal.key_id is None else principal.key_id
