@@ -1,4 +1,7 @@
-"""A TCP echo server on the loop. Run: python -m examples.loop.tcp_echo [PORT], then: nc localhost PORT"""
+"""A TCP echo server on the loop. Run: python -m examples.loop.tcp_echo [PORT], then: nc localhost PORT
+
+The messages of a pass are columns where there are many (docs/loop.md, "Connections as columns"): no Python a message.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,40 @@ import sys
 
 from topics.clock import SystemClock
 from topics.config import Config
-from topics.loop import Connection, Loop, StreamLimits
+from topics.loop import Connection, Links, Loop, StreamLimits
 from topics.loop.choose import open_ring
 from topics.loop.signals import install_signal_handlers
+
+MANY = 4
+"""So many messages in a pass, and columns cost less than objects."""
 
 
 class Echo:
     """Sends back what it gets, and reads no faster than the peer takes it."""
 
+    takes_rows = True
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+
     def connected(self, conn: Connection) -> None:
         pass
 
     def receive(self, batch: list[tuple[Connection, memoryview]]) -> None:
+        links = self._links
+        if links.count:
+            count, memory, refs, starts, ends = links.rows()
+            for ref, data in links.answer_spans(memory, refs, starts, ends, count):
+                conn = links.connection(ref)
+                if conn is not None:  # it came back to its object in this pass
+                    conn.write(data)
         for conn, view in batch:
+            if conn.owned:  # more of it came before its answer had gone
+                links.leave(conn)
+            elif len(batch) >= MANY and links.can_own(conn):
+                links.own(conn)
+                links.answer_spans(view, [conn.ref], [0], [len(view)], 1)
+                continue
             conn.write(bytes(view))
             if conn.over_high_water:
                 conn.pause_reading()
@@ -36,7 +60,8 @@ class Echo:
 def main(port: int = 0, io: str = "auto") -> None:
     ring, reason = open_ring(Config(io=io), shared=False)
     loop = Loop(ring, SystemClock())
-    listener = loop.listen("127.0.0.1", port, Echo(), limits=StreamLimits(send_high_water_bytes=1 << 18))
+    echo = Echo(loop.use_links())
+    listener = loop.listen("127.0.0.1", port, echo, limits=StreamLimits(send_high_water_bytes=1 << 18))
     install_signal_handlers(loop, lambda _signal: loop.stop())
     print(f"{listener.address[1]} echoes, on the {ring.name} ring ({reason})", flush=True)
     loop.run()

@@ -61,9 +61,9 @@ class ColumnEcho(Recorder):
 
 
 class World:
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, server: type[ColumnEcho] = ColumnEcho) -> None:
         self.loop = loop
-        self.server = ColumnEcho(loop.use_links())
+        self.server = server(loop.use_links())
         self.listener = loop.listen("127.0.0.1", 0, self.server)
         self.client = Recorder()
 
@@ -171,3 +171,58 @@ def test_a_peer_that_leaves_while_its_connection_is_owned_is_noticed(world: Worl
     until(world.loop, lambda: world.server.has("end"))
     world.server.conn.close()
     until(world.loop, lambda: world.server.has("lost"))
+
+
+class SpanEcho(ColumnEcho):
+    """Answers with the bytes where the kernel put them, and with lists of what is not a row yet."""
+
+    def receive(self, batch: list[tuple[Connection, memoryview]]) -> None:
+        links = self.links
+        late: list[tuple[int, bytes]] = []
+        if links.count:
+            self.rows += links.count
+            count, memory, refs, starts, ends = links.rows()
+            late += links.answer_spans(memory, refs, starts, ends, count)
+        for conn, view in batch:
+            if links.can_own(conn):
+                links.own(conn)
+                late += links.answer_spans(b"<" + view + b">", [conn.ref], [1], [1 + len(view)], 1)
+            else:
+                if conn.owned:
+                    links.leave(conn)
+                conn.write(bytes(view))
+        for ref, data in late:
+            back = links.connection(ref)
+            assert back is not None
+            back.write(data)
+
+
+@pytest.fixture(params=RINGS)
+def span_world(request: pytest.FixtureRequest) -> Iterator[World]:
+    loop = make_loop(request.param)
+    yield World(loop, SpanEcho)
+    loop.close()
+
+
+def test_spans_of_what_was_received_are_answers(span_world: World) -> None:
+    world = span_world
+    conns = [world.connect() for _ in range(4)]
+    said = dict.fromkeys(conns, b"")
+    for turn in range(30):
+        for number, conn in enumerate(conns):
+            for part in range(1 + (turn + number) % 3):  # the second comes behind its answer, or before
+                text = bytes([65 + turn + part]) * (1 + number * 40)
+                said[conn] += text
+                conn.write(text)
+                if turn % 2:
+                    world.loop.run_pass(0)
+        until(world.loop, lambda: all(world.heard(conn) == said[conn] for conn in conns))
+    assert world.server.rows > 10
+    links = world.loop.use_links()
+    ref = world.server.conns[0].ref
+    for start, end in ((0, 0), (3, 2), (2, 9)):
+        with pytest.raises(ValueError, match="a span"):
+            links.answer_spans(b"12345678", [ref], [start], [end], 1)
+    gone = world.server.conns[1]
+    gone.abort()
+    assert links.answer_spans(b"12345678", [gone.ref], [2], [4], 1) == [(gone.ref, b"34")]

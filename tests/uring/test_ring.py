@@ -418,3 +418,17 @@ class TestFiles:
             UringRing(64, 256, 8, 256).close()
         assert len(os.listdir("/proc/self/fd")) == before
         assert time.monotonic() - start < 1
+
+
+def test_a_send_that_has_to_wait_keeps_nothing_else_waiting(
+    ring: UringRing, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    pair[0].setblocking(False)
+    with pytest.raises(BlockingIOError):
+        while True:
+            pair[0].send(bytes(65536))
+    ring.queue_recv(1, pair[0].fileno())
+    ring.queue_sends([(2, pair[0].fileno(), b"full")])
+    pair[1].sendall(b"x")
+    ring.submit_and_wait(None)
+    assert ring.reap()[0] == [1]

@@ -2,6 +2,7 @@
 
 from topics.loop.connection import Connection
 from topics.loop.files import Files
+from topics.loop.links import Links
 from topics.loop.listener import Listener
 from topics.loop.loop import Loop
 from topics.loop.ring import Ring
@@ -15,6 +16,7 @@ __all__ = [
     "Event",
     "Files",
     "Future",
+    "Links",
     "Listener",
     "Loop",
     "Ring",

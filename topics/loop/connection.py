@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from topics.loop.operations import CONTROL, RECV, SEND, ignore
+from topics.loop.operations import CONTROL, KIND_BITS, RECV, SEND, ignore
 
 if TYPE_CHECKING:
     from topics.loop.links import Links
@@ -120,6 +120,11 @@ class Connection:
             self._sends.append((self.send_data, self.fd, data))
         elif self.phase == OPEN and data:
             self._stage(data)
+
+    @property
+    def ref(self) -> int:
+        """Its name in the columns of `Loop.use_links`."""
+        return self.send_data >> KIND_BITS
 
     def set_water_marks(self, high_bytes: int, low_bytes: int) -> None:
         """Other bounds than the listener's for what is written from here on (`over_high_water`, `drained`)."""

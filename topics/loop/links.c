@@ -243,3 +243,20 @@ uint32_t tp_links_answer(tp_links *l, int buffer, const uint64_t *refs, const ui
     }
     return odd;
 }
+
+int64_t tp_links_answer_spans(tp_links *l, const char *memory, uint64_t bytes, const uint64_t *refs,
+                              const uint64_t *starts, const uint64_t *ends, uint32_t count, uint64_t tick,
+                              uint32_t *lengths, uint64_t *user_data, int *fds, char **data)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (starts[i] >= ends[i] || ends[i] > bytes || ends[i] - starts[i] > INT32_MAX) return -EINVAL;
+        lengths[i] = (uint32_t)(ends[i] - starts[i]);
+        sum += lengths[i];
+    }
+    int buffer = tp_links_buffer(l, sum, data);
+    if (buffer < 0) return buffer;
+    char *p = *data;
+    for (uint32_t i = 0; i < count; p += lengths[i++]) memcpy(p, memory + starts[i], lengths[i]);
+    return tp_links_answer(l, buffer, refs, lengths, count, tick, user_data, fds);
+}

@@ -43,3 +43,9 @@ int tp_links_buffer(tp_links *l, uint64_t bytes, char **memory);
  * where the link is not owned any more, else the send to queue, in flight from here on. Returns how many are -1. */
 uint32_t tp_links_answer(tp_links *l, int buffer, const uint64_t *refs, const uint32_t *lengths, uint32_t count,
                          uint64_t tick, uint64_t *user_data, int *fds);
+/* Copies the spans memory[starts[i] .. ends[i]), of `bytes`, one behind the other into a buffer and answers with them, as
+ * tp_links_answer; *data gets the buffer's memory, lengths the size of each. Returns how many fds are -1, or -EINVAL for a
+ * span that is empty or not within the memory, or -ENOMEM; then nothing was done. */
+int64_t tp_links_answer_spans(tp_links *l, const char *memory, uint64_t bytes, const uint64_t *refs,
+                              const uint64_t *starts, const uint64_t *ends, uint32_t count, uint64_t tick,
+                              uint32_t *lengths, uint64_t *user_data, int *fds, char **data);

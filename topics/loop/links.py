@@ -8,11 +8,14 @@ and then the Connection goes on as if it had done everything itself. The table i
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, cast
 
+from typing_extensions import Buffer
+
 from topics.loop._links import ffi, lib
-from topics.loop.connection import LOOK_CLOSER, Connection
+from topics.loop.connection import LOOK_CLOSER, OPEN, Connection
 from topics.loop.ring import Completions, Ring
 
 _SLOT_BITS = 24
@@ -71,6 +74,8 @@ class Links:
         self._memory = ffi.new("char **")
         self._sends_room = 0
         self._sends: tuple[Any, Any] = (None, None)
+        self._lengths_room = 0
+        self._lengths: Any = None
         self.count = 0
         """Rows of this pass."""
         self.reaped = 0
@@ -97,6 +102,10 @@ class Links:
     def close(self, conn: Connection) -> None:
         self._conns[conn.slot] = None
         lib.tp_link_close(self._table, conn.slot)
+
+    def can_own(self, conn: Connection) -> bool:
+        """The connection is open and reading, has nothing to send, and is not owned."""
+        return conn.expected == 0 and conn.recv_data != 0 and conn.phase == OPEN and not (conn.owned or conn.paused)
 
     def own(self, conn: Connection) -> None:
         """From the next receive on they are rows; one that has come already is to be answered first.
@@ -202,11 +211,44 @@ class Links:
 
         Returns those that could not be sent so: (ref, bytes) of connections that came back, or are gone.
         """
+        user_data, fds = self._room_for(count)
+        odd = lib.tp_links_answer(self._table, number, refs, lengths, count, tick, user_data, fds)
+        return self._queue(count, odd, lengths, data)
+
+    def answer_spans(  # noqa: PLR0917 - columns
+        self, memory: Buffer, refs: Any, starts: Any, ends: Any, count: int, tick: int = 0
+    ) -> list[tuple[int, bytes]]:
+        """Queues the answers memory[starts[i]:ends[i]] to refs[i], in two calls for all: what `rows` gave, or lists.
+
+        The bytes are copied. Returns as `answer`: (ref, bytes) of connections that came back, or are gone. Raises
+        ValueError for an empty span, or one outside of the memory.
+        """
+        if count > self._lengths_room:
+            self._lengths_room = max(count, 256)
+            self._lengths = ffi.new("uint32_t[]", self._lengths_room)
+        if type(refs) is list:
+            refs, starts, ends = (ffi.new("uint64_t[]", column) for column in (refs, starts, ends))
+        lengths, spans = self._lengths, ffi.from_buffer("char[]", memory)
+        user_data, fds = self._room_for(count)
+        odd = lib.tp_links_answer_spans(
+            self._table, spans, len(spans), refs, starts, ends, count, tick, lengths, user_data, fds, self._memory
+        )
+        if odd < 0:
+            if odd == -errno.EINVAL:
+                raise ValueError("a span that is empty, or does not lie in the memory")
+            raise MemoryError("no memory for answers")
+        return self._queue(count, odd, lengths, self._memory[0])
+
+    def _room_for(self, count: int) -> tuple[Any, Any]:
+        """Columns user_data and fds of so many sends."""
         if count > self._sends_room:
             self._sends_room = room = max(count, 256)
             self._sends = ffi.new("uint64_t[]", room), ffi.new("int[]", room)
+        return self._sends
+
+    def _queue(self, count: int, odd: int, lengths: Any, data: Any) -> list[tuple[int, bytes]]:
+        """Queues the sends of `_sends`; returns the `odd` ones, whose fd is -1."""
         user_data, fds = self._sends
-        odd = lib.tp_links_answer(self._table, number, refs, lengths, count, tick, user_data, fds)
         if self._columns is not None:
             self._columns.queue_send_columns(count, user_data, fds, lengths, data)
         else:

@@ -16,6 +16,7 @@
 #define BUFFER_GROUP 1
 #define LONGEST_WAIT_S 3600
 #define ROOM_ATTEMPTS 100000
+#define SENDS_WAIT_NS 50000
 
 struct tp_ring {
     struct io_uring uring;
@@ -25,6 +26,7 @@ struct tp_ring {
     unsigned own_in_flight;           /* our own: the wake-up, the cancel of everything */
     uint8_t wake_bytes[256];
     unsigned in_flight;
+    unsigned sends;                   /* queued since the last wait */
     struct io_uring_cqe *stash;       /* CQEs taken out of a full CQ so that submitting could go on: reaped first */
     size_t stash_start, stash_end, stash_room;
     struct io_uring_buf_ring *buffers;
@@ -258,7 +260,7 @@ int tp_recv(tp_ring *r, uint64_t user_data, int fd)
 
 int tp_send(tp_ring *r, uint64_t user_data, int fd, const void *data, size_t length)
 {
-    PREPARE(io_uring_prep_send(sqe, fd, data, bounded(length), MSG_NOSIGNAL));
+    PREPARE(io_uring_prep_send(sqe, fd, data, bounded(length), MSG_NOSIGNAL); r->sends++);
 }
 
 int tp_sends(tp_ring *r, unsigned count, const uint64_t *user_data, const int *fds, const uint32_t *lengths,
@@ -386,8 +388,10 @@ static int arm_wake(tp_ring *r)
 int tp_submit_and_wait(tp_ring *r, int64_t timeout_ns)
 {
     int result;
+    unsigned sends = r->sends;
 
     if (r->refused) return r->refused;
+    r->sends = 0;
     if (!r->wake_armed && !r->closing && (result = arm_wake(r)) < 0) return result;
     if (timeout_ns == 0 || r->stash_start < r->stash_end || io_uring_cq_ready(&r->uring)) {
         result = io_uring_submit_and_get_events(&r->uring);
@@ -399,7 +403,12 @@ int tp_submit_and_wait(tp_ring *r, int64_t timeout_ns)
             time.tv_sec = timeout_ns / 1000000000;
             time.tv_nsec = timeout_ns % 1000000000;
         }
-        result = io_uring_submit_and_wait_timeout(&r->uring, &cqe, 1, &time, NULL);
+        /* Nearly all sends complete while they are submitted, and would end the wait for what they are answered by. If one
+           does not, something else may be kept waiting for it, so not for long. */
+        if (sends && (timeout_ns < 0 || timeout_ns > SENDS_WAIT_NS))
+            time = (struct __kernel_timespec){.tv_nsec = SENDS_WAIT_NS};
+        if (sends > *r->uring.cq.kring_entries / 2) sends = 0;
+        result = io_uring_submit_and_wait_timeout(&r->uring, &cqe, 1 + sends, &time, NULL);
     }
     if (result == -EBUSY || result == -EAGAIN) return stash_completions(r);
     if (result == -ETIME || result == -EINTR) return 0;
