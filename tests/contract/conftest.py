@@ -56,6 +56,12 @@ def http2(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
+def variant() -> dict[str, Any]:
+    """Settings for all tests of a module; `test_over_h11.py` and `test_in_the_lane.py` override it."""
+    return {}
+
+
+@pytest.fixture
 def connection_type(request: pytest.FixtureRequest, http2: bool) -> type[Connection]:
     if http2 and request.node.get_closest_marker("http1"):
         pytest.skip("about HTTP/1 itself")
@@ -64,14 +70,14 @@ def connection_type(request: pytest.FixtureRequest, http2: bool) -> type[Connect
 
 @pytest.fixture
 def make_world(
-    request: pytest.FixtureRequest, tmp_path: Path, connection_type: type[Connection]
+    request: pytest.FixtureRequest, tmp_path: Path, connection_type: type[Connection], variant: dict[str, Any]
 ) -> Iterator[MakeWorld]:
     """Starts a server with settings (fields of Config) of its own."""
     made: list[World] = []
     live = is_live(request.config)
 
     def make(**settings: Any) -> World:
-        world: World = LiveWorld(tmp_path, **settings) if live else SimWorld(**(sim_options() | settings))
+        world: World = LiveWorld(tmp_path, **settings) if live else SimWorld(**(sim_options() | variant | settings))
         world.connection_type = connection_type
         made.append(world)
         world.start()
@@ -83,7 +89,9 @@ def make_world(
 
 
 @pytest.fixture
-def world(request: pytest.FixtureRequest, connection_type: type[Connection]) -> Iterator[World]:
+def world(
+    request: pytest.FixtureRequest, connection_type: type[Connection], variant: dict[str, Any]
+) -> Iterator[World]:
     """A ready server with default settings and no topics."""
     if is_live(request.config):
         live: LiveWorld = request.getfixturevalue("shared_live_world")()
@@ -91,7 +99,7 @@ def world(request: pytest.FixtureRequest, connection_type: type[Connection]) -> 
         yield live
         live.connection_type = Connection
         return
-    simulated = SimWorld(**sim_options())
+    simulated = SimWorld(**(sim_options() | variant))
     simulated.connection_type = connection_type
     simulated.start()
     yield simulated

@@ -24,7 +24,10 @@ _PASSES_MAX = 400_000
 class SimWorld(World):
     """One machine: lives of a server follow each other on its disk, chosen by a seed."""
 
-    def __init__(self, seed: int = 0, *, shuffle: bool = False, split: bool = False, **settings: Any) -> None:
+    def __init__(
+        self, seed: int = 0, *, shuffle: bool = False, split: bool = False, all_in_lane: bool = False, **settings: Any
+    ) -> None:
+        """all_in_lane: also a connection that is alone with its plain request takes the lane."""
         config = tiny_config("/srv/topics")
         # The disk is memory; nothing is gained by log files smaller than the largest write of the suite.
         self.config: Config = replace(config, port=PORT, disk_low_water_bytes=0, disk_reserve_bytes=0)
@@ -43,6 +46,7 @@ class SimWorld(World):
         self.loop: Loop | None = None
         self.server: Server | None = None
         self._exit_codes: list[int] = []
+        self._all_in_lane = all_in_lane
 
     # --- life --------------------------------------------------------------------------------------------------------
     def start(self, *, ready: bool = True, **settings: Any) -> None:
@@ -53,6 +57,8 @@ class SimWorld(World):
         directory = take(self.ring, self.config)
         self.server = Server(self.config, self.loop, backend_opener(directory), on_end=self._exit_codes.append)
         self.server.start()
+        if self._all_in_lane and self.server.lane is not None:
+            self.server.lane.least = 1
         if ready:
             self.wait_until(lambda: self.server is not None and self.server.engine is not None, 60_000)
             assert self.server.engine is not None, "recovery did not end"

@@ -20,6 +20,26 @@ from tests.model.topic import Record
 
 LOGS = ("a", "b", "c", "d")
 QUEUES = ("p", "q")
+ROUTERS = ("r", "s", "t", "u", "v")
+ROUTE = {"tag": None, "keep": (True, True), "exactly": False, "cycle": False}
+SCENES: dict[str, tuple[dict[str, Any], list[tuple[str, str, dict[str, Any]]]]] = {
+    "nothing": ({}, []),
+    "chain": ({"b": {"ttl_ms": 1500}}, [("a", "b", {}), ("b", "c", {"tag": "x*"}), ("a", "d", {"exactly": True})]),
+    "mirror": ({}, [("a", "b", {"cycle": True}), ("b", "a", {"cycle": True, "keep": (False, True)}), ("b", "q", {})]),
+    "blocked": (
+        {"a": {"ttl_ms": 1500, "cap_records": 6}, "c": {"cap_records": 3, "discard": "reject"}},
+        [("a", "c", {}), ("c", "d", {})],
+    ),
+    "blocked jobs": (
+        {"q": {"lease_ms": 30_000}, "b": {"cap_records": 3, "discard": "reject"}},
+        [("q", "b", {}), ("q", "c", {"tag": "x*"})],
+    ),
+    "poison": (
+        {"q": {"lease_ms": 150, "max_deliveries": 1, "dead_letter": "d", "leases_durable": True}},
+        [("a", "q", {}), ("d", "p", {})],
+    ),
+}
+"""To begin with: configurations and routers that few examples would come to."""
 names = st.sampled_from(LOGS + QUEUES)
 queues = st.sampled_from(QUEUES)
 tags = st.sampled_from([None, None, "x", "x:1", "x:2", "y", ""])
@@ -83,8 +103,8 @@ class Machine(RuleBasedStateMachine):
     def host_of(self, seed: int) -> Host:
         raise NotImplementedError
 
-    @initialize(seed=st.integers(0, 1000), life=settings, synced=st.booleans())
-    def begin(self, seed: int, life: dict[str, Any], synced: bool) -> None:
+    @initialize(seed=st.integers(0, 1000), life=settings, synced=st.booleans(), scene=st.sampled_from(list(SCENES)))
+    def begin(self, seed: int, life: dict[str, Any], synced: bool, scene: str) -> None:
         """synced: every topic is of class fsync, and the power may fail."""
         self.host = self.host_of(seed)
         self.synced = synced
@@ -99,6 +119,11 @@ class Machine(RuleBasedStateMachine):
         """Exactly-once routers make copies whose size is known once they are read: then no cap counts bytes."""
         self.host.begin(**life)
         self.before = self.now = self.oracle.settled_at = self.host.now_ms()
+        configs, routers = SCENES[scene]
+        for name, config in configs.items():
+            self.put(name, self.complete(config, name, "disk"))
+        for at, (source, dest, fields) in enumerate(routers):
+            self.route(**{"name": ROUTERS[at], "source": source, "dest": dest, **ROUTE, **fields})
 
     def teardown(self) -> None:
         if hasattr(self, "host"):
@@ -201,7 +226,9 @@ class Machine(RuleBasedStateMachine):
         config = self.complete(config, name, kind)
         if name not in self.oracle.places and not self.oracle.is_certain({name: config}):
             return
-        answer = self.ask("POST", f"/v0/topics/{name}", body | {"config": config})
+        if name not in self.oracle.places or len(records) == 1:
+            body["config"] = config
+        answer = self.ask("POST", f"/v0/topics/{name}", body)
         self.agree(answer, self.oracle.write(self.before, self.now, name, records, config=config, key=key))
 
     @step(where=st.lists(st.tuples(names, batches, keys), min_size=2, max_size=6))
@@ -333,7 +360,7 @@ class Machine(RuleBasedStateMachine):
 
     # --- routers -----------------------------------------------------------------------------------------------------
     @step(
-        name=st.sampled_from(["r", "s", "t", "u", "v"]),
+        name=st.sampled_from(ROUTERS),
         source=names,
         dest=names,
         tag=st.sampled_from([None, None, "x", "x:*", "*"]),
@@ -363,7 +390,7 @@ class Machine(RuleBasedStateMachine):
         assert answer.status == status, f"{answer.status} {answer.text[:300]}, not {status} {code}"
         assert code is None or answer.error["code"] == code
 
-    @step(name=st.sampled_from(["r", "s", "t", "u", "v"]))
+    @step(name=st.sampled_from(ROUTERS))
     def end_route(self, name: str) -> None:
         answer = self.ask("DELETE", f"/v0/routers/{name}")
         self.agree(answer, {"deleted": self.oracle.unroute(self.now, name)})

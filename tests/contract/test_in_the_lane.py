@@ -1,0 +1,61 @@
+"""The contract with every plain request in the lane, also of a lone connection: few tests would meet it otherwise."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.contract import (
+    test_deletion_and_nodes,
+    test_durability,
+    test_idempotency,
+    test_queues,
+    test_reads,
+    test_requests,
+    test_retention,
+    test_routers,
+    test_sequence,
+    test_transport,
+    test_writes,
+)
+from tests.contract.sim_world import SimWorld
+
+lossy = test_retention.lossy
+
+
+@pytest.fixture
+def variant() -> dict[str, Any]:
+    return {"all_in_lane": True, "http_lane": "auto"}
+
+
+def test_plain_writes_and_reads_do_take_the_lane(world: SimWorld) -> None:
+    """R-NET-3: so the tests of this module are about it."""
+    world.write_singly("t", *range(9))
+    assert world.data("t") == list(range(9))
+    assert world.server is not None
+    assert world.server.lane is not None
+    assert world.server.lane.taken >= 7
+
+
+def _borrow(module: ModuleType) -> None:
+    for name, test in vars(module).items():
+        if name.startswith("test_"):
+            globals()[f"{name}_in_the_lane"] = test
+
+
+for _module in (
+    test_deletion_and_nodes,
+    test_durability,
+    test_idempotency,
+    test_queues,
+    test_reads,
+    test_requests,
+    test_retention,
+    test_routers,
+    test_sequence,
+    test_transport,
+    test_writes,
+):
+    _borrow(_module)
