@@ -45,6 +45,7 @@ _RANGES = {
     "ring_completions": (0, 65_536),
     "receive_buffers": (1, 32_768),
     "receive_buffer_bytes": (1, 1 << 24),
+    "spin_us": (0, 1_000_000),
     "wal_shards": (0, WAL_SHARDS_MAX),
     "wal_file_bytes": (64 * 1024, 1 << 31),
     "wal_spare_files": (0, 1024),
@@ -161,6 +162,8 @@ class Config:
     ring_completions: int = 4096
     receive_buffers: int = 512
     receive_buffer_bytes: int = 16_384
+    spin_us: int = 0
+    """A wait polls for so long before it sleeps, while waits prove to be that short (io_uring). 0: it does not."""
 
     # --- storage
     data_dir: str = "./topics-data"

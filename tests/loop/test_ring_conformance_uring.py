@@ -20,14 +20,16 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
+@pytest.mark.parametrize(("shared", "spin_us"), [(False, 0), (True, 0), (False, 100)], ids=["own", "shared", "spin"])
 class TestUringRing(RingConformance):
     @pytest.fixture
-    def make_world(self, tmp_path: Path, sizes: str, shared: bool) -> Iterator[Callable[..., KernelWorld]]:
+    def make_world(
+        self, tmp_path: Path, sizes: str, shared: bool, spin_us: int
+    ) -> Iterator[Callable[..., KernelWorld]]:
         worlds: list[KernelWorld] = []
 
         def make(receive_buffers: int = 16, receive_buffer_bytes: int = 4096) -> KernelWorld:
-            ring = UringRing(*SIZES[sizes], receive_buffers, receive_buffer_bytes, shared=shared)
+            ring = UringRing(*SIZES[sizes], receive_buffers, receive_buffer_bytes, shared=shared, spin_us=spin_us)
             worlds.append(KernelWorld(ring, str(tmp_path)))
             return worlds[-1]
 

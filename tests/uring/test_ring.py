@@ -59,6 +59,43 @@ def collect(ring: UringRing, count: int) -> list[tuple[int, int, int]]:
     pytest.fail(f"{len(rows)} of {count} completions came")
 
 
+def test_a_wait_polls_only_while_waits_prove_to_be_short(tmp_path: Path) -> None:
+    fd = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    with closing(UringRing(64, 256, 8, 256, spin_us=1_000_000)) as ring:
+        spins = lambda: lib.tp_spins(ring.setup.ring)  # noqa: E731
+        for number in range(1, 100):
+            ring.queue_fsync(number, fd, data_only=True)  # by a worker: never done when the submit returns, or seldom
+            assert collect(ring, 1) == [(number, 0, 0)]
+            if spins() > 1:
+                break
+        assert spins() > 1, "after a short wait the next one polls"
+    with closing(UringRing(64, 256, 8, 256, spin_us=50)) as ring:
+        for _ in range(100):
+            ring.submit_and_wait(1_000_000)
+        assert spins() == 0, "nothing came soon: waits sleep"
+        lib.tp_nop(ring.setup.ring, 1)
+        ring.submit_and_wait(1_000_000)
+        assert ring.reap()[0] == [1]
+        assert spins() == 0, "what ends with its submit was no wait"
+    os.close(fd)
+
+
+def test_polls_in_vain_end_after_a_few_waits(tmp_path: Path) -> None:
+    fd = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    with closing(UringRing(64, 256, 8, 256, spin_us=20_000)) as ring:
+        before = 0
+        for number in range(1, 100):
+            ring.queue_fsync(number, fd, data_only=True)
+            assert collect(ring, 1) == [(number, 0, 0)]
+            before = lib.tp_spins(ring.setup.ring)
+            if before > 1:
+                break
+        for _ in range(20):
+            ring.submit_and_wait(25_000_000)
+        assert lib.tp_spins(ring.setup.ring) - before <= 4
+    os.close(fd)
+
+
 def nop(ring: UringRing, user_data: int) -> None:
     assert lib.tp_nop(ring.setup.ring, user_data) == 0
 

@@ -26,6 +26,7 @@ def open_ring(config: Config, *, shared: bool) -> tuple[Ring, str]:
                 config.receive_buffers,
                 config.receive_buffer_bytes,
                 shared=shared,
+                spin_us=config.spin_us,
             )
         except OSError as error:
             problem = str(error)

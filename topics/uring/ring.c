@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "ring.h"
 
@@ -17,6 +19,7 @@
 #define LONGEST_WAIT_S 3600
 #define ROOM_ATTEMPTS 100000
 #define SENDS_WAIT_NS 50000
+#define SPINS_IN_VAIN 4
 
 struct tp_ring {
     struct io_uring uring;
@@ -34,6 +37,9 @@ struct tp_ring {
     uint8_t *base;
     uint8_t *lent;                    /* 1: this receive buffer is the caller's until it is recycled */
     unsigned buffer_count, buffer_size, lent_count;
+    int64_t spin_ns;                  /* 0: waits always sleep */
+    unsigned spins_left;              /* that may end in vain before waits sleep at once again */
+    uint64_t spins;
 };
 
 int tp_open(tp_ring **out, unsigned entries, unsigned completions, unsigned setup, unsigned workers, int wake_fd)
@@ -385,8 +391,53 @@ static int arm_wake(tp_ring *r)
     return 0;
 }
 
+void tp_spin(tp_ring *r, int64_t ns) { r->spin_ns = ns; }
+uint64_t tp_spins(tp_ring *r) { return r->spins; }
+
+static int64_t now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+/* Asks again and again for at most `ns`, until more than `sends` lie there; whoever else wants this core has it meanwhile,
+   kernel workers too. */
+static int spin(tp_ring *r, unsigned sends, int64_t began, int64_t ns)
+{
+    int result;
+
+    r->spins++;
+    do {
+        sched_yield();
+        result = io_uring_get_events(&r->uring);
+    } while (result >= 0 && io_uring_cq_ready(&r->uring) <= sends && now_ns() - began < ns);
+    return result;
+}
+
+/* Whether the wait is over without sleeping: what was submitted has ended at once, or polling was not in vain. */
+static int came_soon(tp_ring *r, unsigned sends, int64_t *timeout_ns, int64_t *began, int *result)
+{
+    int64_t limit = *timeout_ns > 0 && *timeout_ns < r->spin_ns ? *timeout_ns : r->spin_ns;
+
+    *result = io_uring_submit_and_get_events(&r->uring);
+    if (*result < 0 || io_uring_cq_ready(&r->uring) > sends) return 1;
+    *began = now_ns();
+    if (!r->spins_left) return 0;
+    *result = spin(r, sends, *began, limit);
+    if (*result < 0) return 1;
+    if (io_uring_cq_ready(&r->uring) > sends) {
+        r->spins_left = SPINS_IN_VAIN;
+        return 1;
+    }
+    r->spins_left--;
+    if (*timeout_ns > 0) *timeout_ns = *timeout_ns > limit ? *timeout_ns - limit : 1;
+    return 0;
+}
+
 int tp_submit_and_wait(tp_ring *r, int64_t timeout_ns)
 {
+    int64_t began = 0;
     int result;
     unsigned sends = r->sends;
 
@@ -395,7 +446,7 @@ int tp_submit_and_wait(tp_ring *r, int64_t timeout_ns)
     if (!r->wake_armed && !r->closing && (result = arm_wake(r)) < 0) return result;
     if (timeout_ns == 0 || r->stash_start < r->stash_end || io_uring_cq_ready(&r->uring)) {
         result = io_uring_submit_and_get_events(&r->uring);
-    } else {
+    } else if (!r->spin_ns || !came_soon(r, sends, &timeout_ns, &began, &result)) {
         /* Always with a time: without one, liburing goes back to sleep when a signal cut a wait that had submitted. */
         struct __kernel_timespec time = {.tv_sec = LONGEST_WAIT_S};
         struct io_uring_cqe *cqe;
@@ -409,6 +460,8 @@ int tp_submit_and_wait(tp_ring *r, int64_t timeout_ns)
             time = (struct __kernel_timespec){.tv_nsec = SENDS_WAIT_NS};
         if (sends > *r->uring.cq.kring_entries / 2) sends = 0;
         result = io_uring_submit_and_wait_timeout(&r->uring, &cqe, 1 + sends, &time, NULL);
+        if (r->spin_ns && io_uring_cq_ready(&r->uring) > sends && now_ns() - began < r->spin_ns)
+            r->spins_left = SPINS_IN_VAIN;
     }
     if (result == -EBUSY || result == -EAGAIN) return stash_completions(r);
     if (result == -ETIME || result == -EINTR) return 0;

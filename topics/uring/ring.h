@@ -56,6 +56,10 @@ int tp_cancel(tp_ring *ring, uint64_t user_data, uint64_t target);
 int tp_cancel_all(tp_ring *ring);
 int tp_nop(tp_ring *ring, uint64_t user_data);
 
+/* From here on a wait polls for so long before it sleeps, as long as waits prove to be that short; 0: never. */
+void tp_spin(tp_ring *ring, int64_t ns);
+/* Waits that polled. */
+uint64_t tp_spins(tp_ring *ring);
 /* Submits; waits for one CQE at least, but not when some lie unreaped, and not for timeout_ns == 0; < 0: for ever.
    A signal and the timeout are no errors. */
 int tp_submit_and_wait(tp_ring *ring, int64_t timeout_ns);

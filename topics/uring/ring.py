@@ -48,6 +48,7 @@ class UringRing(BlockingCalls):
     entries, completions: sizes of the two queues; halved when the kernel has no locked memory for them, see `setup`.
     receive_buffers: a power of two; receive_buffer_bytes: the size of each.
     shared: any thread may drive it, one at a time; else the thread that opened it, alone.
+    spin_us: a wait polls for so long before it sleeps, as long as waits prove to be that short.
     Raises OSError with the cause and its remedy when the kernel gives no ring.
     """
 
@@ -61,6 +62,7 @@ class UringRing(BlockingCalls):
         receive_buffer_bytes: int = 16_384,
         *,
         shared: bool = False,
+        spin_us: int = 0,
     ) -> None:
         if receive_buffers not in POWERS_OF_TWO:
             raise ValueError(f"receive_buffers is {receive_buffers}: use a power of two up to {POWERS_OF_TWO[-1]}")
@@ -78,6 +80,7 @@ class UringRing(BlockingCalls):
             self._wake_end.close()
             self._woken_end.close()
             raise
+        lib.tp_spin(self._ring, spin_us * 1000)
         self._room = max(64, self.setup.completions)
         self._user_data = ffi.new("uint64_t[]", self._room)
         self._res = ffi.new("int[]", self._room)
