@@ -58,6 +58,9 @@ class FakeEngine:
     def will_take_plain(self, name: str) -> bool:
         return False
 
+    def key_in_flight(self, name: str, key: bytes) -> bool:
+        return False
+
     def reads_plain(self, name: str) -> bool:
         return False
 

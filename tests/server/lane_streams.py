@@ -187,11 +187,26 @@ def plain_read(topic: str, body: bytes = READS[0], key: str = "") -> bytes:
     return plain(f"{topic}/diff", body, key)
 
 
-def plain(topic: str, body: bytes = BODIES[0], key: str = "") -> bytes:
+def plain(topic: str, body: bytes = BODIES[0], key: str = "", field: str = "") -> bytes:
+    """key: an API key; field: another line of the head."""
     head = f"POST /v0/topics/{topic} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     if key:
         head += f"Authorization: Bearer {key}\r\n"
+    if field:
+        head += f"{field}\r\n"
     return head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+_KEYS = (
+    "",
+    "",
+    "",
+    "Idempotency-Key: key1",
+    "idempotency-key:key2",
+    "Idempotency-Key: key3 ",
+    "Idempotency-Key:",
+    "Idempotency-Key: \x01",
+)
 
 
 def odd_request(rng: random.Random, topics: Sequence[str], *, keys: bool) -> bytes:
@@ -201,7 +216,8 @@ def odd_request(rng: random.Random, topics: Sequence[str], *, keys: bool) -> byt
     if rng.random() < 0.3:
         topic, bodies = f"{topic}/diff", READS
     if rng.random() < 0.4:
-        return plain(topic, rng.choice(bodies[:14]), rng.choice(("writer", "writer", "busy")) if keys else "")
+        known = rng.choice(("writer", "writer", "busy")) if keys else ""
+        return plain(topic, rng.choice(bodies[:14]), known, rng.choice(_KEYS))
     odd = {rng.choice(("line", "host", "type", "length", "field", "body", "end")) for _ in range(rng.randint(1, 2))}
 
     def pick(kind: str, choices: Sequence[str]) -> str:

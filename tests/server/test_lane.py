@@ -317,6 +317,46 @@ def test_the_write_that_creates_a_topic_is_enough_to_learn_it() -> None:
     assert world.server.lane.taken == 4
 
 
+def test_idempotency_keys_mean_the_same_in_the_lane() -> None:
+    """R-IDEM: once, again with other records, twice at a time, in a row, after a crash."""
+    pair = Pair()
+
+    def keyed(key: str, records: int = 1, topic: str = "t0-0") -> bytes:
+        body = b'{"records":[' + b",".join([b'{"data":1}'] * records) + b"]}"
+        return plain(topic, body, field=f"Idempotency-Key: {key}")
+
+    before = pair.taken
+    assert b'"deduped":false' in pair.send([[keyed("a")]])[0]
+    assert b'"deduped":true' in pair.send([[keyed("a")]])[0]
+    repeated = pair.send([[keyed("b", 3)], [keyed("a", 2)], [keyed("b")]])
+    assert [b'"deduped":true' in answers for answers in repeated] == [False, True, True]
+    assert pair.taken - before == 4, "a duplicate of what is on its way is the general path's"
+    pair.send([[keyed("c") + plain("t0-0") + keyed("c")], [plain("t0-0") + keyed("c"), keyed("d"), keyed("d")]])
+    pair.send([[keyed("e", 20)], [keyed("f" * 256)], [keyed("f" * 257)]])
+    pair.send([[keyed("g", topic=name) for name in pair.topics[0]]] * 2)
+    pair.compare_state()
+    for world in pair.worlds:
+        world.advance_ms(3000)
+    pair.restart()
+    pair.warm_up()
+    assert b'"deduped":true' in pair.send([[keyed("b")]])[0]
+    pair.compare_state()
+
+
+def test_a_topic_whose_writes_all_have_idempotency_keys_is_learnt() -> None:
+    world = SimWorld()
+    world.start()
+    assert world.server is not None
+    assert world.server.lane is not None
+    conns = [world.connect() for _ in range(3)]
+    for turn in range(3):
+        for number, conn in enumerate(conns):
+            conn.send(plain("t", field=f"Idempotency-Key: {turn}-{number}"))
+        assert all(conn.answer("POST").status in {200, 201} for conn in conns)
+    assert world.server.lane.taken >= 3
+    assert len(world.data("t")) == 9
+
+
 def test_off_means_off_and_anything_else_is_refused() -> None:
     world = SimWorld(http_lane="off")
     world.start()

@@ -198,6 +198,11 @@ class Appender:
         topic = self._by_name.get(name)
         return topic is not None and topic.plain and not self._has_quota
 
+    def key_in_flight(self, name: str, key: bytes) -> bool:
+        """See `Engine.key_in_flight`."""
+        topic = self._by_name.get(name)
+        return topic is not None and topic.keys is not None and topic.keys.waiting_for(key) is not None
+
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None:
         """See `Engine.append`. A topic without admission or expiry, no key: the short way."""
         topic = self._by_name.get(request.topic)

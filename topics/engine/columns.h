@@ -12,17 +12,20 @@ struct tp_request {
     uint32_t off, len; /* of the body */
     uint32_t flags;    /* TP_WITHOUT_SEQS, TP_TAKES_GZIP */
     uint32_t end;      /* where the request ends: offset behind its body */
+    uint32_t key_off, key_len; /* its idempotency key; 0: none */
 };
-enum { TP_WITHOUT_SEQS = 1, TP_TAKES_GZIP = 2 };
+enum { TP_WITHOUT_SEQS = 1, TP_TAKES_GZIP = 2, TP_FLAGS = 0xff };
 
 /* The requests of one topic: `count` of them from `first` on; rows `row` to `row + rows` are their records. */
 struct tp_group {
-    uint32_t topic, first, count;
+    uint32_t topic, first, count; /* topic: with TP_KEYED for a group of one request that has an idempotency key */
     uint32_t taken; /* requests whose body was plain */
     uint32_t row, rows;
     uint64_t size; /* accounted bytes of the rows */
 };
 
-_Static_assert(sizeof(struct tp_request) == 24 && sizeof(struct tp_group) == 32, "http/lane.py says so");
+enum { TP_KEYED = 1u << 31 };
+
+_Static_assert(sizeof(struct tp_request) == 32 && sizeof(struct tp_group) == 32, "http/lane.py says so");
 
 #endif

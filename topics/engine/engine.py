@@ -150,6 +150,10 @@ class Engine:
         diff.begin()
         return diff.cancel
 
+    def key_in_flight(self, name: str, key: bytes) -> bool:
+        """A write to the topic with this idempotency key is not decided yet: another one waits for it."""
+        return self._appender.key_in_flight(name, key)
+
     def reads_plain(self, name: str) -> bool:
         """Reads of this topic may be plain: see `read_plain`."""
         return self._bulk_reads.reads_plain(name)

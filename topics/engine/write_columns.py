@@ -13,6 +13,8 @@ from topics.tuples import make_tuple
 
 GROUP = struct.Struct("=6IQ")
 """topic, first, count, taken, row, rows, size: a tp_group of columns.h."""
+KEYED = 1 << 31
+"""In `topic`: the group is one request with an idempotency key."""
 
 _KEY_ROOM = 65_536
 _SCRATCH_BYTES = 1 << 18

@@ -59,6 +59,9 @@ class EngineApi(Protocol):
     def will_take_plain(self, name: str) -> bool:
         """As `takes_plain`, also while the topic is being created or deleted."""
 
+    def key_in_flight(self, name: str, key: bytes) -> bool:
+        """A write to the topic with this idempotency key is not decided yet: another one waits for it."""
+
     def reads_plain(self, name: str) -> bool:
         """Reads of this topic may be plain: see `read_plain`."""
 

@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import Any, Protocol
 
 from topics.engine.results import AppendRequest
-from topics.engine.write_columns import GROUP, WriteColumns
+from topics.engine.write_columns import GROUP, KEYED, WriteColumns
 from topics.http._scan import ffi, lib
 from topics.http.connection import HttpConnection, Phase
 from topics.http.first_bytes import FirstBytes
@@ -64,7 +64,13 @@ class Lane:
         self._links = links
         self.answers = Answers(service, links, _ROOM)
         self._columns = WriteColumns(config)
-        scanner = lib.tp_scanner_new(config.max_head_bytes, config.max_head_fields, config.max_body_bytes, secret)
+        scanner = lib.tp_scanner_new(
+            config.max_head_bytes,
+            config.max_head_fields,
+            config.max_body_bytes,
+            config.max_idempotency_key_bytes,
+            secret,
+        )
         if scanner == ffi.NULL:
             raise MemoryError("no memory for the lane's tables")
         self._scanner = ffi.gc(scanner, lib.tp_scanner_free)
@@ -203,7 +209,7 @@ class Lane:
         if groups:
             _topic, first, last_count, *_rest = GROUP.unpack_from(self._group_bytes, (groups - 1) * GROUP.size)
             requests = first + last_count
-            coming = self._drop_unusual_topics(groups)
+            coming = self._drop_unusual_topics(buffer, groups)
             self._columns.scan(
                 ffi.cast("unsigned char *", data), self._requests, self._groups, groups, self._counts, self._upto
             )
@@ -273,15 +279,24 @@ class Lane:
         service = self._service
         conn.state.since = max(conn.state.since, self._links.since(conn, service.tick))
 
-    def _drop_unusual_topics(self, groups: int) -> dict[Principal, int]:
+    def _drop_unusual_topics(self, buffer: bytearray | memoryview, groups: int) -> dict[Principal, int]:
         """A topic that needs more than columns (a cap that refuses, expiry) is not plain; it may be learnt again.
 
-        Neither are requests that might be more than their key may have in flight; returns how many each then has.
+        Neither are requests that might be more than their key may have in flight; returns how many each then has. Nor
+        are duplicates of what is on its way: they would keep the buffer.
         """
         takes = self._service.engine.takes_plain
         rows = self._group_bytes
         coming: dict[Principal, int] = {}
-        for at, (number, _first, count, *_rest) in enumerate(GROUP.iter_unpack(rows[0 : groups * GROUP.size])):
+        keys: set[tuple[int, bytes]] = set()
+        for at, (number, first, count, *_rest) in enumerate(GROUP.iter_unpack(rows[0 : groups * GROUP.size])):
+            if number & KEYED:
+                number -= KEYED
+                key = self._key(buffer, first)
+                if (number, key) in keys or self._service.engine.key_in_flight(self._names[number], key):
+                    GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
+                    continue
+                keys.add((number, key))
             principal = self._principals[number]
             if principal is not None:
                 coming[principal] = coming.get(principal, principal.in_flight) + count
@@ -293,6 +308,11 @@ class Lane:
                 GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
         return coming
 
+    def _key(self, buffer: bytearray | memoryview, at: int) -> bytes:
+        """The idempotency key of request `at`."""
+        start, length = REQUEST.unpack_from(self._request_bytes, at * REQUEST.size)[6:8]
+        return bytes(buffer[start : start + length])
+
     def _append(self, buffer: bytearray | memoryview, groups: int, columns: Taken) -> None:
         engine, answers = self._service.engine, self.answers
         for number, first, count, taken, row, rows, size in GROUP.iter_unpack(
@@ -300,13 +320,17 @@ class Lane:
         ):
             if not taken:
                 continue
+            key = None
+            if number & KEYED:
+                number -= KEYED
+                key = self._key(buffer, first)
             name = self._names[number]
             group = Group(answers, columns, first, count, taken, self._names_json[number], self._principals[number])
             answers.begin(group)
             self.taken += taken
             if not engine.takes_plain(name):
                 buffer = bytearray(buffer)  # an answer just given had the topic changed: the append may have to wait
-            fields = (name, self._columns.rows(buffer, row, rows, size), None, None, None, None, True, None)
+            fields = (name, self._columns.rows(buffer, row, rows, size), None, key, None, None, True, None)
             engine.append(make_tuple(AppendRequest, fields), group.done)
 
     # --- learning ----------------------------------------------------------------------------------------------------
@@ -321,7 +345,8 @@ class Lane:
         if self._declined_tick != service.tick or len(self._declined) > _DECLINED_KEPT:
             self._declined.clear()
             self._declined_tick = service.tick
-        known = service.planner.known
+        planner = service.planner
+        known = planner.known
         for _conn, view in rows:
             data = bytes(view[:1024])
             plan = known(data[: data.find(HEAD_END) + 4])
@@ -340,6 +365,7 @@ class Lane:
             target = plan.name.encode() + _READ_SUFFIX if reads else plan.name.encode()
             if path == _PATH + target and self._declined.get(target, 0) < _DECLINED_MAX:
                 self._learn_topic(plan.name, target, plan.name_json, plan.counted, reads=reads)
+        planner.seen_once.clear()
 
     def change_keys(self, keyring: Keyring) -> None:
         """Other keys are valid from now on; what was learnt of topics was learnt with the old ones."""

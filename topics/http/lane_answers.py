@@ -17,8 +17,8 @@ from topics.http.handlers import records
 from topics.http.principal import Principal
 from topics.http.service import Service
 
-REQUEST = struct.Struct("=6I")
-"""receive, topic, off, len, flags, end: a tp_request of columns.h."""
+REQUEST = struct.Struct("=8I")
+"""receive, topic, off, len, flags, end, key_off, key_len: a tp_request of columns.h."""
 _WITHOUT_SEQS = 1
 _ANSWER = Phase.ANSWER
 _FIXED_BYTES = 400
@@ -145,6 +145,8 @@ class Answers:
                 self._refuse(group, result)
             elif service.closing:
                 self._close_with(group, result)
+            elif result.deduped:
+                self._repeat(group, result)
             else:
                 written.append((group, result))
         if written:
@@ -256,11 +258,23 @@ class Answers:
         for ref, count in requests.items():
             self._one(ref, answer if last else answer * count, last=last)
 
+    def _repeat(self, group: Group, result: AppendResult) -> None:
+        """A duplicate (R-IDEM-3) hears what the write it repeats was told, however many records it has itself."""
+        service = self._service
+        performance = b'"server_total_ms":' + milliseconds(service.now_ns() - group.columns.started_ns)
+        for ref, _count, flags in group.requests():
+            self._one(ref, service.writer.json(200, _repeated(group, result, flags, performance)))
+
     def _close_with(self, group: Group, result: AppendResult) -> None:
         """The server is going away: every answer is its connection's last, and what is behind it gets none."""
         service = self._service
-        performance = b'"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b' % (
-            milliseconds(service.now_ns() - group.columns.started_ns),
+        performance = b'"server_total_ms":' + milliseconds(service.now_ns() - group.columns.started_ns)
+        if result.deduped:
+            for ref, _count, flags in group.requests():
+                body = _repeated(group, result, flags, performance)
+                self._one(ref, service.writer.render(200, body, connection=b"close"), last=True)
+            return
+        performance += b',"wal_append_ms":%b,"fsync_ms":%b' % (
             milliseconds(result.append_ns),
             milliseconds(result.sync_ns),
         )
@@ -269,3 +283,11 @@ class Answers:
             body = records.write_json(group.topic, seq, count, not flags & _WITHOUT_SEQS, performance)
             self._one(ref, service.writer.render(200, body, connection=b"close"), last=True)
             seq += count
+
+
+def _repeated(group: Group, result: AppendResult, flags: int, performance: bytes) -> bytes:
+    """The answer to a duplicate."""
+    with_seqs = not flags & _WITHOUT_SEQS
+    return records.write_json(
+        group.topic, result.first_seq, result.count, with_seqs, performance, head=result.head_seq, deduped=True
+    )

@@ -31,6 +31,7 @@ V = TypeVar("V")
 _KEPT_HEAD_BYTES = 1024
 _KEPT_PLANS = 1024
 _KEPT_AIMS = 4096
+_SEEN_ONCE = 256
 _SECRETS = (b"authorization", b"cookie")
 """Fields whose values are not to stay in memory; nobody reads them behind the guard."""
 _UNKEPT = b"idempotency-key"
@@ -180,6 +181,8 @@ class Planner:
         """Plans by whole head. Read by connections; filled here."""
         self._kept_secret: dict[bytes, Plan] = {}
         """Plans by the SHA-256 of a head with a secret in it."""
+        self.seen_once: dict[bytes, Plan] = {}
+        """A few of those not kept for their idempotency key, by the head's digest; whoever looks empties it."""
         self._kept_lists: dict[tuple[HeaderList, bool], Plan] = {}
         self.max_head_bytes = max_head_bytes
         self.max_body_bytes = max_body_bytes
@@ -193,14 +196,16 @@ class Planner:
     def known(self, head: bytes) -> Plan | None:
         """The plan of a head, if it was kept."""
         plan = self.kept.get(head)
-        if plan is None and self._kept_secret:
-            plan = self._kept_secret.get(sha256(head).digest())
+        if plan is None and (self._kept_secret or self.seen_once):
+            digest = sha256(head).digest()
+            plan = self._kept_secret.get(digest) or self.seen_once.get(digest)
         return plan
 
     def forget(self) -> None:
         """What was decided with keys that are not valid any more is decided anew."""
         self.kept.clear()
         self._kept_secret.clear()
+        self.seen_once.clear()
         self._kept_lists.clear()
 
     def plan(self, head: bytes) -> Plan:
@@ -217,6 +222,8 @@ class Planner:
             _keep(self._kept_secret, digest or sha256(head).digest(), plan, _KEPT_PLANS)
         elif keep is Keep.OPEN:
             _keep(self.kept, head, plan, _KEPT_PLANS)
+        elif _UNKEPT in request.headers and len(self.seen_once) < _SEEN_ONCE:
+            self.seen_once[digest or sha256(head).digest()] = plan
         return plan
 
     def plan_list(self, fields: HeaderList, whole: bool) -> Plan:

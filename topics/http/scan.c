@@ -13,7 +13,7 @@
 #include "sha256.h"
 
 enum { HOSTS_MAX = 16, HOST_BYTES_MAX = 128, NAMES_MAX = 1 << 18, LENGTH_DIGITS_MAX = 9 };
-enum { NOBODY = 0xffffffff };
+enum { NOBODY = 0xffffffff, NOT_ANY = 0xfffffffe };
 enum {
     TP_MISS_PART = 1, /* head or body not whole */
     TP_MISS_LINE,     /* another method, target or version */
@@ -28,7 +28,7 @@ enum {
 static const char READ_SUFFIX[] = "/diff";
 enum {
     SEEN_HOST = 1, SEEN_TYPE = 2, SEEN_LENGTH = 4, SEEN_ACCEPT = 8, SEEN_AGENT = 16, SEEN_ENCODING = 32,
-    SEEN_CONNECTION = 64, SEEN_LANGUAGE = 128, SEEN_KEY = 256
+    SEEN_CONNECTION = 64, SEEN_LANGUAGE = 128, SEEN_KEY = 256, SEEN_IDEMPOTENCY = 512
 };
 
 struct name {
@@ -40,7 +40,7 @@ struct name {
 };
 
 struct tp_scanner {
-    uint32_t max_head_bytes, max_head_fields;
+    uint32_t max_head_bytes, max_head_fields, max_key_bytes;
     uint64_t max_body_bytes, secret;
     uint8_t *digests;
     uint32_t key_count;
@@ -59,13 +59,15 @@ struct tp_scanner {
     uint32_t found_room;      /* of all three */
 };
 
-tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, uint64_t max_body_bytes, uint64_t secret)
+tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, uint64_t max_body_bytes,
+                           uint32_t max_key_bytes, uint64_t secret)
 {
     tp_scanner *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     s->max_head_bytes = max_head_bytes;
     s->max_head_fields = max_head_fields;
     s->max_body_bytes = max_body_bytes;
+    s->max_key_bytes = max_key_bytes;
     s->secret = secret | 1;
     s->slot_count = 256;
     s->slots = calloc(s->slot_count, sizeof *s->slots);
@@ -243,7 +245,7 @@ static inline int is_printable(const char *p, const char *end)
 
 /* One field, its line from p to `stop` (the CR). 0, or the reason why it is not plain. */
 static int read_field(const tp_scanner *s, const char *p, const char *stop, uint32_t *seen, uint32_t *flags,
-                      uint64_t *length, uint32_t *key)
+                      uint64_t *length, uint32_t *key, const char **idempotency_key, uint32_t *idempotency_len)
 {
     const char *colon = memchr(p, ':', (size_t)(stop - p));
     if (!colon) return TP_MISS_FIELD;
@@ -299,7 +301,13 @@ static int read_field(const tp_scanner *s, const char *p, const char *stop, uint
     case 15:
         if (is_field(p, "accept-encoding", 15)) field = SEEN_ENCODING, *flags |= TP_TAKES_GZIP;
         else if (is_field(p, "accept-language", 15)) field = SEEN_LANGUAGE;
-        else return TP_MISS_FIELD;
+        else if (is_field(p, "idempotency-key", 15) && len && len <= s->max_key_bytes && stop[-1] > ' ') {
+            field = SEEN_IDEMPOTENCY;
+            for (const char *q = value; q < stop; q++)
+                if ((uint8_t)*q < ' ' || (uint8_t)*q > 0x7e) return TP_MISS_FIELD;
+            *idempotency_key = value;
+            *idempotency_len = (uint32_t)len;
+        } else return TP_MISS_FIELD;
         if (!is_printable(value, stop)) return TP_MISS_FIELD;
         break;
     default:
@@ -316,6 +324,8 @@ static int read_request(tp_scanner *s, const char *from, const char *end, struct
     const char *p = from;
     uint32_t seen = 0, flags = 0, fields = 0, key = TP_NO_KEY;
     uint64_t length = 0;
+    const char *idempotency_key = from;
+    uint32_t idempotency_len = 0;
     if (!STARTS(p, end, "POST /v0/topics/")) return end - p < 16 && !memcmp(p, "POST /v0/topics/", (size_t)(end - p))
                                                         ? TP_MISS_PART : TP_MISS_LINE;
     p += 16;
@@ -342,7 +352,7 @@ static int read_request(tp_scanner *s, const char *from, const char *end, struct
         if (*p == '\r') break;
         stop = memchr(p, '\r', (size_t)(end - p));
         if (!stop) return TP_MISS_PART;
-        int reason = read_field(s, p, stop, &seen, &flags, &length, &key);
+        int reason = read_field(s, p, stop, &seen, &flags, &length, &key, &idempotency_key, &idempotency_len);
         if (reason) return reason;
         fields++;
         p = stop;
@@ -356,12 +366,15 @@ static int read_request(tp_scanner *s, const char *from, const char *end, struct
         return TP_MISS_FIELD;
     uint32_t number = *slot_of(s, hash_name(s, line, name_len, key), line, name_len, key);
     if (!number || s->names[number - 1].forgotten) return TP_MISS_TOPIC;
+    if (idempotency_len && s->names[number - 1].reads) return TP_MISS_FIELD;
     if ((uint64_t)(end - p) < length) return TP_MISS_PART;
     r->topic = number - 1;
     r->off = (uint32_t)(p - from);
     r->len = (uint32_t)length;
     r->end = r->off + r->len;
     r->flags = flags;
+    r->key_off = (uint32_t)(idempotency_key - from);
+    r->key_len = idempotency_len;
     return 0;
 }
 
@@ -437,7 +450,7 @@ int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *star
         while (p < end) {
             struct tp_request r;
             reason = found + s->read_count == room ? TP_MISS_ROOM : read_request(s, p, end, &r);
-            if (!reason && topic != NOBODY && r.topic != topic) reason = TP_MISS_MIXED;
+            if (!reason && topic != NOBODY && (r.topic != topic || r.key_len)) reason = TP_MISS_MIXED;
             if (reason) break;
             uint32_t at = (uint32_t)(p - buffer);
             topic = r.topic;
@@ -445,9 +458,17 @@ int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *star
             r.off += at;
             p += r.end;
             r.end += at;
+            r.key_off += at;
             if (s->names[topic].reads) {
                 reason = add_read(s, &r, buffer + r.off);
                 if (reason) break;
+                continue;
+            }
+            if (r.key_len) { /* whether it is a duplicate is asked for each: alone in its group and in its receive */
+                topic = NOT_ANY;
+                r.flags |= (group_count + 1) << 8;
+                s->found[found++] = r;
+                groups[group_count++] = (struct tp_group){.topic = r.topic | TP_KEYED, .count = 1};
                 continue;
             }
             s->found[found++] = r;
@@ -463,6 +484,7 @@ int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *star
     }
     if (group_count == 1) {
         memcpy(sorted, s->found, found * sizeof *sorted);
+        sorted->flags &= TP_FLAGS;
         return 1;
     }
     uint32_t first = 0;
@@ -472,8 +494,10 @@ int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *star
         groups[g].count = 0;
     }
     for (uint32_t i = 0; i < found; i++) {
-        struct tp_group *group = groups + s->names[s->found[i].topic].group;
-        sorted[group->first + group->count++] = s->found[i];
+        struct tp_request *r = s->found + i;
+        struct tp_group *group = groups + (r->flags > TP_FLAGS ? (r->flags >> 8) - 1 : s->names[r->topic].group);
+        r->flags &= TP_FLAGS;
+        sorted[group->first + group->count++] = *r;
     }
     return group_count;
 }

@@ -4,7 +4,8 @@
 typedef struct tp_scanner tp_scanner;
 
 /* What a whole server's scans share: names and hosts learnt, limits. NULL: no memory. `secret` seeds the hash. */
-tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, uint64_t max_body_bytes, uint64_t secret);
+tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, uint64_t max_body_bytes,
+                           uint32_t max_key_bytes, uint64_t secret);
 void tp_scanner_free(tp_scanner *s);
 /* A Host value requests may carry, exactly so. 0, or -1: no room for another. */
 int tp_learn_host(tp_scanner *s, const char *host, uint32_t len);
@@ -24,7 +25,8 @@ void tp_forget_topics(tp_scanner *s);
  *
  * Of each receive the leading plain requests of one topic, all writes or all reads, are taken; reasons[i] says why it ends there (TP_MISS_*; 0:
  * whole receive taken). `requests` (room rows) gets them grouped by topic, in order of arrival within one; `groups`
- * (room too) one row a topic, with topic, first and count set. Returns the number of groups. */
+ * (room too) one row a topic, with topic, first and count set; a request with an idempotency key, the only one taken of its
+ * receive, has one of its own. Returns the number of groups. */
 int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *starts, const uint64_t *ends,
                          uint32_t count, void *requests, void *groups, uint32_t room, uint8_t *reasons);
 /* The reads among them, which are not in `requests`: the number of struct tp_read (store/reads.h) in *reads, and the
