@@ -68,9 +68,13 @@ class Forwarding:
         if not core.forwardable:
             return
         sources, core.forwardable = core.forwardable, {}
+        behind = self._behind
         for source in sources:
             for router in source.routers:
-                self.note(router)
+                dest = router.dest
+                # One that is behind already has its step coming: a busy source costs no more than this for each.
+                if router not in behind or dest.waiters or dest.routers or router.waiting or core.closing:
+                    self.note(router)
 
     def note(self, router: Router) -> None:
         """The router may be behind."""
@@ -232,7 +236,7 @@ class Forwarding:
         lost, head = source.floors.lost, source.head
         rows = source.index.select(max(router.position, lost), head, _STEP_ROWS)
         whole = len(rows.seqs) < _STEP_ROWS
-        step = Step(head if whole else int(rows.seqs[-1]), max(0, lost - router.position))
+        step = Step(head if whole else int(rows.seqs[-1]), max(0, lost - router.position), head)
         if router.kept:
             run = self._kept_before(router, rows)
             if run and len(rows.seqs) and int(rows.seqs[0]) < run[0]:
@@ -436,20 +440,24 @@ class Forwarding:
         source = router.source
         if source.hops is not None:
             source.hops.forget(min((other.position for other in source.routers), default=source.head))
-        self._end(router, blocked=step.blocked)
+        self._end(router, blocked=step.blocked, is_whole=step.is_whole)
 
     def on_failed(self, forward: Forward) -> None:
         forward.router.flight = None
         self._end(forward.router, blocked=True)
 
-    def _end(self, router: Router, *, blocked: bool = False) -> None:
+    def _end(self, router: Router, *, blocked: bool = False, is_whole: bool = False) -> None:
+        """is_whole: the step took all there was when it began, so what has come since may wait like any other."""
         router.busy = False
         router.blocked = blocked
         if blocked or not self._can_go_on(router):
             self._rest(router)
             return
         self._release(router, everybody=False)
-        self.drive(router)
+        if is_whole:
+            self.note(router)
+        else:
+            self.drive(router)
 
     def _rest(self, router: Router) -> None:
         """Nothing more can be done now."""

@@ -33,11 +33,13 @@ if TYPE_CHECKING:
 class Step:
     """What one step is to do, as far as it is known."""
 
-    __slots__ = ("blocked", "found", "holes", "hops", "originals", "rows", "upto")
+    __slots__ = ("blocked", "found", "head", "holes", "hops", "originals", "rows", "upto")
 
-    def __init__(self, upto: int, holes: int) -> None:
+    def __init__(self, upto: int, holes: int, head: int) -> None:
         self.upto = upto
         """The router's position afterwards."""
+        self.head = head
+        """The source's, when the step was planned."""
         self.holes = holes
         self.rows: Rows | None = None
         """Copies whose frames are written out."""
@@ -49,6 +51,10 @@ class Step:
         """Records that exactly_once found in the destination already."""
         self.blocked = False
         """More would be there, and finds no room."""
+
+    @property
+    def is_whole(self) -> bool:
+        return self.upto == self.head
 
     @property
     def copies(self) -> int:
@@ -212,6 +218,9 @@ def kept_flags(router: Router) -> int:
 
 def seq_runs(seqs: NDArray[np.uint64]) -> list[tuple[int, int]]:
     """Ascending seqs as (first, last) of neighbours; at least one."""
+    first, last = int(seqs[0]), int(seqs[-1])
+    if last - first == len(seqs) - 1:
+        return [(first, last)]
     cuts = np.flatnonzero(np.diff(seqs) != 1)
     firsts, lasts = seqs[np.concatenate(([0], cuts + 1))], seqs[np.concatenate((cuts, [len(seqs) - 1]))]
     return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
