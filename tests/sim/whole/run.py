@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from tests.sim.whole.forwarding import Forwarding
 from tests.sim.whole.machine import Actor, Machine, SimStoppedError, Wrong
 from tests.sim.whole.owned import Owner
+from tests.sim.whole.passing import Passing
 from tests.sim.whole.plan import Life, Plan
 from tests.sim.whole.shared import Shared
 from tests.sim.whole.workers import Workers
@@ -39,14 +41,23 @@ def run(
 
 
 def make_actors(machine: Machine, seed: int) -> list[Actor]:
-    """The clients of a seed."""
+    """The clients of a seed: some with topics of their own, and one or two other kinds beside them."""
     rng = random.Random(f"{seed}:clients")
+    kinds = rng.choice((("shared",), ("shared",), ("shared", "workers"), ("shared", "passing"), ("forwarding",)))
     actors: list[Actor] = []
-    for number in range(rng.choice((2, 3, 4))):
+    for number in range(rng.choice((1, 2, 3))):
         client_rng = random.Random(f"{seed}:client {number}")
         actors.append(Owner(machine, number, client_rng, topics=rng.choice((1, 2, 4)), depth=rng.choice((1, 1, 4))))
-    actors.append(Shared(machine, random.Random(f"{seed}:shared")))
+    actors += [_CLIENTS[kind](machine, random.Random(f"{seed}:{kind}")) for kind in kinds]
     return actors
+
+
+_CLIENTS: dict[str, Callable[[Machine, random.Random], Actor]] = {
+    "shared": Shared,
+    "workers": Workers,
+    "passing": Passing,
+    "forwarding": Forwarding,
+}
 
 
 def make_workers(machine: Machine, seed: int) -> list[Actor]:

@@ -8,13 +8,12 @@ of, and below `fsync` a power cut takes a suffix that is reported.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
+from tests.sim.whole.clients import Client, Clients
 from tests.sim.whole.machine import Audit, Machine
 from tests.sim.whole.wire import Wire
 
-_RETRY_NS = 3_000_000
 _WRITERS = 2
 
 
@@ -50,38 +49,21 @@ class Topic:
         return any(text in texts for texts in (*self.unknown, *self.open.values()))
 
 
-class Shared:
+class Shared(Clients):
     """All clients of the shared topics."""
 
     def __init__(self, machine: Machine, rng: random.Random) -> None:
-        self.machine = machine
-        self.rng = rng
+        super().__init__(machine, rng)
         names = ("s-disk", "s-fsync") if rng.random() < 0.5 else (rng.choice(("s-disk", "s-fsync")),)
         self.topics = [Topic(name, name[2:]) for name in names]
-        self.serial = 0
-        self.paused = True
-        self.clients: list[Client] = [_Writer(self, number) for number in range(_WRITERS)]
+        self.clients = [_Writer(self, number) for number in range(_WRITERS)]
         self.clients += [_Follower(self, rng.choice(self.topics), number) for number in range(rng.choice((1, 2)))]
 
     def paths(self) -> list[str]:
         return [topic.path for topic in self.topics]
 
-    def go(self) -> None:
-        self.paused = False
-        for client in self.clients:
-            client.connect()
-
-    def pause(self) -> None:
-        self.paused = True
-
-    @property
-    def idle(self) -> bool:
-        return all(client.wire is None or not client.wire.outstanding for client in self.clients)
-
     def crashed(self) -> None:
-        self.paused = True
-        for client in self.clients:
-            client.crashed()
+        super().crashed()
         for topic in self.topics:
             topic.unknown += topic.open.values()
             topic.open.clear()
@@ -100,25 +82,13 @@ class Shared:
 
     def _audit(self, topic: Topic) -> Audit:
         if not topic.exists:
-            status, answer = yield "PUT", topic.path, {"durability": topic.durability}
-            if status not in {200, 201}:
-                raise self.machine.wrong(f"{topic.name}: created with {status} {answer}")
+            yield from self.put(topic.path, {"durability": topic.durability})
             topic.exists = True
-        found: dict[int, str] = {}
-        told: list[tuple[int, int]] = []
-        cursor, head, caught_up = 0, 0, False
-        while not caught_up:
-            status, page = yield "POST", f"{topic.path}/diff", {"from_seq": cursor, "limit": 1000}
-            if status != 200:
-                raise self.machine.wrong(f"{topic.name}: the audit was answered {status} {page}")
-            found.update((row["$seq"], row["data"]) for row in page["records"])
-            if page["tombstone"] is not None:
-                told.append((page["tombstone"]["gap_from"], page["tombstone"]["gap_to"]))
-            cursor, head, caught_up = page["next_from_seq"], page["head_seq"], page["caught_up"]
-        self._compare(topic, found, told, head)
+        found, tombstones, head = yield from self.read_back(topic.path)
+        self._compare(topic, found, [(told["gap_from"], told["gap_to"]) for told in tombstones], head)
         for client in self.clients:
-            client.begin_at_most(topic, head)
-        self.machine.counts["records read back"] += len(found)
+            if isinstance(client, _Follower) and client.topic is topic:  # a disk failed, and nobody could note it
+                client.cursor = min(client.cursor, head)
 
     def _compare(self, topic: Topic, found: dict[int, str], told: list[tuple[int, int]], head: int) -> None:
         wrong = lambda text: self.machine.wrong(f"{topic.name}: {text}")  # noqa: E731
@@ -178,64 +148,9 @@ def in_gap(topic: Topic, seq: int) -> bool:
     return any(first <= seq <= last for first, last in topic.gaps)
 
 
-class Client:
-    """A connection that is made again when it is lost."""
-
-    def __init__(self, shared: Shared, number: int) -> None:
-        self.shared = shared
-        self.machine = shared.machine
-        self.rng = shared.rng
-        self.number = number
-        self.wire: Wire | None = None
-
-    def connect(self) -> None:
-        if self.shared.paused:
-            return
-        self.wire = self.machine.connect(self._on_lost)
-        self._later(_RETRY_NS if self.wire is None else 1000, self.connect if self.wire is None else self._step)
-
-    def _on_lost(self) -> None:
-        self.wire = None
-        self.machine.counts["connections lost"] += 1
-        self._later(_RETRY_NS, self.connect)
-
-    def crashed(self) -> None:
-        if self.wire is not None:
-            self.wire.forget()
-            self.wire = None
-
-    def _later(self, delay_ns: int, action: Callable[[], None]) -> None:
-        generation = self.machine.generation
-
-        def act() -> None:
-            if generation == self.machine.generation:
-                action()
-
-        self.machine.ring.events.after(delay_ns, act)
-
-    def _step(self) -> None:
-        if not self.shared.paused and self.wire is not None:
-            self.step(self.wire)
-
-    def step(self, wire: Wire) -> None:
-        raise NotImplementedError
-
-    def begin_at_most(self, topic: Topic, head: int) -> None:
-        """For one whose cursor lies above the head: a disk failed, and nobody could note it."""
-
-    def count(self, name: str, status: int, answer: Any) -> None:
-        if status == 0:
-            return
-        self.machine.operations += 1
-        self.machine.counts["operations"] += 1
-        self.machine.counts[name] += 1
-        if status == 500:
-            self.machine.counts["answered 500"] += 1
-            if self.machine.disk_is_sound and not self.machine.descriptors_are_few:
-                raise self.machine.wrong(f"shared {name} was answered {answer} on a sound disk")
-
-
 class _Writer(Client):
+    shared: Shared
+
     def step(self, wire: Wire) -> None:
         shared, rng = self.shared, self.rng
         topic = rng.choice(shared.topics)
@@ -307,14 +222,12 @@ class _Writer(Client):
 class _Follower(Client):
     """Reads one topic to its end, again and again, waiting there."""
 
+    shared: Shared
+
     def __init__(self, shared: Shared, topic: Topic, number: int) -> None:
         super().__init__(shared, number)
         self.topic = topic
         self.cursor = 0
-
-    def begin_at_most(self, topic: Topic, head: int) -> None:
-        if topic is self.topic:
-            self.cursor = min(self.cursor, head)
 
     def step(self, wire: Wire) -> None:
         topic = self.topic

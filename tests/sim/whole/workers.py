@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from tests.sim.whole.clients import Client, Clients
 from tests.sim.whole.machine import Audit, Machine
-from tests.sim.whole.shared import Client
 from tests.sim.whole.wire import Wire
 
 
@@ -64,15 +64,12 @@ class Queue:
         """The newest lease of each job, by its text."""
 
 
-class Workers:
+class Workers(Clients):
     """All clients of the queues."""
 
     def __init__(self, machine: Machine, rng: random.Random) -> None:
-        self.machine = machine
-        self.rng = rng
+        super().__init__(machine, rng)
         self.queues = [Queue(f"q{number}", rng) for number in range(rng.choice((1, 2)))]
-        self.paused = True
-        self.serial = 0
         self.lease_ids: set[str] = set()
         self.clients = [Worker(self, number) for number in range(rng.choice((2, 4)))]
 
@@ -80,38 +77,21 @@ class Workers:
         """Without those whose counters change with time."""
         return [queue.path for queue in self.queues if not queue.leases_durable]
 
-    def go(self) -> None:
-        self.paused = False
-        for client in self.clients:
-            client.connect()
-
-    def pause(self) -> None:
-        self.paused = True
-
-    @property
-    def idle(self) -> bool:
-        return all(client.wire is None or not client.wire.outstanding for client in self.clients)
-
-    def crashed(self) -> None:
-        self.paused = True
-        for client in self.clients:
-            client.crashed()
-
     # --- after a crash -----------------------------------------------------------------------------------------------
     def audits(self) -> list[Audit]:
         return [self._audit(queue) for queue in self.queues]
 
     def _audit(self, queue: Queue) -> Audit:
         if not queue.exists:
-            status, answer = yield "PUT", queue.path, queue.config
-            if status not in {200, 201}:
-                raise self.machine.wrong(f"{queue.name}: created with {status} {answer}")
+            yield from self.put(queue.path, queue.config)
             queue.exists = True
-        found = yield from self._read(queue.path)
+        jobs, _told, _head = yield from self.read_back(queue.path)
+        found = list(jobs.values())
         if queue.dead_letters:
-            queue.moved = set((yield from self._read(f"/v0/topics/{queue.dead_letters}")))
+            moved = yield from self.read_back(f"/v0/topics/{queue.dead_letters}")
+            queue.moved = set(moved[0].values()) if moved is not None else set()
         self._compare(queue, found)
-        status, state = yield "GET", f"{queue.path}?touch=false", None
+        _status, state = yield "GET", f"{queue.path}?touch=false", None
         counted = state["queue"]
         if state["count"] != counted["ready"] + counted["in_flight"] or state["count"] != len(found):
             raise self.machine.wrong(f"{queue.name}: holds {len(found)} jobs, told of {state['count']}, {counted}")
@@ -121,20 +101,6 @@ class Workers:
             queue.leases.clear()
             return
         yield from self._ask_leases(queue, set(found))
-
-    def _read(self, path: str) -> Any:
-        texts: list[str] = []
-        cursor, caught_up = 0, False
-        while not caught_up:
-            status, page = yield "POST", f"{path}/diff", {"from_seq": cursor, "limit": 1000}
-            if status == 404:
-                break
-            if status != 200:
-                raise self.machine.wrong(f"{path}: the audit was answered {status} {page}")
-            texts += [row["data"] for row in page["records"]]
-            cursor, caught_up = page["next_from_seq"], page["caught_up"]
-        self.machine.counts["jobs read back"] += len(texts)
-        return texts
 
     def _compare(self, queue: Queue, found: list[str]) -> None:
         machine = self.machine
@@ -177,7 +143,7 @@ class Workers:
 class Worker(Client):
     """One worker: in turns it produces and works."""
 
-    shared: Workers  # type: ignore[assignment]
+    shared: Workers
 
     def step(self, wire: Wire) -> None:
         rng = self.rng

@@ -1,0 +1,125 @@
+"""What clients with connections of their own have in common: they begin, pause, lose their connection and come back."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.sim.whole.machine import Audit, Machine
+from tests.sim.whole.wire import Wire
+
+RETRY_NS = 3_000_000
+"""Longer than anything sent before can still be on its way."""
+
+
+class Clients:
+    """An actor (machine.py) made of several clients."""
+
+    def __init__(self, machine: Machine, rng: random.Random) -> None:
+        self.machine = machine
+        self.rng = rng
+        self.serial = 0
+        self.paused = True
+        self.clients: Sequence[Client] = []
+
+    def go(self) -> None:
+        self.paused = False
+        for client in self.clients:
+            client.connect()
+
+    def pause(self) -> None:
+        self.paused = True
+
+    @property
+    def idle(self) -> bool:
+        return all(client.wire is None or not client.wire.outstanding for client in self.clients)
+
+    def crashed(self) -> None:
+        self.paused = True
+        for client in self.clients:
+            client.crashed()
+
+    def paths(self) -> list[str]:
+        raise NotImplementedError
+
+    def audits(self) -> list[Audit]:
+        raise NotImplementedError
+
+    def read_back(self, path: str) -> Any:
+        """For an audit: (data by seq, tombstones, head) of a whole topic; None: there is none."""
+        found: dict[int, str] = {}
+        told: list[dict[str, Any]] = []
+        cursor, head, caught_up = 0, 0, False
+        while not caught_up:
+            status, page = yield "POST", f"{path}/diff", {"from_seq": cursor, "limit": 1000}
+            if status == 404:
+                return None
+            if status != 200:
+                raise self.machine.wrong(f"{path}: the audit was answered {status} {page}")
+            found.update((row["$seq"], row["data"]) for row in page["records"])
+            if page["tombstone"] is not None:
+                told.append(page["tombstone"])
+            cursor, head, caught_up = page["next_from_seq"], page["head_seq"], page["caught_up"]
+        self.machine.counts["records read back"] += len(found)
+        return found, told, head
+
+    def put(self, path: str, config: dict[str, Any]) -> Audit:
+        """For an audit: makes what is to be there."""
+        status, answer = yield "PUT", path, config
+        if status not in {200, 201}:
+            raise self.machine.wrong(f"{path}: created with {status} {answer}")
+
+
+class Client:
+    """A connection that is made again when it is lost."""
+
+    def __init__(self, shared: Clients, number: int) -> None:
+        self.shared = shared
+        self.machine = shared.machine
+        self.rng = shared.rng
+        self.number = number
+        self.wire: Wire | None = None
+
+    def connect(self) -> None:
+        if self.shared.paused:
+            return
+        self.wire = self.machine.connect(self._on_lost)
+        self._later(RETRY_NS if self.wire is None else 1000, self.connect if self.wire is None else self._step)
+
+    def _on_lost(self) -> None:
+        self.wire = None
+        self.machine.counts["connections lost"] += 1
+        self._later(RETRY_NS, self.connect)
+
+    def crashed(self) -> None:
+        if self.wire is not None:
+            self.wire.forget()
+            self.wire = None
+
+    def _later(self, delay_ns: int, action: Callable[[], None]) -> None:
+        generation = self.machine.generation
+
+        def act() -> None:
+            if generation == self.machine.generation:
+                action()
+
+        self.machine.ring.events.after(delay_ns, act)
+
+    def _step(self) -> None:
+        if not self.shared.paused and self.wire is not None:
+            self.step(self.wire)
+
+    def step(self, wire: Wire) -> None:
+        raise NotImplementedError
+
+    def count(self, name: str, status: int, answer: Any) -> None:
+        if status == 0:
+            return
+        self.machine.operations += 1
+        self.machine.counts["operations"] += 1
+        self.machine.counts[name] += 1
+        if status == 500:
+            self.machine.counts["answered 500"] += 1
+            if self.machine.disk_is_sound and not self.machine.descriptors_are_few:
+                raise self.machine.wrong(f"{name}: one was answered {answer} on a sound disk")
