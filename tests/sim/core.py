@@ -70,6 +70,8 @@ class Core:
     queued: list[Callable[[], None]] = field(default_factory=list)
     fds: dict[int, Handle] = field(default_factory=dict)
     completions: Completions = field(default_factory=lambda: ([], [], []))
+    sync_factor: int = 1
+    """How many times longer than usual a sync takes."""
     wakes: bool = False
     """One of them ends a wait. What closes answer waits for company: nobody needs it soon."""
     dead: bool = False
@@ -99,6 +101,8 @@ class Core:
     def later(self, kind: str, action: Callable[[], None]) -> None:
         """Runs `action` once an operation of this kind has taken its time; never after the end of the ring."""
         delay = LATENCY_NS.get(kind, SHORT_LATENCY_NS)
+        if kind == "sync":
+            delay *= self.sync_factor
         if self.shuffle:
             delay = int(delay * _FACTORS[int(self.rng.random() * len(_FACTORS))])
         self.events.after(delay, lambda: self.take_effect(action))

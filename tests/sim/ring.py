@@ -208,6 +208,15 @@ class SimRing:
         self._core.fd_limit = limit
 
     @property
+    def sync_factor(self) -> int:
+        """How many times longer than usual a sync takes: a disk that is late."""
+        return self._core.sync_factor
+
+    @sync_factor.setter
+    def sync_factor(self, factor: int) -> None:
+        self._core.sync_factor = factor
+
+    @property
     def completions_max(self) -> int:
         """Room of the completion queue; 0: no end."""
         return self._core.completions_max

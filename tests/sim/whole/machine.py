@@ -100,6 +100,8 @@ class Machine:
         """Since the last audit the power was cut: below `fsync` acknowledged records may be lost."""
         self.io_failed = False
         """Since the last start a disk operation failed: reads and starts may fail, and nobody knows what it holds."""
+        self.lied = False
+        """The disk may have answered a sync that it did not make."""
         self.descriptors_are_few = False
         self.ended: list[int] = []
         self.operations = 0
@@ -237,6 +239,12 @@ class Machine:
         if faulty.descriptors or faulty.completions_max:
             self.say(f"LIMITS: {faulty.descriptors} more descriptors, completions {faulty.completions_max} (0: any)")
         self.ring.completions_max = faulty.completions_max
+        self.ring.sync_factor = faulty.sync_factor
+        self.counts["lives with late syncs"] += faulty.sync_factor > 1
+        if faulty.lies is not None:
+            self.say(f"LIES: from sync {faulty.lies[0]} on, {faulty.lies[1]} of them")
+            faults.lie(nth=faulty.lies[0], times=faulty.lies[1])
+            self.lied = True
 
     # --- audits ------------------------------------------------------------------------------------------------------
     def audit(self, actors: list[Actor]) -> None:

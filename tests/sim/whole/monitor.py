@@ -35,6 +35,8 @@ class Monitor:
 
     def acked(self, texts: list[bytes]) -> None:
         """These were acknowledged at class `fsync` and not deleted since."""
+        if self._machine.lied:
+            return
         missing = set(texts)
         for _name, file in self._durable_files():
             missing = {text for text in missing if file.durable.find(text, *file.newest) < 0}
@@ -46,7 +48,7 @@ class Monitor:
 
     def _watch(self, old: str, new: str, node: Node) -> None:
         machine = self._machine
-        if not isinstance(node, SimFile):
+        if not isinstance(node, SimFile) or machine.lied:
             return
         if machine.tracing:
             machine.say("RENAME" if new else "UNLINK", old, new)

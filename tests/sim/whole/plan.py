@@ -46,6 +46,10 @@ class Faulty(NamedTuple):
     """How many more descriptors than now may be open; 0: plenty."""
     completions_max: int = 0
     """Room of the completion queue; 0: plenty."""
+    sync_factor: int = 1
+    """How many times longer than usual syncs take."""
+    lies: tuple[int, int] | None = None
+    """From which sync on the disk answers without having synced, and how often in a row."""
 
 
 class Life(NamedTuple):
@@ -89,6 +93,11 @@ class Plan:
             endings.insert(rng.randrange(crashes + 1), True)
         self.lives = [self._life(rng, operations, graceful=graceful) for graceful in endings]
         self.last = self._life(rng, 0, graceful=False)
+        if rng.random() < 0.08:
+            # In the last life: afterwards nobody knows what there is, only that nothing wrong may be served.
+            last = self.lives[-1]
+            lies = rng.choice((1, rng.randint(1, 40))), rng.choice((1, 3, 1 << 30))
+            self.lives[-1] = last._replace(faulty=last.faulty._replace(lies=lies))
 
     def _life(self, rng: random.Random, operations: int, *, graceful: bool) -> Life:
         return Life(
@@ -149,8 +158,9 @@ def choose_faults(rng: random.Random) -> Faulty:
     plans: list[PlannedFault] = []
     space = None
     descriptors = completions = 0
+    sync_factor = 1
     for _ in range(rng.randint(1, 3)):
-        match rng.randrange(14):
+        match rng.randrange(15):
             case 0 | 1:
                 plans.append(
                     PlannedFault("write", keep=rng.choice((0, 1, 511, 512, 4096, 5000)), nth=rng.randint(1, 60))
@@ -180,6 +190,8 @@ def choose_faults(rng: random.Random) -> Faulty:
                 plans.append(PlannedFault("bogus", 1, nth=rng.randint(1, 5)))
             case 10:
                 descriptors = rng.randint(1, 8)
+            case 14:
+                sync_factor = rng.choice((5, 30, 100))
             case _:
                 completions = rng.choice((1, 2, 4))
-    return Faulty(tuple(plans), space, descriptors, completions)
+    return Faulty(tuple(plans), space, descriptors, completions, sync_factor)

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.sim.whole.forwarding import Forwarding
 from tests.sim.whole.machine import Actor, Machine, SimStoppedError, Wrong
+from tests.sim.whole.monitor import TEXT
 from tests.sim.whole.owned import Owner
 from tests.sim.whole.passing import Passing
 from tests.sim.whole.plan import Life, Plan
@@ -70,6 +71,7 @@ def make_workers(machine: Machine, seed: int) -> list[Actor]:
 def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
     """Starts, perhaps after starts that were cut short, and audits what is there."""
     for effects, power_cut in life.interrupted_recoveries:
+        machine.io_failed |= machine.lied and machine.power_failed
         machine.ring.stop_at(effects)
         try:
             machine.start()
@@ -77,19 +79,42 @@ def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
         except SimStoppedError:
             machine.counts["recoveries interrupted"] += 1
         machine.crash(power_cut=power_cut)
+    if machine.lied and machine.power_failed:
+        _begin_after_lies(machine, actors)
+        return
     start(machine)
     machine.audit(actors)
     if life.recover_twice:
         said = machine.survey(actors)
-        machine.crash(power_cut=life.power_cut)
+        power_cut = life.power_cut and not machine.lied
+        machine.crash(power_cut=power_cut)
         start(machine)
         again = machine.survey(actors)
-        if life.power_cut:  # all that was shown was durable, but seqs reserved ahead are skipped
+        if power_cut:  # all that was shown was durable, but seqs reserved ahead are skipped
             machine.audit(actors)
         elif said != again:
             raise machine.wrong(f"a second recovery shows something else: {first_difference(said, again)}")
         machine.counts["recovered twice"] += 1
     machine.power_failed = machine.io_failed = False
+
+
+def _begin_after_lies(machine: Machine, actors: list[Actor]) -> None:
+    """A disk that lied has lost power: the server says what is wrong, or serves what is whole, the same every time."""
+    machine.io_failed = True
+    said: list[list[Any]] = []
+    for _ in range(2):
+        if not machine.start():
+            machine.counts["lies noticed at the start"] += 1
+            return
+        said.append(machine.survey(actors))
+        machine.crash(power_cut=False)
+    if said[0] != said[1]:
+        raise machine.wrong(f"after lies a second start shows something else: {first_difference(*said)}")
+    for _status, answer in said[0]:
+        for row in answer.get("records", ()):
+            if TEXT.match(f'"{row["data"]}'.encode()) is None:
+                raise machine.wrong(f"after lies a record is served that nobody wrote: {row}")
+    machine.counts["lies outlived"] += 1
 
 
 def first_difference(said: list[Any], again: list[Any]) -> str:
