@@ -81,6 +81,14 @@ def expire(core: Core, topic: Topic, now_ms: int) -> Expiry | None:
 
 def when_retained(core: Core, topic: Topic, now_ms: int, then: Then) -> None:
     """Calls `then` once all that is expired at `now_ms` is durably lost, at once when nothing is; or with the error."""
+
+    def again(error: TopicsError | None) -> None:
+        """A write that was under way may have become visible meanwhile, and be as old."""
+        if error is None and topic.life is not Life.GONE:
+            when_retained(core, topic, now_ms, then)
+        else:
+            then(error)
+
     if topic.config.ttl_ms:
         try:
             expiry = expire(core, topic, now_ms)
@@ -88,6 +96,6 @@ def when_retained(core: Core, topic: Topic, now_ms: int, then: Then) -> None:
             then(error)
             return
         if expiry is not None:
-            expiry.then.append(then)
+            expiry.then.append(again)
             return
     then(None)

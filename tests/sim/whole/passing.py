@@ -87,7 +87,8 @@ class Passing(Clients):
         lost = [
             seq
             for seq in must - set(found)
-            if seq > topic.expired and (not topic.ttl_ms or topic.acked[seq][1] + topic.ttl_ms >= now_ms)
+            if topic.expired < seq <= page["next_from_seq"]
+            and (not topic.ttl_ms or topic.acked[seq][1] + topic.ttl_ms >= now_ms)
         ]
         if lost:
             raise wrong(f"lost {lost[:5]} of {len(must)}")

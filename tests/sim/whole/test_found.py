@@ -124,3 +124,21 @@ def test_a_failed_sync_of_a_checkpoint_is_an_error_once(caplog: pytest.LogCaptur
     world.fail_storage("sync", errno.EIO, path_part="/seg-", times=3)
     world.advance_ms(1100)
     assert [record.getMessage()[:17] for record in caplog.records] == ["checkpoint failed"], caplog.text
+
+
+def test_a_record_that_expires_while_it_is_written_is_not_shown_to_a_read_that_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R-TTL-3. The expiry of the first record, which the read waits for, is committed with the second."""
+    world = SimWorld()
+    world.start()
+    world.put("b", durability="fsync")
+    world.put("a", durability="fsync", ttl_ms=20)
+    world.write("a", 1)
+    monkeypatch.setitem(LATENCY_NS, "sync", 60_000_000)
+    world.ask("POST", "/v0/topics/b", {"records": [{"data": 0}]})
+    world.advance_ms(1)  # its commit is under way: what follows shares the next one
+    writer = world.ask("POST", "/v0/topics/a", {"records": [{"data": 2}]})
+    world.advance_ms(25)
+    assert world.diff("a")["records"] == []
+    assert writer.answer().status == 200
