@@ -10,6 +10,10 @@ wire.py       a client: HTTP/1.1 on a simulated connection
 state.py      what one topic must hold and show
 operation.py  what a client asks of its topic, and which answers are right
 owned.py      topics of one client each, known exactly
+clients.py    what the clients below have in common
 shared.py     topics of many writers, and followers that wait for them
+workers.py    queues and those who work on them
+forwarding.py a router that forwards exactly once
+passing.py    records that expire, and an ephemeral topic
 run.py        one seed from the first start to the last audit
 """

@@ -13,12 +13,13 @@ from pathlib import Path
 from tests.sim.whole.run import run, run_chunk
 
 _CHUNK = 50
+_TELL_S = 20
+"""Between two lines of progress."""
 
 
 def until_failure(seeds: range) -> int:
     for seed in seeds:
-        _counts, failures = run_chunk(range(seed, seed + 1))
-        for _seed, text in failures:
+        for _seed, text in run_chunk(range(seed, seed + 1)).failures:
             print(f"seed {seed}: {text}")
             return 1
     return 0
@@ -31,6 +32,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="from this one on")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--trace", type=Path, help="where the trace of --seed goes; by default standard output")
+    parser.add_argument("--failures", type=int, default=20, help="stop after so many; 0: never")
     parser.add_argument("--until-failure", action="store_true", help="one seed after another, to the first that fails")
     options = parser.parse_args()
     if options.seed is not None:
@@ -39,22 +41,37 @@ def main() -> int:
         return 0
     if options.until_failure:
         return until_failure(range(options.first, options.first + options.count))
+    return many(range(options.first, options.first + options.count), options.jobs, options.failures)
+
+
+def many(seeds: range, jobs: int, failures_max: int) -> int:
+    """Runs them on so many processes; stops at the failure number `failures_max` (0: at none)."""
     started = time.perf_counter()
     total: Counter[str] = Counter()
-    failed = 0
-    last = options.first + options.count
-    chunks = [range(first, min(first + _CHUNK, last)) for first in range(options.first, last, _CHUNK)]
-    with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
-        for counts, failures in pool.imap_unordered(run_chunk, chunks):
-            total += counts
-            for seed, text in failures:
+    failed = done = 0
+    cpu_s = 0.0
+    told = started
+    chunks = [seeds[first : first + _CHUNK] for first in range(0, len(seeds), _CHUNK)]
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        for chunk in pool.imap_unordered(run_chunk, chunks):
+            total += chunk.counts
+            cpu_s += chunk.cpu_s
+            done += chunk.seeds
+            for seed, text in chunk.failures:
                 failed += 1
                 print(f"seed {seed}: {text}\n  replay: make sim SEED={seed}", flush=True)
-    seconds = time.perf_counter() - started
+            if 0 < failures_max <= failed:
+                print(f"stopped after {failed} failures")
+                pool.terminate()
+                break
+            if time.perf_counter() - told > _TELL_S:
+                told = time.perf_counter()
+                print(
+                    f"{done} of {len(seeds)} seeds, {done / cpu_s:.1f} a second and core, {failed} failed", flush=True
+                )
     print(", ".join(f"{name} {count}" for name, count in sorted(total.items())))
-    print(
-        f"{options.count} seeds in {seconds:.1f} s: {options.count / seconds / options.jobs:.1f} a second and process"
-    )
+    seconds = time.perf_counter() - started
+    print(f"{done} seeds in {seconds:.1f} s: {done / max(cpu_s, 0.001):.1f} a second of CPU time, {failed} failed")
     return 1 if failed else 0
 
 

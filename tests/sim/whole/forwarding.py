@@ -1,6 +1,6 @@
 """A router that forwards exactly once, through every crash: a topic that is written, and one where the copies arrive.
 
-Checked is what R-RTR-2, R-RTR-4, R-RTR-16 and R-EO promise whatever the order of things: a record arrives once, in the
+Checked is what R-RTR-2, R-RTR-4 and R-RTR-16 promise whatever the order of things: a record arrives once, in the
 order of its source; what a reader was shown stays where it was; nothing that is acknowledged and kept is left out.
 """
 

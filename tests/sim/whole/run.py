@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import random
+import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.sim.whole.forwarding import Forwarding
 from tests.sim.whole.machine import Actor, Machine, SimStoppedError, Wrong
@@ -37,7 +38,9 @@ def run(
         error.add_note(f"seed {seed}: see it with `make sim SEED={seed}`")
         raise
     machine.counts["runs"] += 1
-    machine.counts["faults met"] += sum(machine.ring.faults.struck.values())
+    for kind, struck in machine.ring.faults.struck.items():
+        machine.counts["faults met"] += struck
+        machine.counts[f"faults: {kind}"] += struck
     return machine.counts
 
 
@@ -170,6 +173,7 @@ def run_many(seeds: range, on_failure: Callable[[int, BaseException], None]) -> 
     """Runs seeds one after another; the collector runs between them, not in them."""
     total: Counter[str] = Counter()
     gc.collect()
+    gc.freeze()  # modules and everything else that outlives the seeds
     gc.disable()
     try:
         for seed in seeds:
@@ -182,11 +186,22 @@ def run_many(seeds: range, on_failure: Callable[[int, BaseException], None]) -> 
                 gc.collect()
     finally:
         gc.enable()
+        gc.unfreeze()
     return total
 
 
-def run_chunk(seeds: range) -> tuple[Counter[str], list[tuple[int, str]]]:
-    """For a pool: the counts, and the seeds that failed with what they failed with."""
+class Chunk(NamedTuple):
+    """What came of a row of seeds. failures: seeds, with what each failed with."""
+
+    seeds: int
+    counts: Counter[str]
+    failures: list[tuple[int, str]]
+    cpu_s: float
+
+
+def run_chunk(seeds: range) -> Chunk:
+    """For a pool."""
     failures: list[tuple[int, str]] = []
+    started = time.process_time()
     counts = run_many(seeds, lambda seed, error: failures.append((seed, f"{type(error).__name__}: {error}")))
-    return counts, failures
+    return Chunk(len(seeds), counts, failures, time.process_time() - started)
