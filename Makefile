@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# IO=portable: without io_uring, in every life of `make soak` and `make powercut`.
+IO ?=
 CYCLES ?= 200
 CUTS ?= 500
 # Seeds of `make sim`; or one of them, to see what happens in it.
@@ -24,7 +26,8 @@ test-packages:
 	@bash scripts/test_packages.sh
 
 powercut: venv test-packages
-	$(BIN)/python -m tests.powercut.run --cuts $(CUTS)
+	TOPICS_TEST_CUTS=20 $(BIN)/python -m pytest -q tests/powercut/test_failing_disk.py
+	$(BIN)/python -m tests.powercut.run --cuts $(CUTS) $(if $(IO),--io $(IO)) $(ARGS)
 
 sim: venv
 	$(BIN)/python -W ignore -m tests.sim.whole $(if $(SEED),--seed $(SEED),--count $(N)) $(ARGS)
@@ -47,7 +50,7 @@ mutants: venv
 	$(BIN)/python -m tests.sim.mutants $(ARGS)
 
 soak: venv
-	$(BIN)/python -m tests.soak.kill_loop --cycles $(CYCLES)
+	$(BIN)/python -m tests.soak.kill_loop --cycles $(CYCLES) $(if $(IO),--io $(IO)) $(ARGS)
 
 api-fuzz: venv
 	$(BIN)/python -m pip install -q --disable-pip-version-check "schemathesis>=4"

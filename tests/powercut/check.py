@@ -86,8 +86,7 @@ def _check_loose(log: Log, history: History, cut: int) -> int:
     """Class disk: whole calls, a prefix of them; what a restarted server had shown; the rest is a tombstone."""
     certain, doubtful = history.at(cut)
     name = history.topic.name
-    shown = max((position for position in history.restarts if position <= cut), default=0)
-    durable = len(history.at(shown)[0]) if shown else 0
+    durable = history.durable_calls(cut)
     whole = [*certain, doubtful] if doubtful is not None else certain
     if not whole:
         return 0

@@ -5,7 +5,8 @@
  *
  * MOUNTPOINT/disk  the disk's bytes, zero at first, held in memory
  * MOUNTPOINT/ctl   read: "WRITES FLUSHES\n" so far. Written: "eio AFTER COUNT" (after AFTER more writes, COUNT fail),
- *                  "lie" (a flush succeeds and does nothing), "honest"
+ *                  "eioflush COUNT" (so many flushes fail, and make nothing durable), "lie" (a flush succeeds and does
+ *                  nothing), "honest"
  *
  * LOG: an entry is struct entry, then for a write its bytes. Run with -s: one thread, so the log's order is the disk's.
  */
@@ -30,7 +31,7 @@ static char *bytes;
 static size_t size;
 static FILE *journal;
 static unsigned long writes, flushes;
-static long fail_after = -1, fail_count;
+static long fail_after = -1, fail_count, flush_fail_count;
 static int lying;
 
 static void note(char kind, uint64_t offset, uint64_t length, const char *data)
@@ -109,6 +110,8 @@ static int control(const char *buffer, size_t length)
     text[count] = 0;
     if (sscanf(text, "eio %ld %ld", &fail_after, &fail_count) == 2)
         return (int)length;
+    if (sscanf(text, "eioflush %ld", &flush_fail_count) == 1)
+        return (int)length;
     if (!strncmp(text, "lie", 3))
         lying = 1;
     else if (!strncmp(text, "honest", 6))
@@ -141,6 +144,10 @@ static int disk_write(const char *path, const char *buffer, size_t length, off_t
 static int disk_fsync(const char *path, int data_only, struct fuse_file_info *info)
 {
     (void)path, (void)data_only, (void)info;
+    if (flush_fail_count > 0) {
+        flush_fail_count--;
+        return -EIO;
+    }
     if (lying)
         return 0;
     flushes++;

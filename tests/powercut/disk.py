@@ -110,7 +110,7 @@ class LoggedDisk:
         return int(writes) + int(flushes)
 
     def control(self, order: str) -> None:
-        """ "eio AFTER COUNT", "lie" or "honest"."""
+        """ "eio AFTER COUNT", "eioflush COUNT", "lie" or "honest"."""
         with open(self._fuse / "ctl", "w") as control:
             control.write(order)
 

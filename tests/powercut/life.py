@@ -41,8 +41,14 @@ class History:
     topic: Topic
     strict: bool
     events: list[Event] = field(default_factory=list)
-    restarts: list[int] = field(default_factory=list)
-    """Positions at which a restarted server had served everything certain by then, which makes it durable."""
+    restarts: list[tuple[int, int]] = field(default_factory=list)
+    """(position, calls): by then a restarted server had served the outcome of these, which makes it durable. Positions
+    alone do not tell: a call of class `disk` right after the restart moves nothing on the disk."""
+
+    def durable_calls(self, cut: int) -> int:
+        """How many calls, of those that happened, a restarted server had served when the power went at `cut`."""
+        calls = max((calls for position, calls in self.restarts if position <= cut), default=0)
+        return sum(event.happened for event in self.events[:calls])
 
     @property
     def open_event(self) -> Event | None:
@@ -101,7 +107,7 @@ class Writer:
                 if len(states) == 3 and found is states[1]:  # the topic was made, the write was not
                     cut_off.operation = Operation("create", (cut_off.operation.create,))
             history.topic = found
-            history.restarts.append(position)
+            history.restarts.append((position, len(history.events)))
 
     def _step(self, client: Client, history: History) -> None:
         operation, method, path, body = self._choose(history)
@@ -151,10 +157,12 @@ class Writer:
         return f"{self._serial}:".ljust(width, "x")
 
 
-def live(disk: LoggedDisk, seed: int, *, seconds: float = 1.0, kills: int = 1) -> tuple[list[History], int]:
+def live(
+    disk: LoggedDisk, seed: int, *, seconds: float = 1.0, kills: int = 1, io: str = ""
+) -> tuple[list[History], int]:
     """A server on the disk under load, killed `kills` times in between; histories, and where cuts may begin."""
     rng = random.Random(seed)
-    settings = {**choose_settings(rng), "disk_reserve_bytes": 1 << 20, "disk_low_water_bytes": 2 << 20}
+    settings = {**choose_settings(rng, io), "disk_reserve_bytes": 1 << 20, "disk_low_water_bytes": 2 << 20}
     settings["wal_file_bytes"] = min(settings["wal_file_bytes"], 1 << 20)
     writers = [Writer(number, random.Random(f"{seed} {number}"), disk) for number in range(WRITERS)]
     begin = 0

@@ -1,6 +1,6 @@
 """Power cuts on a real ext4: a server under load, its disk cut off at any write, each image mounted and opened.
 
-python -m tests.powercut.run --cuts 500 --seed 7
+python -m tests.powercut.run --cuts 500 --seed 7 [--io portable]
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tests.powercut.life import live
 CUTS_A_LIFE = 20
 
 
-def one_life(program: Path, directory: Path, seed: int, cuts: int) -> tuple[int, int]:
+def one_life(program: Path, directory: Path, seed: int, cuts: int, io: str = "") -> tuple[int, int]:
     """(calls made, records compared) over `cuts` images of one life. Raises AssertionError naming seed and cut."""
     with LoggedDisk(program, directory) as disk:
-        histories, begin = live(disk, seed)
+        histories, begin = live(disk, seed, io=io)
     entries = read_log(disk.log)
     rng = random.Random(seed)
     positions = sorted(rng.randint(begin, len(entries)) for _ in range(cuts))
@@ -45,6 +45,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cuts", type=int, default=500)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--io", choices=("uring", "portable"), default="", help="for all lives; by default any")
     options = parser.parse_args()
     if problem := missing():
         print(problem, file=sys.stderr)
@@ -54,7 +55,7 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="topics-powercut-"))
     program = build(directory)
     for done in range(0, options.cuts, CUTS_A_LIFE):
-        found = one_life(program, directory, options.seed + lives, min(CUTS_A_LIFE, options.cuts - done))
+        found = one_life(program, directory, options.seed + lives, min(CUTS_A_LIFE, options.cuts - done), options.io)
         calls, compared, lives = calls + found[0], compared + found[1], lives + 1
         print(f"life {lives}: {found[0]} calls, {found[1]} records compared", flush=True)
     took = time.monotonic() - began

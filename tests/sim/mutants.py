@@ -85,11 +85,12 @@ MUTANTS = (
         "        for file in left:\n            await self._log.retire(file)\n"
         "        await self.take_snapshot(clean=clean)\n        await self._remove(dropped)\n",
     ),
-    _one(
+    Mutant(
         "a replay that goes on behind a gap",
-        "store/replay.py",
-        "if file.header.first_batch_no <= self.last_batch_no + 1:",
-        "if True:",
+        (
+            ("store/replay.py", "if file.header.first_batch_no <= self.last_batch_no + 1:", "if True:"),
+            ("store/replay.py", "            if self.last_batch_no + 1 < limit:\n", "            if False:\n"),
+        ),
     ),
     _one(
         "the tail that recovery read is not written again",

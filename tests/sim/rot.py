@@ -118,6 +118,8 @@ class Store:
                 return "in the last batch of the log, which looks torn"
             if WAL_HEADER_BYTES <= at < WAL_FIRST_BATCH_OFFSET:
                 return "in padding"
+        if at in self._alignment(path):
+            return "in padding"
         begin = len(bytes(data[:at]).rstrip(b"\0"))
         end = len(data) - len(bytes(data[at:]).lstrip(b"\0"))
         return "in padding" if end - begin > PADDING_BYTES_MIN else ""
@@ -139,6 +141,15 @@ class Store:
                 return last, at
             last, number, chain = at, scan.batch_no, scan.chain
             at = align_up(scan.position, BATCH_ALIGN)
+
+    @functools.cache  # noqa: B019 - there is one
+    def _alignment(self, path: str) -> frozenset[int]:
+        """The few zeros behind the runs of a pack."""
+        if "/pack-" not in path:
+            return frozenset()
+        runs = scan_runs(bytes(self._live(self.disk, path)), path)
+        ends = [int(run.frames["offset"][-1] + run.frames["length"][-1]) for run in runs if len(run.frames)]
+        return frozenset(at for end in ends for at in range(end, align_up(end, BATCH_ALIGN)))
 
     @functools.cache  # noqa: B019 - there is one
     def flags(self, path: str) -> frozenset[int]:

@@ -91,6 +91,10 @@ class Server:
 def fsck(directory: Path) -> None:
     """`topics fsck` must find nothing."""
     done = subprocess.run(
-        [*COMMAND, "fsck", str(directory / "data")], capture_output=True, text=True, timeout=120, check=False
+        [*COMMAND, "fsck", "--data-dir", str(directory / "data")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, f"fsck found damage: {done.stdout}{done.stderr}"

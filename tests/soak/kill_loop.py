@@ -6,7 +6,7 @@ mix their writes in one commit. Each life of the server has other settings: shar
 It ends by SIGKILL, by SIGTERM, or by SIGKILL in the recovery of the next one. Operations are chosen by the seed; when
 the kill strikes is up to the machine.
 
-    python -m tests.soak.kill_loop --cycles 200 --seed 7 [--directory D]
+    python -m tests.soak.kill_loop --cycles 200 --seed 7 [--io portable] [--directory D]
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _MATCHES = (None, None, "a", "a:*", "b", "*", "")
 _SHARED = "shared"
 
 
-def choose_settings(rng: random.Random) -> dict[str, Any]:
-    """Small everything, so that rotation, checkpoints, seals and merges happen all the time."""
-    return {
+def choose_settings(rng: random.Random, io: str = "") -> dict[str, Any]:
+    """Small everything, so that rotation, checkpoints, seals and merges happen all the time. io: this one, not any."""
+    chosen = {
         "wal_shards": rng.choice((1, 1, 2, 3)),
         "wal_file_bytes": rng.choice((64 << 10, 256 << 10, 4 << 20)),
         "checkpoint_wal_bytes": rng.choice((32 << 10, 256 << 10, 64 << 20)),
@@ -47,6 +47,7 @@ def choose_settings(rng: random.Random) -> dict[str, Any]:
         "commit": rng.choice(("auto", "link", "direct", "dsync")),
         "http_parser": rng.choice(("httptools", "h11")),
     }
+    return chosen | ({"io": io} if io else {})
 
 
 def choose_config(rng: random.Random) -> dict[str, Any]:
@@ -271,14 +272,14 @@ def verify_shared(client: Client, writers: list[Writer], last_head: int) -> int:
     return head
 
 
-def run(directory: Path, cycles: int, seed: int, life_s: float = 2.5) -> Counter[str]:
+def run(directory: Path, cycles: int, seed: int, life_s: float = 2.5, io: str = "") -> Counter[str]:
     """Raises AssertionError at the first thing that is wrong; the directory is as it was then."""
     rng = random.Random(seed)
     counts: Counter[str] = Counter()
     writers = [Writer(number, seed, counts) for number in range(WRITERS)]
     head = 0
     for cycle in range(cycles + 1):
-        settings = choose_settings(rng) | {"cold_dir": directory / "cold"}
+        settings = choose_settings(rng, io) | {"cold_dir": directory / "cold"}
         last = f"cycle {cycle}: {settings}"
         (directory / "cycle").write_text(last)
         if rng.random() < 0.25:
@@ -326,12 +327,13 @@ def main() -> None:
     parser.add_argument("--cycles", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--life", type=float, default=2.5, help="longest life of a server, in seconds")
+    parser.add_argument("--io", choices=("uring", "portable"), default="", help="for all lives; by default any")
     parser.add_argument("--directory", type=Path, help="kept; by default a temporary one, removed when all is well")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     directory = options.directory or Path(tempfile.mkdtemp(prefix="topics-soak-"))
     directory.mkdir(parents=True, exist_ok=True)
-    counts = run(directory, options.cycles, options.seed, options.life)
+    counts = run(directory, options.cycles, options.seed, options.life, options.io)
     print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
     if options.directory is None:
         shutil.rmtree(directory)

@@ -8,9 +8,12 @@ from tests.soak.kill_loop import run
 from topics.uring.probe import probe
 
 
-def test_killed_and_stopped_servers_lose_nothing_acknowledged_and_give_no_seq_twice(tmp_path: Path) -> None:
-    if not probe().ok:
+@pytest.mark.parametrize(("io", "cycles"), [("", 5), ("portable", 2)])
+def test_killed_and_stopped_servers_lose_nothing_acknowledged_and_give_no_seq_twice(
+    tmp_path: Path, io: str, cycles: int
+) -> None:
+    if not io and not probe().ok:
         pytest.skip(f"no io_uring here: {probe().reason}")
-    counts = run(tmp_path, cycles=5, seed=3, life_s=0.3)
-    assert counts["killed"] + counts["stopped"] == 5
+    counts = run(tmp_path, cycles=cycles, seed=3, life_s=0.3, io=io)
+    assert counts["killed"] + counts["stopped"] == cycles
     assert counts["write"] > 20

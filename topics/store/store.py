@@ -7,6 +7,7 @@ does not have it; so it is written again and synced before anybody is told of it
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 import numpy as np
@@ -34,6 +35,7 @@ from topics.store.snapshot import write_snapshot
 from topics.store.tiers import Tiers
 
 log = logging.getLogger(__name__)
+_NOTE_AGAIN_NS = 1_000_000_000
 
 FLUSH_ORDER = 20
 """Of the log among the hooks at the end of a pass."""
@@ -58,6 +60,8 @@ class Store:
         self.skipped_snapshots: list[str] = []
         """Paths of newer snapshots that were damaged."""
         self._disowning: Task[None] | None = None
+        self._noted_in_vain = False
+        self._closing = False
 
     @classmethod
     async def open(
@@ -78,6 +82,11 @@ class Store:
         try:
             await check_marker(loop, store._directory)
             await store._open(on_progress)
+        except Exception:
+            with contextlib.suppress(OSError):  # what stopped the start is what is told
+                await store._close_files()
+            store._directory.release()
+            raise
         except BaseException:
             store._directory.release()
             raise
@@ -218,17 +227,25 @@ class Store:
             await self.checkpointer.take_snapshot(clean=False)
 
     def _on_latch(self) -> None:
-        self._disowning = self._loop.spawn(self._disown(), "session")
+        if not self._closing:
+            self._disowning = self._loop.spawn(self._disown(), "session")
 
     async def _disown(self) -> None:
         """Acknowledged bytes of class `disk` may be gone although the machine stays up: their seqs must not come again.
 
-        The next start then goes by the reservations, as after a power cut (R-DUR-6). The disk may refuse this as well.
+        The next start then goes by the reservations, as after a power cut (R-DUR-6). The disk may refuse this as well,
+        for as long as it fails; it is asked again and again, since a kill would otherwise leave nobody who knows.
         """
         try:
             await write_session(self._loop, self._config.data_dir, self.checkpointer.snapshot_number, lost_writes=True)
         except OSError as error:
-            log.error("noting that the log failed failed too (%s): the next start may not tell a gap's end", error)
+            if not self._noted_in_vain:
+                self._noted_in_vain = True
+                log.error(
+                    "noting that the log failed failed too (%s): a kill before it succeeds leaves a gap's end untold",
+                    error,
+                )
+            self._loop.call_later(_NOTE_AGAIN_NS, self._on_latch)
 
     async def close(self, *, checkpoint: bool = True) -> None:
         """Drains the log, takes a last checkpoint that makes the next start exact, and unlocks.
@@ -236,6 +253,7 @@ class Store:
         A log that is read-only is closed as it is. Nothing may be staged any more. Raises OSError or StorageError when
         the checkpoint failed; everything is closed then, too.
         """
+        self._closing = True
         self.checkpointer.stop()
         try:
             await self.log.drain()
