@@ -19,6 +19,7 @@
 #define LONGEST_WAIT_S 3600
 #define ROOM_ATTEMPTS 100000
 #define SENDS_WAIT_NS 50000
+#define SMALL_SEND_BYTES 16384
 #define SPINS_IN_VAIN 4
 
 struct tp_ring {
@@ -29,7 +30,7 @@ struct tp_ring {
     unsigned own_in_flight;           /* our own: the wake-up, the cancel of everything */
     uint8_t wake_bytes[256];
     unsigned in_flight;
-    unsigned sends;                   /* queued since the last wait */
+    unsigned sends;                   /* small ones, queued since the last wait */
     struct io_uring_cqe *stash;       /* CQEs taken out of a full CQ so that submitting could go on: reaped first */
     size_t stash_start, stash_end, stash_room;
     struct io_uring_buf_ring *buffers;
@@ -266,7 +267,7 @@ int tp_recv(tp_ring *r, uint64_t user_data, int fd)
 
 int tp_send(tp_ring *r, uint64_t user_data, int fd, const void *data, size_t length)
 {
-    PREPARE(io_uring_prep_send(sqe, fd, data, bounded(length), MSG_NOSIGNAL); r->sends++);
+    PREPARE(io_uring_prep_send(sqe, fd, data, bounded(length), MSG_NOSIGNAL); r->sends += length <= SMALL_SEND_BYTES);
 }
 
 int tp_sends(tp_ring *r, unsigned count, const uint64_t *user_data, const int *fds, const uint32_t *lengths,
@@ -454,7 +455,7 @@ int tp_submit_and_wait(tp_ring *r, int64_t timeout_ns)
             time.tv_sec = timeout_ns / 1000000000;
             time.tv_nsec = timeout_ns % 1000000000;
         }
-        /* Nearly all sends complete while they are submitted, and would end the wait for what they are answered by. If one
+        /* Nearly all small sends complete while they are submitted, and would end the wait for what they are answered by. If one
            does not, something else may be kept waiting for it, so not for long. */
         if (sends && (timeout_ns < 0 || timeout_ns > SENDS_WAIT_NS))
             time = (struct __kernel_timespec){.tv_nsec = SENDS_WAIT_NS};
