@@ -21,7 +21,7 @@ _FACTORS = (0.1, 0.3, 1, 1, 3, 20)
 """Of an operation's usual time, drawn for each when completions come in any order."""
 
 
-class SimStoppedError(Exception):
+class SimStoppedError(BaseException):
     """The run has reached the point where it was to stop: kill the ring or cut its power, and start another."""
 
 

@@ -75,9 +75,12 @@ class Call(Generic[R]):
 
 
 class Driver:
-    """One loop shared by many threads, one at a time."""
+    """One loop shared by many threads, one at a time.
 
-    def __init__(self, loop: Loop) -> None:
+    alone: there is no maintenance thread; the one thread there is calls `drive_due` between its calls.
+    """
+
+    def __init__(self, loop: Loop, *, alone: bool = False) -> None:
         self._loop = loop
         self._wheel = threading.Lock()
         self._inbox: deque[Call[Any]] = deque()
@@ -95,7 +98,8 @@ class Driver:
         self._ended = False
         self._failure: BaseException | None = None
         self._maintenance = threading.Thread(target=self._maintain, name="topics-maintenance", daemon=True)
-        self._maintenance.start()
+        if not alone:
+            self._maintenance.start()
         self._lasting = (threading.main_thread().ident, self._maintenance.ident)
         """Threads that do not end before the log does."""
 
@@ -189,6 +193,13 @@ class Driver:
             self._wheel.release()
             self._hand_over()
 
+    def drive_due(self) -> int | None:
+        """Runs what is due by now; ns until there is more, None: nothing is planned. Waits for nothing."""
+        with self._wheel:
+            self._check()
+            self._drive(_at_once)
+            return self._loop.ns_until_work()
+
     def gather_until(self, due_ns: int) -> None:
         """Has `on_gathered` called at that time or soon after, by the maintenance thread, which does not drive then."""
         self._gathered_ns = due_ns
@@ -219,7 +230,8 @@ class Driver:
         self.call(start)
         self._ended = True
         self._stirred.set()
-        self._maintenance.join()
+        if self._maintenance.ident is not None:
+            self._maintenance.join()
         self._wheel.acquire()
 
     def _check(self) -> None:

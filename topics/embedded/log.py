@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from topics.clock import SystemClock
+from topics.clock import Clock, SystemClock
 from topics.config import Config
 from topics.embedded.aio import AsyncLog
 from topics.embedded.driver import Driver, Start
@@ -33,7 +33,7 @@ from topics.engine.topic_config import TopicConfig
 from topics.engine.value_rows import NewRecord, rows_from_data, rows_from_values
 from topics.engine.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
-from topics.loop import Loop
+from topics.loop import Loop, Ring
 from topics.loop.choose import open_ring
 from topics.loop.tasks import Future
 from topics.store.directory import take
@@ -66,10 +66,15 @@ class Log:
     contract's `code`) for what cannot be done as asked, StorageError when the disk failed or is full.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, ring: Ring | None = None, clock: Clock | None = None) -> None:
+        """ring, clock: a world of the caller's, who then also drives what is due between calls (`driver.drive_due`)."""
         self.config = config
-        ring, self.engine_reason = open_ring(config, shared=True)
-        self._loop = Loop(ring, SystemClock())
+        alone = ring is not None
+        if ring is None:
+            ring, self.engine_reason = open_ring(config, shared=True)
+        else:
+            self.engine_reason = "given"
+        self._loop = Loop(ring, clock or SystemClock())
         try:
             self._engine = Engine(self._loop, config)
             directory = take(ring, config)
@@ -83,7 +88,7 @@ class Log:
         self._store.log.commit_in_place()
         self._scanner = WriteScanner(config)
         self._scanning = threading.Lock()
-        self._driver = Driver(self._loop)
+        self._driver = Driver(self._loop, alone=alone)
         self._gatherer = Gatherer(
             self._driver, self._loop.clock, lambda topic, texts: self.appending_texts(topic, texts, key=None)
         )

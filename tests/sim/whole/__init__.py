@@ -15,5 +15,6 @@ shared.py     topics of many writers, and followers that wait for them
 workers.py    queues and those who work on them
 forwarding.py a router that forwards exactly once
 passing.py    records that expire, and an ephemeral topic
+library.py    the library instead of the server
 run.py        one seed from the first start to the last audit
 """

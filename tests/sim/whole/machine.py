@@ -128,9 +128,12 @@ class Machine:
         self.operations = 0
         self.ended = []
         self.config = self.plan.config(self.ring.life)
-        self.loop = Loop(self.ring, self.ring.clock)
         if self.tracing:
             self.say("START", self.plan.differences(self.config))
+        return self._open()
+
+    def _open(self) -> bool:
+        self.loop = Loop(self.ring, self.ring.clock)
         try:
             directory = take(self.ring, self.config)
             self.server = Server(self.config, self.loop, backend_opener(directory), on_end=self.ended.append)

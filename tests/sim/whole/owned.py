@@ -120,7 +120,9 @@ class Owner:
         self._wire = None
         self._machine.say(f"client {self._number}: connection lost")
         self._machine.counts["connections lost"] += 1
-        self._later(_RETRY_NS, self._settle)
+        self._later(
+            _RETRY_NS * (1 if self._machine.ring.sync_factor == 1 else 3 * self._machine.ring.sync_factor), self._settle
+        )
 
     def _settle(self) -> None:
         for owned in self.topics:

@@ -191,7 +191,7 @@ def choose_faults(rng: random.Random) -> Faulty:
             case 10:
                 descriptors = rng.randint(1, 8)
             case 14:
-                sync_factor = rng.choice((5, 30, 100))
+                sync_factor = rng.choice((5, 20, 50))
             case _:
                 completions = rng.choice((1, 2, 4))
     return Faulty(tuple(plans), space, descriptors, completions, sync_factor)

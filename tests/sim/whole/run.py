@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.sim.whole.forwarding import Forwarding
+from tests.sim.whole.library import LibraryMachine, make_callers
 from tests.sim.whole.machine import Actor, Machine, SimStoppedError, Wrong
 from tests.sim.whole.monitor import TEXT
 from tests.sim.whole.owned import Owner
@@ -18,7 +19,11 @@ from tests.sim.whole.plan import Life, Plan
 from tests.sim.whole.shared import Shared
 from tests.sim.whole.workers import Workers
 
+_LIBRARIES = 0.2
+"""Share of the seeds in which there is no server: the library, called by the same clients."""
 _IDLE_NS = 3_000_000_000
+_IDLE_LIBRARY_NS = 100_000_000
+"""Its reads need no operation of the ring: on a full disk the planned crash might not come."""
 _WITHOUT_DESCRIPTORS_NS = 20_000_000_000
 
 
@@ -27,8 +32,9 @@ def run(
 ) -> Counter[str]:
     """Runs a seed; returns what happened in it. Raises Wrong, or whatever the server raised. cast makes the clients."""
     plan = Plan(seed)
-    machine = Machine(plan, say)
-    actors = (cast or make_actors)(machine, seed)
+    is_library = cast is None and random.Random(f"{seed}:kind").random() < _LIBRARIES
+    machine = LibraryMachine(plan, say) if is_library else Machine(plan, say)
+    actors = (cast or (make_callers if is_library else make_actors))(machine, seed)
     try:
         for life in [*plan.lives, plan.last]:
             begin(machine, life, actors)
@@ -37,7 +43,7 @@ def run(
     except Exception as error:
         error.add_note(f"seed {seed}: see it with `make sim SEED={seed}`")
         raise
-    machine.counts["runs"] += 1
+    machine.counts["runs of the library" if is_library else "runs"] += 1
     for kind, struck in machine.ring.faults.struck.items():
         machine.counts["faults met"] += struck
         machine.counts[f"faults: {kind}"] += struck
@@ -159,8 +165,9 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
         else:
             ring.stop_at(ring.effects + life.effects_left)
             # Where all was answered nothing may be left to happen; clocks go on.
-            until_ns = ring.clock.monotonic_ns() + _IDLE_NS
-            may_rest = life.settles or machine.descriptors_are_few
+            is_library = isinstance(machine, LibraryMachine)
+            until_ns = ring.clock.monotonic_ns() + (_IDLE_LIBRARY_NS if is_library else _IDLE_NS)
+            may_rest = life.settles or machine.descriptors_are_few or is_library
             machine.run_until(lambda: may_rest and ring.clock.monotonic_ns() > until_ns)
     except SimStoppedError:
         pass

@@ -1,0 +1,183 @@
+"""The library instead of the server: the same clients and the same oracle, asked through calls instead of HTTP.
+
+One thread, which is the simulation's: a call runs to its end before the next one, and what is due between them (syncs,
+checkpoints) runs when its time has come. A crash ends the process in the middle of a call.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from tests.sim.whole.machine import Actor, Machine
+from tests.sim.whole.operation import Write
+from tests.sim.whole.owned import Owned, Owner
+from tests.sim.whole.state import CONFIG_DEFAULT
+from tests.sim.whole.wire import Answered
+from topics.embedded.log import Log
+from topics.engine.value_rows import NewRecord
+from topics.errors import StorageError, TopicsError, as_request_error
+from topics.http.errors import status_of
+
+Asked = tuple[str, str, dict[str, Any]]
+
+
+class Calls:
+    """What a client has instead of a connection (`Wire`): requests in, answers out, each by one call of the library."""
+
+    def __init__(self, machine: LibraryMachine, on_lost: Callable[[], None]) -> None:
+        self._machine = machine
+        self._on_lost = on_lost
+        self.waiting: deque[tuple[Asked, Answered]] = deque()
+        self.over = False
+
+    @property
+    def outstanding(self) -> int:
+        return len(self.waiting)
+
+    def ask(self, method: str, path: str, body: dict[str, Any] | None, answered: Answered) -> None:
+        self.waiting.append(((method, path, body or {}), answered))
+        self._machine.callers.append(self)
+
+    def reset(self) -> None:
+        """What was not called yet is not called."""
+        if not self.over:
+            waiting = list(self.waiting)
+            self.forget()
+            for _asked, answered in waiting:
+                answered(0, None)
+            self._on_lost()
+
+    def forget(self) -> None:
+        self.over = True
+        self.waiting.clear()
+
+    def call(self) -> None:
+        if self.waiting:
+            asked, answered = self.waiting[0]
+            answer = self._answer(asked)
+            self.waiting.popleft()
+            answered(*answer)
+
+    def _answer(self, asked: Asked) -> tuple[int, Any]:
+        log = self._machine.log
+        assert log is not None
+        try:
+            return _call(log, *asked)
+        except TopicsError as error:
+            told = as_request_error(error)
+            return status_of(told), {"error": {"code": told.code, "message": told.message, "detail": told.detail or {}}}
+
+
+def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    parts = path.partition("?")[0].strip("/").split("/")[2:]
+    name = parts[0] if parts else ""
+    match method, parts[1:]:
+        case "PUT", []:
+            made = log.put_topic(name, **body)
+            return 201 if made.created else 200, {"created": made.created}
+        case "DELETE", []:
+            return 200, {"deleted": log.delete_topic(name).deleted}
+        case "GET", []:
+            state = log.state(name, touch=False)
+            shown = ("head_seq", "earliest_seq", "count", "bytes")
+            found = {field: getattr(state, field) for field in shown}
+            return 200, {**found, "config": {field: getattr(state.config, field) for field in CONFIG_DEFAULT}}
+        case "POST", []:
+            return _write(log, name, body)
+        case "POST", ["delete"]:
+            return 200, log.delete(name, before_seq=body["before_seq"], match=body["match"])._asdict()
+        case "POST", ["diff"]:
+            page = log.page(name, body.get("from_seq", 0), limit=body["limit"])
+            records = [
+                {"$seq": row.seq, "$ts": row.ts, "data": row.data} | ({"$tag": row.tag} if row.tag is not None else {})
+                for row in page.records
+            ]
+            tombstone = None if page.tombstone is None else page.tombstone._asdict()
+            read: dict[str, Any] = {"records": records, "tombstone": tombstone, "next_from_seq": page.next_from_seq}
+            read |= {"head_seq": page.head_seq, "earliest_seq": page.earliest_seq, "caught_up": page.caught_up}
+            return 200, {**read, "lag": page.head_seq - page.next_from_seq}
+    raise AssertionError(f"{method} {path} is no call")
+
+
+def _write(log: Log, name: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    rows, key = body["records"], body.get("idempotency_key")
+    if not any("tag" in row for row in rows):
+        wrote = log.append_many(name, [msgspec.json.encode(row["data"]) for row in rows], key=key)
+    else:
+        wrote = log.append(name, [NewRecord(row["data"], tag=row.get("tag")) for row in rows], key=key)
+    return 201 if wrote.created else 200, wrote._asdict()
+
+
+class LibraryMachine(Machine):
+    """Lives of a process that has a log open."""
+
+    log: Log | None = None
+    callers: deque[Calls]
+
+    def _open(self) -> bool:
+        self.callers = deque()
+        self.log = None
+        try:
+            self.log = Log(self.config, self.ring, self.ring.clock)
+        except (StorageError, OSError) as error:
+            return self._refused(str(error))
+        return True
+
+    def connect(self, on_lost: Callable[[], None]) -> Any:
+        return Calls(self, on_lost)
+
+    def run_until(self, done: Callable[[], bool]) -> None:
+        """Calls, and the time between them."""
+        log, events = self.log, self.ring.events
+        assert log is not None
+        for _ in range(_STEPS_MAX):
+            if done():
+                self._check_complaints()
+                return
+            if self.callers:
+                self.callers.popleft().call()
+                continue
+            try:
+                until_work_ns = log.driver.drive_due()
+            except TopicsError as error:
+                raise self.wrong(f"what runs between calls failed: {error}") from error
+            now_ns = self.ring.clock.monotonic_ns()
+            due_ns = [now_ns + max(until_work_ns, 1000)] if until_work_ns is not None else []
+            due_ns += [due for due in [events.next_due_ns()] if due is not None]
+            events.advance_to(min(due_ns, default=now_ns + 1_000_000))
+        raise self.wrong("the library is busy without end")
+
+    def stop(self) -> None:
+        assert self.log is not None
+        try:
+            self.log.close()
+        except (TopicsError, OSError) as error:
+            if self.disk_is_sound:
+                raise self.wrong(f"closing the log failed: {error}") from error
+        self._check_complaints()
+        self.counts["logs closed"] += 1
+
+
+class Caller(Owner):
+    """A client with topics of its own; the library has no configuration in a write."""
+
+    def _write(self, owned: Owned) -> Write:
+        write = super()._write(owned)
+        return Write(write.records, write.key, None)
+
+
+def make_callers(machine: Machine, seed: int) -> list[Actor]:
+    """The clients of a seed of the library."""
+    rng = random.Random(f"{seed}:callers")
+    return [
+        Caller(machine, number, random.Random(f"{seed}:caller {number}"), topics=rng.choice((1, 2, 4)), depth=1)
+        for number in range(rng.choice((1, 2)))
+    ]
+
+
+_STEPS_MAX = 200_000
