@@ -358,6 +358,21 @@ def test_a_poison_job_moves_to_the_dead_letter_topic(world: World) -> None:
     assert world.state("dlq")["config"]["type"] == "log"
 
 
+def test_a_dead_letter_counts_its_compact_bytes_however_its_job_was_spelled(world: World) -> None:
+    """R-Q-24, R-FLOOR-6, 5.2: an escape where none is needed is not counted."""
+    queue = Queue(world, max_deliveries=1, dead_letter="dlq", lease_ms=100)
+    body = b'{"records":[{"data":"\\u00e9\\/","meta":{"k":"\\u00e9"}},{"data":1,"meta":"\\u00e9"}]}'
+    answer = world.request("POST", "/v0/topics/jobs", body, {"Content-Type": "application/json"})
+    assert answer.status == 200
+    assert world.state("jobs")["bytes"] == 5 + 10 + 1 + 4
+    queue.claim(2)
+    world.advance_ms(101)
+    queue.claim(2)
+    state = world.state("dlq")
+    added = '"$dead_letter_from":"jobs","$dead_letter_deliveries":"1","$dead_letter_src_seq":"1"'
+    assert (state["count"], state["bytes"]) == (2, 5 + 10 + 1 + len(added) + 1 + 2 + len(added))
+
+
 def test_the_pass_goes_on_behind_a_poison_job(world: World) -> None:
     """R-Q-22, R-Q-24: parts of the record are kept, other meta than an object is dropped."""
     queue = Queue(world, max_deliveries=1, dead_letter="dlq")

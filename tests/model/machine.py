@@ -22,25 +22,35 @@ LOGS = ("a", "b", "c", "d")
 QUEUES = ("p", "q")
 ROUTERS = ("r", "s", "t", "u", "v")
 ROUTE = {"tag": None, "keep": (True, True), "exactly": False, "cycle": False}
-SCENES: dict[str, tuple[dict[str, Any], list[tuple[str, str, dict[str, Any]]]]] = {
-    "nothing": ({}, []),
-    "chain": ({"b": {"ttl_ms": 1500}}, [("a", "b", {}), ("b", "c", {"tag": "x*"}), ("a", "d", {"exactly": True})]),
-    "mirror": ({}, [("a", "b", {"cycle": True}), ("b", "a", {"cycle": True, "keep": (False, True)}), ("b", "q", {})]),
+SCENES: dict[str, tuple[str, dict[str, Any], list[tuple[str, str, dict[str, Any]]]]] = {
+    "nothing": ("a", {}, []),
+    "chain": ("a", {"b": {"ttl_ms": 1500}}, [("a", "b", {}), ("b", "c", {"tag": "x*"}), ("a", "d", {"exactly": True})]),
+    "mirror": (
+        "a",
+        {},
+        [("a", "b", {"cycle": True}), ("b", "a", {"cycle": True, "keep": (False, True)}), ("b", "q", {})],
+    ),
     "blocked": (
+        "a",
         {"a": {"ttl_ms": 1500, "cap_records": 6}, "c": {"cap_records": 3, "discard": "reject"}},
         [("a", "c", {}), ("c", "d", {})],
     ),
     "blocked jobs": (
+        "q",
         {"q": {"lease_ms": 30_000}, "b": {"cap_records": 3, "discard": "reject"}},
         [("q", "b", {}), ("q", "c", {"tag": "x*"})],
     ),
     "poison": (
+        "q",
         {"q": {"lease_ms": 150, "max_deliveries": 1, "dead_letter": "d", "leases_durable": True}},
         [("a", "q", {}), ("d", "p", {})],
     ),
 }
 """To begin with: configurations and routers that few examples would come to."""
 names = st.sampled_from(LOGS + QUEUES)
+FIRST = "first"
+some = st.sampled_from((*LOGS, *QUEUES, FIRST, FIRST, FIRST, FIRST))
+"""Mostly where the scene begins."""
 queues = st.sampled_from(QUEUES)
 tags = st.sampled_from([None, None, "x", "x:1", "x:2", "y", ""])
 origins = st.sampled_from([None, "n", "m"])
@@ -48,9 +58,9 @@ metas = st.sampled_from([None, None, {"k": 1}, {"k": "é", "l": [None, 0.5]}])
 batches = st.lists(st.tuples(st.sampled_from([0, 0, 10, 40]), tags, origins, metas), min_size=1, max_size=5)
 keys = st.sampled_from([None, None, None, "k", "l", ""])
 windows = st.sampled_from([400, 120_000])
-behind = st.lists(st.integers(0, 9), max_size=5)
-workers = st.sampled_from(["v", "w"])
-fences = st.sampled_from(["none", "right", "wrong"])
+behind = st.lists(st.integers(0, 9), max_size=5) | st.just(list(range(10)))
+workers = st.sampled_from(["v", "v", "w"])
+fences = st.sampled_from(["none", "none", "right", "right", "wrong"])
 configs = st.fixed_dictionaries(
     {},
     optional={
@@ -72,6 +82,36 @@ settings = st.fixed_dictionaries(
         "http_lane": st.sampled_from(["off", "auto"]),
         "wal_shards": st.sampled_from([1, 3]),
     }
+)
+
+WRITE = {"name": some, "batch": batches, "key": keys, "config": configs, "kind": classes}
+CLAIM = {
+    "name": some,
+    "node": workers,
+    "most": st.integers(1, 6),
+    "lease_ms": st.sampled_from([None, None, 120, 600]),
+}
+COMPLETE = {
+    "name": some,
+    "verb": st.sampled_from(["ack", "ack", "nack", "extend"]),
+    "node": workers,
+    "behind": behind,
+    "kind": fences,
+    "milliseconds": st.sampled_from([0, 150, 600]),
+}
+DELETE = {"name": st.sampled_from((*LOGS, *QUEUES, *("b", "c") * 3)), "part": st.integers(0, 8)}
+END = {"pick": st.integers(0, 5), "life": settings}
+works = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.fixed_dictionaries(WRITE)),
+        st.tuples(st.just("write"), st.fixed_dictionaries(WRITE)),
+        st.tuples(st.just("claim"), st.fixed_dictionaries(CLAIM)),
+        st.tuples(st.just("complete_jobs"), st.fixed_dictionaries(COMPLETE)),
+        st.tuples(st.just("delete_front"), st.fixed_dictionaries(DELETE)),
+        st.tuples(st.just("end"), st.fixed_dictionaries(END)),
+    ),
+    min_size=3,
+    max_size=10,
 )
 
 
@@ -103,8 +143,10 @@ class Machine(RuleBasedStateMachine):
     def host_of(self, seed: int) -> Host:
         raise NotImplementedError
 
-    @initialize(seed=st.integers(0, 1000), life=settings, synced=st.booleans(), scene=st.sampled_from(list(SCENES)))
-    def begin(self, seed: int, life: dict[str, Any], synced: bool, scene: str) -> None:
+    @initialize(
+        seed=st.integers(0, 1000), life=settings, synced=st.booleans(), scene=st.sampled_from(list(SCENES)), works=works
+    )
+    def begin(self, *, seed: int, life: dict[str, Any], synced: bool, scene: str, works: Any) -> None:
         """synced: every topic is of class fsync, and the power may fail."""
         self.host = self.host_of(seed)
         self.synced = synced
@@ -119,11 +161,12 @@ class Machine(RuleBasedStateMachine):
         """Exactly-once routers make copies whose size is known once they are read: then no cap counts bytes."""
         self.host.begin(**life)
         self.before = self.now = self.oracle.settled_at = self.host.now_ms()
-        configs, routers = SCENES[scene]
+        self.first, configs, routers = SCENES[scene]
         for name, config in configs.items():
             self.put(name, self.complete(config, name, "disk"))
         for at, (source, dest, fields) in enumerate(routers):
             self.route(**{"name": ROUTERS[at], "source": source, "dest": dest, **ROUTE, **fields})
+        self.work(works=works)
 
     def teardown(self) -> None:
         if hasattr(self, "host"):
@@ -170,7 +213,8 @@ class Machine(RuleBasedStateMachine):
             return None
         assert answer.status in (200, 201), f"{answer.status} {answer.text[:500]}, not {expected}"
         told = answer.json
-        assert {key: told.get(key) for key in expected} == expected
+        shown = {key: told.get(key) for key in expected}
+        assert shown == expected, f"{shown}, not {expected}"
         return told
 
     # --- topics ------------------------------------------------------------------------------------------------------
@@ -218,9 +262,10 @@ class Machine(RuleBasedStateMachine):
             made.append(Record(size, tag, node, data, meta))
         return made
 
-    @step(name=names, batch=batches, key=keys, config=configs, kind=classes)
+    @step(**WRITE)
     def write(self, name: str, batch: Any, key: str | None, config: dict[str, Any], kind: str) -> None:
         """The configuration counts when the write makes the topic."""
+        name = self.first if name == FIRST else name
         records = self.records(batch)
         body = body_of(records, key)
         config = self.complete(config, name, kind)
@@ -231,7 +276,7 @@ class Machine(RuleBasedStateMachine):
         answer = self.ask("POST", f"/v0/topics/{name}", body)
         self.agree(answer, self.oracle.write(self.before, self.now, name, records, config=config, key=key))
 
-    @step(where=st.lists(st.tuples(names, batches, keys), min_size=2, max_size=6))
+    @step(where=st.lists(st.tuples(some, batches, keys), min_size=2, max_size=6))
     def write_at_once(self, where: Any) -> None:
         """Several clients in one moment: seqs tell in which order they came."""
         asked = self.independent(where)
@@ -256,6 +301,7 @@ class Machine(RuleBasedStateMachine):
     def independent(self, where: list[Any]) -> list[Any]:
         """Those writes whose order among topics changes nothing: whatever is written is admitted, and nothing that one
         of them leads to by routers comes between the others."""
+        where = [(self.first if name == FIRST else name, batch, key) for name, batch, key in where]
         found = {name for name, _, _ in where if self.takes_anything(name)}
         found = {name for name in found if not self.oracle.above(name) & found}
         return [(name, self.records(batch), key) for name, batch, key in where if name in found]
@@ -273,7 +319,7 @@ class Machine(RuleBasedStateMachine):
     def feeds(self, name: str) -> bool:
         return any(router.source == name for router in self.oracle.routers.values())
 
-    @step(name=names, part=st.integers(0, 8))
+    @step(**DELETE)
     def delete_front(self, name: str, part: int) -> None:
         if name in self.oracle.places:
             self.delete(name, max(0, self.oracle.places[name].topic.head - part), None)
@@ -293,8 +339,9 @@ class Machine(RuleBasedStateMachine):
         self.agree(answer, self.oracle.drop(self.now, name, if_empty=if_empty))
 
     # --- queues ------------------------------------------------------------------------------------------------------
-    @step(name=queues, node=workers, most=st.integers(1, 6), lease_ms=st.sampled_from([None, None, 120, 600]))
+    @step(**CLAIM)
     def claim(self, name: str, node: str, most: int, lease_ms: int | None) -> None:
+        name = self.queue_of(name)
         if name not in self.oracle.places:
             return
         if self.synced and (dead := self.oracle.places[name].config.get("dead_letter")) is not None:
@@ -317,6 +364,12 @@ class Machine(RuleBasedStateMachine):
             assert (job["data"], job.get("$tag")) == (data, tag)
             assert job.get("meta") == getattr(meta, "actual", meta)
 
+    def queue_of(self, name: str) -> str:
+        """A queue there is, rather than none."""
+        if name in QUEUES and name in self.oracle.places:
+            return name
+        return next((each for each in (self.first, *QUEUES) if each in QUEUES and each in self.oracle.places), "q")
+
     def fenced(self, name: str, seqs: list[int], kind: str) -> tuple[list[int | None], list[str]]:
         if kind == "none":
             return [], []
@@ -324,17 +377,11 @@ class Machine(RuleBasedStateMachine):
         numbers = [leases[seq].number + (kind == "wrong") if seq in leases else None for seq in seqs]
         return numbers, ["" if number is None else f"lease_{number:x}" for number in numbers]
 
-    @step(
-        name=queues,
-        verb=st.sampled_from(["ack", "ack", "nack", "extend"]),
-        node=workers,
-        behind=behind,
-        kind=fences,
-        milliseconds=st.sampled_from([0, 150, 600]),
-    )
+    @step(**COMPLETE)
     def complete_jobs(
         self, *, name: str, verb: str, node: str, behind: list[int], kind: str, milliseconds: int
     ) -> None:
+        name = self.queue_of(name)
         if name not in self.oracle.places:
             return
         jobs = self.oracle.jobs(name)
@@ -395,12 +442,20 @@ class Machine(RuleBasedStateMachine):
         answer = self.ask("DELETE", f"/v0/routers/{name}")
         self.agree(answer, {"deleted": self.oracle.unroute(self.now, name)})
 
+    # --- many at a time ----------------------------------------------------------------------------------------------
+    @step(works=works)
+    def work(self, works: list[tuple[str, dict[str, Any]]]) -> None:
+        """Whatever rules an example has, most have this one: without records nothing else means much."""
+        for verb, values in works:
+            getattr(self, verb)(**values)
+            self.follow(lambda: compare(self))
+
     # --- time and the ends of lives ----------------------------------------------------------------------------------
     @step(milliseconds=st.sampled_from([1, 60, 200, 800]))
     def pass_time(self, milliseconds: int) -> None:
         self.host.pass_ms(milliseconds)
 
-    @step(pick=st.integers(0, 5), life=settings)
+    @step(**END)
     def end(self, pick: int, life: dict[str, Any]) -> None:
         """A stop, a kill or a power cut; the next life may have other settings."""
         if self.restarts == self.host.restarts_max:
@@ -419,7 +474,7 @@ class Machine(RuleBasedStateMachine):
         self.host.begin(**life)
         self.oracle.restart(self.host.now_ms())
 
-    @step(where=st.lists(st.tuples(names, batches, keys), min_size=1, max_size=4), life=settings, cut=st.booleans())
+    @step(where=st.lists(st.tuples(some, batches, keys), min_size=1, max_size=4), life=settings, cut=st.booleans())
     def end_in_the_middle_of_writes(self, where: Any, life: dict[str, Any], cut: bool) -> None:
         """Nobody is answered: each write is there whole or not at all, and its key says which."""
         asked = [each for each in self.independent(where) if not self.is_capped(each[0])]

@@ -82,7 +82,7 @@ class Framed(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record taken out of its rows; for tests and slow paths."""
+    """One record taken out of its rows; for tests and slow paths. size: accounted bytes."""
 
     data: bytes
     tag: bytes | None = None
@@ -106,7 +106,7 @@ def record_at(rows: Rows, index: int) -> Record:
 
 
 def pack_rows(records: list[Record]) -> Rows:
-    """Rows built one by one, for tests and tools; sizes are the lengths of `data` and `meta`, taken as compact."""
+    """Rows built one by one; a record without a size has the lengths of `data` and `meta`, taken as compact."""
     buffer = bytearray()
     spans = bytearray()
     total = 0
@@ -115,7 +115,7 @@ def pack_rows(records: list[Record]) -> Rows:
         for text in (record.data, record.meta, record.tag, record.node):
             offsets += (len(buffer), len(text or b""))
             buffer += text or b""
-        size = len(record.data) + len(record.meta or b"")
+        size = record.size or len(record.data) + len(record.meta or b"")
         flags = (
             (TAG if record.tag is not None else 0)
             | (NODE if record.node is not None else 0)

@@ -14,7 +14,7 @@ from topics.engine.queue.fetch import decode_jobs
 from topics.engine.queue.job import Job, JobState
 from topics.engine.queue.leases import Leases
 from topics.engine.queue.results import AckResult
-from topics.engine.records import keep_last
+from topics.engine.records import check, keep_last
 from topics.engine.results import AppendResult
 from topics.engine.topic import Life, Topic
 from topics.engine.topic_config import TopicConfig
@@ -140,4 +140,5 @@ def dead_letter_of(job: Frame, queue: str, config: TopicConfig) -> Record:
     meta = b"{" + told
     if job.meta is not None and job.meta.startswith(b"{") and job.meta != b"{}":
         meta = keep_last(job.meta[:-1] + b"," + told)
-    return Record(job.data, job.tag, job.node, meta)
+    size = check(job.data, "a job").compact_bytes + check(meta, "its meta").compact_bytes  # not as it is spelled
+    return Record(job.data, job.tag, job.node, meta, size)
