@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fuzz.__main__ import kept
 from tests.fuzz.decoders import Decoder, decoders
 
 NAMES = (
@@ -32,8 +33,8 @@ def by_name() -> dict[str, Decoder]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_sample_decodes(name: str) -> None:
-    for sample in by_name()[name].samples:
+def test_a_sample_and_what_the_fuzzer_kept_decode(name: str) -> None:
+    for sample in (*by_name()[name].samples, *kept(name)):
         with contextlib.suppress(*by_name()[name].errors):
             by_name()[name].decode(sample)
 

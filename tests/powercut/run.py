@@ -6,6 +6,8 @@ python -m tests.powercut.run --cuts 500 --seed 7 [--io portable]
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
 import random
 import shutil
 import sys
@@ -46,24 +48,38 @@ def main() -> int:
     parser.add_argument("--cuts", type=int, default=500)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--io", choices=("uring", "portable"), default="", help="for all lives; by default any")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="lives side by side")
     options = parser.parse_args()
     if problem := missing():
         print(problem, file=sys.stderr)
         return 1
     print(f"seed {options.seed}", flush=True)
-    began, calls, compared, lives = time.monotonic(), 0, 0, 0
+    began, calls, compared = time.monotonic(), 0, 0
     directory = Path(tempfile.mkdtemp(prefix="topics-powercut-"))
     program = build(directory)
-    for done in range(0, options.cuts, CUTS_A_LIFE):
-        found = one_life(program, directory, options.seed + lives, min(CUTS_A_LIFE, options.cuts - done), options.io)
-        calls, compared, lives = calls + found[0], compared + found[1], lives + 1
-        print(f"life {lives}: {found[0]} calls, {found[1]} records compared", flush=True)
+    parts = [
+        (program, directory / str(number), options.seed + number, min(CUTS_A_LIFE, options.cuts - done), options.io)
+        for number, done in enumerate(range(0, options.cuts, CUTS_A_LIFE))
+    ]
+    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
+        for number, found in enumerate(pool.imap_unordered(_life, parts)):
+            calls, compared = calls + found[0], compared + found[1]
+            print(f"life {number + 1}: {found[0]} calls, {found[1]} records compared", flush=True)
     took = time.monotonic() - began
+    lives = len(parts)
     print(
         f"{options.cuts} power cuts in {lives} lives, {calls} calls, {compared} records compared, {took:.0f} s: clean"
     )
     shutil.rmtree(directory)
     return 0
+
+
+def _life(part: tuple[Path, Path, int, int, str]) -> tuple[int, int]:
+    """One life in a directory of its own, which is kept when something is wrong."""
+    part[1].mkdir()
+    found = one_life(*part)
+    shutil.rmtree(part[1])
+    return found
 
 
 if __name__ == "__main__":
