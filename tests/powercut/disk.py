@@ -14,6 +14,7 @@ from types import TracebackType
 
 HERE = Path(__file__).parent
 _MOUNT_S_MAX = 30.0
+_IDLE_S = 0.3
 
 
 def missing() -> str:
@@ -59,12 +60,13 @@ def unmount(mountpoint: Path) -> None:
 class LoggedDisk:
     """A fresh ext4, mounted at `mountpoint`, until the `with` block ends; then `log` is whole."""
 
-    def __init__(self, program: Path, directory: Path, *, megabytes: int = 64) -> None:
+    def __init__(self, program: Path, directory: Path, *, megabytes: int = 64, options: str = "defaults") -> None:
         self._program = program
         self.log = directory / "disk.log"
         self._fuse = directory / "fuse"
         self.mountpoint = directory / "ext4"
         self.megabytes = megabytes
+        self._options = options
         self._process: subprocess.Popen[bytes] | None = None
         self._loop = ""
         self._mounted = False
@@ -92,7 +94,7 @@ class LoggedDisk:
             time.sleep(0.01)
         self._loop = run("losetup", "--find", "--show", "--direct-io=on", str(self._fuse / "disk")).strip()
         run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", self._loop)
-        run("mount", self._loop, str(self.mountpoint))
+        run("mount", "-o", self._options, self._loop, str(self.mountpoint))
         self._mounted = True
 
     def _unmount(self) -> None:
@@ -108,6 +110,15 @@ class LoggedDisk:
         """Entries in the log so far: what has been answered by now does not depend on any later one."""
         writes, flushes = (self._fuse / "ctl").read_text().split()
         return int(writes) + int(flushes)
+
+    def wait_until_idle(self) -> None:
+        """So that what it is told to fail next is asked for by whoever calls this."""
+        until = time.monotonic() + _MOUNT_S_MAX
+        seen, since = self.position(), time.monotonic()
+        while time.monotonic() < min(since + _IDLE_S, until):
+            time.sleep(0.02)
+            if (now := self.position()) != seen:
+                seen, since = now, time.monotonic()
 
     def control(self, order: str) -> None:
         """ "eio AFTER COUNT", "eioflush COUNT", "lie" or "honest"."""

@@ -89,10 +89,11 @@ def test_one_error_of_the_disk_latches_the_log_and_a_restart_heals(
     program: Path, tmp_path: Path, io: str, order: str
 ) -> None:
     """The disk works again at once, but nobody knows what it holds: nothing is tried again before a restart."""
-    with LoggedDisk(program, tmp_path, megabytes=32) as disk:
+    with LoggedDisk(program, tmp_path, megabytes=32, options="commit=600") as disk:
         with serving(disk, io=io) as client:
             assert client.ask("PUT", "/v0/topics/t", {"durability": "fsync"})[0] == 201
             acked = write_many(client, "t", [f"before {number}" for number in range(10)])
+            disk.wait_until_idle()
             disk.control(order)
             status, answer = write(client, "t", "refused")
             assert status == 500, answer
@@ -117,7 +118,7 @@ def test_what_is_served_after_a_sync_that_failed_once_survives_a_power_cut(
 ) -> None:
     """The kernel tells of lost pages once, and goes on showing them. Records of class `disk` whose background sync
     failed are in them: a restart may serve them only once they are on the disk."""
-    with LoggedDisk(program, tmp_path, megabytes=32) as disk:
+    with LoggedDisk(program, tmp_path, megabytes=32, options="commit=600") as disk:
         with serving(disk, io=io, sync_every_ms=60_000) as client:
             for name, durability in (("kept", "fsync"), ("loose", "disk")):
                 assert client.ask("PUT", f"/v0/topics/{name}", {"durability": durability})[0] == 201
@@ -145,7 +146,7 @@ def test_what_is_served_after_a_sync_that_failed_once_survives_a_power_cut(
 @pytest.mark.parametrize("io", ENGINES)
 def test_a_flush_that_lies_costs_no_more_than_what_it_was_about(program: Path, tmp_path: Path, io: str) -> None:
     """What was written before the lie is there, what is there was written, and what is missing is the end."""
-    with LoggedDisk(program, tmp_path, megabytes=32) as disk, serving(disk, io=io) as client:
+    with LoggedDisk(program, tmp_path, megabytes=32, options="commit=600") as disk, serving(disk, io=io) as client:
         assert client.ask("PUT", "/v0/topics/t", {"durability": "fsync"})[0] == 201
         honest = write_many(client, "t", [f"honest {number}" for number in range(10)])
         disk.control("lie")
