@@ -32,7 +32,8 @@ _LIMITS = (1, 3, 1000, 1000)
 _STATES_MAX = 4
 """With more possibilities than this a client looks before it changes anything."""
 _RETRY_NS = 3_000_000
-"""Longer than anything sent before can still be on its way."""
+_LINGER_NS = 30_000_000
+"""Longer than anything sent on a connection that was lost can still be on its way, with syncs that are not late."""
 
 
 class Owned:
@@ -120,9 +121,9 @@ class Owner:
         self._wire = None
         self._machine.say(f"client {self._number}: connection lost")
         self._machine.counts["connections lost"] += 1
-        self._later(
-            _RETRY_NS * (1 if self._machine.ring.sync_factor == 1 else 3 * self._machine.ring.sync_factor), self._settle
-        )
+        # What was asked for may still be on its way to the disk, behind commits of others.
+        factor = self._machine.ring.sync_factor
+        self._later(_LINGER_NS * (1 if factor == 1 else 3 * factor), self._settle)
 
     def _settle(self) -> None:
         for owned in self.topics:
