@@ -95,9 +95,9 @@ class Plan:
         self.last = self._life(rng, 0, graceful=False)
         if rng.random() < 0.08:
             # In the last life: afterwards nobody knows what there is, only that nothing wrong may be served.
-            last = self.lives[-1]
+            # Nothing else fails then: what a lie left in the cache a failing sync takes out of it, and a kill shows.
             lies = rng.choice((1, rng.randint(1, 40))), rng.choice((1, 3, 1 << 30))
-            self.lives[-1] = last._replace(faulty=last.faulty._replace(lies=lies))
+            self.lives[-1] = self.lives[-1]._replace(faulty=Faulty(lies=lies))
 
     def _life(self, rng: random.Random, operations: int, *, graceful: bool) -> Life:
         return Life(
