@@ -4,8 +4,7 @@ python -m tests.fuzz [--minutes 10] [--only NAME] [--keep]
 
 The Python of the decoders is instrumented; their C is not, and is fuzzed against models in tests/store and
 tests/engine. It begins with the decoders' samples and with the inputs in corpus/, which --keep writes: those of what
-was found so far that together reach everything (a line of base64 each). What fails is written to build/fuzz and ends
-the run.
+was found so far that are small (a line of base64 each). What fails is written to build/fuzz and ends the run.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 
 OUTPUT = Path("build/fuzz")
 CORPUS = Path(__file__).parent / "corpus"
-_KEPT_BYTES_MAX = 600
+_KEPT_BYTES_MAX = 900
 _KEPT_MAX = 30
 
 
@@ -34,19 +33,16 @@ def kept(name: str) -> list[bytes]:
 
 
 def keep(name: str) -> None:
-    """Writes to the tree what is worth it: small, and reaching what nothing else does."""
-    found, merged = OUTPUT / file_name(name), OUTPUT / f"{file_name(name)}-merged"
-    merged.mkdir(exist_ok=True)
-    command = [sys.executable, "-W", "ignore", "-m", "tests.fuzz", "--one", name, "--merge", str(merged)]
-    subprocess.run(command, check=True)
-    inputs = sorted((path.read_bytes() for path in merged.iterdir()), key=lambda data: (len(data), data))
-    lines = [base64.b64encode(data).decode() for data in inputs if len(data) <= _KEPT_BYTES_MAX]
+    """Writes to the tree what is small of what was found; each reached something that those before it did not."""
+    found = OUTPUT / file_name(name)
+    inputs = {path.read_bytes() for path in found.iterdir() if path.stat().st_size <= _KEPT_BYTES_MAX}
+    lines = [base64.b64encode(data).decode() for data in sorted(inputs, key=lambda data: (len(data), data)) if data]
     CORPUS.mkdir(exist_ok=True)
     (CORPUS / file_name(name)).write_text("".join(f"{line}\n" for line in lines[-_KEPT_MAX:]))
     print(f"{name}: {len(lines[-_KEPT_MAX:])} of {len(list(found.iterdir()))} inputs kept")
 
 
-def fuzz(name: str, seconds: int, merge: str) -> None:
+def fuzz(name: str, seconds: int) -> None:
     """Never returns: atheris ends the process, with 0 when nothing was found."""
     import atheris  # noqa: PLC0415 - instruments what is imported after it
 
@@ -64,8 +60,6 @@ def fuzz(name: str, seconds: int, merge: str) -> None:
             decoder.decode(data)
 
     arguments = [sys.argv[0], f"-max_total_time={seconds}", "-max_len=65536", "-verbosity=0", "-print_final_stats=1"]
-    if merge:
-        arguments = [sys.argv[0], "-merge=1", "-max_len=65536", "-verbosity=0", merge]
     atheris.Setup([*arguments, f"-artifact_prefix={OUTPUT}/", str(corpus)], one)
     atheris.Fuzz()
 
@@ -76,10 +70,9 @@ def main() -> int:
     parser.add_argument("--only", default="", help="decoders whose name contains this")
     parser.add_argument("--keep", action="store_true", help="write the corpus, from what earlier runs have found")
     parser.add_argument("--one", default="", help=argparse.SUPPRESS)
-    parser.add_argument("--merge", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:  # in a process of its own, which has imported nothing of what is to be instrumented
-        fuzz(options.one, int(options.minutes * 60), options.merge)
+        fuzz(options.one, int(options.minutes * 60))
     from tests.fuzz.test_decoders import NAMES  # noqa: PLC0415
 
     names = [name for name in NAMES if options.only in name]
