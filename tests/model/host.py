@@ -80,7 +80,7 @@ class SimHost(Host):
 
 
 class LiveHost(Host):
-    """A real process, shared by all examples: each begins with no topics."""
+    """A real process, shared by all examples: each begins with no topics. HTTP/1.1 alone."""
 
     guard_ms = 80
     endings = ("stop", "crash")
@@ -93,10 +93,10 @@ class LiveHost(Host):
 
     def begin(self, *, http2: bool, **settings: Any) -> None:
         if self._runs:
-            self.world.connection_type = Http2Connection if http2 else Connection
+            self.world.connection_type = Connection
             self._main = None
         else:
-            super().begin(http2=http2, **settings)
+            super().begin(http2=False, **settings)
             self._runs = True
 
     def end(self, how: str) -> None:

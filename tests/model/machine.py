@@ -137,6 +137,8 @@ def step(**given: Any) -> Any:
 class Machine(RuleBasedStateMachine):
     """Subclasses say where the server runs."""
 
+    failures: ClassVar[list[Exception]] = []
+    """What went wrong, first to last: on a real server it may not go wrong again."""
     counts: ClassVar[Counter[str]] = Counter()
     """Of all examples: how often each rule was tried, and how often the server was too slow to be sure of anything."""
 
@@ -180,6 +182,9 @@ class Machine(RuleBasedStateMachine):
             except Inconclusive:
                 self.lost_track = True
                 self.counts["lost track"] += 1
+            except Exception as error:
+                self.failures.append(error)
+                raise
 
     # --- asking ------------------------------------------------------------------------------------------------------
     def calm(self) -> None:
@@ -311,6 +316,10 @@ class Machine(RuleBasedStateMachine):
         if place is None:
             return False
         return not self.is_capped(name) or (place.topic.discard == "old" and not self.feeds(name))
+
+    def keeps_all(self, name: str) -> bool:
+        """Until somebody reads it after a start, which may take a real server seconds."""
+        return not self.is_capped(name) and not self.oracle.places[name].topic.ttl_ms
 
     def is_capped(self, name: str) -> bool:
         topic = self.oracle.places[name].topic
@@ -477,7 +486,7 @@ class Machine(RuleBasedStateMachine):
     @step(where=st.lists(st.tuples(some, batches, keys), min_size=1, max_size=4), life=settings, cut=st.booleans())
     def end_in_the_middle_of_writes(self, where: Any, life: dict[str, Any], cut: bool) -> None:
         """Nobody is answered: each write is there whole or not at all, and its key says which."""
-        asked = [each for each in self.independent(where) if not self.is_capped(each[0])]
+        asked = [each for each in self.independent(where) if self.keeps_all(each[0])]
         if self.restarts == self.host.restarts_max:
             return
         connections = self.host.others(len(asked))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.host import Host, LiveHost, SimHost
@@ -37,18 +38,22 @@ def run_live(directory: Path, examples: int, steps: int, restarts_max: int, seed
 
 def _run(machine: type[Machine], examples: int, steps: int, seed: int | None) -> None:
     machine.counts.clear()
+    machine.failures.clear()
     if seed is not None:
         machine._hypothesis_internal_use_seed = seed  # type: ignore[attr-defined]
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            database=None,
-            derandomize=seed is None,
-            phases=[Phase.generate],
-            print_blob=False,
-        ),
-    )
+    try:
+        run_state_machine_as_test(  # type: ignore[no-untyped-call]
+            machine,
+            settings=settings(
+                max_examples=examples,
+                stateful_step_count=steps,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+                database=None,
+                derandomize=seed is None,
+                phases=[Phase.generate],
+                print_blob=False,
+            ),
+        )
+    except Flaky as error:
+        raise (machine.failures or [error])[0] from error
