@@ -68,12 +68,12 @@ class Passing(Clients):
         if status != 200:
             raise machine.wrong(f"{topic.path}: the audit was answered {status} {page}")
         lossy = machine.io_failed or (machine.power_failed and topic.config["durability"] == "disk")
-        self.check(topic, page, asked_ms, set() if lossy else set(topic.acked))
+        self.check(topic, page, asked_ms, topic.expired, set() if lossy else set(topic.acked))
         found = {row["$seq"] for row in page["records"]}
         topic.acked = {seq: acked for seq, acked in topic.acked.items() if seq in found}
 
-    def check(self, topic: Topic, page: Any, asked_ms: int, must: set[int]) -> None:
-        """A page from 0. must: seqs that were acknowledged before it was asked for."""
+    def check(self, topic: Topic, page: Any, asked_ms: int, expired: int, must: set[int]) -> None:
+        """A page from 0. Before it was asked for, expiry was told up to `expired`, and `must` were acknowledged."""
         wrong = lambda text: self.machine.wrong(f"{topic.path}: {text}")  # noqa: E731
         now_ms = self.machine.ring.clock.now_ms()
         found = {row["$seq"]: row for row in page["records"]}
@@ -82,8 +82,8 @@ class Passing(Clients):
                 raise wrong(f"seq {seq} holds {row['data'][:20]}, not {topic.acked.get(seq)}")
             if topic.ttl_ms and row["$ts"] + topic.ttl_ms < asked_ms:
                 raise wrong(f"seq {seq} of {row['$ts']} is shown at {asked_ms}, and lives for {topic.ttl_ms} ms")
-            if seq <= topic.expired:
-                raise wrong(f"seq {seq} is back; up to {topic.expired} all had expired")
+            if seq <= expired:
+                raise wrong(f"seq {seq} is back; up to {expired} all had expired")
         lost = [
             seq
             for seq in must - set(found)
@@ -129,10 +129,10 @@ class _Client(Client):
         wire.ask("POST", topic.path, {"records": [{"data": text} for text in texts]}, written)
 
     def _read(self, wire: Wire, topic: Topic) -> None:
-        asked_ms, must = self.machine.ring.clock.now_ms(), set(topic.acked)
+        asked_ms, expired, must = self.machine.ring.clock.now_ms(), topic.expired, set(topic.acked)
 
         def read(status: int, page: Any) -> None:
             if self._next("reads of what passes", status, page):
-                self.shared.check(topic, page, asked_ms, must)
+                self.shared.check(topic, page, asked_ms, expired, must)
 
         wire.ask("POST", f"{topic.path}/diff", {"from_seq": 0, "limit": 1000}, read)
