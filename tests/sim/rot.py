@@ -144,7 +144,18 @@ class Store:
 
     @functools.cache  # noqa: B019 - there is one
     def _alignment(self, path: str) -> frozenset[int]:
-        """The few zeros behind the runs of a pack."""
+        """The few zeros behind batches, behind the frames of a segment, and behind the runs of a pack."""
+        data = bytes(self._live(self.disk, path))
+        if "/wal-" in path:
+            starts = [
+                at for at in range(WAL_FIRST_BATCH_OFFSET, len(data), BATCH_ALIGN) if data[at : at + 4] == b"TPBT"
+            ]
+            ends = [at + BATCH_HEADER_BYTES + BatchHeader.unpack(data[at:], path).body_bytes for at in starts]
+            return frozenset(at for end in ends for at in range(end, align_up(end, BATCH_ALIGN)))
+        if "/seg-" in path and path.endswith(".data"):
+            scan = codec.scan_frames(memoryview(data)[BLOCK_BYTES:], base=BLOCK_BYTES)
+            end = BLOCK_BYTES + scan.position
+            return frozenset(range(end, end + len(data[end:]) - len(data[end:].lstrip(b"\0"))))
         if "/pack-" not in path:
             return frozenset()
         runs = scan_runs(bytes(self._live(self.disk, path)), path)
