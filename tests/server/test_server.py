@@ -158,6 +158,18 @@ def test_a_body_that_trickles_is_not_waited_for(world: World) -> None:
     assert world.server.service.in_progress == 0
 
 
+def test_one_body_after_the_other_that_each_come_at_once_are_no_trickle(world: World) -> None:
+    """R-NET-4: whenever the server looks, some body is arriving, and it is another one each time."""
+    client = world.start().connect()
+    body = b'{"limit":1}'
+    head = b"POST /v0/topics/t/diff HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+    client.tcp.send(head + body[:6])
+    for _ in range(300):
+        world.run_ms(100)
+        client.tcp.send(body[6:] + head + body[:6])
+    assert not client.tcp.ended
+
+
 def test_any_pace_will_do_when_told_so() -> None:
     """14: TOPICS_MIN_BODY_BYTES_PER_S=0."""
     world = World(min_body_bytes_per_s=0).start()

@@ -31,7 +31,7 @@ from topics.http.principal import Principal
 from topics.http.response import CONTINUE, JSON
 from topics.http.routes import Body
 from topics.http.service import Service
-from topics.http.transport import Transport, Waits
+from topics.http.transport import Arriving, Transport, Waits
 from topics.http.upgrade import OpenUpgraded, Upgraded
 
 
@@ -55,6 +55,7 @@ class HttpConnection:
     """The state of one connection; an idle one holds no buffer and no parser."""
 
     __slots__ = (
+        "_bodies",
         "_body",
         "_call",
         "_counted",
@@ -85,6 +86,8 @@ class HttpConnection:
         """Bytes not yet looked at: a partial head, or what came while a request is being answered."""
         self._plan: Plan | None = None
         self._body: bytearray | ChunkedBody | None = None
+        self._bodies = 0
+        """That did not come with their heads."""
         self._refusal: RequestError | None = None
         self._call: Call | None = None
         self._stream: Http1Stream | None = None
@@ -107,8 +110,8 @@ class HttpConnection:
         return len(self._pending) + (0 if self._body is None else len(self._body))
 
     @property
-    def arriving_bytes(self) -> int | None:
-        return self.held_bytes if self.phase is BODY else None
+    def arriving(self) -> Arriving | None:
+        return Arriving(self._bodies, self.held_bytes) if self.phase is BODY else None
 
     @property
     def busy(self) -> bool:
@@ -285,6 +288,7 @@ class HttpConnection:
         if plan.expects_continue:
             self.transport.write(CONTINUE)
         self.phase = BODY
+        self._bodies += 1
         self.since = service.tick
         self._plan = plan
         if refusal is None and plan.counted is not None:

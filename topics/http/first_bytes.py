@@ -5,7 +5,7 @@ from __future__ import annotations
 from topics.http.connection import HttpConnection
 from topics.http.h2_connection import PREFACE, Http2Connection
 from topics.http.service import Service
-from topics.http.transport import ProtocolState, Transport, Waits
+from topics.http.transport import Arriving, ProtocolState, Transport, Waits
 
 _UNDECIDED = tuple(PREFACE[:size] for size in range(4))
 
@@ -26,7 +26,7 @@ class FirstBytes:
         return len(self._received)
 
     @property
-    def arriving_bytes(self) -> int | None:
+    def arriving(self) -> Arriving | None:
         return None
 
     @property

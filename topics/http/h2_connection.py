@@ -42,7 +42,7 @@ from topics.http.plan import too_large
 from topics.http.response import JSON
 from topics.http.routes import Body
 from topics.http.service import Service
-from topics.http.transport import Transport, Waits
+from topics.http.transport import Arriving, Transport, Waits
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -115,9 +115,11 @@ class Http2Connection:
         return self._held_bodies + self._sender.held_bytes
 
     @property
-    def arriving_bytes(self) -> int | None:
-        bodies = [len(stream.body) for stream in self._streams.values() if stream.body is not None]
-        return sum(bodies) if bodies else None
+    def arriving(self) -> Arriving | None:
+        for number, stream in self._streams.items():
+            if stream.body is not None:
+                return Arriving(number, len(stream.body))
+        return None
 
     @property
     def busy(self) -> bool:

@@ -39,6 +39,15 @@ class Waits(NamedTuple):
     stall: int
 
 
+class Arriving(NamedTuple):
+    """A request body of which more is to come."""
+
+    body: int
+    """Tells it from the others of its connection."""
+    bytes: int
+    """That have come."""
+
+
 class ProtocolState(Protocol):
     """One connection in one protocol, as the server's glue, sweep and shutdown know it."""
 
@@ -47,8 +56,8 @@ class ProtocolState(Protocol):
         """Kept here for the peer: input that is not whole, and output that waits for more than the socket."""
 
     @property
-    def arriving_bytes(self) -> int | None:
-        """What has come of request bodies that are on their way; None when none is. A graceful stop waits for them."""
+    def arriving(self) -> Arriving | None:
+        """The request body that has been on its way for longest; None when none is. A graceful stop waits for it."""
 
     @property
     def busy(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from topics.http.transport import Arriving
+
 
 class BodyPace:
     """In every window of `window` (ticks or nanoseconds, the caller's unit) `least_bytes` of a body must arrive.
@@ -12,23 +14,21 @@ class BodyPace:
     def __init__(self, window: int, least_bytes: int) -> None:
         self._window = window
         self._least_bytes = least_bytes
-        self._begun: dict[int, tuple[int, int]] = {}
-        """Connection number to (when its window began, bytes held then)."""
-        self._seen: dict[int, tuple[int, int]] = {}
+        self._begun: dict[int, tuple[int, int, int]] = {}
+        """Connection number to (which body, when its window began, bytes of it then)."""
+        self._seen: dict[int, tuple[int, int, int]] = {}
 
-    def look(self, number: int, held: int | None, now: int) -> bool:
-        """Whether the connection's bodies keep the pace. held: what has come of them, None when none is arriving."""
-        if held is None:
+    def look(self, number: int, arriving: Arriving | None, now: int) -> bool:
+        """Whether the body that is arriving on a connection keeps the pace; None: there is none."""
+        if arriving is None:
             return True
-        since, before = self._begun.get(number, (now, held))
-        if held < before:  # the body of another request
-            since, before = now, held
+        body, since, before = self._begun.get(number, (-1, now, 0))
         kept = True
-        if held - before >= self._least_bytes:
-            since, before = now, held
+        if arriving.body != body or arriving.bytes - before >= self._least_bytes:
+            since, before = now, arriving.bytes
         elif now - since >= self._window:
             kept = False
-        self._seen[number] = since, before
+        self._seen[number] = arriving.body, since, before
         return kept
 
     def forget_others(self) -> None:

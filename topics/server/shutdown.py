@@ -64,9 +64,9 @@ async def drain(server: Server) -> None:
 def _arriving(server: Server, bodies: BodyPace, now_ns: int) -> bool:
     """Some request's body is on its way."""
     moving = [
-        bodies.look(conn.id, conn.state.arriving_bytes, now_ns)
+        bodies.look(conn.id, conn.state.arriving, now_ns)
         for conn in server.listener.connections
-        if conn.state.arriving_bytes is not None
+        if conn.state.arriving is not None
     ]
     bodies.forget_others()
     return any(moving)

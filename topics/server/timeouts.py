@@ -93,7 +93,7 @@ class Sweep:
                 if tick - since > self._waits.stall:
                     conn.abort()
                 continue
-            slow = self._pace is not None and not self._pace.look(conn.id, conn.state.arriving_bytes, tick)
+            slow = self._pace is not None and not self._pace.look(conn.id, conn.state.arriving, tick)
             if slow or conn.state.overdue(self._waits):
                 conn.close()
         self._stalled = stalled

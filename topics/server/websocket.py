@@ -58,7 +58,7 @@ class ServedSession(Session):
 
     __slots__ = ()
 
-    arriving_bytes = None
+    arriving = None
     patient = True
 
     def overdue(self, waits: Waits) -> bool:
