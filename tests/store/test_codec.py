@@ -34,6 +34,7 @@ records = st.builds(
     meta=st.none() | st.binary(max_size=12),
     tag=st.none() | names,
     node=st.none() | names,
+    size=st.just(0),
 )
 frames = st.builds(
     Frame,
@@ -272,6 +273,7 @@ json_records = st.builds(
     meta=st.none() | st.dictionaries(texts, values, max_size=2).map(compact),
     tag=st.none() | texts.map(str.encode),
     node=st.none() | st.sampled_from([b"a", b"b", b"", b'\x01"\\\n\x7f']),
+    size=st.just(0),
 )
 
 
