@@ -272,4 +272,20 @@ def test_switching_durable_leases_off_forgets_them(world: World) -> None:
     queue.nack(1)
     world.put("jobs", type="queue", leases_durable=True)
     world.crash_and_start()
+    assert queue.counters == (2, 1, 1), "the one that is held when they are switched on again survives"
+    world.put("jobs", type="queue", leases_durable=False)
+    world.crash_and_start()
     assert queue.counters == (2, 2, 0)
+
+
+def test_switching_durable_leases_on_keeps_those_there_are(world: World) -> None:
+    """R-DUR-11: leases taken before the switch, and while it is on its way, survive like later ones."""
+    queue = Queue(world, durability="fsync")
+    queue.put(1, 2, 3)
+    queue.claim(1)
+    switching = world.connect()
+    switching.start("PUT", "/v0/topics/jobs", {"type": "queue", "durability": "fsync", "leases_durable": True})
+    queue.claim(1)
+    assert switching.answer("PUT").status == 200
+    world.crash_and_start()
+    assert queue.counters == (3, 1, 2)

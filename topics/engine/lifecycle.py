@@ -174,9 +174,10 @@ class Lifecycle:
         if before.cap != (0, 0):
             # What the old caps have evicted stays so, too.
             core.log.stage_control(topic.id, FrameType.FLOORS, before.upto, now_ms, encode(before))
-        if topic.keeps_leases and not (config.leases_durable and config.durability != "ephemeral"):
-            forget = encode(LeasesPayload(forgotten=True))
-            core.log.stage_control(topic.id, FrameType.LEASES, before.upto, now_ms, forget)
+        if topic.queue is not None and _keeps_leases(topic.next_config) != _keeps_leases(config):
+            # From here on the leases there are either survive a restart, too, or are forgotten by it.
+            leases = LeasesPayload(topic.queue.image()) if _keeps_leases(config) else LeasesPayload(forgotten=True)
+            core.log.stage_control(topic.id, FrameType.LEASES, before.upto, now_ms, encode(leases))
         change = ConfigPayload(msgspec.Raw(config.as_json()))
         if topic.stage_class == "ephemeral":
             change.head = topic.next_seq - 1
@@ -224,3 +225,7 @@ class Lifecycle:
         topic.life = Life.DELETING
         topic.filling = None
         Removal(core, topic, done).stage(synced=True)
+
+
+def _keeps_leases(config: TopicConfig) -> bool:
+    return config.leases_durable and config.durability != "ephemeral"

@@ -151,8 +151,9 @@ class Topic:
 
     @property
     def keeps_leases(self) -> bool:
-        """Leases survive a restart (R-DUR-11)."""
-        return self.config.leases_durable and self.stage_class != "ephemeral"
+        """Leases survive a restart (R-DUR-11), by the config that holds or by the one on its way."""
+        wanted = self.config.leases_durable or self.next_config.leases_durable
+        return wanted and self.stage_class != "ephemeral"
 
     def enforce_caps(self, upto: int, cap_records: int, cap_bytes: int) -> None:
         """Evicts the oldest records until those up to `upto` are within the caps (0: none). R-CAP-1, -3, -4."""
