@@ -212,7 +212,7 @@ def test_short_writes_are_finished_before_anything_else() -> None:
 @pytest.mark.parametrize("fsync", [True, False])
 def test_an_io_error_latches_the_log_and_is_never_tried_again(kind: str, fsync: bool) -> None:
     faults = Faults()
-    world = LogWorld(faults=faults, config=lambda config: replace(config, commit="link"))
+    world = LogWorld(faults=faults, config=lambda config: replace(config, commit="link", commit_in_place_max_us=0))
     before = world.write()
     world.settle()
     faults.fail(kind, errno.EIO, path_part="wal-")
@@ -270,7 +270,7 @@ def test_callbacks_staged_behind_a_failure_fail_in_order() -> None:
 def test_no_space_for_a_write_fails_it_and_the_log_goes_on_in_another_file() -> None:
     for fsync in (True, False):
         faults = Faults()
-        world = LogWorld(faults=faults)
+        world = LogWorld(faults=faults, config=lambda config: replace(config, commit_in_place_max_us=0))
         world.write(fsync=False)
         world.settle()
         faults.fail("write", errno.ENOSPC, path_part="wal-")

@@ -196,7 +196,7 @@ def _log_families(now: Snapshot) -> Iterator[Metric]:
     yield CounterMetricFamily("topics_wal_batches_total", "Group-commit batches", log.batches)
     yield CounterMetricFamily("topics_wal_fsyncs_total", "Group-commit syncs", log.fsyncs)
     yield CounterMetricFamily("topics_wal_bytes_written_total", "Bytes of batches written", log.bytes_written)
-    yield CounterMetricFamily("topics_wal_in_place_total", "Lone commits for which the loop waited", log.in_place)
+    yield CounterMetricFamily("topics_wal_in_place_total", "Commits for which the loop waited", log.in_place)
     yield CounterMetricFamily("topics_wal_rotations_total", "Log files begun after the first", log.rotations)
     yield GaugeMetricFamily("topics_wal_queue_depth", "Submissions not yet committed", now.queue_depth)
     yield GaugeMetricFamily("topics_wal_queue_depth_peak", "Most of them at a time", log.queue_depth_peak)

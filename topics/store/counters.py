@@ -23,7 +23,7 @@ class LogCounters:
     bytes_written: int = 0
     """Batches as the log holds them; blocks written again and padding not counted."""
     in_place: int = 0
-    """Lone commits for which the loop waited; a library's own are not counted."""
+    """Commits for which the loop waited; a library's own are not counted."""
     rotations: int = 0
     queue_depth_peak: int = 0
     submit_full: int = 0

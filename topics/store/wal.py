@@ -112,9 +112,10 @@ class Wal:
         self.in_place = False
         """Commits that need one write end before `flush` returns: for a thread that waits for nothing else."""
         self._in_place_max_ns = in_place_max_ns
-        """So do lone ones, of a connection that is alone, as long as none took longer; 0: never."""
+        """So do small ones nobody waits to be synced, and lone ones of a connection that is alone, as long as none took
+        longer; 0: never."""
         self._in_place_from_ns = 0
-        """When lone commits may end in place again."""
+        """When they may again."""
         self._moved = Event()
         """Set whenever something ended that `drain` may wait for."""
         self.ahead = FilesAhead(
@@ -423,13 +424,16 @@ class Wal:
                 self._files.write_nowait(stored.direct_fd, flight.blocks, flight.offset, self._on_write, dsync=True)
 
     def _may_block(self, batch: Batch) -> bool:
-        """A lone write of a connection that is alone: nobody gains by the loop going on meanwhile (perf/commits.py)."""
-        return (
-            self._in_place_max_ns > 0
-            and len(batch.waiters) == 1
-            and self._loop.is_alone()
-            and self._clock.monotonic_ns() >= self._in_place_from_ns
-        )
+        """A lone write of a connection that is alone: nobody gains by the loop going on meanwhile (perf/commits.py).
+
+        And what nobody waits for to be synced, while no sync may hold it up: through the ring a buffered write always
+        goes to a worker, which costs more than the copy into the page cache.
+        """
+        if self._in_place_max_ns <= 0 or self._clock.monotonic_ns() < self._in_place_from_ns:
+            return False
+        if not batch.wants_sync and not self._sync_running:
+            return True
+        return len(batch.waiters) == 1 and self._loop.is_alone()
 
     def _watch_the_time(self, flight: _Flight) -> None:
         """After a commit in place that took long, the next ones go through the ring for a while: the device is slow."""
