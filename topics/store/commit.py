@@ -96,14 +96,23 @@ class Primitive(Enum):
 
 
 def choose_primitive(
-    setting: str, *, wants_sync: bool, unsynced_precedes: bool, direct_works: bool, size: int, in_place: bool
+    setting: str,
+    *,
+    wants_sync: bool,
+    unsynced_precedes: bool,
+    direct_works: bool,
+    size: int,
+    in_place: bool,
+    group: Primitive = Primitive.LINK,
 ) -> Primitive:
     """The primitive for one batch of `size` bytes; `setting` is the configured auto, link, direct or dsync.
 
     RWF_DSYNC syncs its own range only, so bytes before it that are not synced yet call for the chain; and those are
     dirty in the page cache, which an O_DIRECT write would have to flush first: the buffered one then. in_place: the
-    caller waits for a single write. Through the ring, RWF_DSYNC leaves its flush to a kernel worker bound to the core
-    of the disk's interrupt, which waits for whoever runs there; the chain's worker goes to a core that is free.
+    caller waits for a single write. group: the way of a small batch through the ring, where both LINK and DSYNC are
+    right. RWF_DSYNC leaves its flush to a kernel worker bound to the core of the disk's interrupt, which waits for
+    whoever runs there; the chain's worker goes to a core that is free, but costs more: so it is measured
+    (faster_way.py).
     """
     if not wants_sync:
         large = size >= BARE_DIRECT_BYTES_MIN and direct_works and setting != "link"
@@ -113,7 +122,7 @@ def choose_primitive(
     if setting == "auto":
         if in_place and size <= DSYNC_BYTES_MAX:
             return Primitive.DSYNC
-        return Primitive.LINK if size < BARE_DIRECT_BYTES_MIN else Primitive.DIRECT
+        return group if size < BARE_DIRECT_BYTES_MIN else Primitive.DIRECT
     return Primitive(setting)
 
 
@@ -123,9 +132,9 @@ def explain_commit(setting: str, block_bytes: int) -> str:
         return "link: a buffered write linked to an fdatasync, for lack of O_DIRECT"
     if setting == "auto":
         return (
-            "auto: dsync (one O_DIRECT write with RWF_DSYNC) for lone commits, link (buffered write linked to an "
-            "fdatasync) for groups and where unsynced bytes precede, direct (the same with O_DIRECT) for large ones; a "
-            "bare write where nobody waits for a sync"
+            "auto: dsync (one O_DIRECT write with RWF_DSYNC) for lone commits, dsync or link (buffered write linked to "
+            "an fdatasync) for groups, whichever is faster, link where unsynced bytes precede, direct (the same with "
+            "O_DIRECT) for large ones; a bare write where nobody waits for a sync"
         )
     return f"{setting}: asked for; link where unsynced bytes precede"
 

@@ -21,6 +21,7 @@ from topics.loop.timers import Timer
 from topics.store.admission import Admission
 from topics.store.codec import Pointer, ffi, lib
 from topics.store.commit import (
+    BARE_DIRECT_BYTES_MIN,
     Batch,
     Commit,
     Done,
@@ -32,6 +33,7 @@ from topics.store.commit import (
     rest_begins,
 )
 from topics.store.counters import LogCounters
+from topics.store.faster_way import FasterWay
 from topics.store.files_ahead import FilesAhead
 from topics.store.filetable import StoredFile
 from topics.store.format import (
@@ -63,7 +65,18 @@ _IN_PLACE_PAUSE_NS = 1_000_000_000
 class _Flight:
     """The commit in flight."""
 
-    __slots__ = ("attempts", "base", "batch", "blocks", "checksum", "in_place", "offset", "primitive", "submitted_ns")
+    __slots__ = (
+        "attempts",
+        "base",
+        "batch",
+        "blocks",
+        "checksum",
+        "in_place",
+        "is_group",
+        "offset",
+        "primitive",
+        "submitted_ns",
+    )
 
     def __init__(self, batch: Batch, primitive: Primitive, blocks: memoryview, offset: int, base: int) -> None:
         self.batch = batch
@@ -73,6 +86,8 @@ class _Flight:
         self.base = base
         self.attempts = 0
         self.in_place = False
+        self.is_group = False
+        """Its primitive was a choice of `FasterWay`."""
         self.checksum = 0
         self.submitted_ns = 0
 
@@ -114,6 +129,9 @@ class Wal:
         self._in_place_max_ns = in_place_max_ns
         """So do small ones nobody waits to be synced, and lone ones of a connection that is alone, as long as none took
         longer; 0: never."""
+        self._groups = FasterWay(Primitive.LINK, Primitive.DSYNC)
+        self._measures = commit == "auto" and directory.direct_works
+        """Small synced groups go through the ring by whichever of the two is faster."""
         self._in_place_from_ns = 0
         """When they may again."""
         self._moved = Event()
@@ -372,6 +390,13 @@ class Wal:
             self._clock.now_ms(),
         )
         in_place = self.in_place or self._may_block(batch)
+        is_group = (
+            self._measures
+            and batch.wants_sync
+            and not in_place
+            and not durable.unsynced
+            and used < BARE_DIRECT_BYTES_MIN
+        )
         primitive = choose_primitive(
             self._setting,
             wants_sync=batch.wants_sync,
@@ -379,6 +404,7 @@ class Wal:
             direct_works=self._directory.direct_works,
             size=used,
             in_place=in_place,
+            group=self._groups.choose() if is_group else Primitive.LINK,
         )
         if self.in_place and primitive is Primitive.BARE_DIRECT:
             primitive = Primitive.BARE  # the caller copies into the page cache faster than the device writes
@@ -393,6 +419,7 @@ class Wal:
             offset = position & -BLOCK_BYTES
         flight = _Flight(batch, primitive, blocks, offset, position + BATCH_HEADER_BYTES)
         flight.in_place = in_place
+        flight.is_group = is_group
         flight.checksum = checksum
         flight.submitted_ns = self._clock.monotonic_ns()
         self._flight = flight
@@ -469,6 +496,7 @@ class Wal:
 
     def _send_rest(self, flight: _Flight, file: WalFile, begin: int) -> None:
         """The rest of a short write, as a commit of its own, before anything else goes to this file."""
+        flight.is_group = False
         flight.blocks = flight.blocks[begin:]
         flight.offset += begin
         if not flight.primitive.syncs:
@@ -486,6 +514,8 @@ class Wal:
         if synced:
             self._synced_commits += 1
             counters.count_sync(elapsed_ns)
+            if flight.is_group:
+                self._groups.note(flight.primitive, elapsed_ns)
             if self._owed:
                 self._tell_durable()
         elif self._sync_timer is None:
