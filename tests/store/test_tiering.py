@@ -119,9 +119,33 @@ def test_fsck_looks_into_the_cold_directory() -> None:
     ring = world.end(power_cut=False)
     loop = StoreWorld(ring, config=config()).loop
     assert loop.run_task(verify(loop, DIRECTORY, COLD)).sound
-    missing = loop.run_task(verify(loop, DIRECTORY)).findings
-    assert len(missing) == 8
-    assert "set TOPICS_COLD_DIR" in missing[0].message
+
+
+@pytest.mark.parametrize("look", [verify, rebuild])
+def test_nothing_is_looked_at_or_mended_without_the_cold_directory_or_with_another(look: Any) -> None:
+    """A rebuild that missed it would leave its segments out, and the next start would sweep them away."""
+    ring = filled().end(power_cut=False)
+    loop = StoreWorld(ring, config=config()).loop
+    for cold, sentence in (("", "set TOPICS_COLD_DIR"), ("elsewhere", "is it mounted")):
+        with pytest.raises(StorageError, match=sentence):
+            loop.run_task(look(loop, DIRECTORY, cold))
+    other = StoreWorld(
+        ring.next_life(power_cut=False), config=replace(config(), data_dir="another", cold_dir="theirs")
+    ).open()
+    other.close()
+    loop = StoreWorld(other.end(power_cut=False), config=config()).loop
+    with pytest.raises(StorageError, match="is not the one of"):
+        loop.run_task(look(loop, DIRECTORY, "theirs"))
+    again = StoreWorld(loop.ring.next_life(power_cut=False), config=config()).open()  # type: ignore[attr-defined]
+    assert len(again.topic(1).rows) == 100
+
+
+def test_a_segment_that_is_missing_refuses_the_start() -> None:
+    world = filled()
+    world.close()
+    world.loop.run_task(world.loop.files.unlink(f"{COLD}/topics/0000000000000001/seg-00000000000000000001.data"))
+    with pytest.raises(StorageError, match=r"it is missing.*fsck"):
+        StoreWorld(world.end(power_cut=False), config=config()).open()
 
 
 def test_a_rebuild_takes_what_lies_in_both_and_what_was_being_moved_once() -> None:

@@ -20,7 +20,7 @@ from topics.store.directory import Marker, refused_marker
 from topics.store.filecalls import FileCalls, list_if_there, read_file
 from topics.store.filetable import FileTable
 from topics.store.format import DELETED, DELETED_LIVE
-from topics.store.manifest import COLD, Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
+from topics.store.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
 from topics.store.pack import PackIndex, read_pack, scan_runs
 from topics.store.recovery import next_pass
 from topics.store.replay import DirectReader, ShardReplay, survey_shard
@@ -35,7 +35,7 @@ from topics.store.segment_format import (
     snapshot_path,
 )
 from topics.store.snapshot import snapshot_numbers
-from topics.store.tiers import Tiers
+from topics.store.tiers import Tiers, require_cold
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,9 @@ class Report:
 async def verify(loop: Loop, directory: str, cold: str = "") -> Report:
     """Reads everything, in the cold directory, too. The caller holds the data directory's lock.
 
-    Raises OSError when something cannot be read.
+    Raises StorageError when that is not the right one, OSError when something cannot be read.
     """
+    await require_cold(loop, Tiers(directory, cold))
     report = Report()
     await _verify_marker(loop.files, directory, report)
     part = await _verify_snapshots(loop.files, directory, report)
@@ -148,12 +149,10 @@ async def _verify_segments(files: FileCalls, tiers: Tiers, manifest: Manifest | 
                     report.notes.append(f"{root}/{path}: no snapshot lists it (a checkpoint was cut short)")
                 report.segments += 1
                 await _verify_segment(files, f"{root}/{path}", segment, report)
-    for (tier, path), segment in listed.items():
-        if tier == COLD and not tiers.cold:
-            where, missing = path, "it is in the cold directory: set TOPICS_COLD_DIR to where that is"
-        else:
-            where, missing = tiers.path(segment), "the snapshot lists it, and it is missing"
-        report.findings.append(Finding(where, missing, -1, segment.topic_id))
+    for segment in listed.values():
+        report.findings.append(
+            Finding(tiers.path(segment), "the snapshot lists it, and it is missing", -1, segment.topic_id)
+        )
 
 
 async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, report: Report) -> None:

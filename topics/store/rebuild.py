@@ -35,7 +35,7 @@ from topics.store.segment_format import (
     numbered,
 )
 from topics.store.snapshot import snapshot_numbers, write_snapshot
-from topics.store.tiers import Tiers
+from topics.store.tiers import Tiers, require_cold
 
 
 @dataclass
@@ -270,8 +270,10 @@ class _Rebuild:
 async def rebuild(loop: Loop, directory: str, cold: str = "") -> Rebuilt:
     """Of what lies in the data directory and in the cold one.
 
-    The caller holds the lock, and opens the store afterwards. Raises OSError.
+    The caller holds the lock, and opens the store afterwards. Raises StorageError for a cold directory that is not the
+    right one, OSError.
     """
+    await require_cold(loop, Tiers(directory, cold))
     return await _Rebuild(loop, directory, cold).run()
 
 

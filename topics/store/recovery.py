@@ -165,6 +165,11 @@ async def _load_rows(loop: Loop, tiers: Tiers, catalog: Catalog, table: FileTabl
         stored = table.add(FileKind.SEGMENT, path, size=segment.frames_end)
         stored.cold = segment.tier == COLD
         segment.file_id = stored.file_id
+        try:
+            files.file_size(path)
+        except FileNotFoundError:
+            detail = {"path": path, "topic_id": segment.topic_id}
+            raise CorruptError(f"{path}: the snapshot lists it, and it is missing. {REMEDY}", detail) from None
         if not segment.sealed:
             await cut_back(files, directory, segment)
         found = await read_rows(files, path, segment)

@@ -80,6 +80,26 @@ async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool) -> None:
         await replace_file(files, f"{tiers.cold}/{_NAME}", msgspec.json.encode(ours))
 
 
+async def require_cold(loop: Loop, tiers: Tiers) -> None:
+    """For who reads or mends all there is: a data directory that has a cold one is looked at with that one, or not.
+
+    Raises StorageError with the sentence to print, or OSError.
+    """
+    ours = await _mark_of(loop.files, tiers.hot)
+    if ours is not None and not tiers.cold:
+        raise StorageError(f"{tiers.hot} has a cold directory, too: set TOPICS_COLD_DIR to where it is")
+    if not tiers.cold:
+        return
+    _refuse_unfit(loop, tiers)
+    theirs = await _mark_of(loop.files, tiers.cold)
+    if ours is None and theirs is None:
+        return
+    if ours is None or theirs is None or ours.id != theirs.id:
+        raise StorageError(
+            f"cold directory {tiers.cold} is not the one of {tiers.hot}: is it mounted, is TOPICS_COLD_DIR right?"
+        )
+
+
 def _refuse_unfit(loop: Loop, tiers: Tiers) -> None:
     """A move between two names of one directory would end by removing the only copy."""
     if loop.ring.name == "sim":  # whose directories have no owners and no links
