@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from topics.embedded.driver import Call, Start
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.records import Page, Record
 from topics.engine.predicate import Predicate
 from topics.engine.queue.results import AckResult, ExtendResult
-from topics.engine.results import AppendResult, DeleteResult
+from topics.engine.results import AppendResult, DeleteResult, DeleteTopicResult, PutResult, TopicState
 
 if TYPE_CHECKING:
     from topics.embedded.log import Log, Values
@@ -43,6 +44,15 @@ class AsyncLog:
         self, topic: str, *, before_seq: int | None = None, match: str | Predicate | None = None
     ) -> DeleteResult:
         return await self._run(self._log.deleting(topic, before_seq=before_seq, match=match))
+
+    async def state(self, topic: str, *, touch: bool = True) -> TopicState:
+        return await self._run(self._log.asking_state(topic, touch=touch))
+
+    async def put_topic(self, topic: str, **config: Any) -> PutResult:
+        return await self._run(self._log.putting_topic(topic, config))
+
+    async def delete_topic(self, topic: str, *, if_empty: bool = False) -> DeleteTopicResult:
+        return await self._run(self._log.deleting_topic(topic, if_empty=if_empty))
 
     async def claim(self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None) -> list[Job]:
         return await self._run(self._log.claiming(queue, node, limit, lease_ms=lease_ms))
@@ -94,7 +104,8 @@ class AsyncLog:
                 future.set_result(call.result())
 
         def on_answer(call: Call[R]) -> None:
-            loop.call_soon_threadsafe(settle, call)
+            with contextlib.suppress(RuntimeError):  # its event loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(settle, call)
 
         self._log.driver.submit(start, on_answer)
         return await future

@@ -96,6 +96,8 @@ class Driver:
         self._sleeping_until_ns = 0
         self._drove_ns = 0
         self._ended = False
+        self._over = False
+        """Nobody will drive any more."""
         self._failure: BaseException | None = None
         self._maintenance = threading.Thread(target=self._maintain, name="topics-maintenance", daemon=True)
         if not alone:
@@ -120,6 +122,8 @@ class Driver:
         self._check()
         call.prepare_to_sleep()
         self._inbox.append(call)
+        if self._ended:
+            self._refuse(self._inbox)
         while not call.answered:
             if self._wheel.acquire(blocking=False):
                 try:
@@ -130,11 +134,14 @@ class Driver:
                     self._hand_over()
             else:
                 self._asleep.append(call)
-                self._loop.ring.wake()  # the driver may wait for something that is far away, such as a tail
+                with contextlib.suppress(OSError):  # the ring is closed: see below
+                    self._loop.ring.wake()  # the driver may wait for something that is far away, such as a tail
                 # Whoever drove may have left between the failed try and the entry above: then nobody would call us.
                 if self._wheel.acquire(blocking=False):
                     self._wheel.release()
                     call.give_turn()
+                elif self._over:
+                    self._refuse(self._asleep)
                 call.sleep()
         return call.result()
 
@@ -171,6 +178,9 @@ class Driver:
         """Hands a call to the maintenance thread; `on_answer` runs on whichever thread answers it."""
         self._check()
         self._inbox.append(self._owed(start, on_answer))
+        if self._ended:
+            self._refuse(self._inbox)
+            return
         self._stirred.set()
         self._loop.ring.wake()
 
@@ -233,12 +243,26 @@ class Driver:
         if self._maintenance.ident is not None:
             self._maintenance.join()
         self._wheel.acquire()
+        self._refuse(self._inbox)  # not begun: those that are will be answered by what the caller still drives
+
+    def tell_the_rest(self) -> None:
+        """After `end`, when the loop is closed as well: whoever was not answered by then will not be."""
+        self._over = True
+        self._refuse(self._inbox)
+        self._refuse(self._asleep)
+
+    @staticmethod
+    def _refuse(waiting: deque[Call[Any]]) -> None:
+        while waiting:
+            call = waiting.popleft()
+            if not call.answered:
+                call.answer(_closed())
 
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
         if self._ended:
-            raise UsageError("this log is closed: open it again")
+            raise _closed()
 
     def _drive(self, done: Callable[[], bool]) -> None:
         """Passes until `done`, then until no file operation is in flight that ends with the thread. Holds the wheel."""
@@ -278,6 +302,10 @@ class Driver:
             call.start(call.answer)
         except TopicsError as error:
             call.answer(error)
+        except Exception as error:
+            if call.answered:
+                raise
+            call.answer(error)  # what it was asked with: that caller's, and nobody else's
 
     def _fail_everybody(self, error: BaseException) -> None:
         """An exception out of the loop is a bug of ours; nobody may be left sleeping on it."""
@@ -324,6 +352,10 @@ class Driver:
             finally:
                 self._wheel.release()
             self._hand_over()
+
+
+def _closed() -> UsageError:
+    return UsageError("this log is closed: open it again")
 
 
 def _at_once() -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from topics.embedded import arguments
 from topics.engine.queue.results import ClaimResult, HeldJobs
 from topics.errors import TopicsError
 
@@ -37,6 +38,8 @@ def parse_jobs(result: ClaimResult | TopicsError) -> list[Job] | TopicsError:
 
 def held_jobs(queue: str, node: str, jobs: Jobs) -> HeldJobs:
     """What ack, nack and extend ask of the engine."""
+    arguments.text("queue", queue)
+    arguments.text("node", node)
     seqs: list[int] = []
     leases: list[int | None] = []
     for job in jobs:
@@ -44,6 +47,7 @@ def held_jobs(queue: str, node: str, jobs: Jobs) -> HeldJobs:
             seqs.append(job.seq)
             leases.append(int(job.lease_id.removeprefix("lease_"), 16))
         else:
+            arguments.count("jobs", job)
             seqs.append(job)
             leases.append(None)
     return HeldJobs(queue, node, seqs, leases)

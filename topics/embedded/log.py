@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from topics.clock import Clock, SystemClock
 from topics.config import Config
+from topics.embedded import arguments
 from topics.embedded.aio import AsyncLog
 from topics.embedded.driver import Driver, Start
 from topics.embedded.jobs import Job, Jobs, held_jobs, parse_jobs
@@ -193,6 +194,10 @@ class Log:
 
         At most `limit` records of `max_bytes` (accounted) in all. Look at `tombstone`, and go on from `next_from_seq`.
         """
+        arguments.text("topic", topic)
+        arguments.count("from_seq", from_seq)
+        arguments.count("limit", limit)
+        arguments.count("max_bytes", max_bytes)
         if limit < 1:
             raise UsageError("limit must be 1 at least")
 
@@ -203,11 +208,7 @@ class Log:
 
     def state(self, topic: str, *, touch: bool = True) -> TopicState:
         """Head, floor, counts, config. touch: counts as a consumption for the priority by recency."""
-
-        def start(done: Done[TopicState]) -> None:
-            self._engine.state(topic, touch=touch, done=done)
-
-        return self._driver.call(start)
+        return self._driver.call(self.asking_state(topic, touch=touch))
 
     # --- queues ------------------------------------------------------------------------------------------------------
     def claim(self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None) -> list[Job]:
@@ -229,19 +230,11 @@ class Log:
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, topic: str, **config: Any) -> PutResult:
         """Creates a topic or replaces its whole config, e.g. durability="fsync", ttl_ms=60_000, cap_records=1000."""
-        made = TopicConfig.make(**config)
-
-        def start(done: Done[PutResult]) -> None:
-            self._engine.put_topic(topic, made, done)
-
-        return self._driver.call(start)
+        return self._driver.call(self.putting_topic(topic, config))
 
     def delete_topic(self, topic: str, *, if_empty: bool = False) -> DeleteTopicResult:
-
-        def start(done: Done[DeleteTopicResult]) -> None:
-            self._engine.delete_topic(topic, if_empty=if_empty, done=done)
-
-        return self._driver.call(start)
+        """Removes a topic with all that hangs on it; an absent one is no error."""
+        return self._driver.call(self.deleting_topic(topic, if_empty=if_empty))
 
     def topics(self, prefix: str = "") -> list[TopicState]:
         """Every topic whose name begins with `prefix`, by name."""
@@ -277,7 +270,9 @@ class Log:
             self._driver.end(self._engine.begin_shutdown)
             self._loop.run_task(self._end(), "close")
         finally:
+            self._store.release()
             self._loop.close()
+            self._driver.tell_the_rest()
 
     async def _end(self) -> None:
         ended: Future[None] = Future()
@@ -298,6 +293,19 @@ class Log:
         request = self._request(topic, records, key=key, node=node, create=create)
         return lambda done: self._engine.append(request, done)
 
+    def asking_state(self, topic: str, *, touch: bool) -> Start[TopicState]:
+        arguments.text("topic", topic)
+        return lambda done: self._engine.state(topic, touch=touch, done=done)
+
+    def putting_topic(self, topic: str, config: dict[str, Any]) -> Start[PutResult]:
+        arguments.text("topic", topic)
+        made = TopicConfig.make(**config)
+        return lambda done: self._engine.put_topic(topic, made, done)
+
+    def deleting_topic(self, topic: str, *, if_empty: bool) -> Start[DeleteTopicResult]:
+        arguments.text("topic", topic)
+        return lambda done: self._engine.delete_topic(topic, if_empty=if_empty, done=done)
+
     def appending_texts(self, topic: str, texts: Sequence[bytes], *, key: str | None) -> Start[AppendResult]:
         request = self._request_of_texts(topic, texts, key=key)
         return lambda done: self._engine.append(request, done)
@@ -305,6 +313,9 @@ class Log:
     def _request(
         self, topic: str, records: Values, *, key: str | None, node: str | None, create: bool | None
     ) -> AppendRequest:
+        arguments.text("topic", topic)
+        arguments.optional_text("key", key)
+        arguments.optional_text("node", node)
         values = records if isinstance(records, list | tuple) else list(records)
         if not values:
             raise UsageError("append needs one record at least")
@@ -317,6 +328,9 @@ class Log:
         return make_tuple(AppendRequest, (topic, rows, _encoded(node), _encoded(key), create, None, True, None))
 
     def _request_of_texts(self, topic: str, texts: Sequence[bytes], *, key: str | None) -> AppendRequest:
+        arguments.text("topic", topic)
+        arguments.optional_text("key", key)
+        arguments.texts(texts)
         if not texts:
             raise UsageError("append_many needs one record at least")
         with self._scanning:
@@ -324,12 +338,18 @@ class Log:
         return AppendRequest(topic, rows, key=_encoded(key))
 
     def deleting(self, topic: str, *, before_seq: int | None, match: str | Predicate | None) -> Start[DeleteResult]:
+        arguments.text("topic", topic)
+        arguments.optional_count("before_seq", before_seq)
         predicate = Predicate.of(match) if isinstance(match, str) else match
         if before_seq is None and predicate is None:
             raise UsageError("delete needs before_seq, match, or both")
         return lambda done: self._engine.delete_records(topic, before_seq, predicate, done)
 
     def claiming(self, queue: str, node: str, limit: int, *, lease_ms: int | None) -> Start[list[Job]]:
+        arguments.text("queue", queue)
+        arguments.text("node", node)
+        arguments.count("limit", limit)
+        arguments.optional_count("lease_ms", lease_ms)
         request = ClaimRequest(queue, node, limit, lease_ms)
         return lambda done: self._engine.claim(request, lambda result: done(parse_jobs(result)))
 
@@ -338,14 +358,21 @@ class Log:
         return lambda done: self._engine.ack(request, done)
 
     def nacking(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int) -> Start[AckResult]:
+        arguments.count("delay_ms", delay_ms)
         request = held_jobs(queue, node, jobs)
         return lambda done: self._engine.nack(request, delay_ms, done)
 
     def extending(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> Start[ExtendResult]:
+        arguments.count("lease_ms", lease_ms)
         request = held_jobs(queue, node, jobs)
         return lambda done: self._engine.extend(request, lease_ms, done)
 
     def paging(self, topic: str, from_seq: int, *, limit: int, node: str, wait_ms: int) -> Start[Page]:
+        arguments.text("topic", topic)
+        arguments.count("from_seq", from_seq)
+        arguments.count("limit", limit)
+        arguments.text("node", node)
+        arguments.count("wait_ms", wait_ms)
         nodes = (node.encode(),) if node else ()
         query = DiffQuery(from_seq, limit, nodes, include_tags=True, wait_ms=wait_ms)
         return lambda done: self._engine.diff(topic, query, lambda result: done(parse_page(topic, result)))

@@ -266,6 +266,10 @@ class Store:
             await self._close_files()
             self._directory.release()
 
+    def release(self) -> None:
+        """Gives the directory's lock back, also after a failure that left no way to close; idempotent."""
+        self._directory.release()
+
     async def _close_files(self) -> None:
         for file in self.files:
             for fd in (file.fd, file.direct_fd):

@@ -1,0 +1,106 @@
+"""What one caller does wrong is that caller's error: the log goes on for everybody else."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import topics
+from topics import UsageError
+
+WRONG: list[Callable[[Any], Any]] = [
+    lambda log: log.append(["t"], [1]),
+    lambda log: log.append("t", [1], node=5),
+    lambda log: log.append("t", [1], key=5),
+    lambda log: log.append_many("t", "text"),
+    lambda log: log.page("t", 0, limit="x"),
+    lambda log: log.page("t", 0, limit=-1),
+    lambda log: log.page("t", 1.5),
+    lambda log: log.page("t", -1),
+    lambda log: log.delete("t", before_seq="x"),
+    lambda log: log.state(b"t"),
+    lambda log: log.columns("t", 0, limit=None),
+    lambda log: log.claim("q", "n", limit=-1),
+    lambda log: log.claim("q", "n", lease_ms=-1),
+    lambda log: log.ack("q", "n", ["x"]),
+    lambda log: log.put_topic(5),
+    lambda log: log.delete_topic(None),
+]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Any:
+    with topics.open(tmp_path / "data") as log:
+        log.append("t", [1, 2, 3])
+        yield log
+
+
+@pytest.mark.parametrize("call", WRONG)
+def test_an_argument_of_a_wrong_kind_is_a_usage_error_and_harms_nobody(log: topics.Log, call: Any) -> None:
+    with pytest.raises(UsageError):
+        call(log)
+    assert log.append("t", [4]).last_seq == 4
+
+
+def test_the_same_from_asyncio(log: topics.Log) -> None:
+    async def wrong() -> None:
+        for topic in (None, b"t", 5):
+            with pytest.raises(UsageError):
+                await log.aio.append(topic, [1])  # type: ignore[arg-type]
+        assert (await log.aio.state("t")).head_seq == 3
+        await log.aio.put_topic("u", cap_records=1)
+        assert (await log.aio.delete_topic("u")).deleted
+
+    asyncio.run(wrong())
+
+
+def test_what_the_engine_cannot_take_is_the_error_of_its_caller(log: topics.Log) -> None:
+    def start(done: Any) -> None:
+        raise TypeError("of this call")
+
+    with pytest.raises(TypeError, match="of this call"):
+        log.driver.call(start)
+    assert log.append("t", [4]).last_seq == 4
+
+
+def test_an_event_loop_that_is_closed_before_its_answer_comes_harms_nobody(log: topics.Log) -> None:
+    async def abandon() -> None:
+        waiting = asyncio.ensure_future(log.aio.page("t", 3, wait_ms=20_000))
+        await asyncio.sleep(0)
+        waiting.cancel()
+
+    asyncio.run(abandon())
+    assert log.append("t", [4]).last_seq == 4
+    assert log.append("t", [5]).last_seq == 5
+
+
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+def test_a_close_beside_calls_of_other_threads_leaves_nobody_waiting(tmp_path: Path, durability: str) -> None:
+    for number in range(5):
+        log = topics.open(tmp_path / str(number))
+        log.put_topic("t", durability=durability)
+        began, refused = threading.Barrier(5), []
+
+        def write(log: Any = log, began: Any = began, refused: Any = refused) -> None:
+            began.wait()
+            try:
+                while True:
+                    log.append("t", [1])
+            except UsageError as error:
+                refused.append(error)
+
+        threads = [threading.Thread(target=write, daemon=True) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        began.wait()
+        for _ in range(3):
+            log.append("t", [2])
+        log.close()
+        for thread in threads:
+            thread.join(20)
+        assert len(refused) == 4
