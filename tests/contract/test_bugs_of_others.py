@@ -86,6 +86,10 @@ def test_memory_is_given_back_after_every_topic_was_deleted(live_world: LiveWorl
 
     round_of_topics()
     empty = world.rss_bytes()
-    peaks = [round_of_topics() for _ in range(3)]
-    assert world.rss_bytes() <= empty + (16 << 20), (empty, peaks, world.rss_bytes())
+    after: list[int] = []
+    # A checkpoint gives most of it back, and comes when it comes: what leaks does not come back in any round.
+    while len(after) < 3 or (after[-1] > empty + (16 << 20) and len(after) < 12):
+        round_of_topics()
+        after.append(world.rss_bytes())
+    assert after[-1] <= empty + (16 << 20), (empty, after)
     assert world.request("GET", "/v0/topics").json["topics"] == []
