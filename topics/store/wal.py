@@ -129,11 +129,11 @@ class Wal:
         self._in_place_max_ns = in_place_max_ns
         """So do small ones nobody waits to be synced, and lone ones of a connection that is alone, as long as none took
         longer; 0: never."""
+        self._in_place_from_ns = 0
+        """After one that took longer: when they may again."""
         self._groups = FasterWay(Primitive.LINK, Primitive.DSYNC)
         self._measures = commit == "auto" and directory.direct_works
         """Small synced groups go through the ring by whichever of the two is faster."""
-        self._in_place_from_ns = 0
-        """When they may again."""
         self._moved = Event()
         """Set whenever something ended that `drain` may wait for."""
         self.ahead = FilesAhead(
@@ -379,16 +379,7 @@ class Wal:
     def _send(self, batch: Batch, file: WalFile) -> None:
         durable = self._durable
         used = batch.used
-        checksum = lib.tp_seal_batch(
-            batch.pointer,
-            file.epoch,
-            durable.written + 1,
-            durable.synced,
-            self._chain,
-            used - BATCH_HEADER_BYTES,
-            batch.frames,
-            self._clock.now_ms(),
-        )
+        checksum = self._seal(batch, file)
         in_place = self.in_place or self._may_block(batch)
         is_group = (
             self._measures
@@ -449,6 +440,21 @@ class Wal:
                 self._files.commit_nowait(stored.direct_fd, flight.blocks, flight.offset, self._on_results)
             case Primitive.DSYNC:
                 self._files.write_nowait(stored.direct_fd, flight.blocks, flight.offset, self._on_write, dsync=True)
+
+    def _seal(self, batch: Batch, file: WalFile) -> int:
+        """Writes the header of the batch that follows all that is written to this file; returns its checksum."""
+        durable = self._durable
+        checksum: int = lib.tp_seal_batch(
+            batch.pointer,
+            file.epoch,
+            durable.written + 1,
+            durable.synced,
+            self._chain,
+            batch.used - BATCH_HEADER_BYTES,
+            batch.frames,
+            self._clock.now_ms(),
+        )
+        return checksum
 
     def _may_block(self, batch: Batch) -> bool:
         """A lone write of a connection that is alone: nobody gains by the loop going on meanwhile (perf/commits.py).
@@ -570,20 +576,11 @@ class Wal:
         ):
             return None
         framed = self.stage_records(topic_id, first_seq, ts_ms, rows, fsync=False, node=node)
-        position, used, durable = file.position, batch.used, self._durable
+        position, used = file.position, batch.used
         if position + used > file.size:
             batch.clear()
             return None
-        checksum = lib.tp_seal_batch(
-            batch.pointer,
-            file.epoch,
-            durable.written + 1,
-            durable.synced,
-            self._chain,
-            used - BATCH_HEADER_BYTES,
-            batch.frames,
-            self._clock.now_ms(),
-        )
+        checksum = self._seal(batch, file)
         stored = file.stored
         blocks = self._tail.place(stored.file_id, position, memoryview(batch.memory)[:used])
         submitted_ns = self._clock.monotonic_ns()
