@@ -13,11 +13,11 @@ import statistics
 import time
 from collections.abc import Iterable
 
+from perf.no_probes import NoProbes
 from perf.writes import PAYLOAD, commit_id
 from topics.clock import SystemClock
 from topics.config import Config
 from topics.engine.results import AppendRequest, AppendResult, Done
-from topics.errors import RequestError
 from topics.http.connection import HttpConnection
 from topics.http.service import Service
 from topics.http.table import route_table
@@ -28,25 +28,6 @@ HEAD = (
     b"%bContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 )
 ANSWER = AppendResult(5, 5, 5, 1, False, False, 1000, 2000)
-
-
-class NoProbes:
-    """A server nobody asks how it is."""
-
-    def uptime_ms(self) -> int:
-        return 0
-
-    def not_ready(self) -> RequestError | None:
-        return None
-
-    def topic_count(self) -> int:
-        return 0
-
-    def metrics_text(self) -> bytes:
-        return b""
-
-    def metrics_json(self) -> bytes:
-        return b""
 
 
 class InstantEngine:

@@ -16,6 +16,7 @@ import resource
 import statistics
 import tempfile
 
+from perf.no_probes import NoProbes
 from perf.servers import http_request
 from perf.writes import PAYLOAD, commit_id
 from topics.clock import SystemClock
@@ -46,25 +47,6 @@ class Transport:
     def resume_reading(self) -> None: ...
 
     def close(self) -> None: ...
-
-
-class NoProbes:
-    """This server is asked for records alone."""
-
-    def uptime_ms(self) -> int:
-        return 0
-
-    def not_ready(self) -> None:
-        return None
-
-    def topic_count(self) -> int:
-        return 0
-
-    def metrics_text(self) -> bytes:
-        return b""
-
-    def metrics_json(self) -> bytes:
-        return b""
 
 
 def cpu_us() -> float:

@@ -28,10 +28,11 @@ def free_port() -> int:
 
 
 def built(source: str) -> Path:
-    """Compiles a C file of perf/ once per change; returns the program."""
+    """Compiles a C file of perf/ once per change of it or of a header beside it; returns the program."""
     path = HERE / source
     program = BUILD / path.stem
-    if not program.exists() or program.stat().st_mtime < path.stat().st_mtime:
+    changed = max(file.stat().st_mtime for file in (path, *path.parent.glob("*.h")))
+    if not program.exists() or program.stat().st_mtime < changed:
         BUILD.mkdir(parents=True, exist_ok=True)
         subprocess.run(["cc", "-O2", "-o", str(program), str(path)], check=True)
     return program

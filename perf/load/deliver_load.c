@@ -22,12 +22,10 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { SAMPLES_MAX = 1 << 24 };
+#include "measure.h"
 
 struct conn {
     int fd;
@@ -38,18 +36,8 @@ struct conn {
     size_t head_len;
 };
 
-static uint32_t *samples;
-static size_t sample_count;
+static struct samples latencies;
 static uint64_t writes, deliveries, bytes_read, sent_at;
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
-
-static void die(const char *what) { perror(what); exit(1); }
 
 static void send_all(int fd, const char *bytes, size_t len)
 {
@@ -94,12 +82,6 @@ static int count(struct conn *c, const char *data, size_t len, const char *patte
     return found;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* Whether the writer's answer is whole. */
 static int answered(struct conn *c, const char *data, size_t len)
 {
@@ -139,7 +121,6 @@ int main(int argc, char **argv)
         memcpy(&len, watcher_bytes + at, 4);
         at += 4 + len;
     }
-    samples = malloc(sizeof *samples * SAMPLES_MAX);
     struct conn *conns = calloc((size_t)(watchers + writers), sizeof *conns);
     static char buffer[1 << 20];
     int ep = epoll_create1(0);
@@ -169,8 +150,7 @@ int main(int argc, char **argv)
         epoll_ctl(ep, EPOLL_CTL_ADD, conns[i].fd, &ev);
     }
     uint64_t start = now_ns(), end = start + (uint64_t)(seconds * 1e9), wanted = 0;
-    struct rusage before;
-    getrusage(RUSAGE_SELF, &before);
+    double cpu_before = cpu_seconds();
     struct epoll_event events[1024];
     for (;;) {
         uint64_t now = now_ns();
@@ -201,22 +181,16 @@ int main(int argc, char **argv)
             }
             int found = count(c, buffer, (size_t)got, "$seq", 4);
             deliveries += (uint64_t)found;
-            if (found && writers == 1 && sample_count < SAMPLES_MAX) {
-                uint64_t took = now_ns() - sent_at;
-                samples[sample_count++] = took > UINT32_MAX ? UINT32_MAX : (uint32_t)took;
-            }
+            if (found && writers == 1) sample(&latencies, now_ns() - sent_at);
         }
     }
     double took = (double)(now_ns() - start) / 1e9;
-    struct rusage use;
-    getrusage(RUSAGE_SELF, &use);
-    double cpu = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec - before.ru_utime.tv_sec - before.ru_stime.tv_sec) +
-                 (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec - before.ru_utime.tv_usec - before.ru_stime.tv_usec) / 1e6;
-    qsort(samples, sample_count, sizeof *samples, by_value);
-#define Q(p) (sample_count ? samples[(size_t)((double)(sample_count - 1) * (p))] : 0)
+    double cpu = cpu_seconds() - cpu_before;
+    sort_samples(&latencies);
     printf("{\"watchers\":%d,\"writes\":%llu,\"deliveries\":%llu,\"seconds\":%.3f,\"rate\":%.1f,\"p50_ns\":%u,"
            "\"p90_ns\":%u,\"p99_ns\":%u,\"max_ns\":%u,\"bytes_read\":%llu,\"client_cpu\":%.3f}\n",
            watchers, (unsigned long long)writes, (unsigned long long)deliveries, took, (double)deliveries / took,
-           Q(0.5), Q(0.9), Q(0.99), Q(1.0), (unsigned long long)bytes_read, cpu);
+           quantile(&latencies, 0.5), quantile(&latencies, 0.9), quantile(&latencies, 0.99), quantile(&latencies, 1.0),
+           (unsigned long long)bytes_read, cpu);
     return 0;
 }

@@ -23,12 +23,12 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { HEAD_MAX = 4096, SAMPLES_MAX = 1 << 24 };
+#include "requests.h"
+
+enum { HEAD_MAX = 4096 };
 
 struct request {
     char *bytes, *number; /* number: where "########" stands, or NULL */
@@ -44,22 +44,10 @@ struct conn {
     char head[HEAD_MAX];
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
-
-static uint32_t *samples;
-static size_t sample_count;
-static uint64_t done_count, error_count, bytes_read;
 static double rate; /* requests a second; 0: the next one when the last is answered */
 static uint64_t topics, next_topic;
 static struct conn **idle;
 static size_t idle_count;
-
-static void die(const char *what) { perror(what); exit(1); }
 
 static void send_request(struct conn *c, uint64_t due)
 {
@@ -82,8 +70,7 @@ static void send_request(struct conn *c, uint64_t due)
 
 static void finish(struct conn *c)
 {
-    uint64_t took = now_ns() - c->sent_at;
-    if (sample_count < SAMPLES_MAX) samples[sample_count++] = took > UINT32_MAX ? UINT32_MAX : (uint32_t)took;
+    sample(&latencies, now_ns() - c->sent_at);
     done_count++;
     if (memcmp(c->head + 9, "200", 3) != 0) {
         if (error_count++ == 0) fprintf(stderr, "first unexpected answer: %.*s\n", 300, c->head);
@@ -124,12 +111,6 @@ static void consume(struct conn *c, const char *data, size_t len)
     }
 }
 
-static int by_value(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 int main(int argc, char **argv)
 {
     if (argc < 6) { fprintf(stderr, "usage: http_load HOST PORT CONNECTIONS SECONDS REQUEST_FILE...\n"); return 2; }
@@ -152,7 +133,6 @@ int main(int argc, char **argv)
     topics = getenv("TOPICS") ? (uint64_t)atoll(getenv("TOPICS")) : 0;
     next_topic = getenv("FIRST") ? (uint64_t)atoll(getenv("FIRST")) : 0;
     idle = calloc((size_t)connections, sizeof *idle);
-    samples = malloc(sizeof *samples * SAMPLES_MAX);
     struct conn *conns = calloc((size_t)connections, sizeof *conns);
     int ep = epoll_create1(0);
     struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[2])) };
@@ -194,15 +174,6 @@ int main(int argc, char **argv)
         }
     }
     double took = (double)(now_ns() - start) / 1e9;
-    struct rusage use;
-    getrusage(RUSAGE_SELF, &use);
-    double cpu = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
-                 (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
-    qsort(samples, sample_count, sizeof *samples, by_value);
-#define Q(p) (sample_count ? samples[(size_t)((double)(sample_count - 1) * (p))] : 0)
-    printf("{\"requests\":%llu,\"errors\":%llu,\"seconds\":%.3f,\"rate\":%.1f,\"p50_ns\":%u,\"p90_ns\":%u,"
-           "\"p99_ns\":%u,\"p999_ns\":%u,\"bytes_read\":%llu,\"client_cpu\":%.3f}\n",
-           (unsigned long long)done_count, (unsigned long long)error_count, took, (double)done_count / took,
-           Q(0.5), Q(0.9), Q(0.99), Q(0.999), (unsigned long long)bytes_read, cpu);
+    print_figures(took);
     return error_count != 0;
 }

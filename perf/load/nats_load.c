@@ -15,12 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { BUFFER = 65536, SAMPLES_MAX = 1 << 24 };
+#include "requests.h"
+
+enum { BUFFER = 65536 };
 
 struct conn {
     int fd;
@@ -29,18 +29,6 @@ struct conn {
     char *message, buffer[BUFFER];
 };
 
-static uint32_t *samples;
-static size_t sample_count;
-static uint64_t done_count, error_count, bytes_read;
-
-static void die(const char *what) { perror(what); exit(1); }
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
 
 static void send_all(int fd, const char *data, size_t len)
 {
@@ -72,8 +60,7 @@ static void consume(struct conn *c)
             if (memmem(line + used, payload, "\"error\"", 7) && error_count++ == 0)
                 fprintf(stderr, "first unexpected answer: %.*s\n", (int)payload, line + used);
             used += payload + 2;
-            uint64_t took = now_ns() - c->sent_at;
-            if (sample_count < SAMPLES_MAX) samples[sample_count++] = took > UINT32_MAX ? UINT32_MAX : (uint32_t)took;
+            sample(&latencies, now_ns() - c->sent_at);
             done_count++;
             publish(c);
         } else if (!strncmp(line, "PING", 4)) {
@@ -87,18 +74,11 @@ static void consume(struct conn *c)
     }
 }
 
-static int by_value(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 int main(int argc, char **argv)
 {
     if (argc != 7) { fprintf(stderr, "usage: nats_load HOST PORT CONNECTIONS SECONDS SUBJECT PAYLOAD\n"); return 2; }
     int connections = atoi(argv[3]), ep = epoll_create1(0);
     double seconds = atof(argv[4]);
-    samples = malloc(sizeof *samples * SAMPLES_MAX);
     struct conn *conns = calloc((size_t)connections, sizeof *conns);
     struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[2])) };
     inet_pton(AF_INET, argv[1], &addr.sin_addr);
@@ -130,15 +110,6 @@ int main(int argc, char **argv)
         }
     }
     double took = (double)(now_ns() - start) / 1e9;
-    struct rusage use;
-    getrusage(RUSAGE_SELF, &use);
-    double cpu = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
-                 (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
-    qsort(samples, sample_count, sizeof *samples, by_value);
-#define Q(p) (sample_count ? samples[(size_t)((double)(sample_count - 1) * (p))] : 0)
-    printf("{\"requests\":%llu,\"errors\":%llu,\"seconds\":%.3f,\"rate\":%.1f,\"p50_ns\":%u,\"p90_ns\":%u,"
-           "\"p99_ns\":%u,\"p999_ns\":%u,\"bytes_read\":%llu,\"client_cpu\":%.3f}\n",
-           (unsigned long long)done_count, (unsigned long long)error_count, took, (double)done_count / took,
-           Q(0.5), Q(0.9), Q(0.99), Q(0.999), (unsigned long long)bytes_read, cpu);
+    print_figures(took);
     return error_count != 0;
 }

@@ -16,12 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { ROOM = 1 << 19, REQUEST_MAX = 1 << 16, SAMPLES_MAX = 1 << 22 };
+#include "measure.h"
+
+enum { ROOM = 1 << 19, REQUEST_MAX = 1 << 16 };
 enum step { CLAIM, ACK, REFILL };
 
 struct worker {
@@ -36,17 +36,7 @@ struct worker {
 static const char *topic;
 static int most, refill, running;
 static uint64_t cycles, errors;
-static uint32_t *samples[2];
-static size_t sample_count[2];
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
-
-static void die(const char *what) { perror(what); exit(1); }
+static struct samples latencies[2]; /* of claims, of acks */
 
 static void send_all(struct worker *w, const char *path, const char *body)
 {
@@ -88,8 +78,7 @@ static void finish(struct worker *w, const char *body)
     uint64_t took = now_ns() - w->sent_at;
     if (memcmp(w->answer + 9, "200", 3) != 0 && errors++ == 0)
         fprintf(stderr, "first unexpected answer: %.300s\n", w->answer);
-    if (w->step != REFILL && sample_count[w->step] < SAMPLES_MAX)
-        samples[w->step][sample_count[w->step]++] = took > UINT32_MAX ? UINT32_MAX : (uint32_t)took;
+    if (w->step != REFILL) sample(&latencies[w->step], took);
     if (w->step == CLAIM) {
         size_t at = 0;
         w->seqs = 0;
@@ -128,12 +117,6 @@ static void take(struct worker *w)
     else if (whole >= ROOM) { fprintf(stderr, "answer too long\n"); exit(1); }
 }
 
-static int by_value(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 int main(int argc, char **argv)
 {
     if (argc != 8) { fprintf(stderr, "usage: queue_load HOST PORT TOPIC WORKERS MAX SECONDS REFILL\n"); return 2; }
@@ -142,7 +125,6 @@ int main(int argc, char **argv)
     most = atoi(argv[5]);
     refill = atoi(argv[7]);
     running = count;
-    for (int i = 0; i < 2; i++) samples[i] = malloc(sizeof **samples * SAMPLES_MAX);
     struct worker *workers = calloc((size_t)count, sizeof *workers);
     int ep = epoll_create1(0);
     struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[2])) };
@@ -173,17 +155,13 @@ int main(int argc, char **argv)
         if (workers[i].jobs < fewest) fewest = workers[i].jobs;
         if (workers[i].jobs > largest) largest = workers[i].jobs;
     }
-    struct rusage use;
-    getrusage(RUSAGE_SELF, &use);
-    double cpu = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
-                 (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
-    for (int i = 0; i < 2; i++) qsort(samples[i], sample_count[i], sizeof **samples, by_value);
-#define Q(i, p) (sample_count[i] ? samples[i][(size_t)((double)(sample_count[i] - 1) * (p))] : 0)
+    for (int i = 0; i < 2; i++) sort_samples(&latencies[i]);
     printf("{\"jobs\":%llu,\"cycles\":%llu,\"errors\":%llu,\"seconds\":%.3f,\"rate\":%.1f,\"fewest\":%llu,"
            "\"most\":%llu,\"claim_p50_ns\":%u,\"claim_p99_ns\":%u,\"ack_p50_ns\":%u,\"ack_p99_ns\":%u,"
            "\"client_cpu\":%.3f}\n",
            (unsigned long long)jobs, (unsigned long long)cycles, (unsigned long long)errors, seconds,
-           (double)jobs / seconds, (unsigned long long)fewest, (unsigned long long)largest, Q(0, 0.5), Q(0, 0.99),
-           Q(1, 0.5), Q(1, 0.99), cpu);
+           (double)jobs / seconds, (unsigned long long)fewest, (unsigned long long)largest,
+           quantile(&latencies[CLAIM], 0.5), quantile(&latencies[CLAIM], 0.99), quantile(&latencies[ACK], 0.5),
+           quantile(&latencies[ACK], 0.99), cpu_seconds());
     return errors != 0;
 }

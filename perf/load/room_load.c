@@ -20,10 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "measure.h"
 
 enum { BUCKETS = 1 << 20, CARRY = 64, ROOM = 1 << 18 }; /* buckets of 1 us */
 
@@ -36,15 +36,6 @@ struct participant {
 static uint32_t histogram[BUCKETS];
 static uint64_t deliveries, bytes_read, worst, unsent, begun_at;
 static char buffer[CARRY + ROOM];
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
-
-static void die(const char *what) { perror(what); exit(1); }
 
 /* A text frame of a client, masked with zeros. Returns its length. */
 static size_t text_frame(char *out, const char *text, size_t len)
@@ -126,7 +117,7 @@ static void hear(struct participant *one)
     }
 }
 
-static uint64_t quantile(double share)
+static uint64_t heard_quantile(double share)
 {
     uint64_t wanted = (uint64_t)(share * (double)deliveries), seen = 0;
     for (int i = 0; i < BUCKETS; i++)
@@ -169,14 +160,10 @@ int main(int argc, char **argv)
         int n = epoll_wait(epoll, events, 256, (int)wait);
         for (int i = 0; i < n; i++) hear(&room[events[i].data.u32]);
     }
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    double cpu = (double)usage.ru_utime.tv_sec + (double)usage.ru_stime.tv_sec
-        + ((double)usage.ru_utime.tv_usec + (double)usage.ru_stime.tv_usec) / 1e6;
     printf("{\"asked\": %.0f, \"reached\": %.0f, \"p50_ns\": %llu, \"p99_ns\": %llu, \"worst_ns\": %llu, \"unsent\": %llu,"
            " \"bytes\": %llu, \"client_cpu\": %.3f}\n",
-           (double)packets * (count - filter) / seconds, (double)deliveries / seconds, (unsigned long long)quantile(0.5),
-           (unsigned long long)quantile(0.99), (unsigned long long)worst, (unsigned long long)unsent,
-           (unsigned long long)bytes_read, cpu);
+           (double)packets * (count - filter) / seconds, (double)deliveries / seconds, (unsigned long long)heard_quantile(0.5),
+           (unsigned long long)heard_quantile(0.99), (unsigned long long)worst, (unsigned long long)unsent,
+           (unsigned long long)bytes_read, cpu_seconds());
     return 0;
 }
