@@ -219,6 +219,14 @@ class UringRing(BlockingCalls):
             if count < 0:
                 fail(count)
             return [], [], []
+        columns = self._unpack(count)
+        if count == self._room:
+            for column, more in zip(columns, self.reap(), strict=True):
+                column += more
+        return columns
+
+    def _unpack(self, count: int) -> tuple[list[int], list[int], list[int]]:
+        """The first so many completions reaped, whose buffers are given free."""
         user_data = ffi.unpack(self._user_data, count)
         res = ffi.unpack(self._res, count)
         flags = ffi.unpack(self._flags, count)
@@ -227,9 +235,6 @@ class UringRing(BlockingCalls):
         if pins := self._pins:
             for each in user_data:
                 pins.pop(each, None)
-        if count == self._room:
-            for column, more in zip((user_data, res, flags), self.reap(), strict=True):
-                column += more
         return user_data, res, flags
 
     # --- columns, see `topics.loop.links` ----------------------------------------------------------------------------
@@ -241,19 +246,11 @@ class UringRing(BlockingCalls):
             if count < 0:
                 fail(count)
             return [], [], []
-        rest = sort(self._user_data, self._res, self._flags, count)
-        user_data = ffi.unpack(self._user_data, rest)
-        res = ffi.unpack(self._res, rest)
-        flags = ffi.unpack(self._flags, rest)
-        if self._connects:
-            self._connects.finish(user_data, res)
-        if pins := self._pins:
-            for each in user_data:
-                pins.pop(each, None)
+        columns = self._unpack(sort(self._user_data, self._res, self._flags, count))
         if count == self._room:
-            for column, more in zip((user_data, res, flags), self.reap_sorted(sort), strict=True):
+            for column, more in zip(columns, self.reap_sorted(sort), strict=True):
                 column += more
-        return user_data, res, flags
+        return columns
 
     def queue_send_columns(self, count: int, user_data: Any, fds: Any, lengths: Any, data: Any) -> None:
         """Sends of C columns; their bytes lie one after the other at `data`, and the caller keeps them."""
