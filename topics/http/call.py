@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from topics.engine.durations import milliseconds
 from topics.engine.json_fields import Fields, read_object
-from topics.errors import as_request_error
+from topics.engine.results import Done
+from topics.errors import TopicsError, as_request_error
 from topics.http.errors import envelope, extra_headers, status_of
 from topics.http.plan import Plan
 from topics.http.principal import Principal
@@ -16,6 +17,8 @@ from topics.http.routes import Body
 from topics.http.service import Service
 from topics.http.stream import Stream
 from topics.http.upgrade import OpenUpgraded
+
+T = TypeVar("T")
 
 
 class Exchange(Protocol):
@@ -102,6 +105,17 @@ class Call:
         request_error = as_request_error(error)
         self.service.refused_total += 1
         self.respond(status_of(request_error), envelope(request_error), JSON, extra_headers(request_error))
+
+    def or_fail(self, answer: Callable[[T], None]) -> Done[T]:
+        """What the engine takes as `done`: results go to `answer`, an error is answered by `fail`."""
+
+        def done(result: T | TopicsError) -> None:
+            if isinstance(result, TopicsError):
+                self.fail(result)
+            else:
+                answer(result)
+
+        return done
 
     def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
         exchange = self._exchange

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from topics.engine.durations import milliseconds
 from topics.engine.json_fields import Fields
 from topics.engine.queue.results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
-from topics.errors import RequestError, TopicsError
+from topics.errors import RequestError
 from topics.http.call import Call
 
 _LEASE_ID = re.compile(r"lease_0*([0-9A-Fa-f]{1,16})", re.ASCII)
@@ -20,10 +21,8 @@ def claim(call: Call) -> None:
     fields = call.fields()
     request = ClaimRequest(call.name, fields.string("node"), fields.u32("max", 0), fields.nullable_u64("lease_ms"))
 
-    def done(result: ClaimResult | TopicsError) -> None:
-        if isinstance(result, TopicsError):
-            call.fail(result)
-            return
+    @call.or_fail
+    def done(result: ClaimResult) -> None:
         call.reply(
             b'{"topic":%b,"claimed":[%b],"count":%d,"ready":%d,"performance":{"server_total_ms":%b}}'
             % (call.plan.name_json, result.records, result.count, result.ready, call.total_ms())
@@ -37,7 +36,7 @@ def claim(call: Call) -> None:
 def ack(call: Call) -> None:
     """Complete jobs: their records are deleted (8.3)."""
     request = _held_jobs(call, call.fields())
-    call.service.engine.ack(request, lambda result: _answer(call, b"acked", result))
+    call.service.engine.ack(request, call.or_fail(partial(_answer, call, b"acked")))
 
 
 def nack(call: Call) -> None:
@@ -45,7 +44,7 @@ def nack(call: Call) -> None:
     fields = call.fields()
     delay_ms = fields.u64("delay_ms", 0)
     request = _held_jobs(call, fields)
-    call.service.engine.nack(request, delay_ms, lambda result: _answer(call, b"nacked", result))
+    call.service.engine.nack(request, delay_ms, call.or_fail(partial(_answer, call, b"nacked")))
 
 
 def extend(call: Call) -> None:
@@ -54,10 +53,8 @@ def extend(call: Call) -> None:
     fields.require("lease_ms")
     lease_ms = fields.u64("lease_ms", 0)
 
-    def done(result: ExtendResult | TopicsError) -> None:
-        if isinstance(result, TopicsError):
-            call.fail(result)
-            return
+    @call.or_fail
+    def done(result: ExtendResult) -> None:
         deadlines = b",".join([b'"%d":%d' % item for item in result.deadlines.items()])
         call.reply(
             b'{"topic":%b,"extended":%d,"skipped":%b,"deadlines":{%b},"performance":{"server_total_ms":%b}}'
@@ -95,11 +92,8 @@ def _lease_id(text: str, index: int) -> int | None:
     return int(found[1], 16)
 
 
-def _answer(call: Call, verb: bytes, result: AckResult | TopicsError) -> None:
+def _answer(call: Call, verb: bytes, result: AckResult) -> None:
     """Of ack and nack."""
-    if isinstance(result, TopicsError):
-        call.fail(result)
-        return
     count, skipped, ready, in_flight, sync_ns = result
     sync = b',"fsync_ms":' + milliseconds(sync_ns) if sync_ns > 0 else b""
     call.reply(

@@ -38,7 +38,7 @@ def write(call: Call) -> None:
     topic = plan.name_json
     started_ns = call.started_ns
 
-    def done(result: AppendResult | TopicsError) -> None:
+    def done(result: AppendResult | TopicsError) -> None:  # not by `or_fail`: one call less for each write
         if isinstance(result, TopicsError):
             call.fail(result)
             return
@@ -136,11 +136,9 @@ def diff(call: Call) -> None:
         max_batch_bytes=fields.u64("max_batch_bytes", 0),
     )
 
-    def done(result: DiffResult | TopicsError) -> None:
-        if isinstance(result, TopicsError):
-            call.fail(result)
-        else:
-            call.reply(_diff_json(call, result))
+    @call.or_fail
+    def done(result: DiffResult) -> None:
+        call.reply(_diff_json(call, result))
 
     cancel = call.service.engine.diff(call.name, query, done)
     if query.wait_ms and not call.answered:
@@ -188,10 +186,8 @@ def delete_records(call: Call) -> None:
     if before_seq is None and match is None:
         raise RequestError("invalid_request", "before_seq, match or both are required")
 
-    def done(result: DeleteResult | TopicsError) -> None:
-        if isinstance(result, TopicsError):
-            call.fail(result)
-            return
+    @call.or_fail
+    def done(result: DeleteResult) -> None:
         body = (
             b'{"topic":%b,"deleted":%d,"earliest_seq":%d,"head_seq":%d,"count":%d,"bytes":%d,'
             b'"performance":{"server_total_ms":%b}}'

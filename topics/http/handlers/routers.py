@@ -7,7 +7,6 @@ import msgspec
 from topics.engine.predicate import parse_predicate
 from topics.engine.routers.results import RouterDeleted, RouterPut, RouterState
 from topics.engine.routers.router import AT_LEAST_ONCE, GUARANTEES, RouterConfig
-from topics.errors import TopicsError
 from topics.http.call import Call
 from topics.http.handlers.page import asked_page, reply_page
 from topics.http.json_text import json_bool
@@ -29,10 +28,8 @@ def put_router(call: Call) -> None:
     )
     call.principal.check_names(config.source, config.dest)
 
-    def done(result: RouterPut | TopicsError) -> None:
-        if isinstance(result, TopicsError):
-            call.fail(result)
-            return
+    @call.or_fail
+    def done(result: RouterPut) -> None:
         body = b'{"router":%b,"created":%b,%b,"performance":{"server_total_ms":%b}}' % (
             call.plan.name_json,
             json_bool(result.created),
@@ -62,10 +59,8 @@ def _config_json(config: RouterConfig) -> bytes:
 def get_router(call: Call) -> None:
     """The router, as far as its source has come (9.3)."""
 
-    def done(state: RouterState | TopicsError) -> None:
-        if isinstance(state, TopicsError):
-            call.fail(state)
-            return
+    @call.or_fail
+    def done(state: RouterState) -> None:
         body = b'{"router":%b,%b,"forwarded_total":%d,"performance":{"server_total_ms":%b}}' % (
             call.plan.name_json,
             _config_json(state.config),
@@ -100,10 +95,8 @@ def _row_json(row: RouterState) -> bytes:
 def delete_router(call: Call) -> None:
     """End a router; copies stay, and an absent one is no error (9.5)."""
 
-    def done(result: RouterDeleted | TopicsError) -> None:
-        if isinstance(result, TopicsError):
-            call.fail(result)
-            return
+    @call.or_fail
+    def done(result: RouterDeleted) -> None:
         body = b'{"router":%b,"deleted":%b,"performance":{"server_total_ms":%b}}' % (
             call.plan.name_json,
             json_bool(result.deleted),

@@ -7,7 +7,6 @@ import msgspec
 from topics.engine.names import check_topic_name
 from topics.engine.results import DeleteTopicResult, PutResult, TopicPage, TopicState
 from topics.engine.topic_config import TopicConfig, check_dead_letter_of
-from topics.errors import TopicsError
 from topics.http.call import Call
 from topics.http.handlers.page import asked_page, reply_page
 from topics.http.json_text import json_bool, json_nullable
@@ -22,10 +21,8 @@ def put_topic(call: Call) -> None:
     if config.dead_letter is not None:
         call.principal.check_names(config.dead_letter)
 
-    def done(result: PutResult | TopicsError) -> None:
-        if isinstance(result, TopicsError):
-            call.fail(result)
-            return
+    @call.or_fail
+    def done(result: PutResult) -> None:
         body = b'{"topic":%b,"created":%b,"config":%b,"performance":{"server_total_ms":%b}}' % (
             call.plan.name_json,
             json_bool(result.created),
@@ -40,11 +37,9 @@ def put_topic(call: Call) -> None:
 def get_topic(call: Call) -> None:
     """State; `touch` counts as consumption (7.2)."""
 
-    def done(state: TopicState | TopicsError) -> None:
-        if isinstance(state, TopicsError):
-            call.fail(state)
-        else:
-            call.reply(_state_json(call, state))
+    @call.or_fail
+    def done(state: TopicState) -> None:
+        call.reply(_state_json(call, state))
 
     call.service.engine.state(call.name, touch=boolean(call.plan.query, "touch", True), done=done)
 
@@ -82,10 +77,8 @@ def list_topics(call: Call) -> None:
     query = call.plan.query
     after, page_size = asked_page(query)
 
-    def done(page: TopicPage | TopicsError) -> None:
-        if isinstance(page, TopicsError):
-            call.fail(page)
-            return
+    @call.or_fail
+    def done(page: TopicPage) -> None:
         reply_page(call, b"topics", [_row_json(row) for row in page.rows], page.next_after)
 
     touch = boolean(query, "touch", False)
@@ -109,10 +102,8 @@ def _row_json(row: TopicState) -> bytes:
 def delete_topic(call: Call) -> None:
     """Remove a topic with all that hangs on it; an absent one is no error (7.4)."""
 
-    def done(result: DeleteTopicResult | TopicsError) -> None:
-        if isinstance(result, TopicsError):
-            call.fail(result)
-            return
+    @call.or_fail
+    def done(result: DeleteTopicResult) -> None:
         body = b'{"topic":%b,"deleted":%b,"routers_removed":%b,"performance":{"server_total_ms":%b}}' % (
             call.plan.name_json,
             json_bool(result.deleted),
