@@ -19,6 +19,7 @@ from topics.store import codec
 from topics.store.format import BATCH_HEADER_BYTES, BatchHeader, WalHeader
 from topics.store.manifest import unpack_store_part
 from topics.store.pack import scan_pack
+from topics.store.segment import read_footer
 from topics.store.segment_format import IndexHeader, PackHeader, SegmentFooter, SegmentHeader, SnapshotFile
 
 
@@ -115,6 +116,7 @@ def decoders() -> list[Decoder]:
         Decoder("frames", _frames, damaged, (segment[4096:], files["wal-"][4096 + 64 :])),
         Decoder("segment header", of(SegmentHeader.unpack), damaged, (segment,)),
         Decoder("segment footer", of(SegmentFooter.unpack), damaged, (segment[-512:],)),
+        Decoder("end of a segment", of(read_footer), damaged, (segment[-512:],)),
         Decoder("segment index", of(IndexHeader.unpack), damaged, (index,)),
         Decoder("pack", of(scan_pack), damaged, (files["pack-"],)),
         Decoder("pack header", of(PackHeader.unpack), damaged, (files["pack-"],)),

@@ -17,6 +17,7 @@ NAMES = (
     "frames",
     "segment header",
     "segment footer",
+    "end of a segment",
     "segment index",
     "pack",
     "pack header",

@@ -14,7 +14,14 @@ from topics.store import codec
 from topics.store.format import DELETED, DELETED_LIVE, WAL_FIRST_BATCH_OFFSET
 from topics.store.fsck import Report, verify
 from topics.store.rebuild import rebuild
-from topics.store.segment_format import FLAGS_OFFSET_PER_ROW, INDEX_HEADER_BYTES, IndexHeader
+from topics.store.segment import read_footer
+from topics.store.segment_format import (
+    FLAGS_OFFSET_PER_ROW,
+    FOOTER_BYTES,
+    INDEX_HEADER_BYTES,
+    SEGMENT_FOOTER_MAGIC,
+    IndexHeader,
+)
 
 SEGMENTS = f"{DIRECTORY}/topics/0000000000000001"
 
@@ -100,6 +107,32 @@ def test_a_bit_that_flips_in_a_flag_of_a_record_is_found_and_neither_hides_nor_r
             opened = StoreWorld(SimRing(0, disk=copy.deepcopy(ring.disk)), config=world.config).open()
             assert sorted(opened.topic(1).rows) == [1, 2, *range(4, 51)], (name, at)
             ring.corrupt_file(path, at, 1 << bit)
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_bits_of_a_footers_mark_that_flip_are_found_and_the_footer_is_read_all_the_same(at: int) -> None:
+    world = filled()
+    ring = world.end(power_cut=False)
+    path = f"{SEGMENTS}/seg-00000000000000000001.data"
+    data = ring.file_bytes(path)
+    begin = len(data) - FOOTER_BYTES
+    assert data[begin : begin + 4] == SEGMENT_FOOTER_MAGIC
+    for bit in range(8):
+        ring.corrupt_file(path, begin + at, 1 << bit)
+        (finding,) = check(ring).findings
+        assert (finding.path, finding.offset, finding.topic_id, finding.is_index) == (path, begin, 1, True)
+        assert read_footer(ring.file_bytes(path), path) == read_footer(data, path)
+        ring.corrupt_file(path, begin + at, 1 << bit)
+
+
+def test_a_sealed_segment_without_a_footer_is_damaged() -> None:
+    ring = filled().end(power_cut=False)
+    path = f"{SEGMENTS}/seg-00000000000000000001.data"
+    begin = len(ring.file_bytes(path)) - FOOTER_BYTES
+    for at in (begin, begin + 60):
+        ring.corrupt_file(path, at)
+    assert [finding.path for finding in check(ring).findings] == [path]
+    assert read_footer(ring.file_bytes(path), path) is None
 
 
 def test_a_damaged_record_is_named_by_topic_and_seq() -> None:

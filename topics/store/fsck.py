@@ -26,7 +26,9 @@ from topics.store.recovery import next_pass
 from topics.store.replay import DirectReader, ShardReplay, survey_shard
 from topics.store.segment import read_footer
 from topics.store.segment_format import (
+    FOOTER_BYTES,
     PACK_DIRECTORY,
+    SEGMENT_FOOTER_MAGIC,
     SNAPSHOT_DIRECTORY,
     IndexHeader,
     SegmentHeader,
@@ -181,7 +183,13 @@ async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, 
         report.findings.append(
             Finding(path, f"damaged at byte {at}, behind seq {before}", at, header.topic_id, before + 1)
         )
+    elif footer is None and segment is not None and segment.sealed and data[end:].strip(b"\0"):
+        # A segment that a rebuild has mended has none, and nothing but zeros in its place.
+        report.findings.append(Finding(path, "its footer is damaged", len(data) - FOOTER_BYTES, header.topic_id))
     elif footer is not None:
+        if data[-FOOTER_BYTES:][:4] != SEGMENT_FOOTER_MAGIC:
+            text = "bits of the footer's mark have flipped; what the footer says can still be told"
+            report.findings.append(Finding(path, text, len(data) - FOOTER_BYTES, header.topic_id, is_index=True))
         await _verify_index(files, path, header, scan, report)
 
 

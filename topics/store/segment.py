@@ -21,6 +21,7 @@ from topics.store.manifest import Segment
 from topics.store.row_columns import index_of, index_rows, live_rows, rows_of, tags_of
 from topics.store.segment_format import (
     FOOTER_BYTES,
+    SEGMENT_FOOTER_MAGIC,
     IndexHeader,
     SegmentFooter,
     SegmentHeader,
@@ -215,12 +216,20 @@ def describe_file(data: bytes, path: str) -> Described:
 
 
 def read_footer(data: bytes, path: str) -> SegmentFooter | None:
-    """The footer of a whole file; None when it has none. Raises CorruptError."""
+    """The footer of a whole file; None when it has none. Raises CorruptError.
+
+    Its mark is looked up, but not relied on: where the other bytes are a footer by their checksum, it is one.
+    """
     fixed = data[-FOOTER_BYTES:]
-    try:
-        length = footer_description_bytes(fixed) if len(fixed) == FOOTER_BYTES else 0
+    if len(fixed) < FOOTER_BYTES:
+        return None
+    length = footer_description_bytes(fixed)
+    if fixed[:4] == SEGMENT_FOOTER_MAGIC:
         return SegmentFooter.unpack(data[-(FOOTER_BYTES + length) :], path)
-    except FormatError:
-        if fixed[:4] != b"TPSF":
-            return None
-        raise
+    if length > len(data) - FOOTER_BYTES:
+        return None
+    description = data[len(data) - FOOTER_BYTES - length : len(data) - FOOTER_BYTES]
+    try:
+        return SegmentFooter.unpack(description + SEGMENT_FOOTER_MAGIC + fixed[4:], path)
+    except (CorruptError, FormatError):
+        return None
