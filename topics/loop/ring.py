@@ -12,6 +12,7 @@ never cut in two by that).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -125,8 +126,14 @@ class Ring(Protocol):
     def file_size(self, path: str) -> int:
         """Bytes. Raises FileNotFoundError."""
 
+    def look(self, path: str) -> os.stat_result:
+        """lstat(2): kind, permissions, owner, identity of what is at a path. Raises FileNotFoundError, OSError."""
+
     def lock(self, path: str) -> int:
         """Creates and locks a file for this process; returns its descriptor. Raises BlockingIOError when held."""
+
+    def unlock(self, fd: int) -> None:
+        """Closes the descriptor that `lock` gave, and with it gives up the lock, at once."""
 
     def allocate(self, fd: int, size: int) -> None:
         """Reserves space for bytes [0, size) (fallocate). Raises OSError(ENOSPC)."""

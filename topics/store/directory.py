@@ -34,8 +34,8 @@ class TakenDirectory:
     def release(self) -> None:
         """Gives the lock back at once; idempotent."""
         fd, self.fd = self.fd, -1
-        if fd >= 0 and self._ring.name != "sim":  # whose descriptors are not the kernel's
-            os.close(fd)
+        if fd >= 0:
+            self._ring.unlock(fd)
 
 
 def take(ring: Ring, config: Config) -> TakenDirectory:
@@ -44,8 +44,7 @@ def take(ring: Ring, config: Config) -> TakenDirectory:
     Raises LockedError or StorageError with the sentence to print.
     """
     path = config.data_dir
-    if ring.name != "sim":  # whose directories have no owners
-        refuse_unsafe(path)
+    refuse_unsafe(ring, path)
     try:
         made_in = make_with_parents(ring, path)
         return TakenDirectory(ring, path, ring.lock(f"{path}/lock"), made_in)
@@ -55,10 +54,10 @@ def take(ring: Ring, config: Config) -> TakenDirectory:
         raise StorageError(f"data directory {path} is not usable: {error.strerror or error}") from error
 
 
-def refuse_unsafe(path: str) -> None:
+def refuse_unsafe(ring: Ring, path: str) -> None:
     """Raises StorageError for a data directory that is a link, of another user, or that others may write to."""
     try:
-        info = os.lstat(path)
+        info = ring.look(path)
     except FileNotFoundError:
         return
     except OSError as error:

@@ -9,7 +9,6 @@ Both have the same layout (`topics/<id>/seg-<first>.data`). Which one a segment 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ import msgspec
 from topics.config import Config
 from topics.errors import FormatError, StorageError
 from topics.loop.loop import Loop
+from topics.loop.ring import Ring
 from topics.store.directory import make_with_parents, refuse_unsafe
 from topics.store.filecalls import FileCalls, read_file, replace_file
 from topics.store.manifest import COLD, HOT, Segment
@@ -102,13 +102,18 @@ async def require_cold(loop: Loop, tiers: Tiers) -> None:
 
 def _refuse_unfit(loop: Loop, tiers: Tiers) -> None:
     """A move between two names of one directory would end by removing the only copy."""
-    if loop.ring.name == "sim":  # whose directories have no owners and no links
-        same = tiers.hot == tiers.cold
-    else:
-        refuse_unsafe(tiers.cold)
-        same = os.path.realpath(tiers.hot) == os.path.realpath(tiers.cold)
-    if same:
+    refuse_unsafe(loop.ring, tiers.cold)
+    if _are_same(loop.ring, tiers.hot, tiers.cold):
         raise StorageError(f"cold directory {tiers.cold} is the data directory: name another one, or none")
+
+
+def _are_same(ring: Ring, first: str, second: str) -> bool:
+    """One directory under two names."""
+    try:
+        one, other = ring.look(first), ring.look(second)
+    except FileNotFoundError:
+        return False
+    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 
 
 async def _mark_of(files: FileCalls, directory: str) -> _Mark | None:

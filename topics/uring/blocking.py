@@ -63,6 +63,9 @@ class BlockingCalls:
     def file_size(self, path: str) -> int:
         return os.stat(path, follow_symlinks=False).st_size
 
+    def look(self, path: str) -> os.stat_result:
+        return os.lstat(path)
+
     def lock(self, path: str) -> int:
         """An flock, held by the descriptor: it ends with the process, however that ends."""
         fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -72,6 +75,9 @@ class BlockingCalls:
             os.close(fd)
             raise
         return fd
+
+    def unlock(self, fd: int) -> None:
+        os.close(fd)
 
     def allocate(self, fd: int, size: int) -> None:
         os.posix_fallocate(fd, 0, size)
