@@ -7,8 +7,9 @@
         ├── CorruptError      bytes no crash of ours explains; names path and offset, or topic and seq
         ├── LogReadOnlyError  an earlier write or sync failed: nothing is appended until the directory is reopened
         ├── DiskFullError     no space; heals by itself
+        ├── LogFailedError    an embedded log was left in the midst of its work: its directory has to be reopened
         ├── FormatError       a file of another kind or of a version this build does not know
-        └── LockedError       another live process owns the data directory
+        └── LockedError       somebody has the data directory open: another process, or this one already
 
 Below `loop/`, an errno stays an int; `OSError` is what file operations raise when a result is negative.
 """
@@ -74,7 +75,14 @@ class FormatError(StorageError):
 
 
 class LockedError(StorageError):
-    """Another live process owns the data directory."""
+    """Somebody has the data directory open: another live process, or this one already."""
+
+
+class LogFailedError(StorageError):
+    """An exception that nobody expected ended an embedded log in the midst of its work; `__cause__` is that one.
+
+    What was acknowledged is on the disk as its class says. Close the log, and open it again.
+    """
 
 
 def as_request_error(error: BaseException) -> RequestError:

@@ -21,7 +21,9 @@ def test_a_directory_that_is_damaged_leaves_no_descriptor_open(tmp_path: Path, i
         log.put_topic("t", durability="fsync")
         for number in range(3):
             log.append("t", [number])
-        shutil.copytree(tmp_path / "data", copy)  # as a killed process leaves it
+        shutil.copytree(
+            tmp_path / "data", copy, ignore=shutil.ignore_patterns("*.tmp")
+        )  # as a killed process leaves it
     damaged = copy / "wal" / "shard-00" / "wal-0000000000000001.log"
     data = bytearray(damaged.read_bytes())
     first = BatchHeader.unpack(data[WAL_FIRST_BATCH_OFFSET:], "it")

@@ -324,3 +324,15 @@ def test_threads_that_append_soon_lose_nothing(log: topics.Log) -> None:
         texts = [record.data.split() for record in log.read(name)]
         for number in range(4):
             assert [int(n) for who, n in texts if who == str(number)] == list(range(400))
+
+
+def test_of_a_batch_refused_as_a_whole_what_is_fine_is_written_without_anybody_asking(log: topics.Log) -> None:
+    log.put_topic("t", cap_records=3, discard="reject")
+    futures = [log.append_soon("t", number) for number in range(5)]
+    for record in log.tail("t", 0):
+        if record.data == 2:
+            break
+    assert [future.result() for future in futures[:3]] == [1, 2, 3]
+    for future in futures[3:]:
+        with pytest.raises(topics.RequestError, match="full"):
+            future.result()

@@ -7,15 +7,16 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from topics.embedded.driver import Call, Start
+from topics.embedded.calls import Start
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.records import Page, Record
+from topics.embedded.starts import Starts, Values
 from topics.engine.predicate import Predicate
 from topics.engine.queue.results import AckResult, ExtendResult
 from topics.engine.results import AppendResult, DeleteResult, DeleteTopicResult, PutResult, TopicState
 
 if TYPE_CHECKING:
-    from topics.embedded.log import Log, Values
+    from topics.embedded.log import Log
 
 R = TypeVar("R")
 
@@ -23,8 +24,9 @@ R = TypeVar("R")
 class AsyncLog:
     """`log.aio`. A cancelled await does not undo its call: an append may still happen."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, starts: Starts) -> None:
         self._log = log
+        self._starts = starts
 
     async def append(
         self,
@@ -35,39 +37,39 @@ class AsyncLog:
         node: str | None = None,
         create: bool | None = None,
     ) -> AppendResult:
-        return await self._run(self._log.appending(topic, records, key=key, node=node, create=create))
+        return await self._run(self._starts.appending(topic, records, key=key, node=node, create=create))
 
     async def append_many(self, topic: str, texts: Sequence[bytes], *, key: str | None = None) -> AppendResult:
-        return await self._run(self._log.appending_texts(topic, texts, key=key))
+        return await self._run(self._starts.appending_texts(topic, texts, key=key))
 
     async def delete(
         self, topic: str, *, before_seq: int | None = None, match: str | Predicate | None = None
     ) -> DeleteResult:
-        return await self._run(self._log.deleting(topic, before_seq=before_seq, match=match))
+        return await self._run(self._starts.deleting(topic, before_seq=before_seq, match=match))
 
     async def state(self, topic: str, *, touch: bool = True) -> TopicState:
-        return await self._run(self._log.asking_state(topic, touch=touch))
+        return await self._run(self._starts.asking_state(topic, touch=touch))
 
     async def put_topic(self, topic: str, **config: Any) -> PutResult:
-        return await self._run(self._log.putting_topic(topic, config))
+        return await self._run(self._starts.putting_topic(topic, config))
 
     async def delete_topic(self, topic: str, *, if_empty: bool = False) -> DeleteTopicResult:
-        return await self._run(self._log.deleting_topic(topic, if_empty=if_empty))
+        return await self._run(self._starts.deleting_topic(topic, if_empty=if_empty))
 
     async def claim(self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None) -> list[Job]:
-        return await self._run(self._log.claiming(queue, node, limit, lease_ms=lease_ms))
+        return await self._run(self._starts.claiming(queue, node, limit, lease_ms=lease_ms))
 
     async def ack(self, queue: str, node: str, jobs: Jobs) -> AckResult:
-        return await self._run(self._log.acking(queue, node, jobs))
+        return await self._run(self._starts.acking(queue, node, jobs))
 
     async def nack(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0) -> AckResult:
-        return await self._run(self._log.nacking(queue, node, jobs, delay_ms=delay_ms))
+        return await self._run(self._starts.nacking(queue, node, jobs, delay_ms=delay_ms))
 
     async def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult:
-        return await self._run(self._log.extending(queue, node, jobs, lease_ms=lease_ms))
+        return await self._run(self._starts.extending(queue, node, jobs, lease_ms=lease_ms))
 
     async def page(self, topic: str, from_seq: int = 0, *, limit: int = 0, node: str = "", wait_ms: int = 0) -> Page:
-        return await self._run(self._log.paging(topic, from_seq, limit=limit, node=node, wait_ms=wait_ms))
+        return await self._run(self._starts.paging(topic, from_seq, limit=limit, node=node, wait_ms=wait_ms))
 
     async def read(self, topic: str, from_seq: int = 0, *, node: str = "") -> AsyncIterator[Record]:
         """Records above `from_seq` up to the head there is now. Raises GapError like `Log.read`."""
@@ -95,17 +97,17 @@ class AsyncLog:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
 
-        def settle(call: Call[R]) -> None:
-            if future.cancelled():
+        def settle(outcome: R | BaseException) -> None:
+            if future.done():  # cancelled
                 return
-            if isinstance(call.outcome, BaseException):
-                future.set_exception(call.outcome)
+            if isinstance(outcome, BaseException):
+                future.set_exception(outcome)
             else:
-                future.set_result(call.result())
+                future.set_result(outcome)
 
-        def on_answer(call: Call[R]) -> None:
+        def on_answer(outcome: R | BaseException) -> None:
             with contextlib.suppress(RuntimeError):  # its event loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(settle, call)
+                loop.call_soon_threadsafe(settle, outcome)
 
         self._log.driver.submit(start, on_answer)
         return await future

@@ -16,15 +16,14 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from topics.errors import TopicsError, UsageError
+from topics.embedded.calls import Call, Start
+from topics.embedded.interrupts import signals
+from topics.errors import LogFailedError, TopicsError, UsageError
 from topics.loop import Loop
 
 R = TypeVar("R")
-Start = Callable[[Callable[["R | TopicsError"], None]], object]
-"""Begins a call on the engine; its argument takes the result or the error, once."""
-
 
 NEVER = 1 << 63
 """Later than any reading of the clock."""
@@ -35,56 +34,26 @@ _POLL_NS = 2_000_000
 """How often the maintenance thread looks for the end of what a caller left in flight."""
 
 
-class Call(Generic[R]):
-    """One call on its way: made by any thread, started and answered by whichever drives."""
-
-    __slots__ = ("_turn", "answered", "on_answer", "outcome", "start")
-
-    def __init__(self, start: Start[R], on_answer: Callable[[Call[R]], None] | None = None) -> None:
-        self.start = start
-        self.on_answer = on_answer
-        self.outcome: R | BaseException | None = None
-        self.answered = False
-        self._turn: threading.Lock | None = None
-
-    def answer(self, outcome: R | BaseException) -> None:
-        self.outcome = outcome
-        self.answered = True
-        if self.on_answer is not None:
-            self.on_answer(self)
-        self.give_turn()
-
-    def prepare_to_sleep(self) -> None:
-        self._turn = threading.Lock()
-        self._turn.acquire()
-
-    def sleep(self) -> None:
-        """Until answered or told to drive."""
-        assert self._turn is not None
-        self._turn.acquire()
-
-    def give_turn(self) -> None:
-        if self._turn is not None:
-            with contextlib.suppress(RuntimeError):  # had its turn already
-                self._turn.release()
-
-    def result(self) -> R:
-        if isinstance(self.outcome, BaseException):
-            raise self.outcome
-        return self.outcome  # type: ignore[return-value]  # None only until it is answered
-
-
 class Driver:
     """One loop shared by many threads, one at a time.
 
     alone: there is no maintenance thread; the one thread there is calls `drive_due` between its calls.
+
+    state    `_refusal`   `_over`  drives                  a call, and who sleeps
+    open     None         False    whoever calls           is begun
+    ended    UsageError   False    who called `end`        gets it; those begun before may still be answered
+    over     UsageError   True     nobody                  gets it
+    failed   LogFailed..  False    nobody                  gets it: an exception nobody expected came out of a pass
+    forked   UsageError   False    nobody, in the child    gets it: the parent's loop goes on
     """
 
     def __init__(self, loop: Loop, *, alone: bool = False) -> None:
         self._loop = loop
         self._wheel = threading.Lock()
         self._inbox: deque[Call[Any]] = deque()
+        """Calls to be begun by whoever drives."""
         self._asleep: deque[Call[Any]] = deque()
+        """Calls whose threads sleep, to be told to drive."""
         self._stirred = threading.Event()
         self._submitting = threading.Lock()
         self._submitted = 0
@@ -95,113 +64,94 @@ class Driver:
         self._due_ns = NEVER
         self._sleeping_until_ns = 0
         self._drove_ns = 0
-        self._ended = False
+        self._refusal: Callable[[], TopicsError] | None = None
         self._over = False
-        """Nobody will drive any more."""
-        self._failure: BaseException | None = None
         self._maintenance = threading.Thread(target=self._maintain, name="topics-maintenance", daemon=True)
         if not alone:
             self._maintenance.start()
         self._lasting = (threading.main_thread().ident, self._maintenance.ident)
         """Threads that do not end before the log does."""
 
+    # --- calls -------------------------------------------------------------------------------------------------------
     def call(self, start: Start[R]) -> R:
-        """Runs `start` on the loop and waits for its answer. Raises what it answered with, or UsageError."""
+        """Runs `start` on the loop and waits for its answer. Raises what it answered with, or what `_refusal` makes.
+
+        What a signal's handler raises leaves the call to the others; it is done all the same, perhaps.
+        """
         call: Call[R] = Call(start)
-        if self._wheel.acquire(blocking=False):
-            try:
-                self._check()
-                if self._inbox:
-                    self._start_inbox()
-                self._begin(call)
-                self._drive(lambda: call.answered)
-            finally:
-                self._wheel.release()
-                self._hand_over()
-            return call.result()
-        self._check()
-        call.prepare_to_sleep()
-        self._inbox.append(call)
-        if self._ended:
-            self._refuse(self._inbox)
-        while not call.answered:
+        signals.hold(self._loop.ring.wake)
+        try:
             if self._wheel.acquire(blocking=False):
                 try:
                     self._check()
-                    self._drive(lambda: call.answered)
+                    self._drive(lambda: call.answered, call)
                 finally:
-                    self._wheel.release()
-                    self._hand_over()
+                    self._give_wheel()
             else:
-                self._asleep.append(call)
-                with contextlib.suppress(OSError):  # the ring is closed: see below
-                    self._loop.ring.wake()  # the driver may wait for something that is far away, such as a tail
-                # Whoever drove may have left between the failed try and the entry above: then nobody would call us.
-                if self._wheel.acquire(blocking=False):
-                    self._wheel.release()
-                    call.give_turn()
-                elif self._over:
-                    self._refuse(self._asleep)
-                call.sleep()
+                self._post(call)
+        finally:
+            signals.release()
+        while not call.answered:
+            self._wait(call)
         return call.result()
+
+    def submit(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> None:
+        """Leaves a call to whoever drives, or to the maintenance thread; `on_answer` runs on that thread."""
+        signals.hold(self._loop.ring.wake)
+        try:
+            self._check()
+            self._post_owed(self._owed(start, on_answer))
+        finally:
+            signals.release()
+
+    def hand_over(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> None:
+        """`submit`, but begun on this thread if nobody drives; what can be answered at once is. Waits for nothing."""
+        signals.hold(self._loop.ring.wake)
+        try:
+            self._check()
+            call = self._owed(start, on_answer)
+            if not self._wheel.acquire(blocking=False):
+                self._post_owed(call)
+                return
+            try:
+                self._check()
+                self._drive(_at_once, call)
+            finally:
+                self._give_wheel()
+        finally:
+            signals.release()
 
     def take_alone(self) -> bool:
         """Takes the wheel if nobody has it and nothing is to be done: no calls, no timers, and no look for completions.
 
         Whoever gets True calls nothing that waits, and gives the wheel back by `leave`. Raises as `call` does.
         """
-        if not self._wheel.acquire(blocking=False):
-            return False
         loop = self._loop
+        signals.hold(loop.ring.wake)
+        if not self._wheel.acquire(blocking=False):
+            signals.release()
+            return False
         now_ns = loop.clock.monotonic_ns()
         if (
-            self._failure is None
-            and not self._ended
+            self._refusal is None
             and not self._inbox
             and loop.is_quiet(now_ns)
             and (not loop.operations_in_flight or now_ns - self._drove_ns < _LOOK_NS)
         ):
             return True
         self._wheel.release()
+        signals.release()
         self._check()
         return False
 
     def leave(self, error: BaseException | None = None) -> None:
         """error: what the engine raised, and should not have."""
-        if error is not None:
-            self._failure = error
-            self._fail_everybody(error)
-        self._wheel.release()
-        self._hand_over()
-
-    def submit(self, start: Start[R], on_answer: Callable[[Call[R]], None]) -> None:
-        """Hands a call to the maintenance thread; `on_answer` runs on whichever thread answers it."""
-        self._check()
-        self._inbox.append(self._owed(start, on_answer))
-        if self._ended:
-            self._refuse(self._inbox)
-            return
-        self._stirred.set()
-        self._loop.ring.wake()
-
-    def hand_over(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> None:
-        """Begins a call, on this thread if nobody drives; what can be answered at once is. Waits for nothing more."""
-        call = self._owed(start, lambda call: on_answer(call.outcome))  # type: ignore[arg-type]  # answered by then
-        if not self._wheel.acquire(blocking=False):
-            self._check()
-            self._inbox.append(call)
-            self._stirred.set()
-            self._loop.ring.wake()
-            return
         try:
-            self._check()
-            if self._inbox:
-                self._start_inbox()
-            self._begin(call)
-            self._drive(_at_once)
+            if error is not None:
+                self._fail(error)
+            self._give_wheel()
         finally:
-            self._wheel.release()
-            self._hand_over()
+            signals.release()
 
     def drive_due(self) -> int | None:
         """Runs what is due by now; ns until there is more, None: nothing is planned. Waits for nothing."""
@@ -216,34 +166,27 @@ class Driver:
         if due_ns < self._sleeping_until_ns:
             self._stirred.set()
 
-    def _owed(self, start: Start[R], on_answer: Callable[[Call[R]], None]) -> Call[R]:
-        """A call nobody waits for, counted until it is answered."""
-
-        def on_answered(call: Call[R]) -> None:
-            self._answered += 1
-            on_answer(call)
-
-        with self._submitting:
-            self._submitted += 1
-        return Call(start, on_answered)
-
+    # --- ending ------------------------------------------------------------------------------------------------------
     def end(self, first: Callable[[], None]) -> None:
         """Runs `first` on the loop (it ends the waits of others), then stops the maintenance thread.
 
-        When this returns nobody drives: the loop is the caller's again. Calls made later are UsageErrors.
+        When this returns or raises nobody drives: the loop is the caller's again. Calls made later are refused.
         """
 
         def start(done: Callable[[None], None]) -> None:
             first()
             done(None)
 
-        self.call(start)
-        self._ended = True
-        self._stirred.set()
-        if self._maintenance.ident is not None:
-            self._maintenance.join()
-        self._wheel.acquire()
-        self._refuse(self._inbox)  # not begun: those that are will be answered by what the caller still drives
+        try:
+            self.call(start)
+        finally:
+            if self._refusal is None:
+                self._refusal = _closed
+            self._stirred.set()
+            if self._maintenance.ident is not None:
+                self._maintenance.join()
+            self._wheel.acquire()
+            self._refuse(self._inbox)  # not begun: those that are will be answered by what the caller still drives
 
     def tell_the_rest(self) -> None:
         """After `end`, when the loop is closed as well: whoever was not answered by then will not be."""
@@ -251,28 +194,110 @@ class Driver:
         self._refuse(self._inbox)
         self._refuse(self._asleep)
 
-    @staticmethod
-    def _refuse(waiting: deque[Call[Any]]) -> None:
+    def disown(self) -> None:
+        """In a forked child, which has none of the threads: all calls are refused from now on."""
+        self._refusal = _forked
+        self._wheel = threading.Lock()
+        self._inbox.clear()
+        self._asleep.clear()
+
+    def _fail(self, error: BaseException) -> None:
+        """An exception nobody expected left a pass half done; nobody may be left sleeping on it."""
+        self._refusal = lambda: _failed(error)
+        self._stirred.set()
+        self._refuse(self._inbox)
+        self._refuse(self._asleep)
+
+    def _refuse(self, waiting: deque[Call[Any]]) -> None:
+        assert self._refusal is not None, "calls are begun"
         while waiting:
-            call = waiting.popleft()
-            if not call.answered:
-                call.answer(_closed())
+            with contextlib.suppress(IndexError):  # another thread refuses them, too
+                call = waiting.popleft()
+                if not call.answered:
+                    call.answer(self._refusal())
 
     def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-        if self._ended:
-            raise _closed()
+        if self._refusal is not None:
+            raise self._refusal()
 
-    def _drive(self, done: Callable[[], bool]) -> None:
-        """Passes until `done`, then until no file operation is in flight that ends with the thread. Holds the wheel."""
+    # --- inside ------------------------------------------------------------------------------------------------------
+    def _wait(self, call: Call[Any]) -> None:
+        """Drives until it is answered, or sleeps until that, or until told to drive."""
+        try:
+            if not self._drive_for(call):
+                call.sleep()
+        except BaseException:
+            call.left = True
+            self._hand_over()  # it may have been told to drive
+            raise
+
+    def _drive_for(self, call: Call[Any]) -> bool:
+        """False: somebody else drives, and `call` may sleep."""
+        signals.hold(self._loop.ring.wake)
+        try:
+            if self._wheel.acquire(blocking=False):
+                try:
+                    self._check()
+                    self._drive(lambda: call.answered)
+                finally:
+                    self._give_wheel()
+                return True
+            call.prepare_to_sleep()
+            if call.answered:
+                return True
+            self._asleep.append(call)
+            with contextlib.suppress(OSError):  # the ring is closed: see below
+                self._loop.ring.wake()  # the driver may wait for something that is far away, such as a tail
+            # Whoever drove may have left between the failed try and the entry above: then nobody would call us.
+            if self._wheel.acquire(blocking=False):
+                self._wheel.release()
+                call.give_turn()
+            elif self._over:
+                self._refuse(self._asleep)
+            return False
+        finally:
+            signals.release()
+
+    def _post(self, call: Call[Any]) -> None:
+        """Into the inbox, which whoever drives looks at. Raises as `call` does."""
+        self._check()
+        self._inbox.append(call)
+        if self._refusal is not None:  # since then
+            self._refuse(self._inbox)
+
+    def _post_owed(self, call: Call[Any]) -> None:
+        """The same for a call nobody waits for: the maintenance thread drives if nobody does."""
+        self._post(call)
+        self._stirred.set()
+        self._loop.ring.wake()
+
+    def _owed(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> Call[R]:
+        """A call nobody waits for, counted until it is answered."""
+
+        def on_answered(call: Call[R]) -> None:
+            self._answered += 1
+            on_answer(call.outcome)  # type: ignore[arg-type]  # answered by then
+
+        with self._submitting:
+            self._submitted += 1
+        return Call(start, on_answered)
+
+    def _drive(self, done: Callable[[], bool], call: Call[Any] | None = None) -> None:
+        """Begins `call`; passes until `done`, then until no operation is in flight that ends with the thread.
+
+        Holds the wheel. Ends early when a signal came to the main thread, which lets it through and calls again.
+        """
         loop = self._loop
         try:
+            if call is not None:
+                if self._inbox:
+                    self._start_inbox()
+                call.begin()
             if loop.operations_in_flight:
                 loop.run_pass(0)
             else:
                 loop.turn()
-            while not done():
+            while not (done() or signals.came):
                 if self._inbox:
                     loop.call_soon(self._start_inbox)
                 loop.run_pass(None)
@@ -285,53 +310,40 @@ class Driver:
                 wait_ns = most_ns if wait_ns is None else min(wait_ns, most_ns)
             self._drove_ns = now_ns = loop.clock.monotonic_ns()
             self._due_ns = NEVER if wait_ns is None else now_ns + wait_ns
+        except Exception as error:
+            self._fail(error)
+            raise _failed(error) from error
         except BaseException as error:
-            if not (isinstance(error, KeyboardInterrupt) and loop.waiting):
-                self._failure = error
-                self._fail_everybody(error)
+            self._fail(error)
             raise
 
     def _start_inbox(self) -> None:
         inbox = self._inbox
         while inbox:
-            self._begin(inbox.popleft())
+            inbox.popleft().begin()
 
-    @staticmethod
-    def _begin(call: Call[Any]) -> None:
-        try:
-            call.start(call.answer)
-        except TopicsError as error:
-            call.answer(error)
-        except Exception as error:
-            if call.answered:
-                raise
-            call.answer(error)  # what it was asked with: that caller's, and nobody else's
-
-    def _fail_everybody(self, error: BaseException) -> None:
-        """An exception out of the loop is a bug of ours; nobody may be left sleeping on it."""
-        for waiting in (self._inbox, self._asleep):
-            while waiting:
-                call = waiting.popleft()
-                if not call.answered:
-                    call.answer(error)
+    def _give_wheel(self) -> None:
+        self._wheel.release()
+        self._hand_over()
 
     def _hand_over(self) -> None:
         """The wheel is free: wakes one caller that still waits, or the maintenance thread for calls without one."""
         while self._asleep:
             call = self._asleep.popleft()
-            if not call.answered:
+            if not (call.answered or call.left):
                 call.give_turn()
                 return
         if self._inbox or self._due_ns < self._sleeping_until_ns:
             self._stirred.set()
 
+    # --- maintenance -------------------------------------------------------------------------------------------------
     def _is_idle(self) -> bool:
         """Nothing is ready, and nobody is owed an answer that no caller drives for."""
         return not self._inbox and self._submitted == self._answered and self._loop.ns_until_work() != 0
 
     def _maintain(self) -> None:
         """Sleeps until the next timer, or until stirred because something is due earlier than it knows."""
-        while not self._ended:
+        while self._refusal is None:
             self._sleeping_until_ns = NEVER  # before the look at _due_ns: whoever sets that now will stir us
             self._sleeping_until_ns = due_ns = min(self._due_ns, self._gathered_ns)
             timeout_s = None if due_ns == NEVER else max(0.0, (due_ns - self._loop.clock.monotonic_ns()) / 1e9)
@@ -345,7 +357,7 @@ class Driver:
                 self._stirred.wait(_BUSY_S)  # whoever drives runs the timers too
                 continue
             try:
-                if not self._ended:
+                if self._refusal is None:
                     self._drive(self._is_idle)
             except BaseException:
                 return
@@ -356,6 +368,16 @@ class Driver:
 
 def _closed() -> UsageError:
     return UsageError("this log is closed: open it again")
+
+
+def _forked() -> UsageError:
+    return UsageError("this log was opened before the fork, and is the parent's: open it in the child")
+
+
+def _failed(cause: BaseException) -> LogFailedError:
+    error = LogFailedError(f"this log failed ({type(cause).__name__}: {cause}): close it and open it again")
+    error.__cause__ = cause
+    return error
 
 
 def _at_once() -> bool:

@@ -14,12 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from topics.clock import Clock
+from topics.embedded.interrupts import signals
 from topics.engine.results import AppendResult, Done
 from topics.engine.value_rows import encoded
 from topics.errors import RequestError, TopicsError
 
 if TYPE_CHECKING:
-    from topics.embedded.driver import Driver, Start
+    from topics.embedded.calls import Start
+    from topics.embedded.driver import Driver
 
 _ROWS_MAX = 1000
 _BYTES_MAX = 256 * 1024
@@ -76,7 +78,7 @@ class Soon:
     def result(self) -> int:
         """The record's seq, once its topic's class is met. Raises what `append` would have raised."""
         outcome = self._batch.outcome
-        if outcome is None or isinstance(outcome, RequestError):
+        if outcome is None:
             outcome = self._gatherer.wait(self._batch)
         if isinstance(outcome, AppendResult):
             return outcome.first_seq + self._index
@@ -97,62 +99,114 @@ class Gatherer:
         self._driver = driver
         self._clock = clock
         self._appending = appending
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._filling: dict[str, Batch] = {}
         self._sent: deque[Batch] = deque()
         driver.on_gathered = self.flush
 
     def append(self, topic: str, value: Any) -> Soon:
         text = encoded(value)
-        waits_for: Batch | None = None
+        if self._lock._is_owned():  # type: ignore[attr-defined]  # a signal's handler, in the midst of the lines below
+            return self._append_by_itself(topic, text)
         with self._lock:
             batch = self._filling.get(topic)
-            if batch is None:
-                batch = self._filling[topic] = Batch(topic)
-                if len(self._filling) == 1:
-                    self._driver.gather_until(self._clock.monotonic_ns() + _WAIT_NS)
-            texts = batch.texts
-            soon = Soon(self, batch, len(texts))
-            texts.append(text)
-            batch.bytes += len(text)
-            if len(texts) >= _ROWS_MAX or batch.bytes >= _BYTES_MAX:
-                del self._filling[topic]
-                waits_for = self._send(batch)
+            if batch is not None:
+                texts = batch.texts
+                index = len(texts)
+                if index < _ROWS_MAX - 1 and batch.bytes + len(text) < _BYTES_MAX:
+                    batch.bytes += len(text)
+                    texts.append(text)
+                    return Soon(self, batch, index)
+        return self._append_last_or_first(topic, text)
+
+    def _append_last_or_first(self, topic: str, text: bytes) -> Soon:
+        """One that begins a batch, or fills it."""
+        waits_for: Batch | None = None
+        signals.hold(_nothing)
+        try:
+            with self._lock:
+                batch = self._filling.get(topic)
+                if batch is None:
+                    batch = self._filling[topic] = Batch(topic)
+                    if len(self._filling) == 1:
+                        self._driver.gather_until(self._clock.monotonic_ns() + _WAIT_NS)
+                soon = Soon(self, batch, len(batch.texts))
+                batch.texts.append(text)
+                batch.bytes += len(text)
+                if len(batch.texts) >= _ROWS_MAX or batch.bytes >= _BYTES_MAX:
+                    del self._filling[topic]
+                    waits_for = self._send(batch)
+        finally:
+            signals.release()
         if waits_for is not None:
             self.wait(waits_for)
         return soon
 
+    def _append_by_itself(self, topic: str, text: bytes) -> Soon:
+        batch = Batch(topic)
+        batch.texts.append(text)
+        self._send(batch)
+        return Soon(self, batch, 0)
+
     def flush(self) -> None:
         """Sends all there is."""
-        with self._lock:
-            filling, self._filling = self._filling, {}
-            for batch in filling.values():
-                self._send(batch)
+        signals.hold(_nothing)
+        try:
+            with self._lock:
+                filling, self._filling = self._filling, {}
+                for batch in filling.values():
+                    self._send(batch)
+        finally:
+            signals.release()
+
+    def drain(self) -> None:
+        """Sends all there is, and waits until it is answered. Raises as a call of the driver does."""
+        self.flush()
+        while self._sent:
+            self.wait(self._sent.popleft())
+
+    def disown(self) -> None:
+        """In a forked child, where nobody will write them."""
+        self._lock = threading.RLock()
+        self._filling.clear()
+        self._sent.clear()
 
     def wait(self, batch: Batch) -> Outcome | list[Outcome]:
         """Until it is answered; sends it first if it is being filled."""
-        with self._lock:
-            if not batch.sent:
-                del self._filling[batch.topic]
-                self._send(batch)
+        if not batch.sent:
+            self._send_now(batch)
         if batch.outcome is None:
             self._driver.call(batch.when_answered)
         outcome = batch.outcome
         assert outcome is not None, "waited for"
-        if isinstance(outcome, RequestError) and len(batch.texts) > 1:
-            outcome = self._one_by_one(batch)
         return outcome
+
+    def _send_now(self, batch: Batch) -> None:
+        signals.hold(_nothing)
+        try:
+            with self._lock:
+                if not batch.sent:
+                    self._filling.pop(batch.topic, None)
+                    self._send(batch)
+        finally:
+            signals.release()
 
     def _send(self, batch: Batch) -> Batch | None:
         """Hands it over, under the lock so that batches keep their order; returns one to wait for if too many are."""
         batch.sent = True
 
+        def on_answer(outcome: Outcome) -> None:
+            if isinstance(outcome, RequestError) and len(batch.texts) > 1:
+                self._send_each(batch)
+            else:
+                batch.answer(outcome)
+
         try:
             start = self._appending(batch.topic, batch.texts)
-        except TopicsError:
-            self._send_each(batch)
+        except TopicsError as error:
+            on_answer(error)
         else:
-            self._driver.hand_over(start, batch.answer)
+            self._driver.hand_over(start, on_answer)
         sent = self._sent
         while sent and sent[0].outcome is not None:
             sent.popleft()
@@ -161,7 +215,10 @@ class Gatherer:
         return sent[0] if len(sent) > _SENT_MAX else None
 
     def _send_each(self, batch: Batch) -> None:
-        """One of the records is refused before it is written: each by itself, the others in their order."""
+        """The batch was refused as a whole, and nothing of it written: each by itself, in their order.
+
+        So that none suffers for another; but they come behind what was sent since.
+        """
         outcomes: list[Outcome | None] = [None] * len(batch.texts)
         left = len(outcomes)
 
@@ -174,21 +231,10 @@ class Gatherer:
 
         for index, text in enumerate(batch.texts):
             try:
-                start = self._appending(batch.topic, [text])
+                self._driver.submit(self._appending(batch.topic, [text]), partial(on_answer, index))
             except TopicsError as error:
-                self._driver.hand_over(lambda done, error=error: done(error), partial(on_answer, index))  # type: ignore[misc]
-            else:
-                self._driver.hand_over(start, partial(on_answer, index))
+                on_answer(index, error)
 
-    def _one_by_one(self, batch: Batch) -> list[Outcome]:
-        """The request was refused as a whole: each record by itself, so that none suffers for another."""
-        with self._lock:
-            if not isinstance(batch.outcome, list):
-                outcomes: list[Outcome] = []
-                for text in batch.texts:
-                    try:
-                        outcomes.append(self._driver.call(self._appending(batch.topic, [text])))
-                    except TopicsError as error:
-                        outcomes.append(error)
-                batch.outcome = outcomes
-            return batch.outcome
+
+def _nothing() -> None:
+    pass

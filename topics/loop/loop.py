@@ -64,8 +64,6 @@ class Loop:
         self._failure: BaseException | None = None
         self._stopped = False
         self._closed = False
-        self.waiting = False
-        """In the wait of a pass: an exception from there (a KeyboardInterrupt) leaves nothing half done."""
 
     # --- running -----------------------------------------------------------------------------------------------------
     def run(self) -> None:
@@ -116,9 +114,7 @@ class Loop:
         """One pass. Waits at most `timeout_ns` (None: any time), less when a timer is due or work is ready."""
         now = self.clock.monotonic_ns
         started_ns = now()
-        self.waiting = True
         self.ring.submit_and_wait(self._wait_ns(timeout_ns, started_ns))
-        self.waiting = False
         waited_ns = now()
         if self._dispatch():
             self._finish_pass(started_ns, waited_ns)

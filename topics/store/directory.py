@@ -49,7 +49,8 @@ def take(ring: Ring, config: Config) -> TakenDirectory:
         made_in = make_with_parents(ring, path)
         return TakenDirectory(ring, path, ring.lock(f"{path}/lock"), made_in)
     except BlockingIOError as error:
-        raise LockedError(f"data directory {path} is in use by another process") from error
+        message = f"data directory {path} is open already, in another process or in this one: one log at a time"
+        raise LockedError(message) from error
     except OSError as error:
         raise StorageError(f"data directory {path} is not usable: {error.strerror or error}") from error
 

@@ -1,0 +1,105 @@
+"""A process that forks with a log open: the log stays the parent's."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import topics
+
+
+def in_child(work: Callable[[], object]) -> str:
+    """What `work` returned or raised in a forked child."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            told = repr(work())
+        except BaseException as error:
+            told = f"{type(error).__name__}: {error}"
+        os.write(theirs, told.encode())
+        os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours) as pipe:
+        told = pipe.read()
+    os.waitpid(child, 0)
+    return told
+
+
+@pytest.mark.parametrize("io", ["auto", "portable"])
+def test_the_log_is_refused_in_a_forked_child_and_goes_on_in_the_parent(tmp_path: Path, io: str) -> None:
+    with topics.open(tmp_path / "data", io=io) as log:
+        log.put_topic("t", durability="fsync")
+        log.append("t", [1])
+        for call in (
+            lambda: log.append("t", [2]),
+            lambda: log.append_soon("t", 2).result(),
+            lambda: list(log.read("t")),
+        ):
+            assert "UsageError: this log was opened before the fork" in in_child(call)
+            assert log.append("t", [3]).count == 1
+        assert in_child(log.close) == "None"
+        with pytest.raises(topics.LockedError):
+            topics.open(tmp_path / "data", io=io)
+        assert log.append("t", [3]).last_seq == 5
+
+
+def test_a_fork_in_the_midst_of_other_threads_calls_hangs_nobody(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data") as log:
+        stop = threading.Event()
+
+        def write() -> None:
+            while not stop.is_set():
+                log.append("t", [1])
+                log.append_soon("t", 1)
+
+        threads = [threading.Thread(target=write) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for _ in range(20):
+            assert "UsageError" in in_child(lambda: log.append("t", [2]))
+            assert "UsageError" in in_child(lambda: log.append_soon("t", 2).result())
+        stop.set()
+        for thread in threads:
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def test_a_child_that_lives_on_keeps_nobody_from_the_directory(tmp_path: Path) -> None:
+    go_on, woken = os.pipe()
+    log = topics.open(tmp_path / "data")
+    child = os.fork()
+    if child == 0:
+        os.close(woken)
+        os.read(go_on, 1)
+        os._exit(0)
+    log.close()
+    topics.open(tmp_path / "data").close()
+    os.close(woken)
+    os.close(go_on)
+    os.waitpid(child, 0)
+
+
+def test_a_child_may_open_a_log_of_its_own(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "a") as log:
+        log.append("t", [1])
+
+        def work() -> int:
+            with topics.open(tmp_path / "b") as own:
+                own.append("t", [1])
+                return own.append("t", [2]).last_seq
+
+        assert in_child(work) == "2"
+
+
+def test_a_log_that_is_dropped_is_closed(tmp_path: Path) -> None:
+    log = topics.open(tmp_path / "data")
+    log.append("t", [1])
+    with pytest.warns(ResourceWarning, match="close"):
+        del log
+    with topics.open(tmp_path / "data") as log:
+        assert [record.data for record in log.read("t")] == [1]

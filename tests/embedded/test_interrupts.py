@@ -1,0 +1,208 @@
+"""Ctrl-C, or a timeout's alarm, at any place of any call: it reaches the caller, and the log goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import topics
+from topics.uring.probe import probe
+
+PACKAGE = str(Path(topics.__file__).parent)
+
+
+class Alarm(Exception):
+    """What the handler of an alarm raises."""
+
+
+class At:
+    """Raises a signal at one of the places where Python looks for them: when the package's functions begin, and when
+    what they called in C has returned. Counted from 0."""
+
+    def __init__(self, place: int, number: int) -> None:
+        self.left = place
+        self.number = number
+
+    def __enter__(self) -> At:
+        sys.setprofile(self._profile)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    @property
+    def reached(self) -> bool:
+        return self.left < 0
+
+    def _profile(self, frame: FrameType, event: str, _argument: object) -> None:
+        if event in {"call", "c_return"} and frame.f_code.co_filename.startswith(PACKAGE):
+            self.left -= 1
+            if self.left == -1:
+                signal.raise_signal(self.number)
+
+
+@pytest.fixture(params=["uring", "portable"])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[topics.Log]:
+    if request.param == "uring" and not probe().ok:
+        pytest.skip(probe().reason)
+    with topics.open(tmp_path / "data", io=request.param, wal_file_bytes=1 << 20) as log:
+        log.put_topic("disk")
+        log.put_topic("fsync", durability="fsync")
+        log.put_topic("queue", type="queue")
+        yield log
+
+
+@pytest.fixture(params=[signal.SIGINT, signal.SIGALRM])
+def number(request: pytest.FixtureRequest) -> Iterator[int]:
+    def on_alarm(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGALRM:
+            raise Alarm
+        raise KeyboardInterrupt
+
+    before = signal.signal(request.param, on_alarm)
+    yield request.param
+    assert signal.getsignal(request.param) is on_alarm
+    signal.signal(request.param, before)
+
+
+CALLS: dict[str, Callable[[topics.Log, int], Any]] = {
+    "append": lambda log, n: log.append("disk", [n]),
+    "append, synced": lambda log, n: log.append("fsync", [n]),
+    "append with a key": lambda log, n: log.append("disk", [topics.NewRecord(n, tag="t")], key=str(n)),
+    "append_many": lambda log, n: log.append_many("disk", [b"%d" % n]),
+    "append_soon": lambda log, n: log.append_soon("disk", n).result(),
+    "read": lambda log, n: list(log.read("disk", max(0, log.state("disk").head_seq - 5))),
+    "claim": lambda log, n: log.claim("queue", "node"),
+    "put": lambda log, n: log.put_topic("new", cap_records=n + 2),
+}
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_an_interrupt_at_any_place_reaches_the_caller_and_harms_nothing(
+    log: topics.Log, what: str, number: int
+) -> None:
+    call = CALLS[what]
+    call(log, -1)
+    acked: set[Any] = {-1}
+    place, missed = 0, 0
+    while missed < 10:  # calls differ: some find a commit of the one before
+        at = At(place, number)
+        try:
+            with at:
+                call(log, place)
+            acked.add(place)
+            assert not at.reached, "the signal was swallowed"
+        except (KeyboardInterrupt, Alarm):
+            assert at.reached
+        missed = 0 if at.reached else missed + 1
+        assert log.append("disk", [f"after {place}"]).count == 1
+        acked.add(f"after {place}")
+        place += 1
+    assert place > 60
+    found = {record.data for record in log.read("disk")} | {record.data for record in log.read("fsync")}
+    assert found.issuperset(acked) or "append" not in what
+
+
+def test_an_interrupted_open_or_close_leaves_the_directory_free(tmp_path: Path) -> None:
+    log = topics.Log.__new__(topics.Log)
+
+    def open_it() -> None:
+        nonlocal log
+        log = topics.open(tmp_path / "data", wal_file_bytes=1 << 20, wal_spare_files=0)
+
+    def interrupted(call: Callable[[], None], place: int) -> bool:
+        try:
+            with At(place, signal.SIGINT) as at:
+                call()
+            assert not at.reached, "the signal was swallowed"
+            return False
+        except KeyboardInterrupt:
+            return True
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background jobs
+    try:
+        count = 0
+        for place in (0, 3, 50, 200, 400, 800, 1600, 3200, 10_000, 100_000):
+            if interrupted(open_it, place):
+                open_it()
+            log.append("t", [place])
+            interrupted(log.close, place // 2)
+            log.close()  # the first one may not even have begun
+            count += 1
+        open_it()
+        assert log.state("t").count == count
+        log.close()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_handler_that_raises_nothing_ends_no_call_and_may_call_the_log_itself(log: topics.Log) -> None:
+    seen: list[int] = []
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        seen.append(log.append("fsync", ["by the handler"]).last_seq)
+        log.append_soon("disk", "by the handler").result()
+
+    before = signal.signal(signal.SIGUSR1, on_signal)
+    try:
+        for call in CALLS.values():
+            for place in range(0, 160, 3):
+                with At(place, signal.SIGUSR1):
+                    call(log, place)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(seen) > 100
+    by_handler = [record.data for record in log.read("fsync")].count("by the handler")
+    assert by_handler == len(seen)
+
+
+def test_who_is_interrupted_beside_other_threads_leaves_nobody_asleep(log: topics.Log, number: int) -> None:
+    stop, counts = threading.Event(), [0, 0, 0]
+
+    def write(thread: int) -> None:
+        while not stop.is_set():
+            log.append("fsync", [thread])
+            counts[thread] += 1
+
+    threads = [threading.Thread(target=write, args=(index,), daemon=True) for index in range(len(counts))]
+    for thread in threads:
+        thread.start()
+    for place in range(300):
+        with contextlib.suppress(KeyboardInterrupt, Alarm), At(place, number):
+            log.append("fsync", ["main"])
+    stop.set()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive(), "left asleep"
+    found = [record.data for record in log.read("fsync")]
+    assert [found.count(index) for index in range(len(counts))] == counts
+
+
+def test_an_exception_out_of_a_pass_that_no_signal_explains_ends_the_log_with_a_clear_error(tmp_path: Path) -> None:
+    class Thrown(BaseException):
+        pass
+
+    def throw(done: Any) -> None:
+        raise Thrown
+
+    log = topics.open(tmp_path / "data")
+    log.append("t", [1])
+    with pytest.raises(Thrown):
+        log.driver.call(throw)
+    for _ in range(2):
+        with pytest.raises(topics.LogFailedError, match="Thrown.*open it again"):
+            log.append("t", [2])
+    with pytest.raises(topics.LogFailedError):
+        log.append_soon("t", 2).result()
+    with pytest.raises(topics.LogFailedError):
+        log.close()
+    with topics.open(tmp_path / "data") as log:
+        assert [record.data for record in log.read("t")] == [1]

@@ -1,0 +1,191 @@
+"""Calls as values: what callers hand in, checked on their own thread, as something whoever drives can begin."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from topics.config import Config
+from topics.embedded import arguments
+from topics.embedded.calls import Start
+from topics.embedded.jobs import Job, Jobs, held_jobs, parse_jobs
+from topics.embedded.records import Page, parse_page
+from topics.engine.column_read import ColumnPage
+from topics.engine.engine import Engine
+from topics.engine.predicate import Predicate
+from topics.engine.queue.results import AckResult, ClaimRequest, ExtendResult
+from topics.engine.results import (
+    AppendRequest,
+    AppendResult,
+    DeleteResult,
+    DeleteTopicResult,
+    DiffQuery,
+    Done,
+    PutResult,
+    TopicPage,
+    TopicState,
+)
+from topics.engine.topic_config import TopicConfig
+from topics.engine.value_rows import NewRecord, rows_from_data, rows_from_values
+from topics.engine.write_body import WriteScanner
+from topics.errors import TopicsError, UsageError
+from topics.tuples import make_tuple
+
+Values = Iterable[Any]
+"""What `append` takes: JSON-encodable values (each becomes a record's data) or NewRecord for tag, node and meta."""
+
+
+class Starts:
+    """The calls there are. Any thread may make one; all raise UsageError or RequestError for what cannot be meant."""
+
+    def __init__(self, engine: Engine, config: Config) -> None:
+        self._engine = engine
+        self._config = config
+        self._scanner = WriteScanner(config)
+        self._scanning = threading.RLock()
+
+    def appending(
+        self, topic: str, records: Values, *, key: str | None, node: str | None, create: bool | None
+    ) -> Start[AppendResult]:
+        request = self.request(topic, records, key=key, node=node, create=create)
+        return lambda done: self._engine.append(request, done)
+
+    def asking_state(self, topic: str, *, touch: bool) -> Start[TopicState]:
+        arguments.text("topic", topic)
+        return lambda done: self._engine.state(topic, touch=touch, done=done)
+
+    def putting_topic(self, topic: str, config: dict[str, Any]) -> Start[PutResult]:
+        arguments.text("topic", topic)
+        made = TopicConfig.make(**config)
+        return lambda done: self._engine.put_topic(topic, made, done)
+
+    def deleting_topic(self, topic: str, *, if_empty: bool) -> Start[DeleteTopicResult]:
+        arguments.text("topic", topic)
+        return lambda done: self._engine.delete_topic(topic, if_empty=if_empty, done=done)
+
+    def appending_texts(self, topic: str, texts: Sequence[bytes], *, key: str | None) -> Start[AppendResult]:
+        request = self.request_of_texts(topic, texts, key=key)
+        return lambda done: self._engine.append(request, done)
+
+    def request(
+        self, topic: str, records: Values, *, key: str | None, node: str | None, create: bool | None
+    ) -> AppendRequest:
+        arguments.text("topic", topic)
+        arguments.optional_text("key", key)
+        arguments.optional_text("node", node)
+        values = records if isinstance(records, list | tuple) else list(records)
+        if not values:
+            raise UsageError("append needs one record at least")
+        scanner = self._usable_scanner()
+        with self._scanning:
+            if NewRecord in map(type, values):
+                made = [value if isinstance(value, NewRecord) else NewRecord(value) for value in values]
+                rows = rows_from_values(made, scanner)
+            else:
+                rows = rows_from_data(values, scanner)
+        return make_tuple(AppendRequest, (topic, rows, _encoded(node), _encoded(key), create, None, True, None))
+
+    def request_of_texts(self, topic: str, texts: Sequence[bytes], *, key: str | None) -> AppendRequest:
+        arguments.text("topic", topic)
+        arguments.optional_text("key", key)
+        arguments.texts(texts)
+        if not texts:
+            raise UsageError("append_many needs one record at least")
+        scanner = self._usable_scanner()
+        with self._scanning:
+            rows = scanner.scan_texts(texts)
+        return AppendRequest(topic, rows, key=_encoded(key))
+
+    def _usable_scanner(self) -> WriteScanner:
+        """The one there is, but for a signal's handler that came while this very thread scans with it."""
+        held = self._scanning._is_owned()  # type: ignore[attr-defined]
+        return WriteScanner(self._config) if held else self._scanner
+
+    def deleting(self, topic: str, *, before_seq: int | None, match: str | Predicate | None) -> Start[DeleteResult]:
+        arguments.text("topic", topic)
+        arguments.optional_count("before_seq", before_seq)
+        predicate = Predicate.of(match) if isinstance(match, str) else match
+        if before_seq is None and predicate is None:
+            raise UsageError("delete needs before_seq, match, or both")
+        return lambda done: self._engine.delete_records(topic, before_seq, predicate, done)
+
+    def claiming(self, queue: str, node: str, limit: int, *, lease_ms: int | None) -> Start[list[Job]]:
+        arguments.text("queue", queue)
+        arguments.text("node", node)
+        arguments.count("limit", limit)
+        arguments.optional_count("lease_ms", lease_ms)
+        request = ClaimRequest(queue, node, limit, lease_ms)
+        return lambda done: self._engine.claim(request, lambda result: done(parse_jobs(result)))
+
+    def acking(self, queue: str, node: str, jobs: Jobs) -> Start[AckResult]:
+        request = held_jobs(queue, node, jobs)
+        return lambda done: self._engine.ack(request, done)
+
+    def nacking(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int) -> Start[AckResult]:
+        arguments.count("delay_ms", delay_ms)
+        request = held_jobs(queue, node, jobs)
+        return lambda done: self._engine.nack(request, delay_ms, done)
+
+    def extending(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> Start[ExtendResult]:
+        arguments.count("lease_ms", lease_ms)
+        request = held_jobs(queue, node, jobs)
+        return lambda done: self._engine.extend(request, lease_ms, done)
+
+    def paging(self, topic: str, from_seq: int, *, limit: int, node: str, wait_ms: int) -> Start[Page]:
+        arguments.text("topic", topic)
+        arguments.count("from_seq", from_seq)
+        arguments.count("limit", limit)
+        arguments.text("node", node)
+        arguments.count("wait_ms", wait_ms)
+        nodes = (node.encode(),) if node else ()
+        query = DiffQuery(from_seq, limit, nodes, include_tags=True, wait_ms=wait_ms)
+        return lambda done: self._engine.diff(topic, query, lambda result: done(parse_page(topic, result)))
+
+    def reading_columns(self, topic: str, from_seq: int, limit: int, max_bytes: int) -> Start[ColumnPage]:
+        arguments.text("topic", topic)
+        arguments.count("from_seq", from_seq)
+        arguments.count("limit", limit)
+        arguments.count("max_bytes", max_bytes)
+        if limit < 1:
+            raise UsageError("limit must be 1 at least")
+
+        def start(done: Done[ColumnPage]) -> None:
+            self._engine.columns(topic, from_seq, limit, max_bytes, done)
+
+        return start
+
+    def listing(self, prefix: str) -> Start[list[TopicState]]:
+        arguments.text("prefix", prefix)
+
+        def start(done: Done[list[TopicState]]) -> None:
+            found: list[TopicState] = []
+
+            def ask(after: str) -> None:
+                self._engine.list_topics(prefix, after, self._config.max_limit, False, _any_name, on_page)
+
+            def on_page(page: TopicPage | TopicsError) -> None:
+                if isinstance(page, TopicsError):
+                    done(page)
+                    return
+                found.extend(page.rows)
+                if page.next_after is None:
+                    done(found)
+                else:
+                    ask(page.next_after)
+
+            ask("")
+
+        return start
+
+    def disown(self) -> None:
+        """In a forked child: another thread may have scanned."""
+        self._scanning = threading.RLock()
+
+
+def _any_name(_name: str) -> bool:
+    return True
+
+
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
