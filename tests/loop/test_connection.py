@@ -151,6 +151,20 @@ def test_a_resume_before_the_cancel_took_effect_loses_nothing(on: Setup) -> None
     assert on.ring.one("recv").arguments == (10,)
 
 
+def test_what_arrives_in_the_pass_in_which_a_completion_resumes_is_not_lost(on: Setup) -> None:
+    """The dispatch has put it with what is to be held when the completion behind it resumes."""
+    on.conn.pause_reading()
+    on.loop.files.fdatasync_nowait(7, lambda res: on.conn.resume_reading())
+    on.run()
+    on.ring.receive(on.recv, b"a")
+    on.ring.complete(on.ring.one("fsync"), 0)
+    on.ring.receive(on.recv, b"b")
+    assert on.run() == [("data", on.conn.id, b"ab")]
+    on.ring.receive(on.recv, b"c", more=False)
+    assert on.run() == [("data", on.conn.id, b"c")]
+    assert on.ring.one("recv").arguments == (10,)
+
+
 def test_a_pause_and_resume_without_data_costs_no_operation(on: Setup) -> None:
     on.conn.pause_reading()
     on.conn.resume_reading()

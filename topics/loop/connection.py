@@ -157,7 +157,8 @@ class Connection:
         if self.phase != OPEN or not self.paused:
             return
         self.paused = False
-        if self._held:
+        # A completion may resume while what came in this pass lies with the rows that are still to be held.
+        if self._held or any(conn is self for conn, _view in self._traffic.held):
             self._traffic.resumed.append(self)
             return
         self.inbox = self._streams.inbox
