@@ -139,3 +139,16 @@ def test_draining_waits_for_what_is_staged_and_for_its_sync() -> None:
     world.write(fsync=False)
     world.loop.run_task(world.log.drain())
     assert recover(world.crash()).seqs == {1: [1]}
+
+
+def test_draining_ends_with_the_answer_to_who_asked_about_what_was_committed_before() -> None:
+    """Nothing is written for such a question, so no completion follows that would wake the drain."""
+    world = LogWorld()
+    world.settle(world.write())
+    world.advance(100)  # a file ahead is prepared
+    answers: list[Commit] = []
+    world.log.when_committed(1, True, answers.append)
+    drain = world.loop.spawn(world.log.drain())
+    world.passes(5)
+    assert [commit.error for commit in answers] == [None]
+    assert drain.done

@@ -372,6 +372,7 @@ class Wal:
             self._start_sync()
             return
         self._filling = self._empty_batch()
+        self._moved.set()
         for done in batch.waiters:
             done(Commit(None))
         self._loop.again()
@@ -645,6 +646,7 @@ class Wal:
 
     def on_latch(self) -> None:
         """Some shard failed: nothing staged here will be written. What is in flight is told first."""
+        self._moved.set()
         if self._flight is None:
             self._fail_staged(self._admission.read_only_error())
 
