@@ -406,9 +406,12 @@ class Checkpointer:
         self._opener.forget(file)
         if file.fd >= 0:
             await self._loop.files.close(file.fd)
-        await unlink_if_there(self._loop.files, file.path)
-        if file.path.endswith(".data") and "/seg-" in file.path:
-            await unlink_if_there(self._loop.files, index_path(file.path))
+        try:
+            await unlink_if_there(self._loop.files, file.path)
+            if file.path.endswith(".data") and "/seg-" in file.path:
+                await unlink_if_there(self._loop.files, index_path(file.path))
+        except OSError as error:  # no snapshot lists it: a start after a kill removes it
+            log.warning("removing %s failed: %s", file.path, error)
 
     # --- small things ------------------------------------------------------------------------------------------------
     def _write_small(self, fd: int, data: bytes, offset: int, done: object) -> None:
