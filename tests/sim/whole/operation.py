@@ -27,8 +27,11 @@ class Operation:
     def request(self, path: str) -> tuple[str, str, dict[str, Any] | None]:
         raise NotImplementedError
 
-    def apply(self, state: Maybe, instance: int) -> list[Maybe]:
-        """The states it leads to one after another when nobody tells of its answer; the last is the whole of it."""
+    def apply(self, state: Maybe, instance: int, burned: int = 0) -> list[Maybe]:
+        """The states it leads to one after another when nobody tells of its answer; the last is the whole of it.
+
+        burned: seqs that failed writes before it have taken.
+        """
         raise NotImplementedError
 
     def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:
@@ -74,12 +77,12 @@ class Write(Operation):
     def _created(self, state: Maybe, instance: int) -> list[State]:
         return [State(self.config or CONFIG_DEFAULT, instance)] if state is None else []
 
-    def apply(self, state: Maybe, instance: int) -> list[Maybe]:
+    def apply(self, state: Maybe, instance: int, burned: int = 0) -> list[Maybe]:
         steps: list[Maybe] = [*self._created(state, instance)]
         before = steps[0] if steps else state
         assert before is not None
         try:
-            return [*steps, before.write(self.records, self.key)]
+            return [*steps, before.write(self.records, self.key, before.head + 1 + burned)]
         except Refused:
             return [*steps, before]
 
@@ -118,7 +121,7 @@ class DeleteRecords(Operation):
     def request(self, path: str) -> tuple[str, str, dict[str, Any] | None]:
         return "POST", f"{path}/delete", {"before_seq": self.before, "match": self.match}
 
-    def apply(self, state: Maybe, instance: int) -> list[Maybe]:
+    def apply(self, state: Maybe, instance: int, burned: int = 0) -> list[Maybe]:
         return [None if state is None else state.delete_records(self.before, self.match)]
 
     def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:
@@ -140,7 +143,7 @@ class Configure(Operation):
     def request(self, path: str) -> tuple[str, str, dict[str, Any] | None]:
         return "PUT", path, self.config
 
-    def apply(self, state: Maybe, instance: int) -> list[Maybe]:
+    def apply(self, state: Maybe, instance: int, burned: int = 0) -> list[Maybe]:
         return [State(self.config, instance) if state is None else state.configure(self.config)]
 
     def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:
@@ -156,7 +159,7 @@ class Drop(Operation):
     def request(self, path: str) -> tuple[str, str, dict[str, Any] | None]:
         return "DELETE", path, None
 
-    def apply(self, state: Maybe, instance: int) -> list[Maybe]:
+    def apply(self, state: Maybe, instance: int, burned: int = 0) -> list[Maybe]:
         return [None]
 
     def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:
@@ -174,7 +177,7 @@ class Look(Operation):
     def request(self, path: str) -> tuple[str, str, dict[str, Any] | None]:
         return "GET", f"{path}?touch=false", None
 
-    def apply(self, state: Maybe, instance: int) -> list[Maybe]:
+    def apply(self, state: Maybe, instance: int, burned: int = 0) -> list[Maybe]:
         return [state]
 
     def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:
@@ -201,7 +204,7 @@ class Read(Operation):
     def request(self, path: str) -> tuple[str, str, dict[str, Any] | None]:
         return "POST", f"{path}/diff", {"from_seq": self.cursor, "limit": self.limit, "include_tags": True}
 
-    def apply(self, state: Maybe, instance: int) -> list[Maybe]:
+    def apply(self, state: Maybe, instance: int, burned: int = 0) -> list[Maybe]:
         return [state]
 
     def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:

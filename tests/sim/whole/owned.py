@@ -59,11 +59,14 @@ class Owned:
     def possible(self) -> list[Maybe]:
         """What it may be after its limbo, in the order of likelihood."""
         found = list(self.states)
-        reached = found
-        for operation in self.limbo:
-            paths = [operation.apply(state, self.instance + 1) for state in reached]
-            reached = _distinct([path[-1] for path in paths])
-            found = _distinct([*found, *(step for path in paths for step in path)])
+        for burned in dict.fromkeys((0, self.burned)):
+            reached, skipped = list(self.states), burned
+            for operation in self.limbo:
+                paths = [operation.apply(state, self.instance + 1, skipped) for state in reached]
+                reached = _distinct([path[-1] for path in paths])
+                found = _distinct([*found, *(step for path in paths for step in path)])
+                if isinstance(operation, Write):
+                    skipped = 0
         return found
 
 
@@ -241,8 +244,8 @@ class Owner:
             self._plan()
         if status in {0, 500}:
             refusal = answer["error"] if status else {}
-            if status and refusal.get("detail", {}).get("reason") == "disk_full":
-                owned.burned += _rows([operation])  # a batch that found no space is not there, not even in part
+            if status and _never_begun(refusal):
+                owned.burned += _rows([operation])
             elif operation.changes:
                 owned.limbo.append(operation)
             if status:
@@ -423,6 +426,11 @@ def _edges(states: list[Any]) -> list[int]:
         for gap in state.gaps:
             edges += [gap.first - 2, gap.first - 1, gap.last - 1, gap.last]
     return [edge for edge in edges if edge >= 0][:10]
+
+
+def _never_begun(refusal: dict[str, Any]) -> bool:
+    """A batch that found no space, or no file to go to, is not there, not even in part."""
+    return refusal.get("detail", {}).get("reason") == "disk_full" or "no log file could be opened" in refusal["message"]
 
 
 def _rows(operations: list[Operation]) -> int:
