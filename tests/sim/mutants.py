@@ -108,16 +108,11 @@ MUTANTS = (
         "            chunk.view[:prefix] = before.view[begin : begin + prefix]",
         "            chunk.view[:prefix] = bytes(prefix)",
     ),
-    Mutant(
+    _one(
         "batches claim to be synced when they are written",
-        (
-            (
-                "store/wal.py",
-                "            durable.synced,\n            self._chain,",
-                "            durable.written,\n            self._chain,",
-            ),
-        ),
-        places=2,
+        "store/wal.py",
+        "            durable.synced,\n            self._chain,",
+        "            durable.written,\n            self._chain,",
     ),
     _one("a floor forgotten when a cap is raised", "engine/lifecycle.py", "if before.cap != (0, 0):", "if False:"),
     _one(
