@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import zlib
 from collections.abc import Sequence
 
 BODIES = (
@@ -258,6 +259,7 @@ _TIMES = re.compile(
     rb'("(?:server_total_ms|wal_append_ms|fsync_ms|\$ts|last_write_ts|last_read_ts|effective_priority)":)[0-9.]+'
 )
 _LENGTH = re.compile(rb"(Content-Length:) [0-9]+")
+_COMPRESSED = b"Vary: Accept-Encoding\r\n\r\n\x1f\x8b\x08"
 _DATE = re.compile(rb"Date: [^\r]*\r\n")
 
 
@@ -269,5 +271,12 @@ _CUT = re.compile(
 
 
 def without_chance(answers: bytes) -> bytes:
-    """What a server said, but for times and the lengths they make."""
+    """What a server said, compressed or not, but for times and the lengths they make."""
+    plain = b""
+    while (at := answers.find(_COMPRESSED)) >= 0:
+        stream = zlib.decompressobj(31)
+        at += len(_COMPRESSED) - 3
+        plain += answers[:at] + stream.decompress(answers[at:])
+        answers = stream.unused_data
+    answers = plain + answers
     return _DATE.sub(b"", _LENGTH.sub(rb"\1", _CUT.sub(rb"\1", _TIMES.sub(rb"\1", answers))))
