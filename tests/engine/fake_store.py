@@ -23,8 +23,9 @@ from topics.store.filetable import FileKind, FileTable, StoredFile
 from topics.store.format import ORDERED_TYPES, FrameType, unpack_idempotency
 from topics.store.hottail import HotTail
 from topics.store.memory import MemoryFrames
+from topics.store.plain_rows import TopicRows
 from topics.store.reader import Fetched, Piece, Reader
-from topics.store.rows import Framed, Rows
+from topics.store.rows import ROW, Framed, Rows
 
 Done = Callable[[Commit], None]
 
@@ -90,6 +91,18 @@ class FakeLog:
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None
     ) -> tuple[Framed, Commit] | None:
         return None
+
+    is_one_shard = True
+
+    def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed:
+        start, placed = -1, b""
+        for at in range(0, len(rows.topics), 5):
+            topic_id, first_seq, ts_ms, row, count = rows.topics[at : at + 5]
+            part = Rows(rows.buffer, rows.spans[row * ROW.size : (row + count) * ROW.size], count, 0)
+            framed = self.stage_records(topic_id, first_seq, ts_ms, part, fsync=fsync)
+            start = framed.start if start < 0 else start
+            placed += framed.placed
+        return Framed(start, placed)
 
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True

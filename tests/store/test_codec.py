@@ -3,6 +3,7 @@
 
 import contextlib
 import json
+from array import array
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from topics.store import codec
 from topics.store.codec import Stop
 from topics.store.format import (
     FLAG_COPY,
+    FLAG_FSYNC,
     FLAG_META,
     FLAG_NODE,
     FLAG_TAG,
@@ -23,8 +25,9 @@ from topics.store.format import (
     align_up,
 )
 from topics.store.payload_columns import PayloadColumns
+from topics.store.plain_rows import addresses_of, place_rows
 from topics.store.projection import LEASE, Projection
-from topics.store.rows import Framed, Record, Rows, pack_rows
+from topics.store.rows import PLACED, PLACED_DTYPE, ROW, Framed, Record, Rows, pack_rows
 
 EPOCH = 0xFEEDFACECAFEBEEF
 names = st.binary(max_size=12)
@@ -125,6 +128,47 @@ def test_framed_rows_equal_the_model(
     assert columns["size"].tolist() == [len(record.data) + len(record.meta or b"") for record in written]
     assert columns["flags"].tolist() == [frame[5] for frame in expected]
     assert set(columns["ts"].tolist()) <= {6}
+
+
+@given(
+    st.lists(st.tuples(st.lists(records, min_size=1, max_size=4), st.integers(0, 2**40)), min_size=1, max_size=6),
+    st.booleans(),
+    st.integers(0, 2**20),
+)
+def test_rows_of_many_topics_are_framed_and_placed_as_one_topic_after_the_other(
+    topics: list[tuple[list[Record], int]], fsync: bool, base: int
+) -> None:
+    rows = pack_rows([record for added, _seq in topics for record in added])
+    numbers, expected, places, at = [], b"", [], 0
+    for number, (added, seq) in enumerate(topics):
+        part = Rows(rows.buffer, rows.spans[at * ROW.size : (at + len(added)) * ROW.size], len(added), 0)
+        numbers += (number, seq, 7 + number, at, len(added))
+        framed, placed = codec.frame_rows(part, topic_id=number, first_seq=seq, ts_ms=7 + number, fsync=fsync)
+        places.append(placed.moved_to(len(expected)).columns().copy())
+        expected += framed
+        at += len(added)
+    dest, got = bytearray(len(expected)), bytearray(PLACED.size * rows.count)
+    arguments = (len(rows.buffer), rows.spans, codec.ffi.from_buffer("uint64_t[]", array("Q", numbers)), len(topics))
+    for room in (len(expected) - 1, len(expected)):
+        written = codec.lib.tp_frame_topics(
+            codec.ffi.from_buffer(dest), 0, room, codec.ffi.from_buffer(rows.buffer), *arguments,
+            FLAG_FSYNC if fsync else 0, 0, codec.ffi.from_buffer(got),
+        )  # fmt: skip
+        assert written < 0 or room == len(expected)
+    assert bytes(dest) == expected
+    assert np.frombuffer(got, PLACED_DTYPE).tolist() == np.concatenate(places).tolist()
+
+    shapes = (np.uint32, np.uint32, np.uint32, np.uint32, np.uint64, np.uint8)
+    chunks = [[np.zeros(len(added) + 3, shape) for shape in shapes] for added, _seq in topics]
+    runs, at = [], 0
+    for added, _seq in topics:
+        runs += (at, 2, len(added))
+        at += len(added)
+    place_rows(b"".join(addresses_of(*columns) for columns in chunks), runs, bytes(got), 9, base)
+    for (added, _seq), columns, placed in zip(topics, chunks, places, strict=True):
+        placed["start"] += base
+        wanted = [[9] * len(added), *(placed[name].tolist() for name in ("start", "length", "size", "ts", "flags"))]
+        assert [column.tolist() for column in columns] == [[0, 0, *values, 0] for values in wanted]
 
 
 @given(st.binary(max_size=60), st.binary(max_size=120))

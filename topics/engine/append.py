@@ -185,18 +185,18 @@ class Appender:
     def __init__(self, core: Core, lifecycle: Lifecycle) -> None:
         self.core = core
         self._lifecycle = lifecycle
-        self._has_quota = core.config.max_total_bytes > 0
+        self.has_quota = core.config.max_total_bytes > 0
         self._by_name = core.registry.by_name
 
     def takes_plain(self, name: str) -> bool:
         """See `Engine.takes_plain`."""
         topic = self._by_name.get(name)
-        return topic is not None and topic.plain and topic.life is Life.LIVE and not self._has_quota
+        return topic is not None and topic.plain and topic.life is Life.LIVE and not self.has_quota
 
     def will_take_plain(self, name: str) -> bool:
         """See `Engine.will_take_plain`."""
         topic = self._by_name.get(name)
-        return topic is not None and topic.plain and not self._has_quota
+        return topic is not None and topic.plain and not self.has_quota
 
     def key_in_flight(self, name: str, key: bytes) -> bool:
         """See `Engine.key_in_flight`."""
@@ -212,7 +212,7 @@ class Appender:
                 or not topic.plain
                 or request.key is not None
                 or topic.life is not Life.LIVE
-                or self._has_quota
+                or self.has_quota
                 or request.violation is not None
             ):
                 self._append_checked(topic, request, done)
@@ -233,7 +233,7 @@ class Appender:
             or topic.waiters
             or topic.routers
             or request.key is not None
-            or self._has_quota
+            or self.has_quota
             or request.violation is not None
         ):
             return None
@@ -368,7 +368,7 @@ class Appender:
                 filling = self._open(topic, reserved, fsync=fsync, synced=synced)
             batch = filling
             if is_short(topic, first):
-                self._grow(topic, first + count - 1, now_ms, count)
+                self.grow(topic, first + count - 1, now_ms, count)
         topic.last_ts = ts
         if key is not None:
             topic.key_store().begin(key[0])
@@ -387,7 +387,7 @@ class Appender:
         self.core.filled.append(topic)
         return batch
 
-    def _grow(self, topic: Topic, last_seq: int, now_ms: int, count: int) -> None:
+    def grow(self, topic: Topic, last_seq: int, now_ms: int, count: int) -> None:
         """The next reservation, before the last one is used up: no write waits for it to be on stable storage."""
         log = self.core.log
         upto = reserve(self.core, topic, last_seq, now_ms, count)

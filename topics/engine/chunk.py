@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.store.catalog import NO_TAG
+from topics.store.plain_rows import addresses_of
 
 CHUNK_ROWS_MAX = 8192
 _ROWS_MIN = 16
@@ -21,7 +22,20 @@ class Chunk:
     NO_TAG in rows without and behind the last.
     """
 
-    __slots__ = ("count", "file_ids", "first", "flags", "lengths", "live", "offsets", "packed", "sizes", "tags", "ts")
+    __slots__ = (
+        "addresses",
+        "count",
+        "file_ids",
+        "first",
+        "flags",
+        "lengths",
+        "live",
+        "offsets",
+        "packed",
+        "sizes",
+        "tags",
+        "ts",
+    )
 
     def __init__(self, first: int, capacity: int) -> None:
         self.first = first
@@ -36,6 +50,14 @@ class Chunk:
         self.tags: NDArray[np.uint32] | None = None
         self.packed: tuple[int, bytes] | None = None
         """Its row of a ChunkTable, and `count` when that was made."""
+        self.addresses = b""
+        """What `find_addresses` found; b"": nobody asked."""
+
+    def find_addresses(self) -> bytes:
+        """Where file_ids, offsets, lengths, sizes, ts and flags lie, a packed u64 each, until the chunk is resized."""
+        columns = (self.file_ids, self.offsets, self.lengths, self.sizes, self.ts, self.flags)
+        self.addresses = addresses_of(*columns)
+        return self.addresses
 
     @property
     def capacity(self) -> int:
@@ -50,6 +72,7 @@ class Chunk:
         """Other arrays of this capacity with the same rows."""
         assert capacity >= self.count, "no row is cut off"
         self.packed = None
+        self.addresses = b""
         for name in ("file_ids", "offsets", "lengths", "sizes", "ts", "flags"):
             old = getattr(self, name)
             new = np.empty(capacity, old.dtype)

@@ -23,6 +23,7 @@ from topics.engine.delivery.subscription import Sink
 from topics.engine.diff import Diff
 from topics.engine.lifecycle import Lifecycle
 from topics.engine.listing import list_topics
+from topics.engine.plain_appends import PlainAppender, PlainDone
 from topics.engine.ports import StorePort, Timers
 from topics.engine.predicate import Predicate
 from topics.engine.queue.claim import claim
@@ -51,6 +52,7 @@ from topics.engine.routers.router import RouterConfig
 from topics.engine.scheduling.scheduler import LoadStats
 from topics.engine.topic import Life
 from topics.engine.topic_config import TopicConfig
+from topics.engine.write_columns import GroupRow
 from topics.errors import RequestError, TopicsError
 
 
@@ -61,6 +63,7 @@ class Engine:
         self._core = core = Core(loop, config)
         self._lifecycle = Lifecycle(core)
         self._appender = core.appender = Appender(core, self._lifecycle)
+        self._plain_appender = PlainAppender(self._appender)
         core.forwarding = self._forwarding = Forwarding(core, self._appender)
         self._bulk_reads = BulkReads(core)
         self._routers = RouterManager(core, self._lifecycle, self._forwarding)
@@ -127,6 +130,25 @@ class Engine:
     def takes_plain(self, name: str) -> bool:
         """Several writes to this topic may be given to `append` as one: each needs nothing but its seqs."""
         return self._appender.takes_plain(name)
+
+    def not_plain(self, names: Sequence[str]) -> list[int]:
+        """The places of the names that `takes_plain` says no to."""
+        return self._plain_appender.not_plain(names)
+
+    def append_plain(
+        self,
+        names: Sequence[str],
+        groups: Sequence[GroupRow],
+        buffer: bytes | bytearray | memoryview,
+        spans: bytes,
+        done: PlainDone,
+    ) -> list[int]:
+        """Appends to many topics as `append` would one by one; groups: the rows of each, which lie in `spans`.
+
+        Returns the places of those that it does not take, because they need more than columns. `done` is called once
+        for each part that was committed together, after this returns, also where that failed.
+        """
+        return self._plain_appender.append(names, groups, buffer, spans, done)
 
     def will_take_plain(self, name: str) -> bool:
         """As `takes_plain`, also while the topic is being created or deleted."""

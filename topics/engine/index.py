@@ -151,6 +151,29 @@ class Index:
             done += rows
         self._added(file_id, first_seq, first_seq + count - 1, count, int(sizes.sum(dtype=np.uint64)))
 
+    def extend(self, first_seq: int, count: int, size: int) -> Chunk | None:
+        """As `append_rows` without tags, but the columns of its last `count` rows, and Usage, are the caller's to fill.
+
+        None, and nothing was done, when the rows are not all the next ones of one chunk.
+        """
+        chunks = self.chunks
+        if not chunks:
+            return None
+        chunk = chunks[-1]
+        end = chunk.count + count
+        if chunk.first + chunk.count != first_seq or end > CHUNK_ROWS_MAX:
+            return None
+        if end > len(chunk.flags):
+            chunk.reserve(count)
+        chunk.count = end
+        chunk.live += count
+        self.live += count
+        self.bytes += size
+        self.last_seq = first_seq + count - 1
+        if not self.earliest:
+            self.earliest = first_seq
+        return chunk
+
     def add_scattered(
         self,
         seqs: NDArray[np.uint64],

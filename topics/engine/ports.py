@@ -10,6 +10,7 @@ from topics.clock import Clock
 from topics.store.commit import Commit, Done
 from topics.store.filetable import FileTable
 from topics.store.memory import MemoryFrames
+from topics.store.plain_rows import TopicRows
 from topics.store.reader import Fetched, Piece
 from topics.store.rows import Framed, Rows
 
@@ -29,6 +30,9 @@ class LogPort(Protocol):
         extension: bytes = b"",
         counted: bool = True,
     ) -> Framed: ...
+    @property
+    def is_one_shard(self) -> bool: ...
+    def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed: ...
     def write_alone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None
     ) -> tuple[Framed, Commit] | None: ...

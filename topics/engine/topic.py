@@ -52,6 +52,7 @@ class Topic:
         "floors",
         "generation",
         "growing",
+        "has_caps",
         "head",
         "hops",
         "id",
@@ -134,6 +135,8 @@ class Topic:
         self.stage_class = max(applied.durability, staged.durability, key=DURABILITIES.index)
         self.plain = not applied.ttl_ms and applied.discard == "old" and self.stage_class != "ephemeral"
         """An append needs no admission and no retention first."""
+        self.has_caps = applied.discard == "old" and bool(applied.cap_records or applied.cap_bytes)
+        """Records may have to go after an append."""
         if self.stage_class != "disk":
             self.reserved = NO_RESERVATION
             self.growing = 0
@@ -174,9 +177,8 @@ class Topic:
 
     def retain_caps(self) -> None:
         """The caps of the applied config."""
-        config = self.config
-        if config.discard == "old" and (config.cap_records or config.cap_bytes):
-            self.enforce_caps(self.head, config.cap_records, config.cap_bytes)
+        if self.has_caps:
+            self.enforce_caps(self.head, self.config.cap_records, self.config.cap_bytes)
 
     def lose_through(self, *, ttl: int = 0, deleted: int = 0) -> int:
         """Records up to here expired, or were deleted as a prefix; returns how many died."""

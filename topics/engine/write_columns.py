@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from topics.config import Config
@@ -15,6 +16,9 @@ GROUP = struct.Struct("=6IQ")
 """topic, first, count, taken, row, rows, size: a tp_group of columns.h."""
 KEYED = 1 << 31
 """In `topic`: the group is one request with an idempotency key."""
+
+GroupRow = tuple[int, int, int, int, int, int, int]
+"""A GROUP unpacked."""
 
 _KEY_ROOM = 65_536
 _SCRATCH_BYTES = 1 << 18
@@ -47,6 +51,11 @@ class WriteColumns:
         lib.tp_scan_writes(
             self._writer, buffer, requests, groups, group_count, self._room, counts, upto, self._scratch, _SCRATCH_BYTES
         )
+
+    def spans(self, groups: Sequence[GroupRow]) -> bytes:
+        """The rows of all groups up to the last of these, packed: their places are those in `groups`."""
+        last = groups[-1]
+        return bytes(self._spans[0 : (last[4] + last[5]) * ROW.size])
 
     def rows(self, buffer: bytearray | memoryview, row: int, rows: int, size: int) -> Rows:
         """The rows of one group."""

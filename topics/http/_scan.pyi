@@ -46,6 +46,24 @@ class _Lib:
         out_lengths: Any,
         sends: Any,
     ) -> int: ...
+    def tp_render_topics(
+        self,
+        out: Any,
+        room: int,
+        requests: Any,
+        counts: Any,
+        topics: Any,
+        count: int,
+        names: bytes,
+        refs: Any,
+        head: bytes,
+        head_len: int,
+        after: bytes,
+        after_len: int,
+        out_refs: Any,
+        out_lengths: Any,
+        sends: Any,
+    ) -> int: ...
     def tp_scanned_reads(self, s: Any, reads: Any, topics: Any, topic_count: Any) -> int: ...
     def tp_render_reads(
         self,

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from topics.engine.bulk_reads import PlainReads
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
+from topics.engine.plain_appends import PlainDone
 from topics.engine.predicate import Predicate
 from topics.engine.queue.push import PushSink, PushStream
 from topics.engine.queue.results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
@@ -27,6 +28,7 @@ from topics.engine.results import (
 from topics.engine.routers.results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.routers.router import RouterConfig
 from topics.engine.topic_config import TopicConfig
+from topics.engine.write_columns import GroupRow
 from topics.errors import RequestError
 
 
@@ -53,6 +55,19 @@ class EngineApi(Protocol):
 
     def takes_plain(self, name: str) -> bool:
         """Several writes to this topic may be given to `append` as one: each needs nothing but its seqs."""
+
+    def not_plain(self, names: Sequence[str]) -> list[int]:
+        """The places of the names that `takes_plain` says no to."""
+
+    def append_plain(
+        self,
+        names: Sequence[str],
+        groups: Sequence[GroupRow],
+        buffer: bytes | bytearray | memoryview,
+        spans: bytes,
+        done: PlainDone,
+    ) -> list[int]:
+        """Writes to many topics at once, those that need nothing else: see `Engine.append_plain`."""
 
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel: ...
 

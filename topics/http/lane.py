@@ -16,14 +16,14 @@ from itertools import accumulate
 from typing import Any, Protocol
 
 from topics.engine.results import AppendRequest
-from topics.engine.write_columns import GROUP, KEYED, WriteColumns
+from topics.engine.write_columns import GROUP, KEYED, GroupRow, WriteColumns
 from topics.http._scan import ffi, lib
 from topics.http.connection import HttpConnection, Phase
 from topics.http.first_bytes import FirstBytes
 from topics.http.handlers import records
 from topics.http.head import HEAD_END
 from topics.http.keyring import Keyring
-from topics.http.lane_answers import REQUEST, Answers, Columns, Group, Taken
+from topics.http.lane_answers import REQUEST, Answers, Columns, Group, Groups, Taken
 from topics.http.principal import Principal
 from topics.http.service import Service
 from topics.tuples import make_tuple
@@ -34,6 +34,8 @@ _TOPIC, _HOST, _BUSY, _BODY = 3, 4, 8, 9
 _ROOM = 8192
 _RECEIVES = 4096
 _LEAST = 2
+_MANY = 2
+"""Groups from which on they are appended together."""
 _DECLINED_KEPT = 1024
 _DECLINED_MAX = 16
 """Tries a second to learn a name."""
@@ -78,6 +80,8 @@ class Lane:
         self._names_json: list[bytes] = []
         self._principals: list[Principal | None] = []
         """Whose requests these are, where that is counted."""
+        self._are_counted = False
+        """Some are."""
         self.change_keys(keyring)
         self._hosts: set[bytes] = set()
         self._declined: dict[bytes, int] = {}
@@ -285,8 +289,16 @@ class Lane:
         Neither are requests that might be more than their key may have in flight; returns how many each then has. Nor
         are duplicates of what is on its way: they would keep the buffer.
         """
-        takes = self._service.engine.takes_plain
         rows = self._group_bytes
+        if not self._are_counted:
+            numbers = [row[0] for row in GROUP.iter_unpack(rows[0 : groups * GROUP.size])]
+            if max(numbers) < KEYED:
+                names = self._names
+                for at in self._service.engine.not_plain([names[number] for number in numbers]):
+                    lib.tp_forget_topic(self._scanner, numbers[at])
+                    GROUP.pack_into(rows, at * GROUP.size, numbers[at], 0, 0, 0, 0, 0, 0)
+                return {}
+        takes = self._service.engine.takes_plain
         coming: dict[Principal, int] = {}
         keys: set[tuple[int, bytes]] = set()
         for at, (number, first, count, *_rest) in enumerate(GROUP.iter_unpack(rows[0 : groups * GROUP.size])):
@@ -315,9 +327,10 @@ class Lane:
 
     def _append(self, buffer: bytearray | memoryview, groups: int, columns: Taken) -> None:
         engine, answers = self._service.engine, self.answers
-        for number, first, count, taken, row, rows, size in GROUP.iter_unpack(
-            self._group_bytes[0 : groups * GROUP.size]
-        ):
+        group_rows: list[GroupRow] = list(GROUP.iter_unpack(self._group_bytes[0 : groups * GROUP.size]))
+        if groups >= _MANY:
+            group_rows = self._append_many(buffer, group_rows, columns)
+        for number, first, count, taken, row, rows, size in group_rows:
             if not taken:
                 continue
             key = None
@@ -332,6 +345,32 @@ class Lane:
                 buffer = bytearray(buffer)  # an answer just given had the topic changed: the append may have to wait
             fields = (name, self._columns.rows(buffer, row, rows, size), None, key, None, None, True, None)
             engine.append(make_tuple(AppendRequest, fields), group.done)
+
+    def _append_many(self, buffer: bytearray | memoryview, groups: list[GroupRow], columns: Taken) -> list[GroupRow]:
+        """Those that need nothing but columns, all topics at once; returns the others."""
+        names, principals = self._names, self._principals
+        plain = [group for group in groups if group[3] and group[0] < KEYED]
+        others: list[GroupRow] = []
+        if len(plain) < len(groups):
+            keyed = {names[group[0] - KEYED] for group in groups if group[0] >= KEYED}
+            others = [group for group in groups if group[0] >= KEYED or names[group[0]] in keyed]  # in their order
+            plain = [group for group in plain if names[group[0]] not in keyed]
+        if not plain:
+            return others
+        counted = (
+            {group[0]: who for group in plain if (who := principals[group[0]]) is not None} if self._are_counted else {}
+        )
+        groups_of_many = Groups(self.answers, columns, counted)
+        spans = self._columns.spans(groups)
+        left = self._service.engine.append_plain(
+            [names[group[0]] for group in plain], plain, buffer, spans, groups_of_many.done
+        )
+        if left:
+            others += [plain[at] for at in left]
+            gone = set(left)
+            plain = [group for at, group in enumerate(plain) if at not in gone]
+        self.taken += groups_of_many.begin(plain)
+        return others
 
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self, rows: list[Row]) -> None:
@@ -379,6 +418,7 @@ class Lane:
         self._names.clear()
         self._names_json.clear()
         self._principals.clear()
+        self._are_counted = False
 
     def _learn_topic(
         self, name: str, raw: bytes, name_json: bytes, principal: Principal | None, *, reads: bool
@@ -396,3 +436,4 @@ class Lane:
             self._names.append(name)
             self._names_json.append(name_json)
             self._principals.append(principal)
+            self._are_counted |= principal is not None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import struct
+from array import array
 from collections import Counter
 from typing import Any, Protocol
 
 from topics.engine.bulk_reads import PlainReads
 from topics.engine.durations import milliseconds
+from topics.engine.plain_appends import PlainAppended
 from topics.engine.results import AppendResult
+from topics.engine.write_columns import GroupRow
 from topics.errors import TopicsError, as_request_error
 from topics.http._scan import ffi, lib
 from topics.http.connection import Phase
@@ -23,6 +26,8 @@ _WITHOUT_SEQS = 1
 _ANSWER = Phase.ANSWER
 _FIXED_BYTES = 400
 """Of an answer, beyond head, name and seqs."""
+_NAME_BYTES = 257
+"""Of a topic's name as JSON, at most: no character of one is escaped."""
 _AROUND_READ_BYTES = 700
 """Of an answer to a read, beyond head and elements."""
 _CLOSING = b',"created":false,"deduped":false,"performance":{"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b}}'
@@ -105,14 +110,55 @@ class Group:
         return found
 
 
+class Groups:
+    """Requests of several topics and one scan on their way through one `append_plain`."""
+
+    __slots__ = ("answers", "columns", "principals")
+
+    def __init__(self, answers: Answers, columns: Taken, principals: dict[int, Principal]) -> None:
+        """principals: whose requests they are, by number of the topic, where that is counted."""
+        self.answers = answers
+        self.columns = columns
+        self.principals = principals
+
+    def begin(self, groups: list[GroupRow]) -> int:
+        """Counts their requests as being in progress; returns how many there are."""
+        service, taken = self.answers.service, 0
+        for group in groups:
+            taken += group[3]
+        service.requests_total += taken
+        service.in_progress += taken
+        for number, _first, _count, requests, *_rest in groups if self.principals else ():
+            if (principal := self.principals.get(number)) is not None:
+                principal.in_flight += requests
+        return taken
+
+    def done(self, appended: PlainAppended) -> None:
+        """What became of some of them; told at the end of the pass."""
+        self.answers.finished_many.append((self, appended))
+
+    def one_by_one(self, appended: PlainAppended) -> list[tuple[Group, AppendResult | TopicsError]]:
+        """The same as groups of one topic each."""
+        found: list[tuple[Group, AppendResult | TopicsError]] = []
+        error, groups, names, first_seqs, append_ns, sync_ns = appended
+        for (number, first, count, taken, _row, rows, _size), name, seq in zip(groups, names, first_seqs, strict=True):
+            principal = self.principals.get(number)
+            group = Group(self.answers, self.columns, first, count, taken, b'"%b"' % name.encode(), principal)
+            last = seq + rows - 1
+            result = AppendResult(seq, last, last, rows, False, False, append_ns, sync_ns)
+            found.append((group, result if error is None else error))
+        return found
+
+
 class Answers:
     """One server's. `flush` is called at the end of every pass, before its sends are queued."""
 
     def __init__(self, service: Service, links: Columns, room: int) -> None:
         """room: the most requests of one scan."""
-        self._service = service
+        self.service = service
         self._links = links
         self.finished: list[tuple[Group, AppendResult | TopicsError]] = []
+        self.finished_many: list[tuple[Groups, PlainAppended]] = []
         self._room = 0
         self._make_room(room)
         self._count = ffi.new("uint32_t *")
@@ -124,7 +170,7 @@ class Answers:
 
     def begin(self, group: Group) -> None:
         """Counts its requests as being in progress."""
-        service = self._service
+        service = self.service
         service.requests_total += group.taken
         service.in_progress += group.taken
         if group.principal is not None:
@@ -132,10 +178,13 @@ class Answers:
 
     def flush(self) -> None:
         """Answers all that is decided. Refusals, and the last answers of connections, are worded one by one."""
-        if not self.finished:
+        if not self.finished and not self.finished_many:
             return
-        service = self._service
+        service = self.service
         finished, self.finished = self.finished, []
+        many, self.finished_many = self.finished_many, []
+        if many:
+            many = self._end_many(many, finished)
         written: list[tuple[Group, AppendResult]] = []
         for group, result in finished:
             service.in_progress -= group.taken
@@ -149,13 +198,34 @@ class Answers:
                 self._repeat(group, result)
             else:
                 written.append((group, result))
-        if written:
-            self._answer(written)
+        if written or many:
+            self._answer(written, many)
 
-    def _answer(self, finished: list[tuple[Group, AppendResult]]) -> None:
-        service = self._service
+    def _end_many(
+        self, many: list[tuple[Groups, PlainAppended]], finished: list[tuple[Group, AppendResult | TopicsError]]
+    ) -> list[tuple[Groups, PlainAppended]]:
+        """Those that are answered together; the others go to `finished`."""
+        together = []
+        for groups, appended in many:
+            if appended.error is not None or self.service.closing:
+                finished += groups.one_by_one(appended)
+                continue
+            together.append((groups, appended))
+            for number, _first, _count, taken, *_rest in appended.groups:
+                self.service.in_progress -= taken
+                if groups.principals and (principal := groups.principals.get(number)) is not None:
+                    principal.in_flight -= taken
+        return together
+
+    def _answer(self, finished: list[tuple[Group, AppendResult]], many: list[tuple[Groups, PlainAppended]]) -> None:
+        service = self.service
         head, now_ns = service.writer.json_head, service.now_ns()
         room = answers = 0
+        for _groups, appended in many:
+            requests = sum([group[3] for group in appended.groups])
+            answers += requests
+            room += requests * (len(head) + _NAME_BYTES + _FIXED_BYTES)
+            room += 21 * sum([group[5] for group in appended.groups])
         for group, result in finished:
             answers += group.taken
             room += group.taken * (len(head) + len(group.topic) + _FIXED_BYTES) + 21 * result.count
@@ -193,7 +263,40 @@ class Answers:
             assert size > 0, "answers larger than the room for them"
             at += size
             sends += self._count[0]
+        for groups, appended in many:
+            at += self._render_many(groups, appended, now_ns, memory + at, room - at, sends)
+            sends += self._count[0]
         self.send(number, memory, sends)
+
+    def _render_many(  # noqa: PLR0917 - columns
+        self, groups: Groups, appended: PlainAppended, now_ns: int, memory: Any, room: int, sends: int
+    ) -> int:
+        """Answers to the requests of many topics, their sends from number `sends` on; returns the bytes."""
+        columns, head = groups.columns, self.service.writer.json_head
+        total, append_ns, sync_ns = now_ns - columns.started_ns, appended.append_ns, appended.sync_ns
+        after = _CLOSING % (milliseconds(total), milliseconds(append_ns), milliseconds(sync_ns))
+        topics: list[int] = []
+        for group, seq in zip(appended.groups, appended.first_seqs, strict=True):
+            topics += (group[1], group[2], seq)
+        size = lib.tp_render_topics(
+            memory,
+            room,
+            columns.requests,
+            columns.counts,
+            ffi.from_buffer("uint64_t[]", array("Q", topics)),
+            len(appended.groups),
+            "\0".join(appended.names).encode(),
+            columns.refs,
+            head,
+            len(head),
+            after,
+            len(after),
+            self._refs + sends,
+            self._lengths + sends,
+            self._count,
+        )
+        assert size > 0, "answers larger than the room for them"
+        return int(size)
 
     def render_reads(
         self, scanner: Any, found: PlainReads, refs: Any, upto: Any, started_ns: int
@@ -203,7 +306,7 @@ class Answers:
         upto: u32 a receive, gets the end of what was taken of it.
         """
         taken = found.taken
-        service = self._service
+        service = self.service
         if taken > self._room:
             self._make_room(taken)
         head, total = service.writer.json_head, milliseconds(service.now_ns() - started_ns)
@@ -230,7 +333,7 @@ class Answers:
 
     def send(self, number: int, memory: Any, sends: int) -> None:
         """Queues the answers last rendered."""
-        for ref, data in self._links.answer(number, memory, self._refs, self._lengths, sends, self._service.tick):
+        for ref, data in self._links.answer(number, memory, self._refs, self._lengths, sends, self.service.tick):
             self._one(ref, data)
 
     def leave(self, conn: Any) -> None:
@@ -248,7 +351,7 @@ class Answers:
 
     def _refuse(self, group: Group, error: TopicsError) -> None:
         """Each request gets the error, as the general path words it."""
-        service = self._service
+        service = self.service
         service.refused_total += group.taken
         refusal = as_request_error(error)
         status, body, headers = status_of(refusal), envelope(refusal), extra_headers(refusal)
@@ -260,14 +363,14 @@ class Answers:
 
     def _repeat(self, group: Group, result: AppendResult) -> None:
         """A duplicate (R-IDEM-3) hears what the write it repeats was told, however many records it has itself."""
-        service = self._service
+        service = self.service
         performance = b'"server_total_ms":' + milliseconds(service.now_ns() - group.columns.started_ns)
         for ref, _count, flags in group.requests():
             self._one(ref, service.writer.json(200, _repeated(group, result, flags, performance)))
 
     def _close_with(self, group: Group, result: AppendResult) -> None:
         """The server is going away: every answer is its connection's last, and what is behind it gets none."""
-        service = self._service
+        service = self.service
         performance = b'"server_total_ms":' + milliseconds(service.now_ns() - group.columns.started_ns)
         if result.deduped:
             for ref, _count, flags in group.requests():

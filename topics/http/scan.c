@@ -12,7 +12,7 @@
 #include "../store/reads.h"
 #include "sha256.h"
 
-enum { HOSTS_MAX = 16, HOST_BYTES_MAX = 128, NAMES_MAX = 1 << 18, LENGTH_DIGITS_MAX = 9 };
+enum { HOSTS_MAX = 16, HOST_BYTES_MAX = 128, NAMES_MAX = 1 << 18, NAME_BYTES_MAX = 255, LENGTH_DIGITS_MAX = 9 };
 enum { NOBODY = 0xffffffff, NOT_ANY = 0xfffffffe };
 enum {
     TP_MISS_PART = 1, /* head or body not whole */
@@ -571,6 +571,34 @@ int64_t tp_render_answers(char *out, uint64_t room, const void *request_rows, co
         }
         out_lengths[n - 1] += (uint32_t)(p - start);
         first_seq += counts[i];
+    }
+    *sends = n;
+    return p - out;
+}
+
+int64_t tp_render_topics(char *out, uint64_t room, const void *request_rows, const uint32_t *counts,
+                         const uint64_t *topics, uint32_t count, const char *names, const uint64_t *refs,
+                         const char *head, uint32_t head_len, const char *after, uint32_t after_len,
+                         uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends)
+{
+    static const char TOPIC[] = "{\"topic\":\"", FIRST[] = "\",\"first_seq\":";
+    const struct tp_request *requests = request_rows;
+    char before[sizeof TOPIC + NAME_BYTES_MAX + sizeof FIRST], *p = out;
+    uint32_t n = 0;
+    memcpy(before, TOPIC, sizeof TOPIC - 1);
+    for (uint32_t i = 0; i < count; i++, topics += 3) {
+        uint64_t len = strlen(names);
+        if (len > NAME_BYTES_MAX) return -1;
+        char *end = put(before + sizeof TOPIC - 1, names, len);
+        end = PUT(end, FIRST);
+        uint32_t more = 0;
+        int64_t size = tp_render_answers(p, room - (uint64_t)(p - out), requests + topics[0], counts + topics[0],
+                                         (uint32_t)topics[1], topics[2], refs, head, head_len, before,
+                                         (uint32_t)(end - before), after, after_len, out_refs + n, out_lengths + n, &more);
+        if (size < 0) return -1;
+        p += size;
+        n += more;
+        names += len + 1;
     }
     *sends = n;
     return p - out;

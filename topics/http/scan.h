@@ -41,6 +41,13 @@ int64_t tp_render_reads(tp_scanner *s, char *out, uint64_t room, const char *ele
 /* Rows of receives that were not taken to their end: upto[i] is not ends[i]. Returns how many there are. */
 uint32_t tp_missed(const uint64_t *ends, const uint32_t *upto, uint32_t count, uint32_t *rows);
 
+/* tp_render_answers for several groups; topics: three u64 each: its first request among `requests` and `counts`, how many
+ * requests it has, its first seq; names: their names, each ended by a zero byte, to be put between quotes as they are. Returns the bytes written; -1: no room. */
+int64_t tp_render_topics(char *out, uint64_t room, const void *requests, const uint32_t *counts,
+                         const uint64_t *topics, uint32_t count, const char *names, const uint64_t *refs,
+                         const char *head, uint32_t head_len, const char *after, uint32_t after_len,
+                         uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends);
+
 /* Renders the answers of one group's requests, `counts[i]` records each (0: not taken, no answer), their first seq
  * `first_seq` and the others following: head, Content-Length, body = before, seqs, count, after. Those of one receive
  * are one send: out_refs gets refs[receive], out_lengths its bytes, *sends how many there are. Returns the bytes

@@ -120,6 +120,46 @@ int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer
     return (int64_t)(p - begin);
 }
 
+int64_t tp_frame_topics(char *dest, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes,
+                        const char *rows, const uint64_t *topics, uint32_t count, uint32_t flags, uint64_t start,
+                        char *placed)
+{
+    const uint64_t begin = at;
+    for (uint32_t i = 0; i < count; i++, topics += 5) {
+        int64_t written = tp_frame_rows(dest, at, room, buffer, buffer_bytes, rows + topics[3] * sizeof(struct tp_row),
+                                        (uint32_t)topics[4], topics[0], topics[1], topics[2], flags, NULL, 0, 0, NULL, 0,
+                                        start + (at - begin), placed);
+        if (written < 0 || (!written && topics[4])) return written;
+        at += (uint64_t)written;
+        placed += topics[4] * sizeof(struct tp_placed);
+    }
+    return (int64_t)(at - begin);
+}
+
+void tp_place_rows(const uint64_t *columns, const uint32_t *runs, uint32_t count, const char *placed, uint32_t file_id,
+                   uint64_t base)
+{
+    struct tp_placed entry;
+    for (uint32_t i = 0; i < count; i++, columns += 6, runs += 3) {
+        const char *from = placed + (size_t)runs[0] * sizeof entry;
+        uint32_t *file_ids = (uint32_t *)(uintptr_t)columns[0] + runs[1];
+        uint32_t *offsets = (uint32_t *)(uintptr_t)columns[1] + runs[1];
+        uint32_t *lengths = (uint32_t *)(uintptr_t)columns[2] + runs[1];
+        uint32_t *sizes = (uint32_t *)(uintptr_t)columns[3] + runs[1];
+        uint64_t *ts = (uint64_t *)(uintptr_t)columns[4] + runs[1];
+        uint8_t *flags = (uint8_t *)(uintptr_t)columns[5] + runs[1];
+        for (uint32_t row = 0; row < runs[2]; row++, from += sizeof entry) {
+            memcpy(&entry, from, sizeof entry);
+            file_ids[row] = file_id;
+            offsets[row] = entry.start + (uint32_t)base;
+            lengths[row] = entry.length;
+            sizes[row] = entry.size;
+            ts[row] = entry.ts_ms;
+            flags[row] = entry.flags;
+        }
+    }
+}
+
 int64_t tp_frame_control(char *dest, uint64_t at, uint64_t room, uint32_t type, uint32_t flags, uint64_t topic_id,
                          uint64_t seq, uint64_t ts_ms, const char *payload, uint32_t payload_len)
 {

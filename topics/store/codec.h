@@ -65,6 +65,19 @@ int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer
                       uint32_t flags, const char *node, uint32_t node_len, uint32_t has_node, const char *ext,
                       uint32_t ext_len, uint64_t start, char *placed);
 
+/* Rows of several topics in one call, without nodes of their own and without extensions; topics: five u64 each: topic id, first
+ * seq, ms, its first row among `rows` and how many it has. `placed` gets them back to back, topic by topic. Returns like
+ * tp_frame_rows; -n may then be less than all needs. */
+int64_t tp_frame_topics(char *dest, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes,
+                        const char *rows, const uint64_t *topics, uint32_t count, uint32_t flags, uint64_t start,
+                        char *placed);
+
+/* Rows that were framed into columns of several indexes. runs: three u32 an index: its first row in `placed`, the row of the
+ * columns it becomes, and how many follow, for which the columns have room; columns: six addresses an index: file_ids, offsets,
+ * lengths, sizes (u32), ts (u64), flags (u8). base: what the rows' starts count from. */
+void tp_place_rows(const uint64_t *columns, const uint32_t *runs, uint32_t count, const char *placed, uint32_t file_id,
+                   uint64_t base);
+
 /* One control frame; returns like tp_frame_rows. */
 int64_t tp_frame_control(char *dest, uint64_t at, uint64_t room, uint32_t type, uint32_t flags, uint64_t topic_id,
                          uint64_t seq, uint64_t ts_ms, const char *payload, uint32_t payload_len);

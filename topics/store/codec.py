@@ -43,6 +43,23 @@ class _Lib(Protocol):
         start: int,
         placed: Pointer,
     ) -> int: ...
+    def tp_frame_topics(
+        self,
+        dest: Pointer,
+        at: int,
+        room: int,
+        buffer: Pointer,
+        buffer_bytes: int,
+        rows: bytes,
+        topics: Pointer,
+        count: int,
+        flags: int,
+        start: int,
+        placed: Pointer,
+    ) -> int: ...
+    def tp_place_rows(
+        self, columns: Pointer, runs: Pointer, count: int, placed: bytes, file_id: int, base: int
+    ) -> None: ...
     def tp_frame_control(
         self,
         dest: Pointer,

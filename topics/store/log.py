@@ -17,6 +17,7 @@ from topics.store.counters import LogCounters
 from topics.store.filetable import FileKind, FileTable, StoredFile
 from topics.store.format import shard_directory
 from topics.store.hottail import HotTail
+from topics.store.plain_rows import TopicRows
 from topics.store.rows import Framed, Rows
 from topics.store.space import DiskSpace
 from topics.store.wal import Wal
@@ -126,6 +127,15 @@ class Log:
         return self._wals[self.shard_of(topic_id)].stage_records(
             topic_id, first_seq, ts_ms, rows, fsync=fsync, node=node, extension=extension, counted=counted
         )
+
+    @property
+    def is_one_shard(self) -> bool:
+        """All topics lie in one: only then there is `stage_topics`."""
+        return len(self._wals) == 1
+
+    def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed:
+        """Frames rows of several topics, which all lie in the one shard there is. Raises like `stage_records`."""
+        return self._wals[0].stage_topics(rows, fsync=fsync)
 
     def write_alone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None

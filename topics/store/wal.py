@@ -8,6 +8,7 @@ log; a full disk fails what is staged and goes on in another file. Decisions are
 from __future__ import annotations
 
 import contextlib
+from array import array
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -45,6 +46,7 @@ from topics.store.format import (
     align_up,
 )
 from topics.store.hottail import HotTail
+from topics.store.plain_rows import TopicRows
 from topics.store.rows import PLACED, Framed, Rows
 from topics.store.space import DiskSpace
 from topics.store.walfile import WalDirectory, WalFile
@@ -229,6 +231,41 @@ class Wal:
         batch.frames += count
         if not counted:
             batch.uncounted += count
+        return make_tuple(Framed, (start, ffi.unpack(placed, PLACED.size * count)))
+
+    def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed:
+        """Frames rows of several topics into the filling batch. Raises like `stage_records`."""
+        if self._admission.closed:
+            self._admission.check()
+        batch = self._filling
+        buffer, spans, topics, count = rows
+        if count > self._placed_rows:
+            self._placed_rows = count
+            self._placed = ffi.new("char[]", PLACED.size * count)
+        numbers = ffi.from_buffer("uint64_t[]", array("Q", topics))
+        at = batch.used
+        start = at - BATCH_HEADER_BYTES
+        placed = self._placed
+        while True:
+            written = lib.tp_frame_topics(
+                batch.pointer,
+                at,
+                batch.room,
+                ffi.from_buffer(buffer),
+                len(buffer),
+                spans,
+                numbers,
+                len(topics) // 5,
+                FLAG_FSYNC if fsync else 0,
+                start,
+                placed,
+            )
+            if written >= 0:
+                break
+            batch.grow(-written)
+        assert written, "a row points outside its buffer"
+        batch.used = at + written
+        batch.frames += count
         return make_tuple(Framed, (start, ffi.unpack(placed, PLACED.size * count)))
 
     def stage_control(

@@ -1,0 +1,162 @@
+"""`append_plain`: many topics as columns, with the same outcome as `append` one by one."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.engine.harness import Answer, Harness, records
+from topics.engine.plain_appends import PlainAppended
+from topics.engine.results import AppendRequest, AppendResult
+from topics.engine.topic_config import TopicConfig
+from topics.errors import DiskFullError, StorageError
+from topics.store.rows import ROW, Record, Rows, pack_rows
+
+Write = tuple[str, list[Record]]
+"""A topic, and records for it."""
+
+
+def columns(writes: list[Write]) -> tuple[list[tuple[int, int, int, int, int, int, int]], Rows]:
+    """The groups of a pass as the lane has them, and the rows of all."""
+    groups = []
+    row = 0
+    for number, (_name, added) in enumerate(writes):
+        size = sum(len(record.data) for record in added)
+        groups.append((number, number, 1, 1, row, len(added), size))
+        row += len(added)
+    return groups, pack_rows([record for _name, added in writes for record in added])
+
+
+class Both:
+    """The same writes to two engines, as columns to one and one by one to the other."""
+
+    def __init__(self, **config: Any) -> None:
+        self.fast = Harness(**config)
+        self.slow = Harness(**config)
+        self.taken = 0
+
+    def do(self, method: str, *args: Any, **kwargs: Any) -> None:
+        for world in (self.fast, self.slow):
+            getattr(world, method)(*args, **kwargs)
+
+    def write(self, writes: list[Write], error: Any = None) -> None:
+        groups, rows = columns(writes)
+        names = [name for name, _added in writes]
+        answers = {number: Answer() for number in range(len(writes))}
+
+        def done(appended: PlainAppended) -> None:
+            failed, parts, told, first_seqs, append_ns, sync_ns = appended
+            for at, (part, name) in enumerate(zip(parts, told, strict=True)):
+                assert name == names[part[0]]
+                first = first_seqs[at]
+                last = first + part[5] - 1
+                result = AppendResult(first, last, last, part[5], False, False, append_ns, sync_ns)
+                answers[part[0]](failed or result)
+
+        left = self.fast.engine.append_plain(names, groups, rows.buffer, rows.spans, done)
+        self.taken += len(writes) - len(left)
+        for at in left:
+            _number, _first, _count, _requests, row, count, size = groups[at]
+            part = Rows(rows.buffer, rows.spans[row * ROW.size : (row + count) * ROW.size], count, size)
+            self.fast.engine.append(AppendRequest(names[at], part), answers[at])
+        expected = [self.slow.start_append(pack_rows(added), name) for name, added in writes]
+        for world in (self.fast, self.slow):
+            world.settle(error)
+        for at, answer in enumerate(expected):
+            assert [str(result) for result in answers[at].results] == [str(result) for result in answer.results]
+
+    def same(self, names: list[str]) -> None:
+        for name in names:
+            assert self.fast.state(name) == self.slow.state(name)
+            assert self.fast.read(name=name, include_tags=True) == self.slow.read(name=name, include_tags=True)
+        assert self.fast.engine.stats() == self.slow.engine.stats()
+
+
+def record(value: object, tag: str | None = None) -> Record:
+    data = str(value).encode()
+    return Record(data, None if tag is None else tag.encode())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_many_topics_at_once_are_as_one_after_the_other(seed: int) -> None:
+    rng = random.Random(seed)
+    both = Both()
+    names = [f"t{number}" for number in range(8)]
+    for number, name in enumerate(names):
+        kind = ("disk", "fsync", "memory", "ephemeral")[min(number % 5, 3)]
+        both.do("put", name, durability=kind, cap_records=rng.choice((0, 5)), ttl_ms=rng.choice((0, 0, 0, 5000)))
+    for turn in range(60):
+        writes = [
+            (
+                name,
+                [
+                    record(1000 * turn + at, rng.choice((None,) * 30 + ("a",)))
+                    for at in range(rng.choice((1, 1, 2, 30)))
+                ],
+            )
+            for name in rng.choices(names, k=rng.randrange(1, 10))
+        ]
+        if rng.random() < 0.2:
+            both.do("start_append", records(1), rng.choice(names))  # staged in the same pass, before them
+        if rng.random() < 0.2:
+            both.do("start_delete", rng.randrange(200), name=rng.choice(names))
+        waits = rng.choice(names)
+        if rng.random() < 0.2:
+            both.do("start_diff", 10_000, waits, wait_ms=20_000)
+        both.write(writes, StorageError("lost") if rng.random() < 0.05 else None)
+        both.do("advance_ms", rng.choice((0, 1, 400)))
+        if rng.random() < 0.1:
+            both.same(names)
+        if rng.random() < 0.05:
+            both.do("restart", power_lost=False)
+    both.same(names)
+    assert both.taken > 50
+
+
+def test_who_waits_is_told_and_what_is_staged_behind_comes_after() -> None:
+    world = Harness()
+    for name in ("a", "b"):
+        world.put(name)
+        world.append(0, name=name)
+    poll = world.start_diff(1, "a", wait_ms=20_000)
+    groups, rows = columns([("a", [record(1)]), ("b", [record(2), record(3)])])
+    told: list[PlainAppended] = []
+    assert world.engine.append_plain(["a", "b"], groups, rows.buffer, rows.spans, told.append) == []
+    behind = world.start_append(records(4), "b")
+    gone = world.start_delete(3, name="b")
+    assert not told
+    assert not poll.given
+    world.settle()
+    assert [(part.names, part.first_seqs) for part in told] == [(["a", "b"], [2, 2])]
+    assert poll.get().next_from_seq == 2
+    assert behind.get().first_seq == 4
+    assert gone.get().deleted == 2
+    assert world.seqs(name="b") == [3, 4]
+
+
+def test_what_is_not_plain_is_left_and_nothing_was_done() -> None:
+    world = Harness()
+    configs = {"ttl": TopicConfig.make(ttl_ms=10), "short": TopicConfig.make(), "memory": TopicConfig.make()}
+    for name in configs:
+        world.put(name, **({"ttl_ms": 1000} if name == "ttl" else {}))
+    world.append(0, name="memory")
+    names = ["missing", "ttl", "short", "memory", "memory"]
+    groups, rows = columns([(name, [record(1)]) for name in names])
+    assert world.engine.append_plain(names, groups, rows.buffer, rows.spans, lambda _: None) == [0, 1, 2, 4]
+    assert world.engine.not_plain(names) == [0, 1]
+
+
+def test_a_log_that_takes_nothing_leaves_all_to_be_refused_one_by_one() -> None:
+    world = Harness()
+    for name in ("a", "b"):
+        world.put(name)
+        world.append(0, name=name)
+    world.store.log.disk_full = True
+    groups, rows = columns([("a", [record(1)]), ("b", [record(1)])])
+    assert world.engine.append_plain(["a", "b"], groups, rows.buffer, rows.spans, lambda _: None) == [0, 1]
+    with pytest.raises(DiskFullError):
+        world.append(1, name="a")
+    world.store.log.disk_full = False
+    assert world.append(1, name="a").first_seq == 2
