@@ -65,6 +65,10 @@ _RANGES = {
     "max_tag_bytes": (0, 60_000),
     "max_node_bytes": (0, 60_000),
     "max_idempotency_key_bytes": (0, 60_000),
+    "default_limit": (0, 1_000_000),
+    "max_wait_ms": (0, _U32_MAX),
+    "default_batch_bytes": (0, 1 << 40),
+    "max_batch_bytes": (0, 1 << 40),
 }
 """What fields of 16 and 32 bits in the formats, the kernel and C take, and what would only be a slip of the pen."""
 
@@ -75,7 +79,12 @@ _ZERO_IS_THE_MOST = (
     "max_meta_keys",
     "max_tag_bytes",
     "max_node_bytes",
+    "max_idempotency_key_bytes",
     "max_limit",
+    "default_limit",
+    "max_wait_ms",
+    "default_batch_bytes",
+    "max_batch_bytes",
     "max_claim",
     "max_watch_topics",
 )

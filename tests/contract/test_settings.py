@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,12 +45,36 @@ def test_the_largest_page_is_a_setting(make_world: MakeWorld) -> None:
     assert len(world.diff("t", limit=2)["records"]) == 2
 
 
-def test_zero_is_no_limit(make_world: MakeWorld) -> None:
-    """14: for topics and for the quota."""
-    world = make_world(max_topics=0, max_total_bytes=0)
-    for number in range(5):
-        world.put(f"t{number}")
-        world.write(f"t{number}", "x" * 1000)
+def limits() -> list[str]:
+    """The rows of the table of limits in docs/settings.md."""
+    page = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
+    table = page.partition("\n## Limits\n")[2].partition("\n## ")[0]
+    names = [name.lower() for name in re.findall(r"^\| `TOPICS_([A-Z0-9_]+)`", table, re.M)]
+    assert len(names) > 20
+    return [name for name in names if name != "test_min_heartbeat_ms"]
+
+
+@pytest.mark.parametrize("setting", limits())
+def test_zero_is_no_limit(make_world: MakeWorld, setting: str) -> None:
+    """14: everything that one of these may refuse, cut short or skip goes through whole."""
+    world = make_world(**{setting: 0})
+    world.put("t", idempotency_window_ms=60_000)
+    records = [{"data": [n, "x" * 1000], "meta": {"k": n}, "tag": "a:b", "node": "n"} for n in range(300)]
+    answer = world.request("POST", "/v0/topics/t", {"records": records, "idempotency_key": "k" * 40})
+    assert (answer.status, answer.json["count"]) == (200, 300)
+    page = world.diff("t", include_tags=True)
+    assert page["records"], "a read skips nothing"
+    assert page["next_from_seq"] == page["records"][-1]["$seq"]
+    assert len(world.diff("t", limit=1000)["records"]) == 300
+    reader = world.ask("POST", "/v0/topics/t/diff", {"from_seq": 300, "wait_ms": 5000})
+    assert reader.waiting
+    world.write("t", 301)
+    assert [record["data"] for record in reader.answer().json["records"]] == [301]
+    assert world.request("PUT", "/v0/routers/r", {"source": "t", "dest": "u"}).status == 201
+    assert world.request("POST", "/v0/watch", {"topics": {"t": {}, "u": {}}}).status == 200
+    world.put("q", type="queue")
+    world.write("q", *range(30))
+    assert world.request("POST", "/v0/topics/q/claim", {"node": "n", "max": 30}).json["count"] == 30
 
 
 def test_a_segment_of_one_record_is_a_segment(make_world: MakeWorld) -> None:
