@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.http.h2_peer import H2Client, H2Peer
 from tests.http.wire import Echo, Peer, make_service
 from topics.errors import RequestError
+from topics.http.admission import UNREAD_BODY_BYTES_MAX
 from topics.http.connection import HttpConnection
-from topics.http.h2_connection import DROPPED_BYTES, PREFACE, Http2Connection
+from topics.http.h2_connection import PREFACE, Http2Connection
 from topics.http.response import JSON
 from topics.http.stream import Block
 from topics.http.transport import Arriving, Waits
@@ -164,7 +165,7 @@ def test_a_body_that_grows_too_large_is_refused_where_it_does(echo: Echo) -> Non
     stream = h2.client.begin("POST", "/v0/topics/a", b"x" * 1001, {"content-type": "application/json"}, end=False)
     assert h2.seen(stream).response.code == "payload_too_large"
     assert h2.server.held_bytes == 0
-    h2.client.send_body(stream, b"x" * (DROPPED_BYTES - 1001), end=False)
+    h2.client.send_body(stream, b"x" * (UNREAD_BODY_BYTES_MAX - 1001), end=False)
     assert h2.seen(stream).reset is None
     h2.client.send_body(stream, b"x" * 1002, end=False)
     assert h2.seen(stream).reset == ErrorCodes.NO_ERROR

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 from topics.errors import RequestError
 from topics.http.body import gunzip
+from topics.http.routes import Body
 
 if TYPE_CHECKING:
     from topics.http.plan import Plan
     from topics.http.service import Service
+
+UNREAD_BODY_BYTES_MAX = 65_536
+"""More of a body that nobody reads is not passed over: the connection or the stream ends."""
 
 
 def refusal_of(service: Service, plan: Plan) -> RequestError | None:
@@ -23,6 +27,22 @@ def refusal_of(service: Service, plan: Plan) -> RequestError | None:
         return plan.forbidden
     gate = service.gate
     return (gate(plan) if gate is not None else None) or plan.missing
+
+
+def refusal_before_body(service: Service, plan: Plan) -> RequestError | None:
+    """The same, and what the head says of a body the route would read: its size, and with Expect its encoding."""
+    refusal = refusal_of(service, plan)
+    if refusal is not None or ignores_body(plan):
+        return refusal
+    refusal = plan.too_large
+    if refusal is None and plan.expects_continue and not plan.gzip:
+        refusal = plan.body_refusal(False)
+    return refusal
+
+
+def ignores_body(plan: Plan) -> bool:
+    """There is no route, or it takes no body: one that comes is passed over."""
+    return plan.route is None or plan.route.body is Body.IGNORED
 
 
 def usable_body(service: Service, plan: Plan, body: bytes) -> bytes:

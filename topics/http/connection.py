@@ -20,7 +20,7 @@ import enum
 from collections.abc import Callable
 
 from topics.errors import RequestError
-from topics.http.admission import refusal_of, usable_body
+from topics.http.admission import UNREAD_BODY_BYTES_MAX, ignores_body, refusal_before_body, usable_body
 from topics.http.call import Call, run
 from topics.http.chunked import ChunkedBody
 from topics.http.errors import BadRequestError, envelope, extra_headers, status_of
@@ -29,7 +29,6 @@ from topics.http.http1_stream import Http1Stream
 from topics.http.plan import Plan, too_large
 from topics.http.principal import Principal
 from topics.http.response import CONTINUE, JSON
-from topics.http.routes import Body
 from topics.http.service import Service
 from topics.http.transport import Arriving, Transport, Waits
 from topics.http.upgrade import OpenUpgraded, Upgraded
@@ -45,8 +44,6 @@ class Phase(enum.Enum):
 
 HEAD, BODY, ANSWER, STREAM, CLOSED = Phase.HEAD, Phase.BODY, Phase.ANSWER, Phase.STREAM, Phase.CLOSED
 
-SKIPPED_BODY_BYTES = 65_536
-"""A refused request's body up to this size is read and dropped, so that the connection can go on."""
 PIPELINED_BYTES = 65_536
 """Input kept while a request is being answered; with more, reading pauses."""
 
@@ -60,6 +57,8 @@ class HttpConnection:
         "_call",
         "_counted",
         "_ended",
+        "_is_last",
+        "_is_last",
         "_paused",
         "_pending",
         "_plan",
@@ -89,6 +88,9 @@ class HttpConnection:
         self._bodies = 0
         """That did not come with their heads."""
         self._refusal: RequestError | None = None
+        """What is answered once the body that comes is passed over."""
+        self._is_last = False
+        """The answer in progress: where a next request would begin is unknown, or the client wants none."""
         self._call: Call | None = None
         self._stream: Http1Stream | None = None
         self._counted: Principal | None = None
@@ -257,32 +259,26 @@ class HttpConnection:
     def _begin(self, plan: Plan, data: bytes) -> bytes:
         """A request that is not whole, or not plain. data: what came behind its head; returns what is not its body."""
         service = self.service
-        refusal = refusal_of(service, plan)
-        route = plan.route
-        ignored = route is None or route.body is Body.IGNORED
-        if refusal is None and not ignored:
-            refusal = plan.too_large
-            if refusal is None and plan.expects_continue:
-                refusal = None if plan.gzip else plan.body_refusal(False)
+        refusal = refusal_before_body(service, plan)
         if not plan.has_body:
             if refusal is None:
                 self._serve(plan, b"")
             else:
                 self._refuse(plan, refusal)
             return data
-        skipped = refusal is not None or ignored
+        skipped = refusal is not None or ignores_body(plan)
         length = plan.content_length
         if not skipped and 0 < length <= len(data) and not plan.expects_continue:
             self._serve(plan, data[:length])
             return data[length:]
         chunked = plan.request.framing.chunked
         unread = plan.expects_continue or (refusal is not None and (chunked or refusal is plan.too_large))
-        if skipped and (unread or length > SKIPPED_BODY_BYTES) and not 0 < length <= len(data):
+        if skipped and (unread or length > UNREAD_BODY_BYTES_MAX) and not 0 < length <= len(data):
             # Reading the body would serve nobody, and where the next request begins stays unknown: answer and close.
             if refusal is not None:
                 self._refuse(plan, refusal, body_unread=True)
             else:
-                self._refusal = _LAST
+                self._is_last = True
                 self._serve(plan, b"")
             return b""
         if plan.expects_continue:
@@ -338,9 +334,7 @@ class HttpConnection:
         started_ns = service.now_ns()
         self.phase = ANSWER
         self._plan = plan
-        route = plan.route
-        assert route is not None
-        if route.body is Body.IGNORED:
+        if ignores_body(plan):
             body = b""
         elif not plan.usual_body:
             try:
@@ -404,8 +398,7 @@ class HttpConnection:
         )
         self.phase = STREAM
         self._call = self._plan = None  # a stream may stay for days: its head need not
-        if not kept:
-            self._refusal = _LAST
+        self._is_last = not kept
         config = self.service.config
         self.transport.set_water_marks(config.stream_high_water_bytes, config.stream_low_water_bytes)
         self._stream = Http1Stream(self, chunks=chunks, on_drained=on_drained, on_disconnect=on_disconnect)
@@ -432,7 +425,7 @@ class HttpConnection:
     def on_stream_ended(self, *, kept: bool) -> None:
         """The handler has ended its stream. kept: the client knows where it ends, so another answer may follow."""
         self._stream = None
-        if not kept or self.service.closing or self._refusal is not None:
+        if not kept or self.service.closing or self._is_last:
             self._close()
             return
         config = self.service.config
@@ -446,7 +439,7 @@ class HttpConnection:
 
     def _keeps(self, plan: Plan) -> bool:
         """Whether the connection goes on after this answer."""
-        return plan.keep_alive and not self.service.closing and self._refusal is None
+        return plan.keep_alive and not self.service.closing and not self._is_last
 
     def _next(self) -> None:
         """Answered: on to the next request, which may be here already."""
@@ -498,7 +491,3 @@ class HttpConnection:
         self._plan = self._body = self._refusal = None
         self._pending = b""
         self.transport.close()
-
-
-_LAST = RequestError("internal", "this answer is the connection's last")
-"""In `_refusal` while answering: close afterwards."""

@@ -31,7 +31,7 @@ from h2.settings import SettingCodes, Settings
 
 from topics.config import Config
 from topics.errors import RequestError
-from topics.http.admission import refusal_of, usable_body
+from topics.http.admission import UNREAD_BODY_BYTES_MAX, ignores_body, refusal_before_body, usable_body
 from topics.http.allowance import Allowance
 from topics.http.call import Call, run
 from topics.http.errors import BadRequestError, envelope, extra_headers, status_of
@@ -40,14 +40,10 @@ from topics.http.h2_sender import Sender
 from topics.http.h2_stream import Http2Stream
 from topics.http.plan import too_large
 from topics.http.response import JSON
-from topics.http.routes import Body
 from topics.http.service import Service
 from topics.http.transport import Arriving, Transport, Waits
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-DROPPED_BYTES = 65_536
-"""A body nobody wants is read and dropped up to this size; above it the stream is reset."""
 
 _DEFAULT_WINDOW = 65_535
 _HEADER_TABLE_BYTES = 4096
@@ -226,15 +222,10 @@ class Http2Connection:
         except BadRequestError as error:
             self._refuse(stream, error.as_request_error())
             return
-        refusal = refusal_of(service, plan)
-        ignored = plan.route is None or plan.route.body is Body.IGNORED
-        if refusal is None and not ignored:
-            refusal = plan.too_large
-            if refusal is None and plan.expects_continue:
-                refusal = None if plan.gzip else plan.body_refusal(False)
+        refusal = refusal_before_body(service, plan)
         if refusal is not None:
             self._refuse(stream, refusal)
-        elif whole or ignored:
+        elif whole or ignores_body(plan):
             self._serve(stream, b"")
         else:
             stream.body = bytearray()
@@ -332,8 +323,7 @@ class Http2Connection:
         service, plan = self.service, stream.plan
         started_ns = service.now_ns()
         assert plan is not None, "a request was let in without a plan"
-        assert plan.route is not None, "a request was let in without a route"
-        if plan.route.body is not Body.IGNORED and not plan.usual_body:
+        if not ignores_body(plan) and not plan.usual_body:
             try:
                 body = usable_body(service, plan, body)
             except RequestError as error:
@@ -418,7 +408,7 @@ class Http2Connection:
         plan = stream.plan
         if stream.input_ended:
             self._forget(stream)
-        elif max(stream.dropped_bytes, 0 if plan is None else plan.content_length) > DROPPED_BYTES:
+        elif max(stream.dropped_bytes, 0 if plan is None else plan.content_length) > UNREAD_BODY_BYTES_MAX:
             self._reset(stream, ErrorCodes.NO_ERROR)
 
     # --- ends --------------------------------------------------------------------------------------------------------
