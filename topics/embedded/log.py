@@ -22,7 +22,7 @@ from topics.embedded.records import Page, Record
 from topics.embedded.soon import Gatherer, Soon
 from topics.embedded.starts import Starts, Values
 from topics.engine.column_read import ColumnPage
-from topics.engine.engine import Engine
+from topics.engine.engine import FLUSH_ORDER, Engine
 from topics.engine.predicate import Predicate
 from topics.engine.queue.results import AckResult, ExtendResult
 from topics.engine.results import (
@@ -100,7 +100,7 @@ class Log:
             if directory is not None:
                 directory.release()
             raise
-        self._loop.on_pass_end(self._engine.flush, 10)
+        self._loop.on_pass_end(self._engine.flush, FLUSH_ORDER)
         self._store.log.commit_in_place()
         self._starts = Starts(self._engine, self.config)
         self._driver = Driver(self._loop, alone=alone)

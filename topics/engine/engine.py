@@ -55,9 +55,15 @@ from topics.engine.topic_config import TopicConfig
 from topics.engine.write_columns import GroupRow
 from topics.errors import RequestError, TopicsError
 
+FLUSH_ORDER = 10
+"""Of the engine among the hooks at the end of a pass: before the log, which commits what it stages."""
+
 
 class Engine:
-    """Made first; `catalog` goes to `Store.open`, whose store goes to `start`. Register `flush` as pass-end hook 10."""
+    """Made first; `catalog` goes to `Store.open`, whose store goes to `start`.
+
+    Whoever makes it registers `flush` among the loop's hooks at the end of a pass, at `FLUSH_ORDER`.
+    """
 
     def __init__(self, loop: Timers, config: Config) -> None:
         self._core = core = Core(loop, config)

@@ -179,7 +179,7 @@ class Lane:
         if fresh:
             views = [row[1] for row in fresh]
             ends = list(accumulate(map(len, views)))
-            refs = ffi.new("uint64_t[]", [row[0].send_data >> 4 for row in fresh])
+            refs = ffi.new("uint64_t[]", [row[0].ref for row in fresh])
             starts_column = ffi.new("uint64_t[]", [0, *ends[:-1]])
             ends_column = ffi.new("uint64_t[]", ends)
             self._scan(bytearray().join(views), len(fresh), refs, starts_column, ends_column, views.__getitem__, left)

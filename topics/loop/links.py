@@ -16,10 +16,10 @@ from typing_extensions import Buffer
 
 from topics.loop._links import ffi, lib
 from topics.loop.connection import LOOK_CLOSER, OPEN, Connection
+from topics.loop.operations import KIND_BITS, SLOT_BITS
 from topics.loop.ring import Completions, Ring
 
-_SLOT_BITS = 24
-_SLOT_MASK = (1 << _SLOT_BITS) - 1
+_SLOT_MASK = (1 << SLOT_BITS) - 1
 
 Sort = Callable[[Any, Any, Any, int], int]
 """Completions as C columns user_data, res, flags and their number; moves those that stay together, returns how many."""
@@ -142,7 +142,7 @@ class Links:
     def connection(self, ref: int) -> Connection | None:
         """None when it is gone."""
         conn = self._conns[ref & _SLOT_MASK]
-        return conn if conn is not None and conn.send_data >> 4 == ref else None
+        return conn if conn is not None and conn.ref == ref else None
 
     # --- a pass ------------------------------------------------------------------------------------------------------
     def reap(self) -> Completions:
@@ -258,7 +258,7 @@ class Links:
         found, at = [], 0
         for row in range(count):
             if fds[row] < 0:
-                found.append((user_data[row] >> 4, bytes(ffi.buffer(data + at, lengths[row]))))
+                found.append((user_data[row] >> KIND_BITS, bytes(ffi.buffer(data + at, lengths[row]))))
             at += lengths[row]
         return found
 

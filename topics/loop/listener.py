@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from topics.loop.connection import Connection
 from topics.loop.operations import ACCEPT, CONTROL, FILE, ignore
+from topics.loop.ring import F_MORE
 from topics.loop.streams import Streams
 from topics.loop.traffic import Traffic
 
@@ -30,7 +31,6 @@ _BACK_OFF_NS_MIN = 10_000_000
 _BACK_OFF_NS_MAX = 100_000_000
 _LOG_EVERY_NS = 1_000_000_000
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
-_F_MORE = 2
 
 
 class Listener:
@@ -101,7 +101,7 @@ class Listener:
     # --- completions -------------------------------------------------------------------------------------------------
     def on_accept(self, res: int, flags: int) -> None:
         """A new descriptor or -errno. Without F_MORE the accept has ended, whatever the result."""
-        if not flags & _F_MORE:
+        if not flags & F_MORE:
             del self._traffic.operations.accepting[self._accept_data]
             self._accept_data = 0
         if res >= 0:

@@ -20,7 +20,7 @@ from topics.loop.files import Files
 from topics.loop.links import Links
 from topics.loop.listener import Listener
 from topics.loop.operations import CONTROL, Operations
-from topics.loop.ring import Ring
+from topics.loop.ring import F_DATA_AND_MORE, Ring
 from topics.loop.stats import LoopStats
 from topics.loop.streams import StreamHandler, StreamLimits
 from topics.loop.tasks import Cancelled, Future, Task
@@ -302,7 +302,7 @@ class Loop:
         while True:
             try:
                 for user_data, res, flags in rows:
-                    if flags & 3 == 3:  # F_BUFFER and F_MORE: data, and the receive goes on
+                    if flags & F_DATA_AND_MORE == F_DATA_AND_MORE:
                         conn = receiving[user_data]
                         conn.inbox.append((conn, received(flags, res)))
                         used.append(flags)

@@ -23,6 +23,9 @@ F_BUFFER = 1
 F_MORE = 2
 """Completion flag: a multishot goes on; without it, it has ended and is re-armed on that ground alone."""
 
+F_DATA_AND_MORE = F_BUFFER | F_MORE
+"""Of a receive that brings data and goes on, as nearly all do."""
+
 Completions = tuple[list[int], list[int], list[int]]
 """Columns user_data, res, flags. A negative res is -errno."""
 Send = tuple[int, int, Buffer]

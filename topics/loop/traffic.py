@@ -12,7 +12,7 @@ from collections.abc import Callable
 from topics.loop.connection import OPEN, Connection, Row
 from topics.loop.links import Links
 from topics.loop.operations import KIND_BITS, Operations
-from topics.loop.ring import Ring, Send
+from topics.loop.ring import F_BUFFER, F_MORE, Ring, Send
 from topics.loop.stats import LoopStats
 from topics.loop.streams import StreamHandler, StreamLimits, Streams
 from topics.loop.timers import Timer
@@ -111,11 +111,11 @@ class Traffic:
     def on_receive_without_more(self, user_data: int, res: int, flags: int) -> None:
         """The uncommon completions of a receive: the last one, one without data, an error."""
         conn = self.operations.receiving[user_data]
-        if flags & 1:
+        if flags & F_BUFFER:
             self.used.append(flags)
             if res > 0:
                 conn.inbox.append((conn, self.ring.received(flags, res)))
-        if flags & 2:
+        if flags & F_MORE:
             return
         del self.operations.receiving[user_data]
         conn.on_receive_ended()

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from topics.config import Config
-from topics.engine.engine import Engine
+from topics.engine.engine import FLUSH_ORDER, Engine
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.server.backend import Backend, OpenBackend
 from topics.store.directory import TakenDirectory
 from topics.store.log import Log
 from topics.store.store import Store
-
-_FLUSH_ORDER = 10
-"""Among the hooks at the end of a pass: before the log's own flush."""
 
 
 class StoredEngine:
@@ -43,7 +40,7 @@ def backend_opener(directory: TakenDirectory) -> OpenBackend:
         engine = Engine(loop, config)
         store = await Store.open(loop, config, engine.catalog, directory=directory, on_progress=on_progress)
         engine.start(store)
-        loop.on_pass_end(engine.flush, _FLUSH_ORDER)
+        loop.on_pass_end(engine.flush, FLUSH_ORDER)
         return StoredEngine(engine, store)
 
     return open_backend
