@@ -12,9 +12,9 @@ from tests.sim import SimClient, SimRing
 from topics.config import Config, tiny_config
 from topics.engine.results import EngineStats, TopicState
 from topics.engine.scheduling.scheduler import LoadStats
+from topics.engine.topic_config import DURABILITIES
 from topics.loop.loop import Loop
 from topics.server.app import Server
-from topics.server.metrics import CLASSES
 from topics.store.counters import LogCounters
 
 MS = 1_000_000
@@ -38,7 +38,7 @@ class ServedFakeEngine(FakeEngine):
                 done(self.at_shutdown)
 
     def stats(self) -> EngineStats:
-        by_class = dict.fromkeys(CLASSES, 0) | {"disk": len(self.states)}
+        by_class = dict.fromkeys(DURABILITIES, 0) | {"disk": len(self.states)}
         live = sum(state.count for state in self.states)
         return EngineStats(len(self.states), by_class, 0, 0, live, sum(state.bytes for state in self.states))
 

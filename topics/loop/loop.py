@@ -198,6 +198,12 @@ class Loop:
         """
         self._again = True
 
+    def next_pass(self) -> Future[None]:
+        """Resolved in the next step of ready tasks, after the ring saw what was queued."""
+        future: Future[None] = Future()
+        self.call_soon(lambda: future.set_result(None))
+        return future
+
     def on_pass_end(self, fn: Callable[[], None], order: int) -> None:
         """Calls `fn` at the end of every pass, ascending order; the connections' sends are at 30."""
         bisect.insort(self._hooks, (order, fn), key=lambda hook: hook[0])

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from topics.engine.results import EngineStats
 from topics.engine.scheduling.scheduler import LoadStats
+from topics.engine.topic_config import DURABILITIES
 from topics.http.lane import REASONS, Lane
 from topics.http.service import Service
 from topics.loop.loop import Loop
@@ -23,9 +24,8 @@ from topics.store.counters import FSYNC_BUCKETS_US, LogCounters
 
 TOPICS_SHOWN = 1000
 _UPTIME = re.compile(rb"^(# (?:HELP|TYPE) )?topics_uptime_ms_total ", re.MULTILINE)
-CLASSES = ("ephemeral", "memory", "disk", "fsync")
 NO_LOAD = LoadStats(0.0, 0, 0, 0, {})
-NO_ENGINE = EngineStats(0, dict.fromkeys(CLASSES, 0), 0, 0, 0, 0)
+NO_ENGINE = EngineStats(0, dict.fromkeys(DURABILITIES, 0), 0, 0, 0, 0)
 
 
 class Snapshot:
@@ -67,7 +67,7 @@ class ServerMetrics(Collector):
         now = self._snapshot()
         engine, log = now.engine, now.log
         shown: dict[str, Any] = {"topics": engine.topics}
-        shown |= {f"topics_{name}": engine.topics_by_class[name] for name in CLASSES}
+        shown |= {f"topics_{name}": engine.topics_by_class[name] for name in DURABILITIES}
         shown |= {
             "routers": engine.routers,
             "records_live": engine.records_live,
@@ -135,7 +135,7 @@ def _engine_families(now: Snapshot) -> Iterator[Metric]:
     engine = now.engine
     yield GaugeMetricFamily("topics_topics", "Number of topics", engine.topics)
     by_class = GaugeMetricFamily("topics_topics_by_class", "Topics per commit class", labels=["class"])
-    for name in CLASSES:
+    for name in DURABILITIES:
         by_class.add_metric([name], engine.topics_by_class[name])
     yield by_class
     yield GaugeMetricFamily("topics_routers", "Routers", now.engine.routers)

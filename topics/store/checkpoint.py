@@ -104,7 +104,7 @@ class Checkpointer:
         self._replay = replay
         self._retired_shards = retired_shards
         """Shards of an earlier count: where their replay begins once a checkpoint has copied them."""
-        self._tiering = Tiering(loop, config, manifest, table, opener, pause=self._next_pass)
+        self._tiering = Tiering(loop, config, manifest, table, opener, pause=self._loop.next_pass)
         self._running: Future[None] | None = None
         self._unsynced = Unsynced({}, {})
         self._unflagged: list[Deletions] = []
@@ -291,7 +291,7 @@ class Checkpointer:
             now_ms=self._loop.clock.now_ms(),
             random_bytes=self._loop.ring.random_bytes,
         )
-        relocation = Relocation(copying, pause=self._next_pass, spawn=self._loop.spawn, all_shared=all_shared)
+        relocation = Relocation(copying, pause=self._loop.next_pass, spawn=self._loop.spawn, all_shared=all_shared)
         ids = np.array(sorted(file.file_id for file in left), np.uint32)
         if len(ids):
             await relocation.copy(self._catalog.topics_in_log(), ids)
@@ -314,7 +314,7 @@ class Checkpointer:
         if not self._unflagged:
             return 0
         await self.take_snapshot(clean=False)
-        flagging = Flagging(self._loop.files, self._write_small, Tiers.of(self._config), self._manifest)
+        flagging = Flagging(self._loop.files, self._loop.files.write_nowait, Tiers.of(self._config), self._manifest)
         flagged = await flagging.flag(self._unflagged)
         self._unflagged.clear()
         return flagged
@@ -412,15 +412,6 @@ class Checkpointer:
                 await unlink_if_there(self._loop.files, index_path(file.path))
         except OSError as error:  # no snapshot lists it: a start after a kill removes it
             log.warning("removing %s failed: %s", file.path, error)
-
-    # --- small things ------------------------------------------------------------------------------------------------
-    def _write_small(self, fd: int, data: bytes, offset: int, done: object) -> None:
-        self._loop.files.write_nowait(fd, data, offset, done)  # type: ignore[arg-type]
-
-    def _next_pass(self) -> Future[None]:
-        future: Future[None] = Future()
-        self._loop.call_soon(lambda: future.set_result(None))
-        return future
 
 
 def _place(file: StoredFile) -> tuple[int, int]:

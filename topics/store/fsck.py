@@ -22,7 +22,6 @@ from topics.store.filetable import FileTable
 from topics.store.format import DELETED, DELETED_LIVE
 from topics.store.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
 from topics.store.pack import PackIndex, read_pack, scan_runs
-from topics.store.recovery import next_pass
 from topics.store.replay import DirectReader, ShardReplay, survey_shard
 from topics.store.segment import read_footer
 from topics.store.segment_format import (
@@ -296,7 +295,7 @@ async def replay_shard(loop: Loop, reader: DirectReader, path: str, start: Repla
         table,
         survey,
         whole=start is None,
-        pause=lambda: next_pass(loop),
+        pause=loop.next_pass,
         on_bytes=lambda count: None,
     )
     try:

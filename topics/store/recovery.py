@@ -19,7 +19,6 @@ import numpy as np
 
 from topics.errors import CorruptError
 from topics.loop.loop import Loop
-from topics.loop.tasks import Future
 from topics.store.catalog import Catalog
 from topics.store.codec import Frames
 from topics.store.filecalls import list_if_there, unlink_if_there
@@ -113,7 +112,7 @@ async def recover(
             table,
             survey,
             whole=shard not in store.replay,
-            pause=lambda: next_pass(loop),
+            pause=loop.next_pass,
             on_bytes=on_bytes,
         )
         for shard, survey in surveys.items()
@@ -123,13 +122,6 @@ async def recover(
     if batches or not store.clean:
         await _sweep(loop, tiers, manifest)
     return Recovered(loaded, manifest, surveys, shards, store.replay, batches)
-
-
-def next_pass(loop: Loop) -> Future[None]:
-    """Resolved in the next step of ready tasks, after the ring saw what was queued."""
-    future: Future[None] = Future()
-    loop.call_soon(lambda: future.set_result(None))
-    return future
 
 
 def _refuse_orphaned(loop: Loop, directory: str) -> None:

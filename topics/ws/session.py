@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
+from topics.engine.refusals import name_forbidden
 from topics.engine.results import AppendRequest, AppendResult
 from topics.errors import RequestError, TopicsError, as_request_error
 from topics.tuples import make_tuple
@@ -224,7 +225,7 @@ class Session:
         may_create: RequestError | Literal[True] = True
         dead_letter = None if body.config is None else body.config.dead_letter
         if dead_letter is not None and not rights.allows(dead_letter):
-            may_create = _outside(dead_letter)
+            may_create = name_forbidden(dead_letter)
         fields = (topic, body.rows, body.node, body.key, body.create, body.config, may_create, body.violation)
         host.engine.append(make_tuple(AppendRequest, fields), done)
 
@@ -246,7 +247,7 @@ class Session:
 
     def _check_name(self, name: str) -> None:
         if not self._rights.allows(name):
-            raise _outside(name)
+            raise name_forbidden(name)
 
     # --- replies -----------------------------------------------------------------------------------------------------
     def _on_done(self, reply: Reply, result: bytes | BaseException) -> None:
@@ -307,7 +308,3 @@ class Session:
         self._next = None
         self._subscriptions.end()
         self._release()
-
-
-def _outside(name: str) -> RequestError:
-    return RequestError("forbidden", f"this key may not use the name {name!r}")

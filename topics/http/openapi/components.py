@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from topics.engine.topic_config import DURABILITIES
 from topics.http.errors import STATUS
 from topics.http.openapi.shapes import Schema, answer, boolean, listing, nullable, one_of, question, text, u32, u64
 
 REASONS = ("cap", "ttl", "mixed", "source_trim", "recreated", "crash")
-_CLASSES = ("ephemeral", "memory", "disk", "fsync")
 _I32 = {"type": "integer", "format": "int32", "minimum": -(2**31), "maximum": 2**31 - 1}
 
 _CONFIG = {
@@ -34,14 +34,14 @@ SCHEMAS: dict[str, Schema] = {
         (),
         "Always complete: what is left out takes its default, never the topic's current value.",
         **_CONFIG,
-        durability=nullable(one_of(*_CLASSES)),
+        durability=nullable(one_of(*DURABILITIES)),
         priority=nullable(_I32),
         dead_letter=nullable(_DEAD_LETTER),
     ),
     "ConfigInForce": answer(
         "All 17 settings, resolved.",
         **_CONFIG,
-        durability=one_of(*_CLASSES),
+        durability=one_of(*DURABILITIES),
         priority=nullable(_I32),
         dead_letter=nullable(_DEAD_LETTER),
     ),
