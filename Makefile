@@ -37,7 +37,7 @@ EXAMPLES ?= 1000
 model: venv
 	$(BIN)/python -W ignore -m tests.model --examples $(EXAMPLES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-# One short life in which every operation fails, and ends after every operation.
+# Short lives in which every operation fails in turn, and which end after every operation in turn.
 sweeps: venv
 	$(BIN)/python -W ignore -m tests.sim.sweeps $(ARGS)
 

@@ -24,13 +24,6 @@ def test_the_documented_default_of_a_setting_is_its_default() -> None:
         assert text.strip() == ("" if default == () else str(default)), name
 
 
-def test_what_is_called_reserved_is_read_by_nothing_yet() -> None:
-    code = "".join(path.read_text() for path in (ROOT / "topics").rglob("*.py"))
-    page = (ROOT / "docs" / "settings.md").read_text()
-    for name in re.findall(r"^\| `TOPICS_([A-Z0-9_]+)` \|[^|]*\| reserved", page, re.M):
-        assert f".{name.lower()}" not in code, name
-
-
 def headings(page: Path) -> set[str]:
     """As the anchors that are made of them."""
     titles = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
@@ -43,3 +36,27 @@ def test_every_link_in_the_documents_leads_somewhere() -> None:
             goal = page.parent / target if target else page
             assert goal.exists(), f"{page.name} links to {target}"
             assert not anchor or anchor in headings(goal), f"{page.name} links to {target}#{anchor}"
+
+
+def test_every_file_that_the_code_or_a_page_names_is_there() -> None:
+    """In comments, docstrings and pages: paths below one of the folders of this repository."""
+    named = re.compile(
+        r"(?<![\w/.*{}<>-])((?:topics|tests|perf|docs|examples|scripts)/[\w/.-]+\.(?:py|c|h|md|txt|pyi))\b"
+    )
+    sources = [
+        page
+        for folder in ("topics", "tests", "perf", "docs", "examples", "scripts")
+        for page in (ROOT / folder).rglob("*")
+    ]
+    for page in [*sources, *ROOT.glob("*.md")]:
+        if page.suffix in (".py", ".c", ".h", ".md", ".sh"):
+            for path in named.findall(page.read_text()):
+                assert (ROOT / path).exists(), f"{page.relative_to(ROOT)} names {path}"
+
+
+def test_every_heading_that_the_code_names_is_there() -> None:
+    """As `docs/loop.md, "A pass"`."""
+    for folder in ("topics", "tests", "perf", "examples"):
+        for source in (ROOT / folder).rglob("*.py"):
+            for page, title in re.findall(r"(docs/\w+\.md), \"([^\"]+)\"", source.read_text()):
+                assert f" {title}\n" in (ROOT / page).read_text(), f"{source.relative_to(ROOT)} names {page}, {title}"

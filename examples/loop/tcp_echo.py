@@ -1,6 +1,6 @@
 """A TCP echo server on the loop. Run: python -m examples.loop.tcp_echo [PORT], then: nc localhost PORT
 
-The messages of a pass are columns where there are many (docs/loop.md, "Connections as columns"): no Python a message.
+The messages of a pass are columns where there are many (docs/loop.md, "Handlers of byte streams"): no Python a message.
 """
 
 from __future__ import annotations

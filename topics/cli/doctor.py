@@ -47,7 +47,9 @@ def report(config: Config) -> Iterator[str]:
         yield f"free space: {ring.free_bytes(config.data_dir) >> 20} MiB; appends stop below {low_water(config)} MiB"
         block_bytes = ring.direct_block_bytes(config.data_dir)
         yield f"O_DIRECT: {f'works, blocks of {block_bytes} bytes' if block_bytes else 'does not work here'}"
-        yield f"commit: {explain_commit(config.commit, block_bytes)}"
+        first, *cases = explain_commit(config.commit, block_bytes)
+        yield f"commit: {first}"
+        yield from cases
         yield f"one commit of {BLOCK_BYTES} bytes into a preallocated file, {COMMITS} in a row, by engine {ring.name}:"
         for cost in measure_commits(loop, config.data_dir, direct=bool(block_bytes)):
             yield f"  {cost.primitive:<28} p50 {cost.p50_us:7.0f} us   p99 {cost.p99_us:7.0f} us"

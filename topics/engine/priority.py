@@ -1,4 +1,7 @@
-"""The effective priority of a topic: reported, never an order. Source: R-PRI."""
+"""The effective priority of a topic: reported, and the order of deliveries when time is short. Source: R-PRI.
+
+The records of a topic keep their order whatever it is, and no answer depends on it (docs/scheduling.md).
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Exchange(Protocol):
-    """Where the answer goes: an HTTP/1 connection (or, one day, an HTTP/2 stream)."""
+    """Where the answer goes: an HTTP/1 connection, or a stream of HTTP/2."""
 
     @property
     def upgrades(self) -> bool:

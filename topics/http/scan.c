@@ -2,7 +2,7 @@
  *
  * Nothing is decided here that the general path (http/connection.py) does not decide alike: whatever is unusual, a
  * repeated field, an unknown one, a value with white space at its end, is no error but "not plain". So what is taken
- * needs no error messages, and tests/http/test_lane.py can compare the two byte for byte. */
+ * needs no error messages, and tests/server/test_lane.py can compare the two byte for byte. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -16,7 +16,6 @@ from topics.server.app import Server
 from topics.server.port_file import shown_address
 from topics.server.startup import check_config, connection_limit
 from topics.server.storage import backend_opener
-from topics.store.commit import explain_commit
 from topics.store.directory import take
 
 _log = logging.getLogger("topics.server")
@@ -70,7 +69,7 @@ def serve(config: Config) -> int:
                     config.data_dir,
                     ring.name,
                     io_reason,
-                    explain_commit(config.commit, ring.direct_block_bytes(config.data_dir)),
+                    config.commit if ring.direct_block_bytes(config.data_dir) else "link, for lack of O_DIRECT",
                     "on" if server.key_count else "off",
                     server.key_count,
                 )

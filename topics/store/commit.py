@@ -126,17 +126,20 @@ def choose_primitive(
     return Primitive(setting)
 
 
-def explain_commit(setting: str, block_bytes: int) -> str:
-    """Which primitive `choose_primitive` would take, and why, as a sentence. block_bytes: 0 without O_DIRECT."""
+def explain_commit(setting: str, block_bytes: int) -> list[str]:
+    """Which primitive `choose_primitive` would take, and why, a line for each case. block_bytes: 0 without O_DIRECT."""
     if not block_bytes:
-        return "link: a buffered write linked to an fdatasync, for lack of O_DIRECT"
-    if setting == "auto":
-        return (
-            "auto: dsync (one O_DIRECT write with RWF_DSYNC) for lone commits, dsync or link (buffered write linked to "
-            "an fdatasync) for groups, whichever is faster, link where unsynced bytes precede, direct (the same with "
-            "O_DIRECT) for large ones; a bare write where nobody waits for a sync"
-        )
-    return f"{setting}: asked for; link where unsynced bytes precede"
+        return ["link: a buffered write linked to an fdatasync, for lack of O_DIRECT"]
+    if setting != "auto":
+        return [f"{setting}: asked for; link where unsynced bytes precede"]
+    return [
+        "auto:",
+        "  nobody waits for a sync       a bare write, synced in the background",
+        "  a lone commit                 dsync: one O_DIRECT write with RWF_DSYNC",
+        "  a group                       dsync or link, whichever proves faster",
+        "  unsynced bytes precede it     link: a buffered write linked to an fdatasync",
+        "  64 KiB and more               direct: an O_DIRECT write linked to an fdatasync",
+    ]
 
 
 class Verdict(Enum):
