@@ -69,6 +69,9 @@ def test_12_3_values_are_those_of_the_engine_and_the_log() -> None:
     counters = world.backend.log.counters
     counters.frames = 12
     counters.count_sync(60_000)
+    world.backend.checkpoints.count(30, 4000, 2, 17)
+    world.backend.checkpoints.failed = 1
+    world.backend.checkpoints.error = "no space"
     counters.count_sync(200_000_000)
     text = world.connect().get("/v0/metrics").body.decode()
     assert re.search("^topics_uptime_ms [0-9.]+$", text, re.MULTILINE)
@@ -86,6 +89,11 @@ def test_12_3_values_are_those_of_the_engine_and_the_log() -> None:
     assert found["topics_wal_fsync_latency_us_count", ()] == found["topics_wal_fsyncs_total", ()] == 2
     assert found["topics_wal_fsync_latency_us_sum", ()] == 200_060
     assert found["topics_ready", ()] == 1
+    assert found["topics_checkpoints_total", ()] == found["topics_checkpoint_failures_total", ()] == 1
+    assert found["topics_checkpoint_copied_bytes_total", ()] == 4000
+    assert found["topics_checkpoint_last_ms", ()] == 17
+    assert found["topics_checkpoint_failing", ()] == 1
+    assert found["topics_cold_failed", ()] == 0
 
 
 def test_12_3_the_json_form() -> None:

@@ -15,7 +15,7 @@ from topics.engine.scheduling.scheduler import LoadStats
 from topics.engine.topic_config import DURABILITIES
 from topics.loop.loop import Loop
 from topics.server.app import Server
-from topics.store.counters import LogCounters
+from topics.store.counters import CheckpointCounters, LogCounters
 
 MS = 1_000_000
 
@@ -60,6 +60,7 @@ class FakeBackend:
     def __init__(self) -> None:
         self.engine = ServedFakeEngine()
         self.log = FakeLog()
+        self.checkpoints = CheckpointCounters()
         self.closed = False
 
     async def close(self) -> None:

@@ -183,5 +183,5 @@ def test_records_damaged_in_the_log_are_not_copied_into_a_segment() -> None:
     world.ring.corrupt_file(world.store.files[row.file_id].path, row.offset + 60)
     with pytest.raises(CorruptError, match="topic 1, seq 2"):
         world.checkpoint()
-    assert world.store.checkpointer.error
+    assert world.store.checkpointer.counters.error
     assert not world.store.log.read_only

@@ -10,7 +10,7 @@ from topics.engine.results import EngineStats, TopicState
 from topics.engine.scheduling.scheduler import LoadStats
 from topics.http.engine_api import EngineApi
 from topics.loop.loop import Loop
-from topics.store.counters import LogCounters
+from topics.store.counters import CheckpointCounters, LogCounters
 
 
 class ServedEngine(EngineApi, Protocol):
@@ -47,6 +47,9 @@ class Backend(Protocol):
 
     @property
     def log(self) -> LogNumbers: ...
+
+    @property
+    def checkpoints(self) -> CheckpointCounters: ...
 
     async def close(self) -> None:
         """Makes everything durable, writes a checkpoint, closes."""

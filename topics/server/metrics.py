@@ -20,7 +20,7 @@ from topics.http.service import Service
 from topics.loop.loop import Loop
 from topics.metrics import Histogram
 from topics.server.backend import Backend
-from topics.store.counters import FSYNC_BUCKETS_US, LogCounters
+from topics.store.counters import FSYNC_BUCKETS_US, CheckpointCounters, LogCounters
 
 TOPICS_SHOWN = 1000
 _UPTIME = re.compile(rb"^(# (?:HELP|TYPE) )?topics_uptime_ms_total ", re.MULTILINE)
@@ -38,6 +38,7 @@ class Snapshot:
         self.backend = backend
         self.engine = NO_ENGINE if backend is None else backend.engine.stats()
         self.log = LogCounters() if backend is None else backend.log.counters
+        self.checkpoints = CheckpointCounters() if backend is None else backend.checkpoints
         self.queue_depth = 0 if backend is None else backend.log.queue_depth
         self.read_only = backend is not None and bool(backend.log.read_only)
 
@@ -105,6 +106,7 @@ class ServerMetrics(Collector):
         yield from _load_families(now)
         yield from _topic_families(now)
         yield from _log_families(now)
+        yield from _checkpoint_families(now.checkpoints)
         yield _stages(self._stage_histograms(now))
         yield CounterMetricFamily(
             "topics_http_requests_total", "Requests handed to a handler", self._service.requests_total
@@ -207,6 +209,19 @@ def _log_families(now: Snapshot) -> Iterator[Metric]:
     buckets = list(zip(bounds, map(float, accumulate(log.fsync_buckets)), strict=True))
     latency.add_metric([], buckets, sum_value=log.fsync_us_sum)
     yield latency
+
+
+def _checkpoint_families(checkpoints: CheckpointCounters) -> Iterator[Metric]:
+    yield CounterMetricFamily("topics_checkpoints_total", "Checkpoints that ended well", checkpoints.done)
+    yield CounterMetricFamily("topics_checkpoint_failures_total", "Checkpoints that failed", checkpoints.failed)
+    yield CounterMetricFamily(
+        "topics_checkpoint_copied_bytes_total", "Bytes copied from the log into segments", checkpoints.copied_bytes
+    )
+    failing = int(bool(checkpoints.error))
+    yield GaugeMetricFamily("topics_checkpoint_failing", "1 while the last checkpoint failed", failing)
+    yield GaugeMetricFamily("topics_checkpoint_last_ms", "Duration of the last good checkpoint", checkpoints.last_ms)
+    cold = int(checkpoints.cold_failed)
+    yield GaugeMetricFamily("topics_cold_failed", "1 once nothing moves to the cold directory after an error", cold)
 
 
 def _lane_families(lane: Lane | None) -> Iterator[Metric]:

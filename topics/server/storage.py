@@ -9,6 +9,7 @@ from topics.engine.engine import FLUSH_ORDER, Engine
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.server.backend import Backend, OpenBackend
+from topics.store.counters import CheckpointCounters
 from topics.store.directory import TakenDirectory
 from topics.store.log import Log
 from topics.store.store import Store
@@ -24,6 +25,10 @@ class StoredEngine:
     @property
     def log(self) -> Log:
         return self._store.log
+
+    @property
+    def checkpoints(self) -> CheckpointCounters:
+        return self._store.checkpointer.counters
 
     async def close(self) -> None:
         """Whatever was acknowledged is durable and checkpointed on return, unless the log is read-only."""

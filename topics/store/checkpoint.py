@@ -32,6 +32,7 @@ from topics.loop.tasks import Future
 from topics.store.catalog import Catalog, Deletions
 from topics.store.commit import Commit
 from topics.store.copying import Copying, Unsynced
+from topics.store.counters import CheckpointCounters
 from topics.store.filecalls import lacks_descriptors, unlink_if_there
 from topics.store.filetable import FileTable, StoredFile
 from topics.store.flagging import Flagging
@@ -51,20 +52,6 @@ from topics.store.tiers import Tiers
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_NS = 1_000_000_000
-
-
-class CheckpointStats(NamedTuple):
-    """Of the last checkpoint that ended well."""
-
-    number: int = 0
-    """Since the start."""
-    at_ms: int = 0
-    took_ms: int = 0
-    rows: int = 0
-    bytes: int = 0
-    flagged: int = 0
-    dropped_files: int = 0
-    snapshot: int = 0
 
 
 class _Dropped(NamedTuple):
@@ -117,9 +104,7 @@ class Checkpointer:
         """The last attempt ended for want of space."""
         self._live_at_attempt = -1
         """Live rows at the last attempt on a full disk; -1: none since there was space."""
-        self.stats = CheckpointStats()
-        self.error = ""
-        """Why the last attempt failed; "" when it did not."""
+        self.counters = CheckpointCounters()
 
     @property
     def snapshot_number(self) -> int:
@@ -175,10 +160,11 @@ class Checkpointer:
         self._running = done = Future[None]()
         try:
             await self._checkpoint(clean)
-            self.error = ""
+            self.counters.error = ""
             self._met_full_disk = False
         except (OSError, StorageError) as error:
-            self.error = str(error)
+            self.counters.failed += 1
+            self.counters.error = str(error)
             if isinstance(error, OSError) and lacks_descriptors(error):
                 pass
             elif isinstance(error, OSError) and not is_full(error):
@@ -221,22 +207,16 @@ class Checkpointer:
         for file in left:
             await self._log.retire(file)
         self._frames_seen, self._bytes_seen = frames_seen, bytes_seen
-        self.stats = CheckpointStats(
-            self.stats.number + 1,
-            self._loop.clock.now_ms(),
-            self._loop.clock.now_ms() - began_ms,
-            relocation.copying.copied_rows,
-            relocation.copying.copied_bytes,
-            flagged,
-            len(dropped.segments) + len(dropped.packs),
-            self._snapshot,
-        )
+        copying = relocation.copying
+        took_ms = self._loop.clock.now_ms() - began_ms
+        self.counters.count(copying.copied_rows, copying.copied_bytes, flagged, took_ms)
         if not clean:
             await self._move_to_cold()
 
     async def _move_to_cold(self) -> None:
         """After all the log waits for: a slow cold directory holds up the next checkpoint at most."""
         moved = await self._tiering.copy_due()
+        self.counters.cold_failed = self._tiering.broken
         if moved:
             mark_cold(moved)
             await self.take_snapshot(clean=False)
