@@ -152,7 +152,7 @@ def test_a_directory_whose_first_start_was_cut_short_is_sound(tmp_path: Path) ->
 def test_a_directory_in_use_cannot_be_looked_at(data: Path) -> None:
     with topics.open(str(data), **SETTINGS):
         done = fsck(data)
-    assert (done.exit_code, "open already" in done.output, "stop" in done.output) == (2, True, True)
+    assert (done.exit_code, "in use" in done.output, "stop" in done.output) == (2, True, True)
 
 
 def test_what_is_missing_or_not_ours_is_said_and_left_as_it_is(tmp_path: Path) -> None:
