@@ -244,7 +244,7 @@ def test_a_message_says_what_is_wrong_and_where(text: bytes, words: str) -> None
     ],
 )  # fmt: skip
 def test_the_accounted_size_is_that_of_the_shortest_spelling(text: bytes, size: int) -> None:
-    assert records.compact_size(text) == size
+    assert records.check(text, "the value").compact_bytes == size
 
 
 def test_compact_keeps_spelling_and_blanks_inside_strings() -> None:

@@ -20,12 +20,10 @@ from topics.engine.topic import Life, Topic
 from topics.errors import TopicsError
 from topics.store.commit import Commit
 from topics.store.format import FrameType, Idempotency, pack_idempotency
-from topics.store.rows import PLACED, PLACED_DTYPE, ROW, TAG, Framed, Rows
+from topics.store.rows import PLACED, PLACED_DTYPE, Framed, Rows, tags_in
 from topics.tuples import make_tuple
 
-_ROW_BYTES = ROW.size
 _PLACED_BYTES = PLACED.size
-_FLAGS_WITHOUT_TAG = bytes(flags for flags in range(8) if not flags & TAG)
 _RESERVE_MIN = 256
 _RESERVE_MAX = 1 << 20
 _RESERVE_REQUESTS = 64
@@ -133,15 +131,6 @@ class AppendBatch(Operation):
             done(error)
             for request, later in waiting:
                 self.appender.append(request, later)
-
-
-def tags_in(rows: Rows) -> list[bytes | None] | None:
-    """The tag of each row; None when none has one."""
-    spans = rows.spans
-    if not spans[36::_ROW_BYTES].strip(_FLAGS_WITHOUT_TAG):
-        return None
-    buffer = rows.buffer
-    return [bytes(buffer[row[4] : row[4] + row[5]]) if row[9] & TAG else None for row in ROW.iter_unpack(spans)]
 
 
 def publish(  # noqa: PLR0917 - one call a batch

@@ -198,15 +198,6 @@ class Fields:
                 raise refuse(f"{self._prefix}{name}[{index}]", "a string", item)
         return [string_value(item.text) for item in items]
 
-    def object(self, name: str) -> Fields | None:
-        """A nested object, or None when it is null or absent."""
-        span = self.nullable_span(name)
-        if span is None:
-            return None
-        if span.kind != Kind.OBJECT:
-            raise refuse(self._prefix + name, "an object or null", span)
-        return read_object(span.text, self._prefix + name, f"{self._prefix}{name}.")
-
     def names(self) -> list[str]:
         """Every key, in order, for objects whose keys are data (topic name -> cursor); one given twice is refused."""
         for name in self._twice:

@@ -16,12 +16,10 @@ from topics.engine.write_columns import GroupRow
 from topics.errors import TopicsError
 from topics.store.commit import Commit
 from topics.store.plain_rows import TopicRows, place_rows
-from topics.store.rows import PLACED, ROW, TAG
+from topics.store.rows import PLACED, ROW_BYTES, any_tagged
 from topics.tuples import make_tuple
 
-_ROW_BYTES = ROW.size
 _PLACED_BYTES = PLACED.size
-_FLAGS_WITHOUT_TAG = bytes(flags for flags in range(8) if not flags & TAG)
 
 
 class PlainAppended(NamedTuple):
@@ -174,7 +172,7 @@ class PlainAppender:
         core = self._core
         if not core.log.is_one_shard or self._appender.has_quota:
             return list(range(len(groups)))
-        tagged = bool(spans[36::_ROW_BYTES].strip(_FLAGS_WITHOUT_TAG))
+        tagged = any_tagged(spans)
         left: list[int] = []
         synced: list[_Taken] = []
         others: list[_Taken] = []
@@ -259,8 +257,7 @@ class PlainAppender:
 
 def _has_tag(spans: bytes, group: GroupRow) -> bool:
     """One of its rows."""
-    flags = spans[group[4] * _ROW_BYTES + 36 : (group[4] + group[5]) * _ROW_BYTES : _ROW_BYTES]
-    return bool(flags.strip(_FLAGS_WITHOUT_TAG))
+    return any_tagged(spans[group[4] * ROW_BYTES : (group[4] + group[5]) * ROW_BYTES])
 
 
 def _repeated(names: Sequence[str]) -> set[int]:

@@ -157,11 +157,6 @@ def string_value(text: bytes) -> str:
     return msgspec.json.decode(text, type=str)
 
 
-def compact_size(text: bytes, what: str = "the value") -> int:
-    """Accounted bytes: the length of the compact form in the shortest string escapes."""
-    return check(text, what).compact_bytes
-
-
 def compact(text: bytes, what: str = "the value") -> bytes:
     """The same JSON without white space outside strings; numbers and strings keep their spelling."""
     check(text, what)

@@ -136,6 +136,12 @@ class BatchHeader(NamedTuple):
             raise FormatError(f"{where}: batch version {version}; this build knows {BATCH_VERSION}")
         return cls(*rest)
 
+    @staticmethod
+    def body_bytes_of(data: bytes | memoryview) -> int:
+        """What a packed header says of its body, whatever else is wrong with it."""
+        body_bytes: int = _BATCH_HEADER.unpack_from(data)[7]
+        return body_bytes
+
     def is_sound(self, body: bytes) -> bool:
         return self.pack(body)[-8:] == _u64(self.checksum)
 

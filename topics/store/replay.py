@@ -143,7 +143,7 @@ async def _used_file(files: FileCalls, reader: DirectReader, path: str, number: 
             raise CorruptError(message, {"path": path, "offset": size})
         head = await reader.read(fd, WAL_FIRST_BATCH_OFFSET, BATCH_HEADER_BYTES)
         if len(head) == BATCH_HEADER_BYTES:
-            body_bytes = int.from_bytes(head[40:44], "little")
+            body_bytes = BatchHeader.body_bytes_of(head)
             whole = BATCH_HEADER_BYTES + min(body_bytes, size)
             scan = codec.scan_log(
                 await reader.read(fd, WAL_FIRST_BATCH_OFFSET, whole),

@@ -41,6 +41,10 @@ PLACED_DTYPE = np.dtype(
 TAG, NODE, META = 1, 2, 4
 """Flags: which optional parts a row has."""
 
+ROW_BYTES = ROW.size
+_FLAGS_AT = ROW_BYTES - 4
+_FLAGS_WITHOUT_TAG = bytes(flags for flags in range(8) if not flags & TAG)
+
 
 class Rows(NamedTuple):
     """`count` records of one request.
@@ -91,10 +95,26 @@ class Record(NamedTuple):
     size: int = 0
 
 
+def any_tagged(spans: bytes | memoryview) -> bool:
+    """Whether one of packed rows has a tag; looks at one byte a row."""
+    return bool(bytes(spans[_FLAGS_AT::ROW_BYTES]).strip(_FLAGS_WITHOUT_TAG))
+
+
+def tags_in(rows: Rows) -> list[bytes | None] | None:
+    """The tag of each row; None when none has one."""
+    if not any_tagged(rows.spans):
+        return None
+    buffer, tags = rows.buffer, list[bytes | None]()
+    for _data, _data_len, _meta, _meta_len, tag, tag_len, _node, _node_len, _size, flags in ROW.iter_unpack(rows.spans):
+        tags.append(bytes(buffer[tag : tag + tag_len]) if flags & TAG else None)
+    return tags
+
+
 def record_at(rows: Rows, index: int) -> Record:
     """Row `index` (0 <= index < count) with its bytes copied out of the buffer."""
     assert 0 <= index < rows.count
-    data, data_len, meta, meta_len, tag, tag_len, node, node_len, size, flags = ROW.unpack_from(rows.spans, index * 40)
+    row = ROW.unpack_from(rows.spans, index * ROW_BYTES)
+    data, data_len, meta, meta_len, tag, tag_len, node, node_len, size, flags = row
     buffer = rows.buffer
     return Record(
         bytes(buffer[data : data + data_len]),

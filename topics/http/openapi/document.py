@@ -60,7 +60,7 @@ def _operation(route: Route, about: Operation) -> dict[str, Any]:
         "summary": about.summary,
         "operationId": _identifier(route),
         "tags": [_tag(route.pattern)],
-        "description": _rights(route),
+        "description": f"{_rights(route)} Section {about.section} of the wire contract.",
         "responses": _responses(route, about),
         "security": [{}] if route.access is Access.PROBE else [{}, {"key": []}],
     }

@@ -32,6 +32,7 @@ class Operation(NamedTuple):
 
     summary: str
     section: str
+    """Of the wire contract."""
     success: dict[int, Schema | None]
     errors: tuple[int, ...] = ()
     query: dict[str, Schema] = {}  # noqa: RUF012 - never changed
