@@ -194,6 +194,8 @@ class Config:
     """A checkpoint starts when this many bytes of log are not yet in segments."""
     checkpoint_every_ms: int = 60_000
     checkpoint_bytes_per_pass: int = 1 << 20
+    checkpoint_us_per_pass: int = 1000
+    """How long a checkpoint copies records before it lets others run; then they get twice that. 0: no such limit."""
     segment_max_events: int = 10_000
     segment_max_bytes: int = 64 << 20
     segment_max_age_ms: int = 3_600_000

@@ -10,7 +10,6 @@ import pytest
 from tests.engine.harness import Answer, Harness, records
 from topics.engine.plain_appends import PlainAppended
 from topics.engine.results import AppendRequest, AppendResult
-from topics.engine.topic_config import TopicConfig
 from topics.errors import DiskFullError, StorageError
 from topics.store.rows import ROW, Record, Rows, pack_rows
 
@@ -138,14 +137,47 @@ def test_who_waits_is_told_and_what_is_staged_behind_comes_after() -> None:
 
 def test_what_is_not_plain_is_left_and_nothing_was_done() -> None:
     world = Harness()
-    configs = {"ttl": TopicConfig.make(ttl_ms=10), "short": TopicConfig.make(), "memory": TopicConfig.make()}
-    for name in configs:
-        world.put(name, **({"ttl_ms": 1000} if name == "ttl" else {}))
-    world.append(0, name="memory")
-    names = ["missing", "ttl", "short", "memory", "memory"]
+    world.put("ttl", ttl_ms=1000)
+    world.put("reject", cap_records=9, discard="reject")
+    world.put("twice")
+    names = ["missing", "ttl", "reject", "twice", "twice"]
     groups, rows = columns([(name, [record(1)]) for name in names])
     assert world.engine.append_plain(names, groups, rows.buffer, rows.spans, lambda _: None) == [0, 1, 2, 4]
-    assert world.engine.not_plain(names) == [0, 1]
+    assert world.engine.not_plain(names) == [0, 1, 2]
+
+
+def test_no_power_cut_makes_topics_reuse_acknowledged_seqs() -> None:
+    """R-DUR-6: what goes beyond the reservation waits for the next one to be on stable storage, many topics at once."""
+    world = Harness()
+    names = [f"t{number}" for number in range(5)]
+    for name in names:
+        world.put(name)
+    head = 0
+    for count in (1, 200, 200, 3, 900):
+        groups, rows = columns([(name, [record(1)] * count) for name in names])
+        told: list[PlainAppended] = []
+        assert world.engine.append_plain(names, groups, rows.buffer, rows.spans, told.append) == []
+        world.settle()
+        assert {part.sync_ns for part in told} == {0}
+        head += count
+        if count == 200:
+            world.checkpoint()
+    world.restart(power_lost=True)
+    assert {world.append(1, name=name).first_seq > head for name in names} == {True}
+
+
+def test_a_reservation_that_failed_is_asked_for_again() -> None:
+    world = Harness()
+    names = ["a", "b"]
+    for name in names:
+        world.put(name)
+    groups, rows = columns([(name, [record(1)]) for name in names])
+    for error in (StorageError("lost"), None):
+        told: list[PlainAppended] = []
+        assert world.engine.append_plain(names, groups, rows.buffer, rows.spans, told.append) == []
+        assert world.store.log.filling.synced
+        world.settle(error)
+        assert told[0].error is error
 
 
 def test_a_log_that_takes_nothing_leaves_all_to_be_refused_one_by_one() -> None:

@@ -1,7 +1,7 @@
 """Plain writes of a pass to many topics as one operation: one call frames all rows, one puts them into the indexes.
 
-What is left by the topic is its numbers. Whatever needs more than that (a reservation first, rows staged in this pass
-already, tags) is not taken, and goes through `Appender.append` with the same meaning.
+What is left by the topic is its numbers, and now and then a reservation of more. Whatever needs more than that (rows
+staged in this pass already, tags) is not taken, and goes through `Appender.append` with the same meaning.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from topics.engine.append import Appender, is_short, publish
+from topics.engine.append import Appender, is_short, publish, reserve
 from topics.engine.operations import Operation, settle
 from topics.engine.topic import Life, Topic
 from topics.engine.write_columns import GroupRow
@@ -44,7 +44,7 @@ PlainDone = Callable[[PlainAppended], None]
 class PlainBatch(Operation):
     """Stands in the queue of each of its topics: they share a shard, so all before it is decided when its commit is."""
 
-    __slots__ = ("_done", "_first_seqs", "_fsync", "_groups", "_placed", "_size", "_stamps", "_topics")
+    __slots__ = ("_done", "_first_seqs", "_fsync", "_groups", "_placed", "_reserves", "_size", "_stamps", "_topics")
 
     def __init__(  # noqa: PLR0917 - columns
         self,
@@ -58,8 +58,11 @@ class PlainBatch(Operation):
         done: PlainDone,
         *,
         fsync: bool,
+        reserves: bool,
     ) -> None:
-        """stamps: `$ts` of each topic's rows, ms; placed: a packed PLACED a row, topic by topic; size: of all rows."""
+        """reserves: a reservation of each topic lies in the same commit.
+
+        stamps: `$ts` of each topic's rows, ms; placed: a packed PLACED a row, topic by topic; size: of all rows."""
         super().__init__(appender.core, topics[0])
         self._topics = topics
         self._groups = groups
@@ -69,6 +72,7 @@ class PlainBatch(Operation):
         self._size = size
         self._done = done
         self._fsync = fsync
+        self._reserves = reserves
 
     def on_commit(self, commit: Commit) -> None:
         """All topics at once: the result is that of one AppendBatch after the other."""
@@ -138,6 +142,8 @@ class PlainBatch(Operation):
             del topic.pending[0]
             topic.pending_records -= group[5]
             topic.pending_bytes -= group[6]
+            if self._reserves and topic.stage_class == "disk":
+                topic.reserved = 0
         return self._topics
 
 
@@ -175,6 +181,7 @@ class PlainAppender:
         tagged = any_tagged(spans)
         left: list[int] = []
         synced: list[_Taken] = []
+        short: list[_Taken] = []
         others: list[_Taken] = []
         get = self._by_name.get
         twice: set[int] = set() if len(set(names)) == len(names) else _repeated(names)
@@ -185,20 +192,21 @@ class PlainAppender:
                 or not topic.plain
                 or topic.life is not Life.LIVE
                 or topic.filling is not None
-                or topic.next_seq + group[5] > topic.reserved
                 or at in twice
                 or (tagged and _has_tag(spans, group))
             ):
                 left.append(at)
             elif topic.stage_class == "fsync":
                 synced.append((topic, group, at))
+            elif topic.next_seq + group[5] - 1 > topic.reserved:
+                short.append((topic, group, at))
             else:
                 others.append((topic, group, at))
-        for taken, fsync in ((others, False), (synced, True)):
+        for taken, fsync, reserves in ((others, False, False), (short, False, True), (synced, True, False)):
             if taken:
                 try:
                     core.check_backlog()
-                    self._stage(taken, buffer, spans, done, fsync=fsync)
+                    self._stage(taken, buffer, spans, done, fsync=fsync, reserves=reserves)
                 except TopicsError:  # worded one by one
                     left += [at for _topic, _group, at in taken]
         return left
@@ -211,10 +219,17 @@ class PlainAppender:
         done: PlainDone,
         *,
         fsync: bool,
+        reserves: bool,
     ) -> None:
-        """Gives out seqs and puts all frames into the log's filling batch. Raises, and then nothing was staged."""
+        """Gives out seqs and puts all frames into the log's filling batch. Raises, and then no record was staged.
+
+        reserves: the seqs go beyond what is reserved, so the commit is synced.
+        """
         core = self._core
         now_ms = core.clock.now_ms()
+        if reserves:
+            for topic, group, _at in taken:
+                topic.reserved = reserve(core, topic, topic.next_seq + group[5] - 1, now_ms, group[5])
         numbers: list[int] = []
         first_seqs: list[int] = []
         stamps: list[int] = []
@@ -240,6 +255,7 @@ class PlainAppender:
             size,
             done,
             fsync=fsync,
+            reserves=reserves,
         )
         for (topic, group, _at), ts in zip(taken, stamps, strict=True):
             rows = group[5]
@@ -249,7 +265,7 @@ class PlainAppender:
             topic.pending_bytes += group[6]
             topic.pending.append(batch)
         core.usage.pending_bytes += size
-        core.log.when_committed(topics[0].id, fsync, batch.on_commit)
+        core.log.when_committed(topics[0].id, fsync or reserves, batch.on_commit)
         for topic, first in zip(topics, first_seqs, strict=True):
             if topic.reserved - first < first >> 2 and is_short(topic, first):
                 self._appender.grow(topic, topic.next_seq - 1, now_ms, topic.next_seq - first)

@@ -48,6 +48,7 @@ from topics.store.snapshot import write_snapshot
 from topics.store.space import is_full
 from topics.store.tiering import Tiering, mark_cold
 from topics.store.tiers import Tiers
+from topics.store.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -271,7 +272,8 @@ class Checkpointer:
             now_ms=self._loop.clock.now_ms(),
             random_bytes=self._loop.ring.random_bytes,
         )
-        relocation = Relocation(copying, pause=self._loop.next_pass, spawn=self._loop.spawn, all_shared=all_shared)
+        turns = Turns(self._loop.clock, self._loop.next_pass, self._config.checkpoint_us_per_pass * 1000)
+        relocation = Relocation(copying, turns=turns, spawn=self._loop.spawn, all_shared=all_shared)
         ids = np.array(sorted(file.file_id for file in left), np.uint32)
         if len(ids):
             await relocation.copy(self._catalog.topics_in_log(), ids)

@@ -17,6 +17,10 @@ from topics.store.reader import Piece
 from topics.store.row_columns import contiguous
 from topics.store.segment import check_copied
 from topics.store.segment_format import PACK_DIRECTORY, pack_path
+from topics.store.turns import Turns
+
+_RUNS_PER_PACK = 2048
+"""The index of a pack is made in one go: of so many runs it takes some milliseconds."""
 
 
 class SmallCopy(NamedTuple):
@@ -31,8 +35,9 @@ class SmallCopy(NamedTuple):
 class PackCopy:
     """Writes what was added, some packs after each other. The catalog is told of a pack when it is complete."""
 
-    def __init__(self, copying: Copying) -> None:
+    def __init__(self, copying: Copying, turns: Turns) -> None:
         self._copying = copying
+        self._turns = turns
         self.emptied: list[Pack] = []
         """Packs whose last run was merged elsewhere."""
         self._small: list[SmallCopy] = []
@@ -55,12 +60,15 @@ class PackCopy:
         ]
         pieces = [Piece(*piece) for entry in ranges for piece in entry]
         views = await self._copying.fetch(pieces) if small else []
+        self._turns.resume()
         at = 0
         for entry, entry_pieces in zip(small, ranges, strict=True):
             data = own_frames(b"".join(views[at : at + len(entry_pieces)]), entry.topic_id, entry.rows)
             at += len(entry_pieces)
             if self._copying.catalog.exists(entry.topic_id):
                 await self._add_run(entry, data)
+            if self._turns.over:
+                await self._turns.rest()
 
     async def _add_run(self, entry: SmallCopy, data: bytes) -> None:
         copying = self._copying
@@ -77,7 +85,7 @@ class PackCopy:
         pack.merged.append((entry.topic_id, entry.merged))
         if pack.writer.pending_bytes >= copying.config.checkpoint_bytes_per_pass:
             await pack.write(pack.writer.take())
-        if pack.writer.position >= copying.config.segment_max_bytes:
+        if pack.writer.position >= copying.config.segment_max_bytes or len(pack.runs) >= _RUNS_PER_PACK:
             await self.finish()
 
     async def finish(self) -> None:
@@ -98,6 +106,8 @@ class PackCopy:
         copying.manifest.add_pack(entry)
         for placed in pack.placed:
             copying.announce(placed, entry.file_id)
+            if self._turns.over:
+                await self._turns.rest()
         for topic_id, merged in pack.merged:
             self.drop_runs(topic_id, merged)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.loop.tasks import Future, Task
+from topics.loop.tasks import Task
 from topics.store.catalog import RowColumns
 from topics.store.copying import SEQ_SPAN_MAX, Copying
 from topics.store.filecalls import lacks_descriptors, sync_file
@@ -25,6 +25,7 @@ from topics.store.row_columns import select
 from topics.store.segment import seal_segment
 from topics.store.segment_copy import SegmentCopy
 from topics.store.segment_format import index_path, topic_directory
+from topics.store.turns import Turns
 
 RUNS_MAX = 8
 """A topic with so many runs in packs is merged into one run or into its first segment."""
@@ -41,7 +42,7 @@ class Relocation:
         self,
         copying: Copying,
         *,
-        pause: Callable[[], Future[None]],
+        turns: Turns,
         spawn: Callable[[Coroutine[Any, Any, None]], Task[None]],
         all_shared: bool = False,
     ) -> None:
@@ -54,11 +55,11 @@ class Relocation:
         self._manifest = copying.manifest
         self._config = copying.config
         self._directory = copying.directory
-        self._pause = pause
+        self._turns = turns
         self._spawn = spawn
         self._budget = copying.config.checkpoint_bytes_per_pass
         self._all_shared = all_shared
-        self.packs = PackCopy(copying)
+        self.packs = PackCopy(copying, turns)
 
     # --- what goes where ---------------------------------------------------------------------------------------------
     async def copy(self, topic_ids: Sequence[int], from_files: NDArray[np.uint32]) -> None:
@@ -66,8 +67,8 @@ class Relocation:
         announced to the catalog by then is as if it had not been."""
         try:
             for number, topic_id in enumerate(topic_ids):
-                if number % _TOPICS_PER_PASS == _TOPICS_PER_PASS - 1:
-                    await self._pause()
+                if number % _TOPICS_PER_PASS == _TOPICS_PER_PASS - 1 or self._turns.over:
+                    await self._turns.rest()
                 await self._copy_topic(topic_id, from_files)
             await self.packs.flush()
             await self.packs.finish()
