@@ -286,7 +286,7 @@ async def _verify_log(loop: Loop, directory: str, part: StorePart | None, report
 async def replay_shard(loop: Loop, reader: DirectReader, path: str, start: ReplayStart | None) -> ShardReplay:
     """Reads a shard to its end and applies nothing. Raises CorruptError or FormatError."""
     table = FileTable()
-    survey = await survey_shard(loop.files, reader, path, start.file_no if start is not None else 0, 0)
+    survey = await survey_shard(loop, reader, path, start.file_no if start is not None else 0, 0)
     if start is not None and start.marked and (not survey.used or survey.used[0].number != start.file_no):
         raise CorruptError(f"{path}: log file {start.file_no} is missing or unreadable", {"path": path})
     replay = ShardReplay(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import NamedTuple
 
 import xxhash
@@ -19,9 +20,12 @@ from topics.store.format import shard_directory
 from topics.store.hottail import HotTail
 from topics.store.plain_rows import TopicRows
 from topics.store.rows import Framed, Rows
+from topics.store.side_by_side import side_by_side
 from topics.store.space import DiskSpace
 from topics.store.wal import Wal
 from topics.store.walfile import WalDirectory
+
+_OPENS_AT_A_TIME = 8
 
 
 class ShardStart(NamedTuple):
@@ -94,10 +98,9 @@ class Log:
             self._directories.append(directory)
             self._wals.append(wal)
         # Also when they were there: whoever made them may have been killed before it synced them.
-        await loop.files.sync_directory(f"{config.data_dir}/wal")
-        await loop.files.sync_directory(config.data_dir)
-        for wal in self._wals:
-            await wal.open()
+        syncs = (loop.files.sync_directory(path) for path in (f"{config.data_dir}/wal", config.data_dir))
+        opens = (wal.open() for wal in self._wals)
+        await side_by_side(loop.spawn, chain(syncs, opens), _OPENS_AT_A_TIME, lambda _none: None)
         await self.space.open()
 
     def shard_of(self, topic_id: int) -> int:

@@ -11,17 +11,17 @@ Nothing is written here but zeros behind unsealed segments, so a recovery that i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from topics.errors import CorruptError
 from topics.loop.loop import Loop
-from topics.store.catalog import Catalog
+from topics.store.catalog import Catalog, RowColumns
 from topics.store.codec import Frames
-from topics.store.filecalls import list_if_there, unlink_if_there
+from topics.store.filecalls import FileCalls, list_if_there, unlink_if_there
 from topics.store.filetable import FileKind, FileTable
 from topics.store.format import (
     FLAG_EXT,
@@ -31,15 +31,19 @@ from topics.store.format import (
     unpack_idempotency,
     wal_file_name,
 )
-from topics.store.manifest import COLD, HOT, Manifest, ReplayStart
-from topics.store.pack import read_pack
+from topics.store.manifest import COLD, HOT, Manifest, Pack, ReplayStart, Segment
+from topics.store.pack import PackIndex, read_pack
 from topics.store.replay import REMEDY, Chunk, DirectReader, ShardReplay, Survey, survey_shard
 from topics.store.row_columns import by_topic, select
 from topics.store.segment import cut_back, read_rows, rewrite_index
 from topics.store.segment_format import PACK_DIRECTORY, SNAPSHOT_DIRECTORY, index_path
+from topics.store.side_by_side import side_by_side
 from topics.store.snapshot import Loaded, load_snapshot
 from topics.store.tiers import Tiers, claim_cold
 
+_LOADS_AT_A_TIME = 16
+"""Indexes of segments and packs that are read side by side: so much of them is in memory twice."""
+_UNLINKS_AT_A_TIME = 16
 _WHOLE = ReplayStart(0, marked=False)
 Progress = Callable[[float], None]
 """0 to 1."""
@@ -93,7 +97,7 @@ async def recover(
             shard = int(name[6:])
             start = store.replay.get(shard, _WHOLE)
             path = f"{directory}/wal/{name}"
-            survey = surveys[shard] = await survey_shard(files, reader, path, start.file_no, file_bytes)
+            survey = surveys[shard] = await survey_shard(loop, reader, path, start.file_no, file_bytes)
             if start.marked and (not survey.used or survey.used[0].number != start.file_no):
                 missing = f"{path}/{wal_file_name(start.file_no)}"
                 raise CorruptError(f"{missing}: the log begins in this file, and it is missing. {REMEDY}")
@@ -144,36 +148,59 @@ def _refuse_orphaned(loop: Loop, directory: str) -> None:
 async def _load_rows(loop: Loop, tiers: Tiers, catalog: Catalog, table: FileTable, manifest: Manifest) -> None:
     """Registers every file the snapshot lists and hands over its live rows: packs first, each topic's in order."""
     files, directory = loop.files, tiers.hot
-    for number in sorted(manifest.packs):
-        pack = manifest.packs[number]
-        pack.file_id = table.add(FileKind.PACK, f"{directory}/{pack.path}", size=pack.size).file_id
-        index = await read_pack(files, directory, pack)
+
+    def packs() -> Iterator[Coroutine[Any, Any, tuple[Pack, PackIndex]]]:
+        for number in sorted(manifest.packs):
+            pack = manifest.packs[number]
+            pack.file_id = table.add(FileKind.PACK, f"{directory}/{pack.path}", size=pack.size).file_id
+            yield _load_pack(files, directory, pack)
+
+    def take_pack(found: tuple[Pack, PackIndex]) -> None:
+        pack, index = found
         topic_ids = index.table["topic_id"].tolist()
         for row, rows in index.runs(pack.file_id):
             if row in pack.runs and len(rows.seqs):
                 catalog.add_rows(topic_ids[row], rows)
-    for segment in manifest.all_segments():
-        path = tiers.path(segment)
-        stored = table.add(FileKind.SEGMENT, path, size=segment.frames_end)
-        stored.cold = segment.tier == COLD
-        segment.file_id = stored.file_id
-        try:
-            files.file_size(path)
-        except FileNotFoundError:
-            detail = {"path": path, "topic_id": segment.topic_id}
-            raise CorruptError(f"{path}: the snapshot lists it, and it is missing. {REMEDY}", detail) from None
-        if not segment.sealed:
-            await cut_back(files, directory, segment)
-        found = await read_rows(files, path, segment)
-        if found.derived:
-            await rewrite_index(files, path, segment, found.rows)
-        if len(found.rows.seqs):
-            catalog.add_rows(segment.topic_id, found.rows)
+
+    def segments() -> Iterator[Coroutine[Any, Any, tuple[Segment, RowColumns]]]:
+        for segment in manifest.all_segments():
+            path = tiers.path(segment)
+            stored = table.add(FileKind.SEGMENT, path, size=segment.frames_end)
+            stored.cold = segment.tier == COLD
+            segment.file_id = stored.file_id
+            yield _load_segment(files, directory, path, segment)
+
+    def take_segment(found: tuple[Segment, RowColumns]) -> None:
+        segment, rows = found
+        if len(rows.seqs):
+            catalog.add_rows(segment.topic_id, rows)
+
+    await side_by_side(loop.spawn, packs(), _LOADS_AT_A_TIME, take_pack)
+    await side_by_side(loop.spawn, segments(), _LOADS_AT_A_TIME, take_segment)
+
+
+async def _load_pack(files: FileCalls, directory: str, pack: Pack) -> tuple[Pack, PackIndex]:
+    return pack, await read_pack(files, directory, pack)
+
+
+async def _load_segment(files: FileCalls, directory: str, path: str, segment: Segment) -> tuple[Segment, RowColumns]:
+    try:
+        files.file_size(path)
+    except FileNotFoundError:
+        detail = {"path": path, "topic_id": segment.topic_id}
+        raise CorruptError(f"{path}: the snapshot lists it, and it is missing. {REMEDY}", detail) from None
+    if not segment.sealed:
+        await cut_back(files, directory, segment)
+    found = await read_rows(files, path, segment)
+    if found.derived:
+        await rewrite_index(files, path, segment, found.rows)
+    return segment, found.rows
 
 
 async def _sweep(loop: Loop, tiers: Tiers, manifest: Manifest) -> None:
     """Unlinks segments and packs that the snapshot does not list: a checkpoint was cut short."""
     files, directory = loop.files, tiers.hot
+    unlisted: list[str] = []
     for tier, root in tiers.roots():
         keep = manifest.paths(tier)
         keep |= {index_path(path) for path in keep if path.startswith("topics/")}
@@ -181,12 +208,14 @@ async def _sweep(loop: Loop, tiers: Tiers, manifest: Manifest) -> None:
             for name in list_if_there(files, f"{root}/topics/{topic}"):
                 path = f"topics/{topic}/{name}"
                 if path not in keep:
-                    await unlink_if_there(files, f"{root}/{path}")
+                    unlisted.append(f"{root}/{path}")
     keep = manifest.paths(HOT)
     for name in list_if_there(files, f"{directory}/{PACK_DIRECTORY}"):
         path = f"{PACK_DIRECTORY}/{name}"
         if path not in keep:
-            await unlink_if_there(files, f"{directory}/{path}")
+            unlisted.append(f"{directory}/{path}")
+    unlinks = (unlink_if_there(files, path) for path in unlisted)
+    await side_by_side(loop.spawn, unlinks, _UNLINKS_AT_A_TIME, lambda _none: None)
 
 
 # --- the log ---------------------------------------------------------------------------------------------------------

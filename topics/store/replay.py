@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from topics.errors import CorruptError, FormatError
+from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.memory import page_aligned
 from topics.store import codec
@@ -32,8 +33,11 @@ from topics.store.format import (
     align_up,
     wal_file_no,
 )
+from topics.store.side_by_side import side_by_side
 
 CHUNK_BYTES = 8 << 20
+_LOOKS_AT_A_TIME = 8
+"""Files of a shard whose beginnings are read side by side."""
 NO_LIMIT = 1 << 63
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 REMEDY = "Nothing was changed. Run `topics fsck` to see what is damaged and what can be kept"
@@ -101,12 +105,14 @@ class DirectReader:
         return buffer[offset - begin : min(count, offset - begin + size)]
 
 
-async def survey_shard(files: FileCalls, reader: DirectReader, path: str, start: int, file_bytes: int) -> Survey:
+async def survey_shard(loop: Loop, reader: DirectReader, path: str, start: int, file_bytes: int) -> Survey:
     """Sorts the files of a shard's directory. Raises CorruptError, FormatError or OSError."""
     used: list[LogFile] = []
     spares: list[str] = []
     stale: list[str] = []
     last = start - 1
+    files = loop.files
+    candidates: list[tuple[str, int]] = []
     for name in list_if_there(files, path):
         full = f"{path}/{name}"
         number = wal_file_no(name)
@@ -115,7 +121,14 @@ async def survey_shard(files: FileCalls, reader: DirectReader, path: str, start:
                 stale.append(full)
             continue
         last = max(last, number)
-        file = await _used_file(files, reader, full, number) if number >= start else None
+        if number >= start:
+            candidates.append((full, number))
+        else:
+            stale.append(full)
+    found: list[LogFile | None] = []
+    looks = (_used_file(files, reader, full, number) for full, number in candidates)
+    await side_by_side(loop.spawn, looks, _LOOKS_AT_A_TIME, found.append)
+    for (full, _number), file in zip(candidates, found, strict=True):
         if file is None:
             stale.append(full)
         else:
