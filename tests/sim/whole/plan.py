@@ -52,25 +52,48 @@ class Faulty(NamedTuple):
     """From which sync on the disk answers without having synced, and how often in a row."""
 
 
+class Starting(NamedTuple):
+    """The crashes between the end of one life and the beginning of the next."""
+
+    interrupted: tuple[tuple[int, bool], ...] = ()
+    """Recoveries stopped after so many operations, each by a kill or (True) a power cut."""
+    twice: bool = False
+    """The first recovery that succeeds is followed by a crash and another one, which has to find the same."""
+
+    @property
+    def crashes(self) -> int:
+        return len(self.interrupted) + self.twice
+
+
+def _choose_starting(rng: random.Random, crashes_max: int) -> Starting:
+    interrupted = tuple(
+        (rng.choice((rng.randint(1, 15), rng.randint(1, 150))), rng.random() < 0.5)
+        for _ in range(min(crashes_max, rng.choice((0, 0, 0, 0, 0, 0, 0, 0, 1, 2))))
+    )
+    return Starting(interrupted, twice=rng.random() < 0.15 and len(interrupted) < crashes_max)
+
+
 class Life(NamedTuple):
     """How a life goes: operations of clients before its end, then `effects_left` operations of the ring."""
 
+    starting: Starting
     operations: int
     effects_left: int
     power_cut: bool
     graceful: bool
     faulty: Faulty
-    interrupted_recoveries: tuple[tuple[int, bool], ...]
-    """Before this life: recoveries stopped after so many operations, each by a kill or (True) a power cut."""
-    recover_twice: bool
     settles: bool
     """Before its end everything asked is answered."""
 
 
 class Plan:
-    """Chosen by `seed` alone. lives: each ends in a crash or a graceful stop; a last one is there to be audited."""
+    """Chosen by `seed` alone. lives: each ends in a crash or a graceful stop; a last one is there to be audited.
 
-    def __init__(self, seed: int, *, crashes: int = 3, operations: int = 60) -> None:
+    Of its crashes one at least ends a life in which clients were at work; any other may instead interrupt a recovery,
+    or end one that has just succeeded. The lives share the operations.
+    """
+
+    def __init__(self, seed: int, *, crashes: int = 3, operations: int = 200) -> None:
         self.seed = seed
         rng = random.Random(f"{seed}:plan")
         self.split = rng.random() < 0.5
@@ -88,30 +111,36 @@ class Plan:
         """Large records below `fsync`, so that the log moves from file to file with bytes that are not synced."""
         self._configs: dict[int, Config] = {}
         self._rng = random.Random(f"{seed}:settings")
-        endings = [False] * crashes
+        self.lives: list[Life] = []
+        left = crashes
+        while True:
+            starting = _choose_starting(rng, left if self.lives else left - 1)
+            left -= starting.crashes
+            if not left:
+                break
+            self.lives.append(self._life(rng, starting))
+            left -= 1
+        self.last = self._life(rng, starting)
         if rng.random() < 0.3:
-            endings.insert(rng.randrange(crashes + 1), True)
-        self.lives = [self._life(rng, operations, graceful=graceful) for graceful in endings]
-        self.last = self._life(rng, 0, graceful=False)
+            graceful = self._life(rng, Starting())._replace(graceful=True)
+            self.lives.insert(rng.randrange(len(self.lives) + 1), graceful)
+        share = -(-operations // len(self.lives))
+        self.lives = [life._replace(operations=share) for life in self.lives]
         if rng.random() < 0.08:
             # In the last life: afterwards nobody knows what there is, only that nothing wrong may be served.
             # Nothing else fails then: what a lie left in the cache a failing sync takes out of it, and a kill shows.
             lies = rng.choice((1, rng.randint(1, 40))), rng.choice((1, 3, 1 << 30))
             self.lives[-1] = self.lives[-1]._replace(faulty=Faulty(lies=lies))
 
-    def _life(self, rng: random.Random, operations: int, *, graceful: bool) -> Life:
+    def _life(self, rng: random.Random, starting: Starting) -> Life:
         return Life(
-            operations=operations,
+            starting=starting,
+            operations=0,
             effects_left=rng.choice((1, 2, 3, rng.randint(1, 30), rng.randint(1, 200))),
             power_cut=rng.random() < 0.5,
-            graceful=graceful,
+            graceful=False,
             faulty=choose_faults(rng) if self.with_faults and rng.random() < 0.6 else Faulty(),
-            interrupted_recoveries=tuple(
-                (rng.choice((rng.randint(1, 15), rng.randint(1, 150))), rng.random() < 0.5)
-                for _ in range(rng.choice((0, 0, 0, 0, 0, 0, 0, 0, 1, 2)))
-            ),
             settles=rng.random() < 0.3,
-            recover_twice=rng.random() < 0.15,
         )
 
     def config(self, life: int) -> Config:

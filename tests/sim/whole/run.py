@@ -79,7 +79,7 @@ def make_workers(machine: Machine, seed: int) -> list[Actor]:
 
 def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
     """Starts, perhaps after starts that were cut short, and audits what is there."""
-    for effects, power_cut in life.interrupted_recoveries:
+    for effects, power_cut in life.starting.interrupted:
         machine.io_failed |= machine.lied and machine.power_failed
         machine.ring.stop_at(effects)
         try:
@@ -93,7 +93,7 @@ def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
         return
     start(machine)
     machine.audit(actors)
-    if life.recover_twice:
+    if life.starting.twice:
         said = machine.survey(actors)
         power_cut = life.power_cut and not machine.lied
         machine.crash(power_cut=power_cut)
