@@ -408,6 +408,24 @@ def test_holes_above_live_records_are_an_interior_gap_until_those_are_gone(world
     assert world.diff("b")["tombstone"] == tombstone(1, 4, "source_trim", world.state("b")["head_seq"])
 
 
+@pytest.mark.parametrize("ending", ["none", "restart", "crash_and_start"])
+def test_holes_that_came_one_after_the_other_are_one_gap(world: World, ending: str) -> None:
+    """R-TRIM-2, R-TRIM-3, R-RTR-16: also after a restart."""
+    world.put("a", cap_records=2)
+    world.put("b", cap_records=2, discard="reject")
+    route(world, "r", "a", "b")
+    world.write("a", 1, 2)
+    assert world.data("b") == [1, 2]
+    for more in ((3, 4, 5, 6), (7, 8)):
+        world.write("a", *more)
+        head = world.state("b")["head_seq"]
+    if ending != "none":
+        getattr(world, ending)()
+    page = world.diff("b", 2)
+    assert page["tombstone"] == tombstone(3, 6, "source_trim", head)
+    assert (page["next_from_seq"], page["caught_up"]) == (6, True)
+
+
 # --- exactly once ----------------------------------------------------------------------------------------------------
 def test_exactly_once_says_in_the_meta_where_a_copy_came_from(world: World) -> None:
     """R-EO-1, R-EO-2, R-EO-4: beside, or around, what was there."""

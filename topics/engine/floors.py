@@ -22,6 +22,16 @@ class Gap(NamedTuple):
     reason: str
 
 
+def with_gap(gaps: tuple[Gap, ...], gap: Gap) -> tuple[Gap, ...]:
+    """With a gap above all others; one that adjoins the last extends it, one that lies in it changes nothing."""
+    if gaps and gap.last <= gaps[-1].last:
+        return gaps
+    if gaps and gaps[-1].last + 1 >= gap.first:
+        last = gaps[-1]
+        return (*gaps[:-1], Gap(last.first, gap.last, last.reason))
+    return (*gaps, gap)
+
+
 class Floors:
     """Highest lost seqs; none ever decreases."""
 
@@ -53,14 +63,8 @@ class Floors:
         self.lost = max(self.cap, self.ttl, self.trim, self.crash)
 
     def add_gap(self, gap: Gap) -> None:
-        """A gap above all others; one that adjoins the last extends it."""
-        if self.gaps and gap.last <= self.gaps[-1].last:
-            return
-        if self.gaps and self.gaps[-1].last + 1 >= gap.first:
-            last = self.gaps[-1]
-            gap = Gap(last.first, gap.last, last.reason)
-            self.gaps = self.gaps[:-1]
-        self.gaps = (*self.gaps, gap)
+        """A gap above all others: see `with_gap`."""
+        self.gaps = with_gap(self.gaps, gap)
 
     def settle_gaps(self, earliest: int) -> None:
         """Gaps with no live record below become part of the floor (R-TRIM-2). `earliest` is E."""

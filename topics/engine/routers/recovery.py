@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from topics.engine.core import Core
-from topics.engine.floors import TRIM, Gap
+from topics.engine.floors import TRIM, Gap, with_gap
 from topics.engine.routers.controls import ForwardPayload, KeepPayload, RouterDeletePayload, RouterImage, RouterPayload
 from topics.engine.routers.forward import add_hops
 from topics.engine.routers.replay import LogRows
@@ -125,9 +125,8 @@ class RouterRecovery:
             topic.last_ts = max(topic.last_ts, ts_ms)
 
     def _add_gap(self, topic: Topic, gap: Gap) -> None:
-        gaps = self._gaps.get(topic.id, ())
-        if gap.last > max(topic.floors.lost, gaps[-1].last if gaps else 0):
-            self._gaps[topic.id] = (*gaps, gap)
+        if gap.last > topic.floors.lost:
+            self._gaps[topic.id] = with_gap(self._gaps.get(topic.id, ()), gap)
 
     def topic_gone(self, topic: Topic) -> None:
         for router in self._core.routers.of_topic(topic):
