@@ -58,7 +58,7 @@ def _records(machine: Machine, name: str) -> None:
         cursor = page["next_from_seq"]
         if page["caught_up"]:
             break
-    assert list(found) == list(topic.live), name
+    assert list(found) == list(topic.live), f"{name}: {list(found)}, not {list(topic.live)}"
     for seq, record in topic.live.items():
         told = found[seq]
         topic.learn_ts(machine.now, seq, told["$ts"])

@@ -80,7 +80,7 @@ class SimHost(Host):
 
 
 class LiveHost(Host):
-    """A real process, shared by all examples: each begins with no topics. HTTP/1.1 alone."""
+    """A real process, shared by all examples: each begins with no topics."""
 
     guard_ms = 80
     endings = ("stop", "crash")
@@ -92,12 +92,11 @@ class LiveHost(Host):
         self._runs = False
 
     def begin(self, *, http2: bool, **settings: Any) -> None:
-        if self._runs:
-            self.world.connection_type = Connection
-            self._main = None
-        else:
-            super().begin(http2=False, **settings)
+        if not self._runs:
+            super().begin(http2=http2, **settings)
             self._runs = True
+        self.world.connection_type = Http2Connection if http2 else Connection
+        self._main = None
 
     def end(self, how: str) -> None:
         super().end(how)

@@ -197,7 +197,7 @@ class Machine(RuleBasedStateMachine):
         wait_ms = until - self.host.now_ms()
         if wait_ms > 0:
             self.host.pass_ms(wait_ms + 1)
-        self.before = self.host.now_ms()
+        self.before = self.oracle.asked_at = self.host.now_ms()
 
     def asked(self) -> None:
         """An answer is there. When something changed while it was waited for, nothing follows from it, nor after it."""

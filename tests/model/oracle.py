@@ -47,6 +47,8 @@ class Oracle:
         self.routers: dict[str, Router] = {}
         self.settled_at = 0
         """Up to when everything had been forwarded."""
+        self.asked_at = 0
+        """When the last request left: what it led to happened since then, not when it was answered."""
 
     # --- time --------------------------------------------------------------------------------------------------------
     def moments(self) -> Iterator[tuple[int, int]]:
@@ -64,18 +66,24 @@ class Oracle:
                     yield lease.deadline, lease.deadline + 1
                 yield from place.jobs.delayed.values()
 
+    @property
+    def since(self) -> int:
+        """No copy that comes now is older."""
+        return min(self.settled_at, self.asked_at)
+
     def settle(self, now: int) -> None:
         """All that time has done, and all that can be forwarded."""
         for place in self.places.values():
             if place.jobs is not None:
                 place.jobs.look(now)
+            place.topic.stretch(now)
             place.topic.expire(now)
         moved = True
         while moved:
             moved = False
             for router in self.routers.values():
                 source, dest = self.places[router.source].topic, self.places[router.dest].topic
-                moved = router.step(source, dest, self.settled_at, now) or moved
+                moved = router.step(source, dest, self.since, now) or moved
         self.settled_at = now
 
     def restart(self, now: int) -> None:
@@ -154,7 +162,7 @@ class Oracle:
                 self.put(now, dead, {})
             copies = [_dead_letter(record, name, jobs.max_deliveries) for record in jobs.moved]
             self.places[dead].topic.expire(now)
-            self.places[dead].topic.add(now, copies, self.settled_at)
+            self.places[dead].topic.add(now, copies, self.since)
             self._consume(name, jobs.moved)
         self.settle(now)
         return given

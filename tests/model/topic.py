@@ -100,6 +100,12 @@ class Topic:
             del self.live[self.ttl]
         self.settle_gaps()
 
+    def stretch(self, now: int) -> None:
+        """Copies nobody has read may not have been made yet: a router works behind the answers."""
+        for record in self.live.values():
+            if record.since is not None and record.hops:
+                record.ts = max(record.ts, now)
+
     def evict(self) -> None:
         while self.discard == "old" and (0 < self.cap_records < self.count or 0 < self.cap_bytes < self.bytes):
             self.cap = self.earliest
