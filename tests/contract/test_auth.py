@@ -14,6 +14,8 @@ from tests.contract.answer import Answer
 from tests.contract.conftest import MakeWorld, is_live, sim_options
 from tests.contract.live_world import LiveWorld
 from tests.contract.sim_world import SimWorld
+from tests.contract.sse_client import EventStream, create
+from tests.contract.websocket import WebSocket
 from tests.contract.world import World
 from topics.http.guard import shape_scope
 from topics.http.routes import Access, Route
@@ -403,13 +405,7 @@ def test_a_key_that_is_taken_away_writes_no_more(make_world: MakeWorld, tmp_path
         if isinstance(world, SimWorld):
             world.advance_ms(1500)
     assert found == {"old": 200, "stays": 200, "new": 401}
-    keys.write_text("new\nstays\n")
-    if isinstance(world, LiveWorld):
-        assert world.process is not None
-        world.process.send_signal(signal.SIGHUP)
-        world._until(lambda: "read again" in world.stderr(), 10)
-    else:
-        assert isinstance(world, SimWorld)
+    if isinstance(world, SimWorld):
         assert world.server is not None
         lane = world.server.lane
         for _ in range(100):  # where the network cuts requests, it takes a while until one arrives whole
@@ -417,6 +413,102 @@ def test_a_key_that_is_taken_away_writes_no_more(make_world: MakeWorld, tmp_path
                 break
             statuses()
         assert lane is None or lane.taken, "writes were not seen often enough"
-        world.server.reload_keys()
+    change_keys(world, keys, "new\nstays\n")
     for _ in range(5):
         assert statuses() == {"old": 401, "stays": 200, "new": 200}
+
+
+def change_keys(world: World, file: Path, text: str) -> None:
+    file.write_text(text)
+    if isinstance(world, LiveWorld):
+        assert world.process is not None
+        before = world.stderr().count("read again")
+        world.process.send_signal(signal.SIGHUP)
+        world._until(lambda: world.stderr().count("read again") > before, 10)
+    else:
+        assert isinstance(world, SimWorld)
+        assert world.server is not None
+        world.server.reload_keys()
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    path = tmp_path / "keys"
+    path.write_text("gone\nless\nstays\n")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def changing(make_world: MakeWorld, key_file: Path) -> World:
+    """A server with the keys of the file, a log and a queue with a job."""
+    world = make_world(api_keys_file=str(key_file))
+    assert ask(world, "stays", "POST", "/v0/topics/t", {"records": [{"data": 1}]}).status == 201
+    assert ask(world, "stays", "PUT", "/v0/topics/q", {"type": "queue"}).status == 201
+    return world
+
+
+FEWER = "less:r:t\nstays\n"
+"""`gone` is taken away, `less` may do less, `stays` stays."""
+
+
+@pytest.mark.parametrize("token", ["gone", "less"])
+def test_a_watch_stream_ends_with_its_key(changing: World, key_file: Path, token: str) -> None:
+    """4.1, R-WATCH-4, R-WATCH-15: without a frame; its session is gone, too. Those of other keys go on."""
+    streams = {}
+    for each in (token, "stays"):
+        answer = create(changing, "t", headers=bearer(each))
+        streams[each] = EventStream(changing, answer.json["stream_url"], bearer(each) | STREAM)
+        streams[each].frames(2)
+    wid = create(changing, "t", headers=bearer(token)).json["stream_url"]
+    change_keys(changing, key_file, FEWER)
+    assert streams[token].ends()
+    assert streams[token].rest() == []
+    answer = changing.request("GET", wid, headers=bearer(token) | STREAM)
+    assert answer.refusal == (404, "not_found", None)
+    assert ask(changing, "stays", "POST", "/v0/topics/t", {"records": [{"data": 2}]}).status == 200
+    assert streams["stays"].one().data["to_seq"] == 2
+    answer = create(changing, "t", headers=bearer(token))
+    assert answer.status == (200 if token == "less" else 401)
+
+
+@pytest.mark.parametrize("token", ["gone", "less"])
+def test_a_stream_of_jobs_ends_with_its_key(changing: World, key_file: Path, token: str) -> None:
+    """4.1, R-Q-29: a frame says why, and its jobs are claimable at once."""
+    path = "/v0/topics/q/work?node=w"
+    stream = EventStream(changing, path, bearer(token) | STREAM)
+    other = EventStream(changing, path, bearer("stays") | STREAM)
+    ask(changing, "stays", "POST", "/v0/topics/q", {"records": [{"data": 1}, {"data": 2}]})
+    assert (stream.one().event, other.one().event) == ("job", "job")
+    change_keys(changing, key_file, FEWER)
+    frame = stream.one()
+    assert (frame.event, frame.id, frame.data["code"], frame.data["topic"]) == ("error", None, "unauthorized", "q")
+    assert stream.ends()
+    assert ask(changing, "stays", "GET", "/v0/topics/q").json["queue"]["in_flight"] == 1
+    assert other.rest() == []
+
+
+@pytest.mark.http1
+@pytest.mark.parametrize("token", ["gone", "less"])
+def test_a_websocket_ends_with_its_key(changing: World, key_file: Path, token: str) -> None:
+    """4.1, 11.6: told why, then 1008; nothing is delivered to it any more."""
+    socket, other = WebSocket(changing, **bearer(token)), WebSocket(changing, **bearer("stays"))
+    for each in (socket, other):
+        each.subscribe("t", 1)
+        assert each.next()["op"] == "caught_up"
+    change_keys(changing, key_file, FEWER)
+    ask(changing, "stays", "POST", "/v0/topics/t", {"records": [{"data": 2}]})
+    told = socket.next()
+    assert (told["op"], told["code"], sorted(told)) == ("error", "unauthorized", ["code", "message", "op"])
+    assert socket.closed_with() == 1008
+    assert other.next()["op"] == "record"
+
+
+def test_streams_of_a_key_that_stays_go_on(changing: World, key_file: Path) -> None:
+    """4.1: also when others come, and when the file is read again as it was."""
+    stream = EventStream(changing, create(changing, "t", headers=bearer("less")).json["stream_url"], bearer("less"))
+    stream.frames(2)
+    change_keys(changing, key_file, "less\nnew\nstays\n")
+    change_keys(changing, key_file, "less\nnew\nstays\n")
+    ask(changing, "new", "POST", "/v0/topics/t", {"records": [{"data": 2}]})
+    assert stream.one().event == "record"

@@ -44,6 +44,10 @@ class Keyring:
             shown[32 * principal.key_id : 32 * principal.key_id + 32] = digest
         return bytes(shown)
 
+    @property
+    def key_ids(self) -> frozenset[int]:
+        return frozenset(principal.key_id for _, principal in self._entries if principal.key_id is not None)
+
     def and_of(self, other: Keyring) -> Keyring:
         """The keys of both; of equal secrets those of `other` count."""
         return Keyring([*(dict(self._entries) | dict(other._entries)).items()])

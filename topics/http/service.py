@@ -123,6 +123,13 @@ class Service:
         for stream in list(self.watch_streams):
             stream.shut_down()
 
+    def on_keys_changed(self, key_ids: frozenset[int]) -> int:
+        """These are the keys from now on: what others left open ends. Says how many streams that were."""
+        self.planner.forget()
+        ended = self.stream_slots.end_others(key_ids)
+        self.sessions.drop_others(key_ids)
+        return ended
+
     def serve(self, engine: EngineApi) -> None:
         """From now on requests are answered from `engine`."""
         self._engine = engine

@@ -1,10 +1,30 @@
-"""How many streams may be open: SSE and WebSocket together. Source: wire contract, R-SSE-5."""
+"""The streams that are open, SSE and WebSocket together: how many there may be, and whose key they rest on.
+
+Source: wire contract, R-SSE-5.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from topics.errors import RequestError
+
+
+class Slot:
+    """Of one open stream. key_id: of the key it counts for, None without keys."""
+
+    __slots__ = ("_give_back", "key_id", "on_key_gone")
+
+    on_key_gone: Callable[[], None]
+    """Ends the stream, and so releases the slot: its key is not valid any more. Set by whoever takes the slot."""
+
+    def __init__(self, give_back: Callable[[Slot], None], key_id: int | None) -> None:
+        self._give_back = give_back
+        self.key_id = key_id
+
+    def release(self) -> None:
+        """The stream has ended; harmless again."""
+        self._give_back(self)
 
 
 class StreamSlots:
@@ -14,37 +34,40 @@ class StreamSlots:
         self._most = most
         self._most_per_key = most_per_key
         self._by_key: dict[int, int] = {}
-        self.open = 0
+        self._taken: dict[Slot, None] = {}
 
-    def take(self, key_id: int | None) -> Callable[[], None]:
-        """A slot for a stream about to open; call what is returned when it ends (again does nothing).
+    @property
+    def open(self) -> int:
+        return len(self._taken)
 
-        key_id: of the key the stream counts for, None without keys. Raises: RequestError throttled; nothing is held.
-        """
+    def take(self, key_id: int | None) -> Slot:
+        """For a stream about to open. Raises: RequestError throttled; nothing is held."""
         held = self._by_key.get(key_id, 0) if key_id is not None else 0
         if self._most and self.open >= self._most:
             raise RequestError("throttled", f"{self._most} streams are open (TOPICS_MAX_SSE_CONNECTIONS)")
         if self._most_per_key and held >= self._most_per_key:
             message = f"this key has {held} streams open (TOPICS_MAX_SSE_CONNECTIONS_PER_KEY)"
             raise RequestError("throttled", message)
-        self.open += 1
         if key_id is not None:
             self._by_key[key_id] = held + 1
-        taken = True
+        slot = Slot(self._give_back, key_id)
+        self._taken[slot] = None
+        return slot
 
-        def release() -> None:
-            nonlocal taken
-            if taken:
-                taken = False
-                self._release(key_id)
-
-        return release
-
-    def _release(self, key_id: int | None) -> None:
-        self.open -= 1
-        if key_id is not None:
-            left = self._by_key[key_id] - 1
+    def _give_back(self, slot: Slot) -> None:
+        if slot not in self._taken:
+            return
+        del self._taken[slot]
+        if slot.key_id is not None:
+            left = self._by_key[slot.key_id] - 1
             if left:
-                self._by_key[key_id] = left
+                self._by_key[slot.key_id] = left
             else:
-                del self._by_key[key_id]
+                del self._by_key[slot.key_id]
+
+    def end_others(self, key_ids: Container[int]) -> int:
+        """Ends the streams of keys that are not among these; says how many. Those without a key stay."""
+        gone = [slot for slot in self._taken if slot.key_id is not None and slot.key_id not in key_ids]
+        for slot in gone:
+            slot.on_key_gone()
+        return len(gone)

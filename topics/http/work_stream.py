@@ -83,6 +83,9 @@ class WorkStream:
     def on_shutdown(self) -> None:
         self._end_with(b'"server_shutting_down"', b"the server is shutting down: connect again in a moment")
 
+    def on_key_gone(self) -> None:
+        self._end_with(b'"unauthorized"', b"the key was taken away, or may do something else now: connect again")
+
     def on_error(self, error: TopicsError) -> None:
         _log.error("a stream of jobs ends: %s", error)
         self._end_with(b'"internal"', b"jobs cannot be leased any more: storage failed")

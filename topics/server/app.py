@@ -117,10 +117,10 @@ class Server:
             )
             return
         self._keyring.change_to(self._lasting_keys.and_of(keyring))
-        self.service.planner.forget()
         if self.lane is not None:
             self.lane.change_keys(self._keyring)
-        _log.info("keys read again: %d keys", self.key_count)
+        ended = self.service.on_keys_changed(self._keyring.key_ids)
+        _log.info("keys read again: %d keys; %d streams of keys that are gone end", self.key_count, ended)
 
     @property
     def address(self) -> tuple[str, int]:

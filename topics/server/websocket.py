@@ -25,16 +25,17 @@ class WebSockets:
         """Raises: RequestError, the handshake is wrong or there are too many connections."""
         service, request, principal = self._service, call.plan.request, call.principal
         accept = accept_key(request.headers, request.framing.version_minor)
-        release = service.stream_slots.take(principal.key_id)
+        slot = service.stream_slots.take(principal.key_id)
         scopes = (principal.may(Scope.READ), principal.may(Scope.WRITE), principal.may(Scope.ADMIN))
         rights = Rights(*scopes, principal.allows)
 
         def open_session(transport: Transport) -> ServedSession:
             def on_end() -> None:
-                release()
+                slot.release()
                 self._open.discard(session)
 
             session = ServedSession(self.host, transport, rights, on_end)
+            slot.on_key_gone = session.on_key_gone
             self._open.add(session)
             return session
 
@@ -59,7 +60,11 @@ class ServedSession(Session):
     __slots__ = ()
 
     arriving = None
-    patient = True
+
+    @property
+    def patient(self) -> bool:
+        """What it says at its end does not wait."""
+        return not self._ended
 
     def overdue(self, waits: Waits) -> bool:
         """There is no limit on silence (11.6)."""

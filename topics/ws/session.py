@@ -25,6 +25,7 @@ from topics.ws.subscriptions import Subscriptions
 HELD_BYTES = 65_536
 """Input kept while commands wait; with more, reading pauses."""
 GOING_AWAY = 1001
+POLICY_VIOLATION = 1008
 
 
 class Rights(NamedTuple):
@@ -132,6 +133,13 @@ class Session:
         if not self._ended:
             self._closing = True
             self._say_goodbye()
+
+    def on_key_gone(self) -> None:
+        """What its key may do has changed. Nothing more is executed or delivered, not even what was begun is answered:
+        the client cannot tell that from a connection that broke."""
+        if not self._ended:
+            message = "the key was taken away, or may do something else now: connect again"
+            self._part("unauthorized", message, POLICY_VIOLATION, "key gone")
 
     # --- commands ----------------------------------------------------------------------------------------------------
     def _pump(self) -> None:
@@ -295,8 +303,12 @@ class Session:
         """Once nothing is in progress."""
         if self._replies:
             return
-        self._transport.write(text_frame(replies.error(None, "server_shutting_down", "the server is shutting down")))
-        self._transport.write(self._framing.close(GOING_AWAY, "server shutting down"))
+        self._part("server_shutting_down", "the server is shutting down", GOING_AWAY, "server shutting down")
+
+    def _part(self, code: str, message: str, close_code: int, reason: str) -> None:
+        """Tells why, and closes."""
+        self._transport.write(text_frame(replies.error(None, code, message)))
+        self._transport.write(self._framing.close(close_code, reason))
         self._end()
         self._transport.close()
 

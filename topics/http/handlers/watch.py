@@ -117,7 +117,7 @@ def open_stream(call: Call) -> None:
         raise RequestError("not_found", "there is no such watch session, or it was idle for too long: create a new one")
     if session.key_id is not None and session.key_id != call.principal.key_id:
         raise RequestError("unauthorized", "this watch session belongs to the key that created it: send that key")
-    release = service.stream_slots.take(session.key_id)
+    slot = service.stream_slots.take(session.key_id)
     last_event_id = call.plan.request.headers.get(b"last-event-id", b"")
     if last_event_id:
         seen = read_cursor_id(last_event_id)
@@ -125,10 +125,11 @@ def open_stream(call: Call) -> None:
         session.cursors = {name: min(cursor, seen.get(name, cursor)) for name, cursor in cursors.items()}
 
     def on_end() -> None:
-        release()
+        slot.release()
         del service.watch_streams[watch]
 
     watch = WatchStream(session, service.sessions, service.heartbeats, service.now_ns(), on_end)
+    slot.on_key_gone = watch.on_key_gone
     service.watch_streams[watch] = None
     stream = call.open_stream(sse.CONTENT_TYPE, sse.HEADERS, watch.on_drained, watch.on_disconnect)
     watch.open(service.engine.open_feed(watch), stream)

@@ -21,5 +21,6 @@ def open_stream(call: Call) -> None:
     )
     work = WorkStream(call.plan.name_json, service.heartbeats, service.now_ns)
     push = service.engine.open_push(request, work)
-    work.on_end = service.stream_slots.take(call.principal.key_id)
+    slot = service.stream_slots.take(call.principal.key_id)
+    work.on_end, slot.on_key_gone = slot.release, work.on_key_gone
     work.open(push, call.open_stream(sse.CONTENT_TYPE, sse.HEADERS, work.on_drained, work.on_disconnect))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from topics.clock import Clock
 from topics.engine.refusals import limit_reached
@@ -69,6 +69,12 @@ class Sessions:
         session.used_ns = self._clock.monotonic_ns()
         if not session.streams:
             self._idle[session] = None
+
+    def drop_others(self, key_ids: Container[int]) -> None:
+        """Forgets those whose keys are not among these; their streams have ended. Those made without keys stay."""
+        gone = [each for each in self._idle if each.key_id is not None and each.key_id not in key_ids]
+        for session in gone:
+            del self._idle[session], self._by_wid[session.wid]
 
     def collect(self) -> None:
         """Forgets those idle for longer than their time."""

@@ -85,6 +85,10 @@ class WatchStream:
             self._stream.write(sse.frame(b"error", _GOODBYE, cursor_id(self._cursors)))
         self._end()
 
+    def on_key_gone(self) -> None:
+        """No frame tells of it (R-WATCH-15): the client comes back and is told then."""
+        self._end()
+
     def _end(self) -> None:
         stream = self._stream
         self._leave()
