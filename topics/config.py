@@ -26,6 +26,7 @@ _RANGES = {
     "max_head_fields": (4, 1 << 20),
     "max_backlog_bytes": (4096, 1 << 62),
     "listen_backlog": (0, 65_535),
+    "keepalive_ms": (0, 32_767_000),
     "ws_publishes_in_flight": (1, 1 << 20),
     "h2_max_streams": (1, 65_535),
     "h2_stream_window_bytes": (65_535, (1 << 31) - 1),
@@ -150,6 +151,8 @@ class Config:
     max_client_bytes: int = 1 << 30
     """Held for all clients together, in unread answers and unfinished bodies; above it the largest go. 0: any."""
     listen_backlog: int = 1024
+    keepalive_ms: int = 60_000
+    """A peer silent for so long is asked by TCP whether it is there, and lost after as long again. 0: never."""
     h2_max_streams: int = 1024
     """Concurrent requests of one HTTP/2 connection."""
     h2_stream_window_bytes: int = 1 << 20

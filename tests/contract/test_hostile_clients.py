@@ -11,6 +11,7 @@ from tests.contract.answer import Answer
 from tests.contract.conftest import MakeWorld
 from tests.contract.live_world import LiveWorld
 from tests.contract.sim_world import SimWorld
+from tests.contract.websocket import WebSocket
 from tests.contract.world import ABSENT, Connection, World, request_bytes
 
 WRITE = request_bytes("POST", "/v0/topics/t", {"records": [{"data": "x" * 50}]})
@@ -95,6 +96,22 @@ def test_bodies_that_trickle_end_within_seconds(sober: World) -> None:
     for attacker in attackers:
         assert attacker.ended
     gone(sober, attackers)
+
+
+def test_clients_that_vanish_are_missed_by_keep_alive(sober: World) -> None:
+    """R-NET-11, R-SSE-5: without a FIN, and with nothing on its way to them that could be missed."""
+    if not isinstance(sober, SimWorld):
+        pytest.skip("only a simulated client can vanish")
+    sockets = [WebSocket(sober) for _ in range(5)]
+    for socket in sockets:
+        socket.subscribe("t", 1)
+        assert socket.next()["op"] == "caught_up"
+        stream: Any = socket.connection._stream
+        stream.vanish()
+    sober.advance_ms(110_000)
+    assert held(sober)["streams"] == 5
+    sober.advance_ms(15_000)
+    assert held(sober)["streams"] == 0
 
 
 @pytest.mark.parametrize("cut", [1, len(HEAD) // 2, len(HEAD), len(HEAD) + 100])

@@ -34,6 +34,10 @@ class Endpoint:
         """errno every further use of this side gets."""
         self.write_closed = False
         self.closed = False
+        self.vanished = False
+        """Nothing reaches it any more, and it says nothing."""
+        self.keepalive_ms = 0
+        """For how long the peer may be silent before it is asked, and then until it is given up; 0: for ever."""
         self.on_readable: Callable[[], None] = _nothing
         self.on_writable: Callable[[], None] = _nothing
         self._arrives_ns = 0
@@ -107,7 +111,7 @@ class Endpoint:
         self.travelling_bytes -= len(data)
         if peer.closed:
             peer._travel(peer._reset_peer)
-        elif not peer.error:
+        elif not peer.error and not peer.vanished:
             peer.incoming += data
             peer.on_readable()
 
@@ -117,13 +121,25 @@ class Endpoint:
         self.peer.on_readable()
 
     def _reset_peer(self) -> None:
-        peer = self.peer
+        assert self.peer is not None
+        self.peer.fail(errno.ECONNRESET)
+
+    def fail(self, error: int) -> None:
+        """From now on every use of this side gets this errno."""
+        if not self.error and not self.closed:
+            self.error = error
+            self.incoming.clear()
+            self.on_readable()
+            self.on_writable()
+
+    def vanish(self) -> None:
+        """Gone without a word, as a machine that lost its power: the peer finds out by keep-alive, or never."""
+        peer, events = self.peer, self.network.events
         assert peer is not None
-        if not peer.error and not peer.closed:
-            peer.error = errno.ECONNRESET
-            peer.incoming.clear()
-            peer.on_readable()
-            peer.on_writable()
+        self.vanished = True
+        if peer.keepalive_ms:
+            gone_ns = events.clock.monotonic_ns() + 2 * peer.keepalive_ms * 1_000_000
+            events.at(gone_ns, lambda: peer.fail(errno.ETIMEDOUT))
 
 
 class SimListener:
@@ -135,6 +151,7 @@ class SimListener:
         self.backlog = backlog
         self.waiting: deque[Endpoint] = deque()
         self.closed = False
+        self.keepalive_ms = 0
         self.on_connection: Callable[[], None] = _nothing
 
     def shutdown(self) -> None:
@@ -177,11 +194,12 @@ class SimNetwork:
         self.listeners: dict[int, SimListener] = {}
         self._next_port = 20_000
 
-    def listen(self, host: str, port: int, backlog: int) -> SimListener:
+    def listen(self, host: str, port: int, backlog: int, keepalive_ms: int = 0) -> SimListener:
         port = port or self._new_port()
         if port in self.listeners:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         listener = self.listeners[port] = SimListener(self, (host, port), backlog)
+        listener.keepalive_ms = keepalive_ms
         return listener
 
     def connect(self, host: str, port: int) -> Endpoint | int:
@@ -191,6 +209,7 @@ class SimNetwork:
             return errno.ECONNREFUSED
         here, there = Endpoint(self, (host, self._new_port())), Endpoint(self, listener.address)
         here.peer, there.peer = there, here
+        there.keepalive_ms = listener.keepalive_ms
         listener.waiting.append(there)
         here._travel(listener.on_connection)
         return here
@@ -258,6 +277,10 @@ class SimClient:
 
     def close(self) -> None:
         self.endpoint.close()
+
+    def vanish(self) -> None:
+        """The client is gone and says nothing; for connections on which nothing is on its way."""
+        self.endpoint.vanish()
 
     def reset(self) -> None:
         self.endpoint.reset()

@@ -31,8 +31,8 @@ class SimSockets:
         self._receiving: dict[Endpoint, Operation] = {}
         self._sending: set[Endpoint] = set()
 
-    def listen(self, host: str, port: int, backlog: int) -> tuple[int, Address]:
-        listener = self._network.listen(host, port, backlog)
+    def listen(self, host: str, port: int, backlog: int, keepalive_ms: int = 0) -> tuple[int, Address]:
+        listener = self._network.listen(host, port, backlog, keepalive_ms)
         return self._core.new_fd(Handle(listener)), listener.address
 
     def peer_of(self, fd: int) -> Address:

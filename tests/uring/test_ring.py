@@ -409,6 +409,12 @@ class TestMisuse:
         assert b"lost io_uring completions" in done.stderr
 
 
+def keep_alive_of(sock: socket.socket) -> tuple[int, int, int, int]:
+    names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+    idle, interval, count = (sock.getsockopt(socket.IPPROTO_TCP, name) for name in names)
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), idle, interval, count
+
+
 class TestFiles:
     def test_no_descriptor_is_inherited_and_no_link_followed(self, ring: UringRing, tmp_path: Path) -> None:
         (tmp_path / "link").symlink_to(tmp_path / "file")
@@ -429,6 +435,16 @@ class TestFiles:
                 assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
                 assert not os.get_blocking(fd)
                 assert not os.get_inheritable(fd)
+                assert not accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        os.close(listener)
+
+    def test_accepted_sockets_ask_after_a_silent_peer(self, ring: UringRing) -> None:
+        listener, address = ring.listen("127.0.0.1", 0, 8, 30_001)
+        ring.queue_accept(1, listener)
+        with socket.create_connection(address):
+            fd = collect(ring, 1)[0][1]
+            with socket.socket(fileno=fd) as accepted:
+                assert keep_alive_of(accepted) == (1, 31, 8, 4)
         os.close(listener)
 
     def test_a_name_that_resolves_to_nothing_cannot_be_listened_on(self, ring: UringRing) -> None:

@@ -230,7 +230,7 @@ class Loop:
         self, host: str, port: int, handler: StreamHandler, backlog: int = 1024, limits: StreamLimits = _DEFAULT_LIMITS
     ) -> Listener:
         """Binds, listens and accepts. Raises OSError when the address cannot be had."""
-        fd, address = self.ring.listen(host, port, backlog)
+        fd, address = self.ring.listen(host, port, backlog, limits.keepalive_ms)
         return Listener(self, self._traffic, self._traffic.group(handler, limits), fd, address)
 
     def connect(

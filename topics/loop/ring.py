@@ -42,8 +42,12 @@ class Ring(Protocol):
     """What `wake` writes to, for signal.set_wakeup_fd: only so does a signal never slip in before a wait. -1: none."""
 
     # --- sockets ---------------------------------------------------------------------------------------------------
-    def listen(self, host: str, port: int, backlog: int) -> tuple[int, tuple[str, int]]:
-        """Binds and listens (blocking; start-up only). Returns the descriptor and the address bound."""
+    def listen(self, host: str, port: int, backlog: int, keepalive_ms: int = 0) -> tuple[int, tuple[str, int]]:
+        """Binds and listens (blocking; start-up only). Returns the descriptor and the address bound.
+
+        keepalive_ms: accepted connections whose peer is silent for so long are probed, and end with ETIMEDOUT after
+        about as long again; 0: never.
+        """
 
     def queue_accept(self, user_data: int, fd: int) -> None:
         """Multishot accept: each completion's res is a new non-blocking, TCP_NODELAY descriptor or -errno."""

@@ -37,6 +37,8 @@ class StreamLimits:
     """Connections above this are refused; 0: no cap but the process's descriptors."""
     send_high_water_bytes: int = 1 << 20
     send_low_water_bytes: int = 1 << 18
+    keepalive_ms: int = 0
+    """See `Ring.listen`."""
     refusal: bytes = b""
     """Sent to a refused connection before it is closed, e.g. an HTTP 503."""
 

@@ -83,6 +83,7 @@ class Server:
             max_connections=max_connections,
             send_high_water_bytes=config.send_high_water_bytes,
             send_low_water_bytes=config.send_low_water_bytes,
+            keepalive_ms=config.keepalive_ms,
             refusal=_refusal(),
         )
         self.listener: Listener = loop.listen(config.host, config.port, self._handler, config.listen_backlog, limits)

@@ -17,13 +17,22 @@ from topics.memory import page_aligned
 SMALLEST_DIRECT_BYTES = 4096
 """The physical block of today's disks: a torn write leaves whole blocks of this size."""
 LARGEST_DIRECT_BYTES = 65_536
+_PROBES = 4
+
+
+def _keep_alive(sock: socket.socket, idle_s: int) -> None:
+    """Probes begin after `idle_s`; four without an answer, over as long again, are the end."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle_s)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, -(-idle_s // _PROBES))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
 
 
 class BlockingCalls:
     """Mixin of the rings that run on a real kernel. Everything raises OSError with its errno and filename."""
 
-    def listen(self, host: str, port: int, backlog: int) -> tuple[int, tuple[str, int]]:
-        """Binds and listens; accepted descriptors inherit TCP_NODELAY from the listening one."""
+    def listen(self, host: str, port: int, backlog: int, keepalive_ms: int = 0) -> tuple[int, tuple[str, int]]:
+        """Binds and listens; accepted descriptors inherit TCP_NODELAY and keep-alive from the listening one."""
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(
                 host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -35,6 +44,8 @@ class BlockingCalls:
         with socket.socket(family, kind, protocol) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if keepalive_ms:
+                _keep_alive(listener, -(-keepalive_ms // 1000))
             try:
                 listener.bind(address)
                 listener.listen(backlog)
