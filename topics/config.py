@@ -216,6 +216,8 @@ class Config:
     records keep coming."""
     router_retry_ms: int = 100
     """How often a router that found no room tries again."""
+    router_keep_bytes: int = 16 << 20
+    """What a router that finds no room keeps of jobs that are acknowledged; acks beyond that are refused. 0: any."""
 
     # --- load
     delivery_budget_us: int = 5000

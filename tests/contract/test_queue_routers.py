@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.contract.conftest import MakeWorld
 from tests.contract.queue_client import Queue, deliveries_of, seqs_of
 from tests.contract.sse_client import EventStream
 from tests.contract.world import World
@@ -54,3 +55,58 @@ def test_an_acked_job_is_forwarded_all_the_same(world: World, durability: str) -
         assert queue.ack(seq)["acked"] == 1
     assert queue.counters == (0, 0, 0)
     assert world.data("audit") == [0, 1, 2, 3]
+
+
+def blocked_queue(world: World, jobs: int) -> Queue:
+    """Jobs of 1000 bytes, all leased, and a router whose destination has no room."""
+    queue = Queue(world, durability="disk")
+    world.put("audit", cap_records=1, discard="reject")
+    world.write("audit", "full")
+    route(world, "jobs", "audit")
+    for _ in range(jobs):
+        queue.put("x" * 1000)
+    assert len(seqs_of(queue.claim(jobs))) == jobs
+    return queue
+
+
+def test_a_blocked_router_keeps_so_much_of_what_is_acked_and_no_more(make_world: MakeWorld) -> None:
+    """R-RTR-13, R-RTR-18, 3.2: then acks are refused, also after a crash, until there is room; nothing is lost."""
+    world = make_world(router_keep_bytes=10_000)
+    queue = blocked_queue(world, 20)
+    acked = 0
+    while True:
+        answer = world.request("POST", "/v0/topics/jobs/ack", {"node": "w", "seqs": [acked + 1]})
+        if answer.status != 200:
+            break
+        acked += 1
+    assert answer.refusal == (429, "throttled", {"retry_after_ms": 1000})
+    assert answer.header("retry-after") == "1"
+    assert 7 <= acked <= 10
+    assert queue.counters == (20 - acked, 0, 20 - acked)
+    assert queue.refuse("ack", {"node": "w", "seqs": [acked + 1, acked + 2]})[:2] == (429, "throttled")
+    world.crash_and_start()
+    assert len(seqs_of(queue.claim(20))) == 20 - acked
+    assert queue.refuse("ack", {"node": "w", "seqs": [acked + 1]})[:2] == (429, "throttled")
+    world.put("audit")
+    assert queue.ack(acked + 1)["acked"] == 1
+    assert len(world.data("audit")) == 21
+
+
+def test_a_blocked_router_keeps_one_job_whatever_its_size(make_world: MakeWorld) -> None:
+    """R-RTR-18: a bound below a job's size would let none be acknowledged."""
+    world = make_world(router_keep_bytes=10)
+    queue = blocked_queue(world, 2)
+    assert queue.ack(1)["acked"] == 1
+    assert queue.refuse("ack", {"node": "w", "seqs": [2]})[:2] == (429, "throttled")
+
+
+def test_poison_jobs_leave_a_queue_whose_router_keeps_enough(make_world: MakeWorld) -> None:
+    """R-Q-22, R-RTR-18: their copies are there already."""
+    world = make_world(router_keep_bytes=10)
+    queue = blocked_queue(world, 3)
+    world.put("jobs", type="queue", max_deliveries=1, dead_letter="dlq")
+    assert queue.nack(1, 2, 3)["nacked"] == 3
+    assert seqs_of(queue.claim(3)) == []
+    assert len(world.data("dlq")) == queue.dead_lettered == 3
+    world.put("audit")
+    assert len(world.data("audit")) == 4

@@ -88,6 +88,14 @@ def router_fan_in(dest: str, other: str) -> RequestError:
     return RequestError("topic_exists_incompatible", message, {"topic": dest, "reason": "router_dest_fan_in"})
 
 
+def router_keeps_enough(router: Router) -> RequestError:
+    message = (
+        f"router {shown(router.name)} has not forwarded these jobs, and keeps as much as it may of those acknowledged: "
+        f"make room in its destination {shown(router.dest.name)}, or try again in a second"
+    )
+    return RequestError("throttled", message, {"retry_after_ms": 1000})
+
+
 def router_repoint(router: Router) -> RequestError:
     source, dest = router.source.name, router.dest.name
     message = f"router {shown(router.name)} goes from {shown(source)} to {shown(dest)}: delete it to change that"

@@ -93,7 +93,7 @@ def ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:
         else:
             _ack(core, request, done)
 
-    core.forwarding.before_consumption(topic, [job.seq for job in jobs], on_forwarded)
+    core.forwarding.before_consumption(topic, [job.seq for job in jobs], on_forwarded, bounded=True)
 
 
 def _ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:

@@ -94,7 +94,8 @@ class Move:
             self._give_up(result)
             return
         seqs = [job.seq for job in self._part]
-        self._core.forwarding.before_consumption(self._topic, seqs, self._on_forwarded)
+        # Not bounded: the copies are there already, and would be made again and again.
+        self._core.forwarding.before_consumption(self._topic, seqs, self._on_forwarded, bounded=False)
 
     def _on_forwarded(self, error: TopicsError | None) -> None:
         """No router out of the queue needs the jobs any more (R-RTR-18)."""

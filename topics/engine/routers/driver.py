@@ -168,10 +168,13 @@ class Forwarding:
         router.waiting.append((router.source.head, then))
         self.drive(router)
 
-    def before_consumption(self, source: Topic, seqs: list[int], then: Callable[[TopicsError | None], None]) -> None:
+    def before_consumption(
+        self, source: Topic, seqs: list[int], then: Callable[[TopicsError | None], None], *, bounded: bool
+    ) -> None:
         """Jobs are about to be acknowledged: `then` is called when no router needs their records any more (R-RTR-18).
 
-        Routers forward them first; one that cannot keeps their frames, durably.
+        Routers forward them first; one that cannot keeps their frames, durably. bounded: unless it keeps as much as it
+        may already; then the jobs are not to be acknowledged, and `then` gets a RequestError.
         """
         routers = [router for router in source.routers if router.life is RouterLife.LIVE]
         waits = len(routers) + 1
@@ -185,7 +188,7 @@ class Forwarding:
                 then(failed)
 
         for router in routers:
-            self.catch_up_router(router, partial(keep_frames, self._core, router, seqs, one))
+            self.catch_up_router(router, partial(keep_frames, self._core, router, seqs, one, bounded=bounded))
         one()
 
     def _release(self, router: Router, *, everybody: bool) -> None:
@@ -432,7 +435,7 @@ class Forwarding:
         router.position = step.upto
         router.forwarded = forward.total
         if router.kept:
-            router.kept = {seq: frame for seq, frame in router.kept.items() if seq > step.upto}
+            router.drop_kept()
         if router.evidence:
             router.evidence = {seq: there for seq, there in router.evidence.items() if seq > step.upto}
         if router.examined == forward.first_hole - 1 and forward.rows:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from topics.engine import refusals
 from topics.engine.controls import encode
 from topics.engine.core import Core
 from topics.engine.operations import Operation
@@ -37,17 +38,18 @@ class Keeping(Operation):
 
     def apply(self, commit: Commit) -> None:
         router = self.router
-        router.kept.update((seq, frame) for seq, frame in self.frames if seq > router.position)
+        router.keep((seq, frame) for seq, frame in self.frames if seq > router.position)
         self.done(None)
 
     def fail(self, error: TopicsError) -> None:
         self.done(error)
 
 
-def keep_frames(core: Core, router: Router, seqs: list[int], done: Done) -> None:
+def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, bounded: bool) -> None:
     """Makes the frames of these source records the router's own, as far as it has not come there and has them not.
 
-    Durable when `done` is called, for the ack that follows may lie in another shard of the log.
+    Durable when `done` is called, for the ack that follows may lie in another shard of the log. bounded: RequestError
+    when the router would keep more than `router_keep_bytes`, which stay in memory and in the log until it goes on.
     """
     source, dest = router.source, router.dest
     wanted = np.array(sorted(seq for seq in seqs if seq > router.position and seq not in router.kept), np.uint64)
@@ -55,7 +57,12 @@ def keep_frames(core: Core, router: Router, seqs: list[int], done: Done) -> None
     if not len(wanted) or router.life is not RouterLife.LIVE or dest.life is not Life.LIVE:
         done(None)
         return
-    plan = plan_pieces(source.index.at(wanted))
+    rows = source.index.at(wanted)
+    most, more = core.config.router_keep_bytes, int(rows.lengths.sum())
+    if bounded and 0 < most < router.kept_bytes + more and (router.kept or len(wanted) > 1):
+        done(refusals.router_keeps_enough(router))
+        return
+    plan = plan_pieces(rows)
 
     def on_fetched(fetched: Fetched) -> None:
         if isinstance(fetched, StorageError):

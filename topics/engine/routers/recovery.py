@@ -36,7 +36,7 @@ class RouterRecovery:
         router.forwarded = max(router.forwarded, image.forwarded)
         router.examined = max(router.examined, image.examined)
         router.evidence.update(image.evidence)
-        router.kept.update(image.kept)
+        router.keep(image.kept)
 
     def tie(self, pair: tuple[int, int]) -> None:
         """A router was between these topics."""
@@ -99,7 +99,7 @@ class RouterRecovery:
             keep = msgspec.json.decode(payload, type=KeepPayload)
             found = self._core.routers.by_id.get(keep.router)
             if found is not None:
-                found.kept.update(keep.frames)
+                found.keep(keep.frames)
         else:
             self._take_forward(topic_id, seq, ts_ms, msgspec.json.decode(payload, type=ForwardPayload))
 
@@ -144,7 +144,7 @@ class RouterRecovery:
         for router in self._core.routers.by_name.values():
             router.position = min(router.position, router.source.head)
             router.examined = min(router.examined, router.dest.head)
-            router.kept = {seq: frame for seq, frame in sorted(router.kept.items()) if seq > router.position}
+            router.drop_kept()
         for topic in self._core.registry.by_name.values():
             if topic.hops is None:
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -77,6 +77,7 @@ class Router:
         "forwarded",
         "id",
         "kept",
+        "kept_bytes",
         "life",
         "name",
         "order",
@@ -112,11 +113,24 @@ class Router:
         """Changes that wait for the outcome of a deletion."""
         self.kept: dict[int, bytes] = {}
         """Frames of jobs that were acknowledged while the router could not forward them, by source seq (R-RTR-18)."""
+        self.kept_bytes = 0
+        """Of all of them."""
         # --- exactly_once
         self.examined = 0
         """Destination records up to here were looked at for evidence (R-EO-3)."""
         self.evidence: dict[int, int] = {}
         """Source seqs above `position` found in the destination already: the seq of the record there."""
+
+    def keep(self, frames: Iterable[tuple[int, bytes]]) -> None:
+        """frames: by source seq."""
+        for seq, frame in frames:
+            self.kept_bytes += len(frame) - len(self.kept.get(seq, b""))
+            self.kept[seq] = frame
+
+    def drop_kept(self) -> None:
+        """Those up to `position`; the others in order of seq."""
+        self.kept = {seq: frame for seq, frame in sorted(self.kept.items()) if seq > self.position}
+        self.kept_bytes = sum(map(len, self.kept.values()))
 
     @property
     def is_behind(self) -> bool:
