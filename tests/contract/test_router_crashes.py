@@ -242,3 +242,28 @@ def test_a_rebuilt_directory_has_the_routers_and_what_they_forwarded() -> None:
     world.write("a", "later")
     assert (world.data("b")[-1], world.data("c")[-1]) == ("later", "later")
     world.close()
+
+
+@pytest.mark.parametrize("moment_us", [0, 500, 31_000, 45_000])
+@pytest.mark.parametrize("made_again", [False, True])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_the_end_of_a_chain_keeps_its_records_when_the_middle_is_deleted(
+    shards: int, made_again: bool, moment_us: int
+) -> None:
+    """R-RTR-16, R-RTR-11, R-DUR-3: after a kill, before and in the middle of a checkpoint."""
+    world = SimWorld(3, wal_shards=shards, checkpoint_every_ms=30, checkpoint_wal_bytes=24_000)
+    world.start()
+    for name, source, dest in (("ab", "a", "b"), ("bc", "b", "c")):
+        assert world.request("PUT", f"/v0/routers/{name}", {"source": source, "dest": dest}).status == 201
+    world.write("a", 1, 2, 3)
+    assert world.data("c") == [1, 2, 3]
+    world.restart()
+    world.write("a", 4)
+    assert world.data("c") == [1, 2, 3, 4]
+    world.drop("b")
+    if made_again:
+        world.write("b", "new")
+    world.advance_us(moment_us)
+    world.crash_and_start()
+    assert world.data("c") == [1, 2, 3, 4]
+    world.close()

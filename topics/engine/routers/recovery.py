@@ -108,6 +108,9 @@ class RouterRecovery:
         if router is not None:
             router.position = forward.position
             router.forwarded = forward.forwarded
+        if forward.refs:  # of a topic that is gone, too: copies of its copies may be somewhere
+            at = first + forward.holes
+            self.log_rows.forward(topic_id, at, forward.source, forward.refs, forward.keep, ts_ms)
         topic = self._core.registry.by_id.get(topic_id)
         if topic is None:
             return
@@ -118,10 +121,8 @@ class RouterRecovery:
         if forward.hops:
             add_hops(topic, forward.hops)
         if forward.refs:
-            first += forward.holes
-            self.log_rows.forward(topic_id, first, forward.source, forward.refs, forward.keep, ts_ms)
             # Those that a power cut took from the source are not there, and their seqs are not given out again.
-            topic.head = max(topic.head, first + sum(end - begin + 1 for begin, end in forward.refs) - 1)
+            topic.head = max(topic.head, at + sum(end - begin + 1 for begin, end in forward.refs) - 1)
             topic.last_ts = max(topic.last_ts, ts_ms)
 
     def _add_gap(self, topic: Topic, gap: Gap) -> None:
