@@ -33,6 +33,9 @@ def refused(peer: Peer, data: bytes, status: int = 400) -> None:
         b"GET /v0/topics/a b HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET /v0/topics/\xc3\xa9 HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /v0/topics/jobs#part HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /v0/topics?prefix=a#b HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET http://localhost/v0/topics# HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET /v0/topics/jobs\r\n\r\n",
         b"GET /v0/topics/jobs HTTP/2.0\r\nHost: localhost\r\n\r\n",
         b"GET /v0/topics/jobs HTTP/1.2\r\nHost: localhost\r\n\r\n",
@@ -139,6 +142,29 @@ def test_an_unknown_method_is_a_method_and_gets_405(peer: Peer) -> None:
 def test_field_names_ignore_case_and_the_first_of_equal_ones_counts(peer: Peer) -> None:
     (response,) = peer.send(GET + b"X-One: \t a \t\r\nx-oNE: b\r\nEmpty:\r\n\r\n")
     assert response.json["headers"] == {"host": "localhost", "x-one": "a", "empty": ""}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (b"Content-Type: application/json", b"content-type: text/plain"),
+        (b"Content-Type: text/plain", b"Content-Type: application/json"),
+        (b"Authorization: Bearer a", b"Authorization: Bearer b"),
+        (b"Idempotency-Key: a", b"X: y\r\nIdempotency-Key:"),
+        (b"Last-Event-ID: a", b"LAST-EVENT-ID: b"),
+        (b"Origin: http://localhost", b"Origin: null"),
+    ],
+)
+def test_r_net_8_fields_that_mean_one_thing_have_one_value(peer: Peer, first: bytes, second: bytes) -> None:
+    """RFC 9110 section 5.3: the same twice is harmless."""
+    (response,) = peer.send(GET + first + b"\r\n" + first + b"  \r\n\r\n")
+    assert response.status == 200
+    refused(peer, GET + first + b"\r\n" + second + b"\r\n\r\n")
+
+
+def test_several_fields_of_a_list_are_one(peer: Peer) -> None:
+    (response,) = peer.send(GET + b"Accept: a\r\nAccept-Encoding: x\r\nACCEPT: b \r\nAccept: a\r\n\r\n")
+    assert response.json["headers"] == {"host": "localhost", "accept": "a, b, a", "accept-encoding": "x"}
 
 
 def test_an_absolute_target_is_its_path(peer: Peer) -> None:

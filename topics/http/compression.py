@@ -38,7 +38,7 @@ def offers_gzip(accept_encoding: bytes) -> bool:
     """Whether an `Accept-Encoding` names gzip with a weight above 0."""
     for offer in accept_encoding.lower().split(b","):
         coding, *parameters = (part.strip() for part in offer.split(b";"))
-        if coding in (b"gzip", b"x-gzip"):
+        if coding == b"gzip":
             weights = (each[2:].strip() for each in parameters if each.startswith(b"q="))
             return not any(_is_zero(weight) for weight in weights)
     return False

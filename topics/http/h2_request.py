@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from topics.http.errors import BadRequestError
-from topics.http.head import FIELD_VALUE, METHOD, TARGET, Framing
+from topics.http.head import FIELD_VALUE, METHOD, NOT_FIRST_ALONE, TARGET, Framing, repeated
 from topics.http.request import Request, split_target
 
 HeaderList = tuple[tuple[bytes, bytes], ...]
@@ -37,6 +37,7 @@ def parse_header_list(fields: HeaderList, whole: bool, max_bytes: int, max_field
             raise BadRequestError("a header field holds a control character")
         lengths += name == b"content-length"
         headers.setdefault(name, value)
+    headers |= repeated((name, value) for name, value in fields if name in NOT_FIRST_ALONE)
     method = headers.pop(b":method", b"")
     target = headers.pop(b":path", b"")
     headers.pop(b":scheme", None)
@@ -44,7 +45,7 @@ def parse_header_list(fields: HeaderList, whole: bool, max_bytes: int, max_field
     if METHOD.fullmatch(method) is None:
         raise BadRequestError("the :method is no token")
     if TARGET.fullmatch(target) is None or target.startswith(b"http"):
-        raise BadRequestError("the :path must be a path")
+        raise BadRequestError("the :path must be a path, without a fragment")
     if authority is not None:
         headers.setdefault(b"host", authority)
     length = _length(headers, lengths)

@@ -7,6 +7,7 @@ way, so what a head may hold and how its body is framed is decided here, over th
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from topics.http.errors import BadRequestError
@@ -21,8 +22,14 @@ _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/1\.([01])\r
 _FIELDS = re.compile(rb"(?:" + _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n")
 _TARGET = re.compile(rb"/|\*\Z|https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/|\Z)")
 _FRAMING = re.compile(rb"\r\n(content-length|transfer-encoding|connection|host):[ \t]*([^\r]*)", re.IGNORECASE)
+_SINGLE = (b"authorization", b"content-type", b"idempotency-key", b"last-event-id", b"origin", b"sec-websocket-key")
+"""Fields that mean one thing: which of two different ones counts would be anybody's guess."""
+_LISTS = (b"accept", b"accept-encoding", b"connection", b"content-encoding", b"sec-websocket-version", b"upgrade")
+"""Several of these are one with all their values (RFC 9110 section 5.3)."""
+NOT_FIRST_ALONE = frozenset(_SINGLE + _LISTS)
+_NOT_FIRST_ALONE = re.compile(rb"\r\n(" + b"|".join(_SINGLE + _LISTS) + rb"):[ \t]*([^\r]*)", re.IGNORECASE)
 METHOD = re.compile(_TOKEN)
-TARGET = re.compile(rb"(?:/[\x21-\x7e]*|\*)")
+TARGET = re.compile(rb"(?:/[\x21\x22\x24-\x7e]*|\*)")
 """A path, or the "*" of OPTIONS: what HTTP/2 has for a target."""
 FIELD_VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _STARTS_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]")
@@ -58,8 +65,8 @@ def check_head(head: bytes, max_bytes: int, max_fields: int) -> Framing:
     if _FIELDS.fullmatch(head, line.end()) is None:
         raise BadRequestError("a header field is malformed: one `name: value` a line, ended by CR LF, never folded")
     method, target, minor = line.groups()
-    if _TARGET.match(target) is None:
-        raise BadRequestError("the request target must be a path")
+    if _TARGET.match(target) is None or b"#" in target:
+        raise BadRequestError("the request target must be a path, without a fragment")
     length = encoding = None
     connection = b""
     hosts = 0
@@ -89,6 +96,29 @@ def check_head(head: bytes, max_bytes: int, max_fields: int) -> Framing:
     if not length.isdigit() or len(length) > 19:
         raise BadRequestError("Content-Length must be one number")
     return Framing(method, target, version_minor, int(length), False, connection)
+
+
+def repeated_of_head(head: bytes) -> Fields:
+    """`repeated` of a whole head that was checked."""
+    found = _NOT_FIRST_ALONE.findall(head)
+    return repeated((name.lower(), value.rstrip(b" \t")) for name, value in found) if len(found) > 1 else {}
+
+
+def repeated(fields: Iterable[tuple[bytes, bytes]]) -> Fields:
+    """Of these fields, all of them `NOT_FIRST_ALONE`, those that are lists and given several times, joined.
+
+    Raises BadRequestError when one that means one thing has two values.
+    """
+    first: Fields = {}
+    joined: Fields = {}
+    for name, value in fields:
+        if name not in first:
+            first[name] = value
+        elif name in _LISTS:
+            joined[name] = joined.get(name, first[name]) + b", " + value
+        elif first[name] != value:
+            raise BadRequestError(f"{name.decode()} is given twice, with different values")
+    return joined
 
 
 def _check_encoding(encoding: bytes, version_minor: int, *, with_length: bool) -> None:

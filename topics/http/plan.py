@@ -124,7 +124,7 @@ class Plan:
         self.too_large = too_large(max_body_bytes) if 0 < max_body_bytes < length else None
         self.accepts_gzip = b"accept-encoding" in headers and offers_gzip(headers[b"accept-encoding"])
         encoding = headers.get(b"content-encoding")
-        self.gzip = encoding is not None and encoding.lower() in (b"gzip", b"x-gzip")
+        self.gzip = encoding is not None and encoding.lower() == b"gzip"
         self.usual_body = encoding is None and headers.get(b"content-type", b"").startswith(_JSON)
         """JSON, not compressed: `body_refusal` need not be asked."""
         self.plain = (
@@ -184,6 +184,8 @@ class Planner:
         self.seen_once: dict[bytes, Plan] = {}
         """A few of those not kept for their idempotency key, by the head's digest; whoever looks empties it."""
         self._kept_lists: dict[tuple[HeaderList, bool], Plan] = {}
+        self._kept_secret_lists: dict[bytes, Plan] = {}
+        """By the SHA-256 of the list."""
         self.max_head_bytes = max_head_bytes
         self.max_body_bytes = max_body_bytes
         self.max_head_fields = max_head_fields
@@ -207,6 +209,7 @@ class Planner:
         self._kept_secret.clear()
         self.seen_once.clear()
         self._kept_lists.clear()
+        self._kept_secret_lists.clear()
 
     def plan(self, head: bytes) -> Plan:
         """The plan of a head that is not in `kept`. Raises: BadRequestError, the head is no request."""
@@ -229,11 +232,15 @@ class Planner:
     def plan_list(self, fields: HeaderList, whole: bool) -> Plan:
         """The same for the header list of an HTTP/2 request. whole: no body follows."""
         plan = self._kept_lists.get((fields, whole))
+        if plan is None and self._kept_secret_lists:
+            plan = self._kept_secret_lists.get(_digest_of(fields, whole))
         if plan is None:
             request = parse_header_list(fields, whole, self.max_head_bytes, self.max_head_fields)
             plan, keep = self._make(request, sum(len(name) + len(value) for name, value in fields))
             if keep is Keep.OPEN:
                 _keep(self._kept_lists, (fields, whole), plan, _KEPT_PLANS)
+            elif keep is Keep.SECRET:
+                _keep(self._kept_secret_lists, _digest_of(fields, whole), plan, _KEPT_PLANS)
         return plan
 
     def _make(self, request: Request, head_bytes: int) -> tuple[Plan, Keep]:
@@ -260,6 +267,12 @@ class Planner:
         if _UNKEPT in headers:
             return plan, Keep.NOT
         return plan, Keep.SECRET if secrets else Keep.OPEN
+
+
+def _digest_of(fields: HeaderList, whole: bool) -> bytes:
+    """Each piece with its length before it, so that no other list has the same text."""
+    pieces = [b"%d:%b%d:%b" % (len(name), name, len(value), value) for name, value in fields]
+    return sha256((b"1" if whole else b"0") + b"".join(pieces)).digest()
 
 
 def _keep(kept: dict[K, V], key: K, value: V, most: int) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from topics.http.head import Framing, check_head
+from topics.http.head import Framing, check_head, repeated_of_head
 from topics.http.parser import HeadParser
 
 
 class Request(NamedTuple):
     """A parsed head.
 
-    path: as sent, undecoded, without the query; query: the raw text behind "?". headers: lower-case name to value, the
-    first of repeated ones. authority: the target's own host ("http://host/..."), "" when it had none.
+    path: as sent, undecoded, without the query; query: the raw text behind "?". headers: lower-case name to value; of
+    repeated ones that are lists all values, of others the first. authority: the target's own host
+    ("http://host/..."), "" when it had none.
     """
 
     method: str
@@ -28,7 +29,7 @@ class Request(NamedTuple):
 def parse_request(head: bytes, parser: HeadParser, max_bytes: int, max_fields: int) -> Request:
     """Raises: BadRequestError with the status to answer before the connection closes."""
     framing = check_head(head, max_bytes, max_fields)
-    headers = parser.fields(head, framing)
+    headers = parser.fields(head, framing) | repeated_of_head(head)
     authority, path, query = split_target(framing.target.decode("ascii"))
     options = framing.connection
     tokens = {token.strip().lower() for token in options.split(b",")} if options else ()
@@ -46,10 +47,10 @@ def parse_request(head: bytes, parser: HeadParser, max_bytes: int, max_fields: i
 
 
 def split_target(target: str) -> tuple[str, str, str]:
-    """(authority, path, query); a fragment, which no client should send, is dropped."""
+    """(authority, path, query)."""
     authority = ""
     if target.startswith("http"):
         authority, slash, rest = target.partition("://")[2].partition("/")
         target = slash + rest or "/"
-    path, _, query = target.partition("#")[0].partition("?")
+    path, _, query = target.partition("?")
     return authority, path, query
