@@ -14,7 +14,7 @@ from tests.contract.answer import Answer
 from tests.contract.world import ABSENT, Connection
 from tests.model.compare import compare
 from tests.model.host import Host
-from tests.model.oracle import Oracle
+from tests.model.oracle import NEVER, Oracle
 from tests.model.routers import compact
 from tests.model.topic import Record
 
@@ -192,7 +192,7 @@ class Machine(RuleBasedStateMachine):
         moments = sorted(self.oracle.moments())
         until = self.host.now_ms()
         for first, last in moments:
-            if first <= until + self.host.guard_ms and last > until:
+            if first <= until + self.host.guard_ms and until < last < NEVER:
                 until = last
         wait_ms = until - self.host.now_ms()
         if wait_ms > 0:

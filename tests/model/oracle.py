@@ -15,6 +15,7 @@ from tests.model.routers import Router, Told, closes_a_cycle, compact
 from tests.model.topic import Record, Topic
 
 Refusal = tuple[int, str]
+NEVER = 1 << 60
 DEFAULTS = {"ttl_ms": 0, "cap_records": 0, "cap_bytes": 0, "discard": "old", "idempotency_window_ms": 120_000}
 
 
@@ -52,13 +53,14 @@ class Oracle:
 
     # --- time --------------------------------------------------------------------------------------------------------
     def moments(self) -> Iterator[tuple[int, int]]:
-        """When something will change by itself: before the first instant it has not, from the second on it has."""
+        """When something will change by itself: before the first instant it has not, from the second on it has. It may
+        be that nobody can say when it has (`NEVER`)."""
         for place in self.places.values():
             topic = place.topic
             if topic.ttl_ms:
                 for record in topic.live.values():
                     since = record.ts if record.since is None else record.since
-                    yield since + topic.ttl_ms, record.ts + topic.ttl_ms + 1
+                    yield since + topic.ttl_ms, NEVER if record.is_guessed else record.ts + topic.ttl_ms + 1
             for _, _, since, upto in topic.keys.values():
                 yield since + topic.window_ms, upto + topic.window_ms + 1
             if place.jobs is not None:

@@ -23,6 +23,11 @@ class Record:
     ts: int = 0
     since: int | None = None
 
+    @property
+    def is_guessed(self) -> bool:
+        """A copy nobody has read: a router may be long in making it."""
+        return self.since is not None and self.hops > 0
+
 
 @dataclass
 class Topic:
@@ -103,7 +108,7 @@ class Topic:
     def stretch(self, now: int) -> None:
         """Copies nobody has read may not have been made yet: a router works behind the answers."""
         for record in self.live.values():
-            if record.since is not None and record.hops:
+            if record.is_guessed:
                 record.ts = max(record.ts, now)
 
     def evict(self) -> None:
