@@ -11,13 +11,37 @@ from typing import Any
 import pytest
 
 import topics
-from topics import UsageError
+from topics import Job, NewRecord, RequestError, UsageError
 
 WRONG: list[Callable[[Any], Any]] = [
     lambda log: log.append(["t"], [1]),
     lambda log: log.append("t", [1], node=5),
     lambda log: log.append("t", [1], key=5),
+    lambda log: log.append("t", "abc"),
+    lambda log: log.append("t", b"abc"),
+    lambda log: log.append("t", {"a": 1}),
+    lambda log: log.append("t", NewRecord(1)),
+    lambda log: log.append("t", 5),
+    lambda log: log.append("t", []),
+    lambda log: log.append("t", [1], create="yes"),
+    lambda log: log.append("t", [1], key="\udc80"),
+    lambda log: log.append("t", [1], node="\udc80"),
+    lambda log: log.append_soon(5, 1),
+    lambda log: log.append_soon("t", NewRecord(1)),
     lambda log: log.append_many("t", "text"),
+    lambda log: log.append_many("t", []),
+    lambda log: log.append_many("t", ["1"]),
+    lambda log: log.append_many("t", [b"1", None]),
+    lambda log: list(log.read("t", limit="x")),
+    lambda log: log.delete("t", match=5),
+    lambda log: log.delete("t", match="\udc80"),
+    lambda log: log.delete_topic("t", if_empty="no"),
+    lambda log: log.state("t", touch=1),
+    lambda log: log.topics(5),
+    lambda log: log.page("t", node="\udc80"),
+    lambda log: log.ack("q", "n", 5),
+    lambda log: log.ack("q", "n", Job(seq=1, ts=1, lease_id="x", deadline=1, deliveries=1, data=1)),
+    lambda log: log.put_topic("t", dead_letter="\udc80"),
     lambda log: log.page("t", 0, limit="x"),
     lambda log: log.page("t", 0, limit=-1),
     lambda log: log.page("t", 1.5),
@@ -104,3 +128,37 @@ def test_a_close_beside_calls_of_other_threads_leaves_nobody_waiting(tmp_path: P
         for thread in threads:
             thread.join(20)
         assert len(refused) == 4
+
+
+KEYS_65 = dict.fromkeys(map(str, range(65)))
+TOO_MUCH: list[tuple[str, Callable[[Any], Any]]] = [
+    ("node has 129 bytes: use at most 128", lambda log: log.append("t", [1], node="n" * 129)),
+    ("idempotency_key has 257 bytes", lambda log: log.append("t", [1], key="k" * 257)),
+    ("idempotency_key has 257 bytes", lambda log: log.append_many("t", [b"1"], key="k" * 257)),
+    ("node has 130 bytes", lambda log: log.append("t", [1], node="\u00e9" * 65)),
+    ("10001 elements", lambda log: log.append("t", [1] * 10_001)),
+    ("10001 elements", lambda log: log.append_many("t", [b"1"] * 10_001)),
+    (r"records\[1\].tag is longer", lambda log: log.append("t", [1, NewRecord(1, tag="t" * 257)])),
+    (r"records\[1\].node is longer", lambda log: log.append("t", [1, NewRecord(1, node="n" * 129)])),
+    (r"records\[0\].meta is larger", lambda log: log.append("t", [NewRecord(1, meta={"m": "m" * 20_000})])),
+    (
+        r"records\[0\].meta has more",
+        lambda log: log.append("t", [NewRecord(1, meta=dict.fromkeys(map(str, range(65))))]),
+    ),
+    (r"records\[0\].tag must be a string", lambda log: log.append("t", [NewRecord(1, tag=5)])),
+    (r"records\[0\].node must be a string", lambda log: log.append("t", [NewRecord(1, node=b"\xff")])),
+    (r"records\[1\]", lambda log: log.append("t", [1, object()])),
+    (r"records\[0\]", lambda log: log.append("t", [NewRecord(1, tag="\udc80")])),
+    ("node must be 1 to 128", lambda log: log.claim("q", "n" * 129)),
+    ("node must be 1 to 128", lambda log: log.claim("q", "")),
+    ("topic name", lambda log: log.append("no/name", [1])),
+    ("topic name", lambda log: log.append("t" * 256, [1])),
+]
+
+
+@pytest.mark.parametrize(("words", "call"), TOO_MUCH)
+def test_the_limits_are_those_of_the_wire_and_named_with_what_was_given(log: topics.Log, words: str, call: Any) -> None:
+    log.put_topic("q", type="queue")
+    with pytest.raises(RequestError, match=words):
+        call(log)
+    assert log.append("t", [4]).last_seq == 4

@@ -1,29 +1,52 @@
-"""What callers hand in, checked on their own thread: nothing of a wrong type reaches the loop that all share."""
+"""What callers hand in, checked on their own thread: nothing of a wrong type reaches the loop that all share.
+
+Everything here raises UsageError naming the argument, what was given and what it takes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from topics.engine.predicate import Predicate
+from topics.engine.value_rows import NewRecord
 from topics.errors import UsageError
 
 _U64_MAX = (1 << 64) - 1
+_SHOWN_MAX = 60
 
 
 def text(name: str, value: object) -> None:
-    """Raises UsageError unless it is a string."""
     if not isinstance(value, str):
-        raise UsageError(f"{name} is {value!r}: use a string")
+        raise UsageError(f"{name} is {shown(value)}: use a string")
 
 
-def optional_text(name: str, value: object) -> None:
+def encoded(name: str, value: object) -> bytes:
+    """A string as UTF-8."""
+    text(name, value)
+    try:
+        return value.encode()  # type: ignore[attr-defined,no-any-return]  # a string by now
+    except UnicodeEncodeError:
+        raise UsageError(f"{name} is {shown(value)}: use a string without lone surrogates") from None
+
+
+def optional_encoded(name: str, value: object) -> bytes | None:
+    return None if value is None else encoded(name, value)
+
+
+def flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} is {shown(value)}: use True or False")
+
+
+def optional_flag(name: str, value: object) -> None:
     if value is not None:
-        text(name, value)
+        flag(name, value)
 
 
-def count(name: str, value: object, most: int = _U64_MAX) -> None:
-    """Raises UsageError unless it is an integer from 0 to `most`."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise UsageError(f"{name} is {value!r}: use an integer, 0 to {most}")
+def count(name: str, value: object, most: int = _U64_MAX, least: int = 0) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise UsageError(f"{name} is {shown(value)}: use an integer, {least} to {most}")
 
 
 def optional_count(name: str, value: object) -> None:
@@ -31,7 +54,56 @@ def optional_count(name: str, value: object) -> None:
         count(name, value)
 
 
-def texts(value: object) -> None:
-    """Raises UsageError unless it is a list, or another sequence that is no text itself."""
-    if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray | memoryview):
-        raise UsageError("append_many takes a list of JSON texts as bytes; append takes values")
+def values(given: Any) -> Sequence[Any]:
+    """The records of an append: one at least. What would be taken apart into records nobody meant is refused."""
+    if isinstance(given, str | bytes | bytearray | memoryview | Mapping | NewRecord):
+        raise UsageError(f"records is one {type(given).__name__}: put it into a list, as in [{shown(given)}]")
+    try:
+        found = given if isinstance(given, list | tuple) else list(iter(given))
+    except TypeError:
+        if hasattr(given, "__iter__"):
+            raise  # its own
+        raise UsageError(f"records is {shown(given)}: use a list of values, each becomes a record") from None
+    if not found:
+        raise UsageError("records is empty: use one record at least")
+    return found
+
+
+def plain_value(given: object) -> None:
+    if isinstance(given, NewRecord):
+        raise UsageError("append_soon takes a value: a NewRecord, with tag, node or meta, is what append takes")
+
+
+def texts(given: object) -> None:
+    """The records of append_many: ready-made JSON texts, one at least."""
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray | memoryview):
+        raise UsageError(
+            f"texts is {shown(given)}: append_many takes a list of JSON texts as bytes; append takes values"
+        )
+    if not given:
+        raise UsageError("texts is empty: use one record at least")
+
+
+def not_bytes(given: Sequence[Any]) -> UsageError:
+    """For texts of which not all are bytes."""
+    wrong = next((at for at, each in enumerate(given) if not isinstance(each, bytes | bytearray | memoryview)), 0)
+    return UsageError(f"texts[{wrong}] is {shown(given[wrong])}: use JSON as bytes; append takes values")
+
+
+def predicate(match: object) -> Predicate | None:
+    """Of delete: a tag, a prefix with `*`, or what `Predicate` makes of them."""
+    if match is None or isinstance(match, Predicate):
+        return match
+    if not isinstance(match, str):
+        raise UsageError(f'match is {shown(match)}: use a tag, or its beginning and "*"')
+    encoded("match", match)
+    return Predicate.of(match)
+
+
+def shown(value: object) -> str:
+    """As it is written in Python, cut to what keeps a message readable."""
+    try:
+        whole = repr(value)
+    except Exception:
+        whole = f"a {type(value).__name__}"
+    return whole if len(whole) <= _SHOWN_MAX else whole[: _SHOWN_MAX - 3] + "..."

@@ -9,7 +9,7 @@ import msgspec
 
 from topics.embedded import arguments
 from topics.engine.queue.results import ClaimResult, HeldJobs
-from topics.errors import TopicsError
+from topics.errors import TopicsError, UsageError
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,12 +42,24 @@ def held_jobs(queue: str, node: str, jobs: Jobs) -> HeldJobs:
     arguments.text("node", node)
     seqs: list[int] = []
     leases: list[int | None] = []
+    if isinstance(jobs, Job | int | str | bytes) or not isinstance(jobs, Iterable):
+        raise UsageError(f"jobs is {arguments.shown(jobs)}: use a list of jobs as claimed, or of seqs")
     for job in jobs:
         if isinstance(job, Job):
+            arguments.count("jobs", job.seq)
             seqs.append(job.seq)
-            leases.append(int(job.lease_id.removeprefix("lease_"), 16))
+            leases.append(_lease_number(job.lease_id))
         else:
             arguments.count("jobs", job)
             seqs.append(job)
             leases.append(None)
     return HeldJobs(queue, node, seqs, leases)
+
+
+def _lease_number(lease_id: str) -> int:
+    try:
+        number = int(lease_id.removeprefix("lease_"), 16)
+        arguments.count("lease_id", number)
+    except (ValueError, AttributeError):
+        raise UsageError(f"a job's lease_id is {arguments.shown(lease_id)}: use jobs as they were claimed") from None
+    return number

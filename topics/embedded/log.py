@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from topics.clock import Clock, SystemClock
 from topics.config import Config
+from topics.embedded import arguments
 from topics.embedded.aio import AsyncLog
 from topics.embedded.driver import Driver
 from topics.embedded.interrupts import signals
@@ -171,6 +172,7 @@ class Log:
         node: leaves out records this node wrote. Raises GapError where records were lost (a cap, an expiry, a power
         cut below fsync): read on from its `resume_from`.
         """
+        arguments.optional_count("limit", limit)
         left = limit
         while left is None or left > 0:
             page = self.page(

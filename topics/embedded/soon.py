@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from topics.clock import Clock
+from topics.embedded import arguments
 from topics.embedded.interrupts import signals
 from topics.engine.results import AppendResult, Done
 from topics.engine.value_rows import encoded
@@ -105,6 +106,8 @@ class Gatherer:
         driver.on_gathered = self.flush
 
     def append(self, topic: str, value: Any) -> Soon:
+        arguments.text("topic", topic)
+        arguments.plain_value(value)
         text = encoded(value)
         if self._lock._is_owned():  # type: ignore[attr-defined]  # a signal's handler, in the midst of the lines below
             return self._append_by_itself(topic, text)

@@ -53,6 +53,7 @@ class Starts:
 
     def asking_state(self, topic: str, *, touch: bool) -> Start[TopicState]:
         arguments.text("topic", topic)
+        arguments.flag("touch", touch)
         return lambda done: self._engine.state(topic, touch=touch, done=done)
 
     def putting_topic(self, topic: str, config: dict[str, Any]) -> Start[PutResult]:
@@ -62,6 +63,7 @@ class Starts:
 
     def deleting_topic(self, topic: str, *, if_empty: bool) -> Start[DeleteTopicResult]:
         arguments.text("topic", topic)
+        arguments.flag("if_empty", if_empty)
         return lambda done: self._engine.delete_topic(topic, if_empty=if_empty, done=done)
 
     def appending_texts(self, topic: str, texts: Sequence[bytes], *, key: str | None) -> Start[AppendResult]:
@@ -72,30 +74,34 @@ class Starts:
         self, topic: str, records: Values, *, key: str | None, node: str | None, create: bool | None
     ) -> AppendRequest:
         arguments.text("topic", topic)
-        arguments.optional_text("key", key)
-        arguments.optional_text("node", node)
-        values = records if isinstance(records, list | tuple) else list(records)
-        if not values:
-            raise UsageError("append needs one record at least")
+        arguments.optional_flag("create", create)
+        key_text = arguments.optional_encoded("key", key)
+        node_text = arguments.optional_encoded("node", node)
+        values = arguments.values(records)
         scanner = self._usable_scanner()
+        if violation := scanner.over_limit(len(values), node_text, key_text):
+            raise violation
         with self._scanning:
             if NewRecord in map(type, values):
                 made = [value if isinstance(value, NewRecord) else NewRecord(value) for value in values]
                 rows = rows_from_values(made, scanner)
             else:
                 rows = rows_from_data(values, scanner)
-        return make_tuple(AppendRequest, (topic, rows, _encoded(node), _encoded(key), create, None, True, None))
+        return make_tuple(AppendRequest, (topic, rows, node_text, key_text, create, None, True, None))
 
     def request_of_texts(self, topic: str, texts: Sequence[bytes], *, key: str | None) -> AppendRequest:
         arguments.text("topic", topic)
-        arguments.optional_text("key", key)
+        key_text = arguments.optional_encoded("key", key)
         arguments.texts(texts)
-        if not texts:
-            raise UsageError("append_many needs one record at least")
         scanner = self._usable_scanner()
-        with self._scanning:
-            rows = scanner.scan_texts(texts)
-        return AppendRequest(topic, rows, key=_encoded(key))
+        if violation := scanner.over_limit(len(texts), None, key_text):
+            raise violation
+        try:
+            with self._scanning:
+                rows = scanner.scan_texts(texts)
+        except TypeError:
+            raise arguments.not_bytes(texts) from None
+        return AppendRequest(topic, rows, key=key_text)
 
     def _usable_scanner(self) -> WriteScanner:
         """The one there is, but for a signal's handler that came while this very thread scans with it."""
@@ -105,14 +111,14 @@ class Starts:
     def deleting(self, topic: str, *, before_seq: int | None, match: str | Predicate | None) -> Start[DeleteResult]:
         arguments.text("topic", topic)
         arguments.optional_count("before_seq", before_seq)
-        predicate = Predicate.of(match) if isinstance(match, str) else match
+        predicate = arguments.predicate(match)
         if before_seq is None and predicate is None:
             raise UsageError("delete needs before_seq, match, or both")
         return lambda done: self._engine.delete_records(topic, before_seq, predicate, done)
 
     def claiming(self, queue: str, node: str, limit: int, *, lease_ms: int | None) -> Start[list[Job]]:
         arguments.text("queue", queue)
-        arguments.text("node", node)
+        arguments.encoded("node", node)
         arguments.count("limit", limit)
         arguments.optional_count("lease_ms", lease_ms)
         request = ClaimRequest(queue, node, limit, lease_ms)
@@ -136,19 +142,17 @@ class Starts:
         arguments.text("topic", topic)
         arguments.count("from_seq", from_seq)
         arguments.count("limit", limit)
-        arguments.text("node", node)
+        node_text = arguments.encoded("node", node)
         arguments.count("wait_ms", wait_ms)
-        nodes = (node.encode(),) if node else ()
+        nodes = (node_text,) if node else ()
         query = DiffQuery(from_seq, limit, nodes, include_tags=True, wait_ms=wait_ms)
         return lambda done: self._engine.diff(topic, query, lambda result: done(parse_page(topic, result)))
 
     def reading_columns(self, topic: str, from_seq: int, limit: int, max_bytes: int) -> Start[ColumnPage]:
         arguments.text("topic", topic)
         arguments.count("from_seq", from_seq)
-        arguments.count("limit", limit)
+        arguments.count("limit", limit, least=1)
         arguments.count("max_bytes", max_bytes)
-        if limit < 1:
-            raise UsageError("limit must be 1 at least")
 
         def start(done: Done[ColumnPage]) -> None:
             self._engine.columns(topic, from_seq, limit, max_bytes, done)
@@ -185,7 +189,3 @@ class Starts:
 
 def _any_name(_name: str) -> bool:
     return True
-
-
-def _encoded(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()

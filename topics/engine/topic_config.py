@@ -122,7 +122,7 @@ class TopicConfig:
             config = cls.parse(msgspec.json.encode(values), "the config")
             if config.dead_letter is not None:
                 check_dead_letter(config.dead_letter)
-        except (RequestError, TypeError, OverflowError) as error:
+        except (RequestError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise UsageError(str(error)) from None
         return config
 

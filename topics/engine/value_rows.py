@@ -58,6 +58,7 @@ def rows_from_values(records: Sequence[NewRecord], scanner: WriteScanner) -> Row
 
     Raises: RequestError, over a limit, or a value JSON cannot hold (NaN, infinity, an integer beyond 64 bits ...).
     """
+    _refuse_other_names(records)
     try:
         body = msgspec.json.encode({"records": [_fields(record) for record in records]})
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -81,6 +82,15 @@ def _fields(record: NewRecord) -> dict[str, Any]:
     if record.meta is not None:
         fields["meta"] = record.meta
     return fields
+
+
+def _refuse_other_names(records: Sequence[NewRecord]) -> None:
+    """Tags and nodes that are no strings, some of which (bytes, dates) msgspec would make strings of."""
+    for index, record in enumerate(records):
+        for name, value in (("tag", record.tag), ("node", record.node)):
+            if value is not None and not isinstance(value, str):
+                message = f"records[{index}].{name} must be a string or None, not {type(value).__name__}"
+                raise RequestError("invalid_request", message)
 
 
 def _first_unencodable(records: Sequence[NewRecord]) -> str:

@@ -167,7 +167,7 @@ class WriteScanner:
         config = None
         if fields[14] == Kind.OBJECT:
             config = TopicConfig.parse(body[fields[12] : fields[12] + fields[13]], "config", "config.")
-        over = self._over_limit(count, node, key)
+        over = self.over_limit(count, node, key)
         if over is None and violation:
             over = self._violation(violation, f"records[{record}]")
         return WriteBody(rows, node, key, create, config, fields[17] == Kind.TRUE, over)
@@ -203,8 +203,8 @@ class WriteScanner:
         lib.tp_check_rows(self._writer, buffer)
         return buffer
 
-    def _over_limit(self, count: int, node: bytes | None, key: bytes | None) -> RequestError | None:
-        """Check 3 of section 7.5, and the batch's node."""
+    def over_limit(self, count: int, node: bytes | None, key: bytes | None) -> RequestError | None:
+        """Check 3 of section 7.5, and the batch's node; None: within them."""
         limits = self._limits
         if count == 0:
             return _invalid(f"records is empty: send 1 to {limits.max_batch_records} records")
