@@ -2,7 +2,7 @@
 
 import pytest
 
-from topics.config import Config
+from topics.config import Config, odd_variables
 from topics.errors import UsageError
 
 
@@ -150,3 +150,62 @@ def test_more_shards_and_larger_segments_than_there_can_be_mean_the_most_there_c
 def test_a_limit_so_low_that_nobody_could_be_served_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"{name} is 0: use "):
         Config.from_env({f"TOPICS_{name.upper()}": "0"})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "takes"),
+    [
+        ("sync_every_ms", "x", "a whole number, 0 to"),
+        ("sync_every_ms", 1.5, "a whole number"),
+        ("sync_every_ms", True, "a whole number"),
+        ("sync_every_ms", None, "a whole number"),
+        ("sync_every_ms", -1, "use 0 to"),
+        ("max_limit", -1, "use 0 to 1000000"),
+        ("max_limit", "5", "a whole number"),
+        ("max_topics", -1, "use 0 to"),
+        ("max_topics", 1 << 64, "use 0 to"),
+        ("ring_entries", 1, "use 8 to 32768"),
+        ("ring_entries", 8192, "is above ring_completions"),
+        ("port", "80", "a whole number"),
+        ("verify", 1, "True or False"),
+        ("io", None, "a string"),
+        ("data_dir", None, "a string"),
+        ("cold_dir", "a\0b", "NUL"),
+        ("allowed_hosts", "example.org", "a tuple of strings"),
+        ("allowed_hosts", (1,), "a tuple of strings"),
+        ("allowed_hosts", None, "a tuple of strings"),
+    ],
+)
+def test_a_value_of_another_type_or_range_names_the_setting_and_what_it_takes(
+    setting: str, value: object, takes: str
+) -> None:
+    with pytest.raises(UsageError, match=f"^{setting} .*{takes}"):
+        Config(**{setting: value})  # type: ignore[arg-type]
+
+
+def test_keys_of_a_wrong_type_are_not_shown() -> None:
+    with pytest.raises(UsageError) as caught:
+        Config(api_keys=["secret"])  # type: ignore[arg-type]
+    assert "secret" not in str(caught.value)
+
+
+def test_a_list_of_names_is_a_tuple_of_them() -> None:
+    assert Config(allowed_hosts=["a"]).allowed_hosts == ("a",)  # type: ignore[arg-type]
+
+
+def test_variables_that_mean_something_else_than_they_seem_to_are_told() -> None:
+    env = {
+        "TOPICS_SYNC_EVERY_MS": "fast",
+        "TOPICS_HOT_TIAL_BYTES": "5",
+        "TOPICS_VERIFY": "yes",
+        "TOPICS_MAX_TOPICS": " 7 ",
+        "TOPICS_API_KEYS": "secret",
+        "TOPICS_PROBE_AUTH": "false",
+        "HOME": "/",
+    }
+    told = odd_variables(env)
+    assert told == [
+        "TOPICS_HOT_TIAL_BYTES is no setting (is TOPICS_HOT_TAIL_BYTES meant?): it is ignored",
+        "TOPICS_SYNC_EVERY_MS is 'fast', no whole number: the default, 1000, is used",
+        "TOPICS_VERIFY is 'yes', which means off: use true or false",
+    ]

@@ -7,8 +7,9 @@ decimals with blanks trimmed, unparsable means default (the port alone is strict
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 
 from topics.errors import UsageError
 
@@ -16,6 +17,7 @@ WAL_SHARDS_MAX = 64
 """More are of no use; their directories are numbered with two digits."""
 _SEGMENT_BYTES_MAX = 1 << 31
 _U32_MAX = (1 << 32) - 1
+_U64_MAX = (1 << 64) - 1
 _RANGES = {
     "head_timeout_ms": (100, 1 << 40),
     "idle_timeout_ms": (100, 1 << 40),
@@ -42,8 +44,8 @@ _RANGES = {
     "pressure_full_lag_ms": (1, 1 << 30),
     "coalesce_max_ms": (0, 10_000),
     "commit_window_max_us": (0, 1_000_000),
-    "ring_entries": (0, 32_768),
-    "ring_completions": (0, 65_536),
+    "ring_entries": (8, 32_768),
+    "ring_completions": (16, 65_536),
     "receive_buffers": (1, 32_768),
     "receive_buffer_bytes": (1, 1 << 24),
     "spin_us": (0, 1_000_000),
@@ -96,6 +98,7 @@ _CLAMPED = ("wal_shards", "segment_max_bytes")
 
 
 _BLOCK_BYTES = 4096
+_BOOLEANS = ("true", "1", "false", "0", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +272,8 @@ class Config:
     """TOPICS_VERIFY=1: costly assertions about our own state, always on in tests."""
 
     def __post_init__(self) -> None:
+        for setting in fields(self):
+            self._check_type(setting.name, setting.default)
         for name, choices in (
             ("io", ("auto", "uring", "portable")),
             ("commit", ("auto", "link", "direct", "dsync")),
@@ -279,19 +284,41 @@ class Config:
                 raise UsageError(f"{name} is {getattr(self, name)!r}: use one of {', '.join(choices)}")
         if not 0 <= self.port <= 65_535:
             raise UsageError(f"port is {self.port}: use 0 (a free one) to 65535")
-        if self.send_low_water_bytes > self.send_high_water_bytes:
-            raise UsageError("send_low_water_bytes is above send_high_water_bytes")
-        if self.stream_low_water_bytes > self.stream_high_water_bytes:
-            raise UsageError("stream_low_water_bytes is above stream_high_water_bytes")
-        for name, (low, high) in _RANGES.items():
-            if not low <= getattr(self, name) <= high:
-                raise UsageError(f"{name} is {getattr(self, name)}: use {low} to {high}")
+        for low, high in (
+            ("send_low_water_bytes", "send_high_water_bytes"),
+            ("stream_low_water_bytes", "stream_high_water_bytes"),
+            ("ring_entries", "ring_completions"),
+        ):
+            if getattr(self, low) > getattr(self, high):
+                raise UsageError(f"{low} ({getattr(self, low)}) is above {high} ({getattr(self, high)}): use less")
         for name in _ZERO_IS_THE_MOST:
             if not getattr(self, name):
                 object.__setattr__(self, name, _RANGES[name][1])
         object.__setattr__(self, "wal_file_bytes", -(-self.wal_file_bytes // _BLOCK_BYTES) * _BLOCK_BYTES)
         if self.receive_buffers & (self.receive_buffers - 1):
             raise UsageError(f"receive_buffers is {self.receive_buffers}: use a power of two")
+
+    def _check_type(self, name: str, default: object) -> None:
+        """Raises UsageError: a value of another type than the default, or outside of the setting's range."""
+        value = getattr(self, name)
+        if isinstance(default, bool):
+            if not isinstance(value, bool):
+                raise UsageError(f"{name} is {value!r}: use True or False")
+        elif isinstance(default, int):
+            low, high = _RANGES.get(name, (0, _U64_MAX))
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise UsageError(f"{name} is {value!r}: use a whole number, {low} to {high}")
+            if not low <= value <= high and name != "port":
+                raise UsageError(f"{name} is {value}: use {low} to {high}")
+        elif isinstance(default, tuple):
+            if isinstance(value, str) or not all(isinstance(part, str) for part in _parts(value)):
+                raise UsageError(f"{name} is {value!r}: use a tuple of strings")
+            object.__setattr__(self, name, tuple(value))
+        elif not isinstance(value, str):
+            shown = "no string" if name == "api_keys" else repr(value)
+            raise UsageError(f"{name} is {shown}: use a string")
+        elif "\0" in value:
+            raise UsageError(f"{name} holds a NUL: use text without one")
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Config:
@@ -341,6 +368,30 @@ class Config:
                 raise UsageError(f"TOPICS_HOST is {self.host!r}: the part after the colon must be a port number")
             port = int(text)
         return replace(self, host=host, port=port)
+
+
+def odd_variables(env: Mapping[str, str] | None = None) -> list[str]:
+    """What `from_env` takes in another way than whoever set it may think: a sentence each, to be logged."""
+    env = os.environ if env is None else env
+    settings = {f"TOPICS_{setting.name.upper()}": setting.default for setting in fields(Config)}
+    found = []
+    for name in sorted(name for name in env if name.startswith("TOPICS_")):
+        text = env[name].strip()
+        if name not in settings:
+            near = get_close_matches(name, settings, 1)
+            found.append(f"{name} is no setting{f' (is {near[0]} meant?)' if near else ''}: it is ignored")
+            continue
+        default = settings[name]
+        if isinstance(default, bool):
+            if text not in _BOOLEANS:
+                found.append(f"{name} is {text!r}, which means off: use true or false")
+        elif isinstance(default, int) and name != "TOPICS_PORT" and text and not (text.isascii() and text.isdigit()):
+            found.append(f"{name} is {text!r}, no whole number: the default, {default}, is used")
+    return found
+
+
+def _parts(value: object) -> Iterable[object]:
+    return value if isinstance(value, Iterable) else (None,)
 
 
 def _carries_port(host: str) -> bool:

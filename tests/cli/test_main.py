@@ -38,3 +38,18 @@ def test_doctor_tells_the_engine_the_disk_and_the_cost_of_a_commit_and_leaves_no
     for told in ("kernel: ", "engine: portable (--io portable): asked for", "free space: ", "commit: link", "p99"):
         assert told in done.output
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["serve", "fsck", "doctor"])
+def test_an_option_that_is_empty_is_an_error_and_not_the_default(command: str) -> None:
+    done = CliRunner().invoke(app, [command, "--data-dir", ""])
+    assert done.exit_code != 0
+    told = done.output if command == "fsck" else str(done.exception)
+    assert "--data-dir is empty: give it a value, or leave it out" in told
+
+
+def test_a_number_out_of_range_on_the_command_line_is_refused() -> None:
+    for option, value in (("--sync-every-ms", "-5"), ("--sync-every-ms", "x"), ("--port", "70000")):
+        done = CliRunner().invoke(app, ["serve", option, value])
+        assert done.exit_code == 2
+        assert option in done.output

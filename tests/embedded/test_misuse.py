@@ -162,3 +162,27 @@ def test_the_limits_are_those_of_the_wire_and_named_with_what_was_given(log: top
     with pytest.raises(RequestError, match=words):
         call(log)
     assert log.append("t", [4]).last_seq == 4
+
+
+@pytest.mark.parametrize("path", [None, 5, "", " ", "a\0b", b"", ["x"]])
+def test_a_path_that_is_none_is_named(path: Any) -> None:
+    with pytest.raises(UsageError, match="^path is"):
+        topics.open(path)
+
+
+def test_a_setting_that_does_not_exist_or_takes_something_else_is_named(tmp_path: Path) -> None:
+    for settings, words in (
+        ({"hot_tial_bytes": 1}, "hot_tial_bytes is no setting .is hot_tail_bytes meant"),
+        ({"data_dir": "x"}, "data_dir is no setting"),
+        ({"sync_every_ms": "x"}, "sync_every_ms is 'x': use a whole number"),
+        ({"max_limit": -1}, "max_limit is -1: use 0 to"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            topics.open(tmp_path / "data", **settings)
+    assert not (tmp_path / "data").exists()
+
+
+def test_no_limit_at_all_reads_all_there_is(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", max_limit=0, default_limit=0, max_idempotency_key_bytes=0) as log:
+        log.append("t", [1, 2, 3], key="k" * 300)
+        assert [record.data for record in log.read("t")] == [1, 2, 3]

@@ -5,26 +5,38 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
-from topics.config import Config
+from topics.config import Config, odd_variables
 from topics.errors import UsageError
 
+_log = logging.getLogger("topics.cli")
 _LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def as_variables(options: Mapping[str, object]) -> dict[str, str]:
+    """Options given, as the TOPICS_* variables they go before. Raises UsageError for an empty one."""
+    given = {name: str(value) for name, value in options.items() if value is not None}
+    for name, value in given.items():
+        if not value.strip():
+            option = name.lower().replace("_", "-").replace("allowed-hosts", "allowed-host")
+            raise UsageError(f"--{option} is empty: give it a value, or leave it out")
+    return {f"TOPICS_{name}": value for name, value in given.items()}
 
 
 def serve(  # noqa: PLR0917 - typer makes options of them
     data_dir: Annotated[str | None, typer.Option(help="Where records are kept; made if missing.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to bind; may carry the port.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to bind; 0 picks a free one.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65_535, help="Port to bind; 0 picks a free one.")] = None,
     io: Annotated[str | None, typer.Option(help="auto, uring or portable.")] = None,
     commit: Annotated[str | None, typer.Option(help="auto, link, direct or dsync; `topics doctor` explains.")] = None,
     http_parser: Annotated[str | None, typer.Option(help="auto, httptools or h11.")] = None,
     port_file: Annotated[str | None, typer.Option(help="File that gets the bound host:port.")] = None,
     allowed_host: Annotated[list[str] | None, typer.Option(help="Further Host to serve; repeatable.")] = None,
-    sync_every_ms: Annotated[int | None, typer.Option(help="Background sync of `disk` records.")] = None,
+    sync_every_ms: Annotated[int | None, typer.Option(min=0, help="Background sync of `disk` records.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve topics over HTTP until SIGINT or SIGTERM. Every setting is also a TOPICS_* variable (docs/settings.md)."""
@@ -43,13 +55,14 @@ def serve(  # noqa: PLR0917 - typer makes options of them
         "ALLOWED_HOSTS": ",".join(allowed_host) if allowed_host else None,
         "SYNC_EVERY_MS": sync_every_ms,
     }
-    given = {f"TOPICS_{name}": str(value) for name, value in options.items() if value is not None}
-    env = {**os.environ, **given}
+    env = {**os.environ, **as_variables(options)}
     if log_level not in _LOG_LEVELS:
         raise UsageError(f"--log-level is {log_level!r}: use one of {', '.join(_LOG_LEVELS)}")
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    for sentence in odd_variables(env):
+        _log.warning("%s", sentence)
     # The keys stay nowhere but in the configuration, which the server forgets them in.
     config = Config.from_env(env)
     for place in (env, os.environ):

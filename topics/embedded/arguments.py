@@ -5,6 +5,7 @@ Everything here raises UsageError naming the argument, what was given and what i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,16 @@ def encoded(name: str, value: object) -> bytes:
 
 def optional_encoded(name: str, value: object) -> bytes | None:
     return None if value is None else encoded(name, value)
+
+
+def path(given: object) -> str:
+    """Of a directory: a string or what os.fspath takes."""
+    if not isinstance(given, str | bytes | os.PathLike):
+        raise UsageError(f"path is {shown(given)}: use the path of a directory, as a string or a Path")
+    found = os.fsdecode(given)
+    if not found.strip() or "\0" in found:
+        raise UsageError(f"path is {shown(given)}: use the path of a directory; it is made if it is missing")
+    return found
 
 
 def flag(name: str, value: object) -> None:

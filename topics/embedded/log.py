@@ -8,7 +8,8 @@ import sys
 import warnings
 import weakref
 from collections.abc import Coroutine, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, TypeVar
 
@@ -45,18 +46,20 @@ from topics.store.store import Store
 R = TypeVar("R")
 
 
-def open_log(path: str, **settings: Any) -> Log:
+def open_log(path: str | os.PathLike[str], **settings: Any) -> Log:
     """Opens the log in directory `path`, creating it if it is missing, and recovers what is there.
 
     settings: any field of `Config` (docs/settings.md), e.g. io="portable", commit="link", sync_every_ms=100. Nothing is
     read from the environment, so several logs may be open in one process, each on its own settings.
-    Raises: LockedError, another process has it open; StorageError, it cannot be trusted; UsageError, a bad setting.
+    Raises: LockedError, it is open already; StorageError, it cannot be used or trusted; UsageError, a bad setting.
     """
-    try:
-        config = replace(Config(), data_dir=str(path), **settings)
-    except TypeError as error:
-        raise UsageError(f"{error}: see docs/settings.md for the settings there are") from None
-    return Log(config)
+    known = {field.name for field in fields(Config)} - {"data_dir"}
+    for name in settings:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            meant = f" (is {near[0]} meant?)" if near else ""
+            raise UsageError(f"{name} is no setting{meant}: see docs/settings.md for those there are")
+    return Log(replace(Config(), data_dir=arguments.path(path), **settings))
 
 
 class Log:

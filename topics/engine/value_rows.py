@@ -87,7 +87,8 @@ def _fields(record: NewRecord) -> dict[str, Any]:
 def _refuse_other_names(records: Sequence[NewRecord]) -> None:
     """Tags and nodes that are no strings, some of which (bytes, dates) msgspec would make strings of."""
     for index, record in enumerate(records):
-        for name, value in (("tag", record.tag), ("node", record.node)):
+        given: tuple[tuple[str, object], ...] = (("tag", record.tag), ("node", record.node))
+        for name, value in given:
             if value is not None and not isinstance(value, str):
                 message = f"records[{index}].{name} must be a string or None, not {type(value).__name__}"
                 raise RequestError("invalid_request", message)
