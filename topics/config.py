@@ -378,7 +378,7 @@ def odd_variables(env: Mapping[str, str] | None = None) -> list[str]:
     for name in sorted(name for name in env if name.startswith("TOPICS_")):
         text = env[name].strip()
         if name not in settings:
-            near = get_close_matches(name, settings, 1)
+            near = get_close_matches(name, settings, 1, 0.8)
             found.append(f"{name} is no setting{f' (is {near[0]} meant?)' if near else ''}: it is ignored")
             continue
         default = settings[name]

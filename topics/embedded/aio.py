@@ -83,7 +83,7 @@ class AsyncLog:
                 return
 
     async def tail(self, topic: str, from_seq: int = 0, *, node: str = "") -> AsyncIterator[Record]:
-        """Records above `from_seq` as they come; never ends by itself."""
+        """Records above `from_seq` as they come; ends when the log is closed."""
         while True:
             page = await self.page(
                 topic, from_seq, limit=self._log.config.max_limit, node=node, wait_ms=self._log.config.max_wait_ms
@@ -91,6 +91,8 @@ class AsyncLog:
             page.raise_gap()
             for record in page.records:
                 yield record
+            if self._log.closed:
+                return
             from_seq = page.next_from_seq
 
     async def _run(self, start: Start[R]) -> R:

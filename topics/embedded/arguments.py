@@ -36,13 +36,13 @@ def optional_encoded(name: str, value: object) -> bytes | None:
 
 
 def path(given: object) -> str:
-    """Of a directory: a string or what os.fspath takes."""
+    """Of a directory: a string or what os.fspath takes. Absolute, whatever becomes of the working directory."""
     if not isinstance(given, str | bytes | os.PathLike):
         raise UsageError(f"path is {shown(given)}: use the path of a directory, as a string or a Path")
     found = os.fsdecode(given)
     if not found.strip() or "\0" in found:
         raise UsageError(f"path is {shown(given)}: use the path of a directory; it is made if it is missing")
-    return found
+    return os.path.abspath(found)
 
 
 def flag(name: str, value: object) -> None:

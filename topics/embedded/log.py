@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import errno
 import os
 import sys
 import warnings
@@ -36,7 +38,7 @@ from topics.engine.results import (
     PutResult,
     TopicState,
 )
-from topics.errors import LogFailedError, TopicsError, UsageError
+from topics.errors import DiskFullError, LogFailedError, StorageError, TopicsError, UsageError
 from topics.loop import Loop, Ring
 from topics.loop.choose import open_ring
 from topics.loop.tasks import Future
@@ -56,10 +58,13 @@ def open_log(path: str | os.PathLike[str], **settings: Any) -> Log:
     known = {field.name for field in fields(Config)} - {"data_dir"}
     for name in settings:
         if name not in known:
-            near = get_close_matches(name, known, 1)
+            near = get_close_matches(name, known, 1, 0.7)
             meant = f" (is {near[0]} meant?)" if near else ""
             raise UsageError(f"{name} is no setting{meant}: see docs/settings.md for those there are")
-    return Log(replace(Config(), data_dir=arguments.path(path), **settings))
+    config = replace(Config(), data_dir=arguments.path(path), **settings)
+    if config.cold_dir:
+        config = replace(config, cold_dir=os.path.abspath(config.cold_dir))
+    return Log(config)
 
 
 class Log:
@@ -76,6 +81,9 @@ class Log:
         signals.hold(_nothing)
         try:
             self._open(ring, clock)
+        except OSError as error:
+            signals.release()
+            raise _storage_error(f"data directory {config.data_dir} cannot be opened", error) from error
         except BaseException:
             signals.release()
             raise
@@ -196,7 +204,7 @@ class Log:
             page = self.page(topic, at, limit=self.config.max_limit, node=node, wait_ms=self.config.max_wait_ms)
             page.raise_gap()
             yield from page.records
-            if self._closed:
+            if self.closed:
                 return
             at = page.next_from_seq
 
@@ -247,7 +255,10 @@ class Log:
 
     # --- ending ------------------------------------------------------------------------------------------------------
     def close(self) -> None:
-        """Writes a checkpoint and gives the directory back. Waiting tails end. Idempotent."""
+        """Writes a checkpoint and gives the directory back, even when it raises. Waiting tails end. Idempotent.
+
+        Raises StorageError: the checkpoint failed. What was acknowledged is in the log all the same, and found there.
+        """
         signals.hold(self._loop.ring.wake)
         try:
             if self._closed:
@@ -258,6 +269,8 @@ class Log:
                     self._gatherer.drain()
                 self._driver.end(self._engine.begin_shutdown)
                 self._run(self._end(), "close")
+            except OSError as error:
+                raise _storage_error("closing failed, and left out the checkpoint", error) from error
             finally:
                 self._give_back()
         finally:
@@ -315,6 +328,11 @@ class Log:
                 raise
 
     @property
+    def closed(self) -> bool:
+        """`close` was called."""
+        return self._closed
+
+    @property
     def aio(self) -> AsyncLog:
         """The same from asyncio: `await log.aio.append(...)`."""
         return AsyncLog(self, self._starts)
@@ -328,6 +346,12 @@ def _nothing() -> None:
     pass
 
 
+def _storage_error(what: str, error: OSError) -> StorageError:
+    kind = DiskFullError if error.errno in {errno.ENOSPC, errno.EDQUOT} else StorageError
+    where = f" ({error.filename})" if error.filename else ""
+    return kind(f"{what}: {error.strerror or error}{where}")
+
+
 _open_logs: weakref.WeakSet[Log] = weakref.WeakSet()
 
 
@@ -337,3 +361,11 @@ def _disown_all_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_disown_all_in_child)
+
+
+@atexit.register
+def _close_all_at_exit() -> None:
+    """What was only gathered would be lost, although nobody was killed."""
+    for log in list(_open_logs):
+        with contextlib.suppress(TopicsError):
+            log.close()

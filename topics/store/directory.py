@@ -19,6 +19,8 @@ from topics.loop.ring import Ring
 from topics.store.filecalls import read_file, replace_file
 
 FORMAT = 1
+_PATH_BYTES_MAX = 3500
+"""The kernel takes 4096 with the names of what lies below."""
 
 
 class TakenDirectory:
@@ -44,6 +46,8 @@ def take(ring: Ring, config: Config) -> TakenDirectory:
     Raises LockedError or StorageError with the sentence to print.
     """
     path = config.data_dir
+    if (length := len(os.fsencode(path))) > _PATH_BYTES_MAX:
+        raise StorageError(f"the data directory's path has {length} bytes: use one of at most {_PATH_BYTES_MAX}")
     refuse_unsafe(ring, path)
     try:
         made_in = make_with_parents(ring, path)

@@ -164,7 +164,7 @@ async def _read_index(files: FileCalls, path: str, pack: Pack) -> PackIndex:
     try:
         size = files.file_size(path)
         fixed = bytearray(FOOTER_BYTES)
-        if await files.read_into(fd, fixed, size - FOOTER_BYTES) != FOOTER_BYTES:
+        if size < FOOTER_BYTES or await files.read_into(fd, fixed, size - FOOTER_BYTES) != FOOTER_BYTES:
             raise CorruptError(f"{path}: too short for a pack", {"path": path})
         footer = PackFooter.unpack(memoryview(fixed), path)
         if not BLOCK_BYTES <= footer.table_offset <= footer.columns_offset <= size - FOOTER_BYTES:

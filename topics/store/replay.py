@@ -143,6 +143,9 @@ async def survey_shard(loop: Loop, reader: DirectReader, path: str, start: int, 
 async def _used_file(files: FileCalls, reader: DirectReader, path: str, number: int) -> LogFile | None:
     """The file, if it was taken into use; None for a prepared one. Its first batch is verified."""
     size = files.file_size(path)
+    if size == 0 or size % BLOCK_BYTES:  # it had its size before it had its name
+        message = f"{path}: cut short at {size} bytes: a log file is made of whole blocks of {BLOCK_BYTES}. {REMEDY}"
+        raise CorruptError(message, {"path": path, "offset": size})
     fd = await reader.open(path)
     try:
         block = bytes(await reader.read(fd, 0, BLOCK_BYTES))
@@ -151,9 +154,6 @@ async def _used_file(files: FileCalls, reader: DirectReader, path: str, number: 
         header = WalHeader.unpack(block, path)
         if header.file_no != number:
             return None
-        if size % BLOCK_BYTES:
-            message = f"{path}: cut short at {size} bytes: a log file is made of whole blocks of {BLOCK_BYTES}"
-            raise CorruptError(message, {"path": path, "offset": size})
         head = await reader.read(fd, WAL_FIRST_BATCH_OFFSET, BATCH_HEADER_BYTES)
         if len(head) == BATCH_HEADER_BYTES:
             body_bytes = BatchHeader.body_bytes_of(head)
