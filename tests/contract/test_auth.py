@@ -60,7 +60,7 @@ def ask(world: World, token: str | None, method: str, path: str, body: Any = Non
     ],
 )  # fmt: skip
 def test_what_is_no_valid_credential(keyed: World, value: str | None) -> None:
-    """4.3: the scheme exactly, one blank, the rest trimmed, and a key."""
+    """4.3/3: the scheme exactly, one blank, the rest trimmed, and a key."""
     headers = {} if value is None else {"Authorization": value}
     for method, path in (("GET", "/v0/topics"), ("PUT", "/v0/topics/t"), ("GET", "/v0/metrics"), ("GET", "/nowhere")):
         answer = keyed.request(method, path, headers=headers)
@@ -70,12 +70,12 @@ def test_what_is_no_valid_credential(keyed: World, value: str | None) -> None:
 
 @pytest.mark.parametrize("value", ["Bearer root", "Bearer   root", "Bearer root  ", "Bearer \troot"])
 def test_blanks_around_a_token_are_trimmed(keyed: World, value: str) -> None:
-    """4.3: behind the scheme and its one blank."""
+    """4.3/3: behind the scheme and its one blank."""
     assert keyed.request("GET", "/v0/topics", headers={"Authorization": value}).status == 200
 
 
 def test_a_missing_key_is_told_before_anything_else_is_looked_at(keyed: World) -> None:
-    """2.4: path, method, name, size, type and shape of the body come after the keys."""
+    """2.4/2: path, method, name, size, type and shape of the body come after the keys."""
     for method, path in (("GET", "/nowhere"), ("PATCH", "/v0/topics/t"), ("GET", "/v0/topics/%FF"), ("OPTIONS", "/")):
         assert keyed.request(method, path).refusal == UNAUTHORIZED
     assert keyed.request("POST", "/v0/topics/t", b"{", {"Content-Type": "text/plain"}).refusal == UNAUTHORIZED
@@ -136,7 +136,7 @@ def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.parametrize(("route", "token"), routes_and_tokens())
 def test_a_route_takes_exactly_the_keys_with_its_scopes(shared: World, route: Route, token: str) -> None:
-    """4.4: the matrix of routes and scopes, from the table that routes."""
+    """4.4, 4.3/5: the matrix of routes and scopes, from the table that routes."""
     headers = bearer(token, **(STREAM if route.access in (Access.STREAM, Access.OWN) else {}))
     connection = shared.ask(route.method, filled(route.pattern), headers=headers, **body_of(route))
     answer = connection.answer(route.method)
@@ -238,7 +238,7 @@ def test_head_needs_what_get_needs(keyed: World) -> None:
 
 # --- names ----------------------------------------------------------------------------------------------------------
 def test_the_name_in_the_path_must_begin_with_a_prefix(keyed: World) -> None:
-    """4.3: any method and subpath, after the scopes."""
+    """4.3/6: any method and subpath, after the scopes."""
     assert ask(keyed, "box", "PUT", "/v0/topics/box-1").status == 201
     assert ask(keyed, "box", "PUT", "/v0/topics/b:x").status == 201
     for name in ("other", "Box-1", "box", "b", "xbox-1", "%62ox"):
@@ -248,7 +248,7 @@ def test_the_name_in_the_path_must_begin_with_a_prefix(keyed: World) -> None:
 
 
 def test_prefixes_meet_the_decoded_name(keyed: World) -> None:
-    """4.3: as the topic will be called."""
+    """4.3/6: as the topic will be called."""
     assert ask(keyed, "box", "PUT", "/v0/topics/%62%6Fx%2D2").json["topic"] == "box-2"
     assert ask(keyed, "box", "GET", "/v0/topics/box%2D%FF").refusal == (400, "invalid_request", None)
     assert ask(keyed, "box", "GET", "/v0/topics/%FF").refusal == FORBIDDEN
@@ -299,7 +299,7 @@ POLL = {"wait_ms": 30_000}
 
 
 def test_requests_in_flight_of_a_key_have_a_cap(make_world: MakeWorld) -> None:
-    """4.3, 14: TOPICS_MAX_INFLIGHT_PER_KEY, felt by that key alone, told before what it may do, freed by the answer."""
+    """4.3/4, 14: TOPICS_MAX_INFLIGHT_PER_KEY, felt by that key alone, told before its rights, freed by the answer."""
     world = make_world(api_keys="k,other,narrow:r:x", max_inflight_per_key=2)
     ask(world, "k", "PUT", "/v0/topics/t")
     polls = [world.ask("POST", "/v0/topics/t/diff", POLL, bearer("k")) for _ in range(2)]
@@ -347,7 +347,7 @@ PROBES = ("/healthz", "/readyz", "/v0/health", "/v0/ready")
 
 
 def test_probes_need_no_key(keyed: World) -> None:
-    """4.3: nor does a wrong one harm, nor another method."""
+    """4.3/1: nor does a wrong one harm, nor another method."""
     for path in PROBES:
         assert keyed.request("GET", path).status == 200
         assert ask(keyed, "nonsense", "GET", path).status == 200
@@ -355,7 +355,7 @@ def test_probes_need_no_key(keyed: World) -> None:
 
 
 def test_probes_need_a_key_when_told_so(make_world: MakeWorld) -> None:
-    """4.3, 14: TOPICS_PROBE_AUTH asks for any key, whatever its scopes and prefixes."""
+    """4.3/1, 14: TOPICS_PROBE_AUTH asks for any key, whatever its scopes and prefixes."""
     world = make_world(api_keys="d:d:p", probe_auth=True)
     for path in PROBES:
         assert world.request("GET", path).refusal == UNAUTHORIZED

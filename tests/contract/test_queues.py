@@ -146,7 +146,7 @@ def test_a_malformed_fence_is_refused(world: World, verb: str, lease_ids: Any) -
 
 @pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
 def test_checks_of_completions_come_in_order(world: World, verb: str) -> None:
-    """8.1, R-Q-8, TV-19: fences, node, number of seqs, number of fences, topic, type."""
+    """8.1/1, 8.1/2, 8.1/3, 8.1/4, 8.1/5, 8.1/6, R-Q-8, TV-19: fences, node, the two numbers, topic, type."""
     world.put("log")
     queue = Queue(world)
 

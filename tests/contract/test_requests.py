@@ -473,7 +473,7 @@ def test_an_array_is_no_object_and_an_object_no_name(world: World, method: str, 
 
 # --- order ----------------------------------------------------------------------------------------------------------
 def test_the_first_failing_step_is_told(make_world: MakeWorld) -> None:
-    """2.4: syntax, path, method, decoding, size, encoding, type, JSON, the endpoint's own checks."""
+    """2.4/1, 2.4/4, 2.4/5, 2.4/6, 2.4/7, 2.4/8: of the body its size, encoding, type and JSON in this order."""
     world = make_world(max_body_bytes=50)
     large, type_wrong = b"x" * 51, {"Content-Type": "text/plain", "Content-Encoding": "br"}
     assert world.raw(b"POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n").startswith(b"HTTP/1.1 400")

@@ -134,13 +134,13 @@ def test_routers_are_listed_by_name_page_by_page_and_filtered(world: World) -> N
     ],
 )
 def test_a_router_that_makes_no_sense_is_refused_and_leaves_nothing(world: World, body: Any) -> None:
-    """9.2, R-RTR-10: checks 1, 4 and 5."""
+    """9.2/1, 9.2/4, 9.2/5, R-RTR-10: the shape, equal ends, names of topics."""
     assert refusal(world, "r", body)[:2] == (400, "invalid_request")
     assert topic_names(world) == []
 
 
 def test_the_checks_of_a_router_come_in_their_order(make_world: MakeWorld) -> None:
-    """9.2, R-RTR-7, R-RTR-8, R-RTR-9, R-LIM-1: 3 name, 6 dest, 7 fan-in, 8 re-point, 9 cap, 10 cycle."""
+    """9.2/3, 9.2/6, 9.2/7, 9.2/8, 9.2/9, R-RTR-7, R-RTR-8, R-LIM-1: name, dest, fan-in, re-point, cap, then cycle."""
     world = make_world(max_routers=2)
     route(world, "ab", "a", "b")
     route(world, "bc", "b", "c")
@@ -160,7 +160,7 @@ def test_the_checks_of_a_router_come_in_their_order(make_world: MakeWorld) -> No
 
 
 def test_a_router_that_would_close_a_cycle_is_refused_with_the_way_around(world: World) -> None:
-    """R-RTR-9: [source, dest, ..., source]; allow_cycle skips the check; an own previous edge does not count."""
+    """R-RTR-9, 9.2/10: [source, dest, ..., source]; allow_cycle skips it; an own previous edge does not count."""
     route(world, "ab", "a", "b")
     route(world, "bc", "b", "c")
     assert refusal(world, "ca", {"source": "c", "dest": "a"}) == (409, "router_cycle", {"cycle": ["c", "a", "b", "c"]})
@@ -172,7 +172,7 @@ def test_a_router_that_would_close_a_cycle_is_refused_with_the_way_around(world:
 
 
 def test_a_router_needs_room_for_both_of_its_topics(make_world: MakeWorld) -> None:
-    """R-RTR-10: when the second creation would hit max_topics, the first is not made either."""
+    """R-RTR-10, 9.2/11: when the second creation would hit max_topics, the first is not made either."""
     world = make_world(max_topics=2)
     world.put("one")
     body = {"source": "a", "dest": "b"}
@@ -617,7 +617,7 @@ def test_one_record_to_many_destinations_is_one_frame(world: World, guarantee: s
 
 
 def test_names_of_routers_sources_and_destinations_are_a_keys_own(make_world: MakeWorld) -> None:
-    """R-AUTH-2, R-AUTH-3, R-AUTH-4: lists filter, the others refuse with the first such name."""
+    """R-AUTH-2, 9.2/2, R-AUTH-3, R-AUTH-4: lists filter, the others refuse with the first such name."""
     world = make_world(api_keys="root,box:r+w+d+a:box-")
 
     def ask(key: str, method: str, path: str, body: Any = None) -> Any:

@@ -72,7 +72,7 @@ def test_a_session_tells_where_each_topic_begins(world: World) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_session(world: World, fields: Any) -> None:
-    """10.2: shapes, and 1 to 256 topics."""
+    """10.2/1, 10.2/2: shapes, and 1 to 256 topics."""
     world.write("jobs", 1)
     assert world.request("POST", "/v0/watch", fields).refusal == (400, "invalid_request", None)
 
@@ -191,7 +191,7 @@ def test_a_client_that_takes_no_event_stream_is_told_first(world: World) -> None
 
 
 def test_only_get_opens_a_stream(world: World) -> None:
-    """10.3, 2.1: unknown wids are 404, other methods 405, HEAD among them."""
+    """10.3/2, 2.1: unknown wids are 404, other methods 405, HEAD among them."""
     world.write("jobs", 1)
     path = session(world, "jobs")
     assert world.request("GET", "/v0/watch/wid_BwgJCgsMDQ4PEBESExQVFg").refusal == (404, "not_found", None)
@@ -236,7 +236,7 @@ def test_streams_per_key_are_capped_by_the_sessions_key(make_world: MakeWorld) -
 
 
 def test_a_stream_belongs_to_the_key_that_made_its_session(make_world: MakeWorld) -> None:
-    """R-WATCH-3, R-WATCH-4, 10.3/3: by header or token, no other key, and no scope is asked for."""
+    """R-WATCH-3, R-WATCH-4, 4.3/2, 10.3/3: by header or token, no other key, and no scope is asked for."""
     world = make_world(api_keys="maker:r+w,other,blind:write")
     maker = {"Authorization": "Bearer maker"}
     world.request("POST", "/v0/topics/t", {"records": [{"data": 1}]}, headers={"Authorization": "Bearer other"})
@@ -260,7 +260,7 @@ def test_a_stream_belongs_to_the_key_that_made_its_session(make_world: MakeWorld
 
 
 def test_r_auth_1_every_name_of_a_session_must_be_allowed(make_world: MakeWorld) -> None:
-    """R-AUTH-1: else nothing is created."""
+    """R-AUTH-1, 10.2/3: else nothing is created."""
     world = make_world(api_keys="root,box:rw:box-")
     root, box = ({"Authorization": f"Bearer {name}"} for name in ("root", "box"))
     for name in ("box-a", "other"):
