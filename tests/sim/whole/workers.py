@@ -62,6 +62,8 @@ class Queue:
         """Seen among the dead letters."""
         self.leases: dict[str, Held] = {}
         """The newest lease of each job, by its text."""
+        self.ended: dict[str, Held] = {}
+        """Those that were handed back, as the answer said, before their time."""
 
 
 class Workers(Clients):
@@ -99,8 +101,10 @@ class Workers(Clients):
             if counted["in_flight"]:
                 raise self.machine.wrong(f"{queue.name}: {counted['in_flight']} leases survived")
             queue.leases.clear()
+            queue.ended.clear()
             return
         yield from self._ask_leases(queue, set(found))
+        yield from self._ask_ended(queue, set(found))
 
     def _compare(self, queue: Queue, found: list[str]) -> None:
         machine = self.machine
@@ -139,6 +143,20 @@ class Workers(Clients):
             else:
                 del queue.leases[held.text]
 
+    def _ask_ended(self, queue: Queue, here: set[str]) -> Audit:
+        """A lease that was handed back is not in force again."""
+        machine = self.machine
+        must = not machine.io_failed and (queue.durability == "fsync" or not machine.power_failed)
+        for held in list(queue.ended.values()):
+            if held.text not in here or not must:
+                del queue.ended[held.text]
+                continue
+            body = {"node": held.node, "seqs": [held.seq], "lease_ids": [held.lease_id], "lease_ms": 100}
+            _status, answer = yield "POST", f"{queue.path}/extend", body
+            machine.counts["leases handed back asked for after a crash"] += 1
+            if answer.get("extended") != 0:
+                raise machine.wrong(f"{queue.name}: {held.lease_id} on {held.text}, which was handed back, is back")
+
 
 class Worker(Client):
     """One worker: in turns it produces and works."""
@@ -156,7 +174,7 @@ class Worker(Client):
             self._claim(wire, queue)
         else:
             some = rng.sample(mine, rng.randint(1, len(mine)))
-            verb = "ack" if choice < 0.88 else "nack" if choice < 0.95 else "extend"
+            verb = "ack" if choice < 0.82 else "nack" if choice < 0.93 else "extend"
             self._end(wire, queue, some, verb)
 
     @property
@@ -255,5 +273,7 @@ class Worker(Client):
                     queue.ending.discard(held.text)
                 elif verb == "extend":
                     held.deadline = answer["deadlines"][str(held.seq)]
+                else:
+                    queue.ended[held.text] = held
 
         wire.ask("POST", f"{queue.path}/{verb}", body, ended)
