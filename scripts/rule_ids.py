@@ -2,7 +2,8 @@
 
 docs/contract.md has the rules. Its headings begin with the numbers of sections, `7.5`; the items of a section's
 numbered list are its checks, `7.5/8`; bold ids at the beginning of an item are rules, `R-CAP-1`, and test vectors,
-`TV-1`. A test claims rules by starting its docstring with their ids: `R-CAP-1, TV-1: what goes is told to readers.`
+`TV-1`. A test claims rules by starting its docstring with their ids: `R-CAP-1, TV-1: what goes is told to readers.` The
+ids alone, `R-CAP-1.`, are enough where its name says the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "contract.md"
 RULE_ID = r"(?:R-[A-Z]+-\d+|TV-\d+|\d+(?:\.\d+)?(?:/\d+)?)"
-CLAIM = re.compile(rf"({RULE_ID}(?:, {RULE_ID})*):\s")
+CLAIM = re.compile(rf"({RULE_ID}(?:, {RULE_ID})*)(?::\s|\.\Z)")
 _HEADING = re.compile(r"#{2,3} (\d+(?:\.\d+)?)\.? ")
 _CHECK = re.compile(r"(\d+)\. ")
 _RULE = re.compile(r"- \*\*(.*?)\*\* ")

@@ -58,8 +58,17 @@ def test_b():
     """Like R-CAP-2: not at the start."""
 def helper():
     """R-CAP-3: no test."""
+def test_c():
+    """TV-1, R-CAP-4."""
+def test_d():
+    """7.2 is not alone."""
 '''
-    assert rule_ids.claims(source) == {"R-CAP-1": ["test_a"], "7.1/3": ["test_a"]}
+    assert rule_ids.claims(source) == {
+        "R-CAP-1": ["test_a"],
+        "7.1/3": ["test_a"],
+        "TV-1": ["test_c"],
+        "R-CAP-4": ["test_c"],
+    }
 
 
 def test_ids_lie_in_each_other(rule_ids: ModuleType) -> None:

@@ -259,7 +259,7 @@ def test_a_stream_belongs_to_the_key_that_made_its_session(make_world: MakeWorld
     assert create(world, "t", headers={"Authorization": "Bearer blind"}).refusal == (403, "forbidden", None)
 
 
-def test_r_auth_1_every_name_of_a_session_must_be_allowed(make_world: MakeWorld) -> None:
+def test_every_name_of_a_session_must_be_allowed(make_world: MakeWorld) -> None:
     """R-AUTH-1, 10.2/3: else nothing is created."""
     world = make_world(api_keys="root,box:rw:box-")
     root, box = ({"Authorization": f"Bearer {name}"} for name in ("root", "box"))

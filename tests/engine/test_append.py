@@ -147,7 +147,8 @@ def test_publication_is_in_seq_order_whatever_the_classes(h: Harness) -> None:
     assert not rest.body
 
 
-def test_r_cfg_3_a_write_behind_a_change_to_fsync_is_synced(h: Harness) -> None:
+def test_a_write_behind_a_change_to_fsync_is_synced(h: Harness) -> None:
+    """R-CFG-3."""
     h.put(durability="disk")
     h.append(1)
     h.engine.put_topic("t", TopicConfig.make(durability="fsync"), lambda result: None)
@@ -182,7 +183,8 @@ def test_sync_time_is_reported_for_class_fsync_only(h: Harness) -> None:
 
 
 # --- admission -------------------------------------------------------------------------------------------------------
-def test_r_cap_5_a_reject_topic_counts_what_is_staged(h: Harness) -> None:
+def test_a_reject_topic_counts_what_is_staged(h: Harness) -> None:
+    """R-CAP-5."""
     h.put(cap_records=3, discard="reject")
     h.append(1)
     accepted, refused = h.start_append(records(2, 3)), h.start_append(records(4))
@@ -196,7 +198,8 @@ def test_r_cap_5_a_reject_topic_counts_what_is_staged(h: Harness) -> None:
     assert detail == {"topic": "t", "cap_records": 3, "cap_bytes": 0, "head_seq": 1, "earliest_seq": 1}
 
 
-def test_r_cap_6_a_reject_topic_never_evicts(h: Harness) -> None:
+def test_a_reject_topic_never_evicts(h: Harness) -> None:
+    """R-CAP-6."""
     h.append(1, 2, 3, 4)
     h.put(cap_records=2, discard="reject")
     assert h.state().count == 4
@@ -217,7 +220,8 @@ def test_expired_records_make_room_in_a_reject_topic(h: Harness) -> None:
     assert h.diff(0).tombstone is not None
 
 
-def test_r_cap_3_a_record_larger_than_the_cap_is_acknowledged_and_gone(h: Harness) -> None:
+def test_a_record_larger_than_the_cap_is_acknowledged_and_gone(h: Harness) -> None:
+    """R-CAP-3."""
     h.put(cap_bytes=5)
     h.append("a")
     assert h.append("x" * 10).last_seq == 2
@@ -225,7 +229,8 @@ def test_r_cap_3_a_record_larger_than_the_cap_is_acknowledged_and_gone(h: Harnes
     assert (state.earliest_seq, state.count, state.bytes, state.head_seq) == (3, 0, 0, 2)
 
 
-def test_r_cap_4_both_caps_take_no_more_than_needed(h: Harness) -> None:
+def test_both_caps_take_no_more_than_needed(h: Harness) -> None:
+    """R-CAP-4."""
     h.put(cap_records=4, cap_bytes=10)
     h.append("12345", 1, 2, 3)
     h.append(4, 5, 6)
@@ -258,7 +263,8 @@ def test_a_backlogged_disk_throttles(h: Harness) -> None:
 
 
 # --- idempotency -----------------------------------------------------------------------------------------------------
-def test_r_idem_5_concurrent_duplicates_wait_for_the_first(h: Harness) -> None:
+def test_concurrent_duplicates_wait_for_the_first(h: Harness) -> None:
+    """R-IDEM-5."""
     answers = [h.start_append(records(value), key=b"") for value in range(3)]
     h.settle()
     assert [(a.get().first_seq, a.get().deduped, a.get().created) for a in answers] == [
@@ -269,7 +275,8 @@ def test_r_idem_5_concurrent_duplicates_wait_for_the_first(h: Harness) -> None:
     assert [r["data"] for r in h.read()] == [0]
 
 
-def test_r_idem_5_when_the_first_fails_the_next_one_executes(h: Harness) -> None:
+def test_when_the_first_fails_the_next_one_executes(h: Harness) -> None:
+    """R-IDEM-5."""
     h.put()
     answers = [h.start_append(records(value), key=b"k") for value in range(3)]
     h.engine.flush()
@@ -280,7 +287,8 @@ def test_r_idem_5_when_the_first_fails_the_next_one_executes(h: Harness) -> None
     assert [r["data"] for r in h.read()] == [1]
 
 
-def test_r_idem_4_past_the_window_the_key_is_forgotten(h: Harness) -> None:
+def test_past_the_window_the_key_is_forgotten(h: Harness) -> None:
+    """R-IDEM-4."""
     h.put(idempotency_window_ms=100)
     h.append(1, key=b"k")
     h.advance_ms(100)
@@ -290,7 +298,8 @@ def test_r_idem_4_past_the_window_the_key_is_forgotten(h: Harness) -> None:
     assert h.append(3, key=b"k").first_seq == 2
 
 
-def test_r_idem_7_a_duplicate_of_an_accepted_write_succeeds_on_a_full_topic(h: Harness) -> None:
+def test_a_duplicate_of_an_accepted_write_succeeds_on_a_full_topic(h: Harness) -> None:
+    """R-IDEM-7."""
     h.put(cap_records=1, discard="reject")
     h.append(1, key=b"k")
     assert h.append(1, key=b"k").deduped
@@ -300,7 +309,8 @@ def test_r_idem_7_a_duplicate_of_an_accepted_write_succeeds_on_a_full_topic(h: H
     assert not h.append(2, key=b"other").deduped  # R-IDEM-6: the refusal stored nothing
 
 
-def test_r_idem_8_keys_end_with_the_topic(h: Harness) -> None:
+def test_keys_end_with_the_topic(h: Harness) -> None:
+    """R-IDEM-8."""
     h.append(1, key=b"k")
     h.delete_topic()
     again = h.append(1, key=b"k")
@@ -318,7 +328,8 @@ def test_many_keys_do_not_pile_up(h: Harness) -> None:
 
 
 # --- storage refuses -------------------------------------------------------------------------------------------------
-def test_r_dur_16_a_full_disk_refuses_appends_and_lets_deletes_and_expiry_go_on(h: Harness) -> None:
+def test_a_full_disk_refuses_appends_and_lets_deletes_and_expiry_go_on(h: Harness) -> None:
+    """R-DUR-16."""
     h.put(ttl_ms=100)
     h.append(1, 2, 3)
     h.store.log.disk_full = True
@@ -332,7 +343,8 @@ def test_r_dur_16_a_full_disk_refuses_appends_and_lets_deletes_and_expiry_go_on(
     assert h.append(5).first_seq == 1
 
 
-def test_r_dur_16_a_read_only_log_refuses_changes_and_reads_go_on(h: Harness) -> None:
+def test_a_read_only_log_refuses_changes_and_reads_go_on(h: Harness) -> None:
+    """R-DUR-16."""
     h.append(1)
     h.store.log.read_only = True
     for change in (lambda: h.append(2), lambda: h.delete(before_seq=2), h.delete_topic, lambda: h.put("n")):

@@ -29,18 +29,21 @@ def h() -> Harness:
         ("chat-42*", [4, 5, 6]),
     ],
 )
-def test_r_del_8_eq_is_the_whole_tag_and_glob_a_literal_prefix(h: Harness, match: str, left: list[int]) -> None:
+def test_eq_is_the_whole_tag_and_glob_a_literal_prefix(h: Harness, match: str, left: list[int]) -> None:
+    """R-DEL-8."""
     assert h.delete(match=match).deleted == 6 - len(left)
     assert h.seqs() == left
 
 
-def test_r_del_3_both_conditions_hold_and_the_floor_stays(h: Harness) -> None:
+def test_both_conditions_hold_and_the_floor_stays(h: Harness) -> None:
+    """R-DEL-3."""
     assert h.delete(before_seq=2, match="chat*").deleted == 1
     assert h.seqs() == [2, 3, 4, 5, 6]
     assert h.engine._core.registry.by_name["t"].floors.deleted == 0
 
 
-def test_r_del_4_records_written_later_stay_even_those_of_the_same_pass(h: Harness) -> None:
+def test_records_written_later_stay_even_those_of_the_same_pass(h: Harness) -> None:
+    """R-DEL-4."""
     deletion = h.start_delete(match="*")
     h.start_append(records(7, tag="chat-42:a"))
     h.settle()
@@ -48,14 +51,16 @@ def test_r_del_4_records_written_later_stay_even_those_of_the_same_pass(h: Harne
     assert h.seqs() == [5, 7]
 
 
-def test_r_del_2_records_staged_before_a_delete_are_deleted(h: Harness) -> None:
+def test_records_staged_before_a_delete_are_deleted(h: Harness) -> None:
+    """R-DEL-2."""
     h.start_append(records(7, tag="x"))
     deletion = h.start_delete(match="x")
     h.settle()
     assert (deletion.get().deleted, deletion.get().head_seq) == (1, 7)
 
 
-def test_r_del_5_deleting_again_deletes_nothing(h: Harness) -> None:
+def test_deleting_again_deletes_nothing(h: Harness) -> None:
+    """R-DEL-5."""
     h.delete(before_seq=4)
     assert h.delete(before_seq=4).deleted == 0
     assert h.delete(before_seq=0).deleted == 0
@@ -70,7 +75,8 @@ def test_a_bound_above_the_head_means_all_there_is(h: Harness) -> None:
     assert h.seqs() == [7]
 
 
-def test_r_dur_7_a_delete_that_failed_deletes_nothing(h: Harness) -> None:
+def test_a_delete_that_failed_deletes_nothing(h: Harness) -> None:
+    """R-DUR-7."""
     deletion = h.start_delete(before_seq=4)
     h.settle(StorageError("EIO"))
     with pytest.raises(StorageError):
@@ -79,7 +85,8 @@ def test_r_dur_7_a_delete_that_failed_deletes_nothing(h: Harness) -> None:
 
 
 @pytest.mark.parametrize(("durability", "synced"), [("memory", False), ("disk", False), ("fsync", True)])
-def test_r_dur_7_a_delete_is_as_durable_as_its_class(durability: str, synced: bool) -> None:
+def test_a_delete_is_as_durable_as_its_class(durability: str, synced: bool) -> None:
+    """R-DUR-7."""
     h = Harness()
     h.put(durability=durability)
     h.append(1, 2)
@@ -93,7 +100,8 @@ def test_an_absent_topic_is_not_found(h: Harness) -> None:
     assert refused.value.code == "topic_not_found"
 
 
-def test_r_floor_7_what_is_expired_is_not_counted_as_deleted() -> None:
+def test_what_is_expired_is_not_counted_as_deleted() -> None:
+    """R-FLOOR-7."""
     h = Harness()
     h.put(ttl_ms=10)
     h.append(1, 2)

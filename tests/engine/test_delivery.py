@@ -67,7 +67,8 @@ def h() -> Harness:
     return harness
 
 
-def test_r_watch_9_a_pass_is_one_frame_and_the_head_is_told_once(h: Harness) -> None:
+def test_a_pass_is_one_frame_and_the_head_is_told_once(h: Harness) -> None:
+    """R-WATCH-9."""
     h.append("a", "b")
     reader = Reader(h).follow()
     assert reader.take() == [("t", 0, 2, 2, [1, 2]), ("t", "caught up", 2)]
@@ -77,7 +78,8 @@ def test_r_watch_9_a_pass_is_one_frame_and_the_head_is_told_once(h: Harness) -> 
     assert reader.take() == []
 
 
-def test_r_watch_12_an_empty_topic_is_caught_up_with_at_once(h: Harness) -> None:
+def test_an_empty_topic_is_caught_up_with_at_once(h: Harness) -> None:
+    """R-WATCH-12."""
     assert Reader(h).follow().take() == [("t", "caught up", 0)]
 
 
@@ -178,7 +180,8 @@ def test_what_is_deleted_between_two_readers_of_a_pass_is_not_shared(h: Harness)
     assert Reader(h).follow("m").take()[0] == ("m", 0, 2, 2, [2])
 
 
-def test_r_sse_6_who_has_enough_gets_nothing_and_goes_on_from_its_cursor(h: Harness) -> None:
+def test_who_has_enough_gets_nothing_and_goes_on_from_its_cursor(h: Harness) -> None:
+    """R-SSE-6."""
     slow, quick = Reader(h).follow(), Reader(h).follow()
     slow.take()
     quick.take()
@@ -221,20 +224,23 @@ def test_topics_are_read_in_order_of_their_names(h: Harness) -> None:
     assert [told[0] for told in reader.take()] == ["a", "a", "c", "c"]
 
 
-def test_r_watch_10_a_loss_is_told_before_what_follows_it(h: Harness) -> None:
+def test_a_loss_is_told_before_what_follows_it(h: Harness) -> None:
+    """R-WATCH-10."""
     h.put("t", cap_records=3)
     h.append(*range(6))
     assert Reader(h).follow().take() == [("t", "cap", 1, 3, 3), ("t", 0, 6, 6, [4, 5, 6]), ("t", "caught up", 6)]
 
 
-def test_r_rec_2_a_cursor_above_the_head_is_told_and_begins_at_the_earliest(h: Harness) -> None:
+def test_a_cursor_above_the_head_is_told_and_begins_at_the_earliest(h: Harness) -> None:
+    """R-REC-2."""
     h.append("a", "b", "c")
     h.delete(3)
     reader = Reader(h).follow(from_seq=9)
     assert reader.take() == [("t", "recreated", 1, 3, 2), ("t", 9, 3, 3, [3]), ("t", "caught up", 3)]
 
 
-def test_r_watch_12_what_is_only_skipped_is_not_told(h: Harness) -> None:
+def test_what_is_only_skipped_is_not_told(h: Harness) -> None:
+    """R-WATCH-12."""
     reader = Reader(h, nodes=(b"me",)).follow()
     reader.take()
     h.append("mine", node=b"me")
@@ -254,7 +260,8 @@ def test_a_long_run_of_skipped_records_lets_others_go_first(h: Harness) -> None:
     assert [told[2] for told in reader.take()] == [24_001, 24_001]
 
 
-def test_r_watch_13_a_deleted_topic_is_told_once_and_the_others_go_on(h: Harness) -> None:
+def test_a_deleted_topic_is_told_once_and_the_others_go_on(h: Harness) -> None:
+    """R-WATCH-13."""
     h.put("u")
     reader = Reader(h).follow("t", "u")
     reader.take()
@@ -267,7 +274,8 @@ def test_r_watch_13_a_deleted_topic_is_told_once_and_the_others_go_on(h: Harness
     assert reader.take() == [("u", 0, 1, 1, [1]), ("u", "caught up", 1)]
 
 
-def test_r_watch_13_a_topic_recreated_before_its_reader_looks_goes_on(h: Harness) -> None:
+def test_a_topic_recreated_before_its_reader_looks_goes_on(h: Harness) -> None:
+    """R-WATCH-13."""
     h.append(*range(5))
     reader = Reader(h)
     reader.enough = True
@@ -322,13 +330,15 @@ def test_a_reader_that_breaks_is_dropped_and_nobody_else_notices(h: Harness, cap
     assert "a bug" in caplog.text
 
 
-def test_r_pri_4_a_pass_counts_as_reading(h: Harness) -> None:
+def test_a_pass_counts_as_reading(h: Harness) -> None:
+    """R-PRI-4."""
     Reader(h).follow()
     assert h.state().last_read_ts == h.loop.clock.now_ms()
     assert h.state().effective_priority == 500
 
 
-def test_r_ttl_3_what_expired_before_it_was_read_is_told_as_lost(h: Harness) -> None:
+def test_what_expired_before_it_was_read_is_told_as_lost(h: Harness) -> None:
+    """R-TTL-3."""
     h.put("t", ttl_ms=100)
     reader = Reader(h)
     reader.enough = True

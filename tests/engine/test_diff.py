@@ -44,7 +44,8 @@ def test_a_wide_deleted_gap_costs_one_read(h: Harness) -> None:
     assert (result.count, result.next_from_seq, result.scanned) == (1, 50_000, 1)
 
 
-def test_r_node_3_a_filtered_read_stops_after_many_slots_with_a_cursor_that_moved(h: Harness) -> None:
+def test_a_filtered_read_stops_after_many_slots_with_a_cursor_that_moved(h: Harness) -> None:
+    """R-NODE-3."""
     for _ in range(3):
         h.append(*range(10_000), node=b"me")
     result = h.diff(0, nodes=(b"me",))
@@ -58,7 +59,8 @@ def test_r_node_3_a_filtered_read_stops_after_many_slots_with_a_cursor_that_move
     assert result.next_from_seq == 30_000
 
 
-def test_r_node_3_filtered_records_count_for_neither_bound(h: Harness) -> None:
+def test_filtered_records_count_for_neither_bound(h: Harness) -> None:
+    """R-NODE-3."""
     rows = [Record(b"1", None, b"me" if number % 2 else b"you") for number in range(3000)]
     h.start_append(pack_rows(rows))
     h.settle()
@@ -66,13 +68,15 @@ def test_r_node_3_filtered_records_count_for_neither_bound(h: Harness) -> None:
     assert (result.count, result.next_from_seq) == (1000, 1999)
 
 
-def test_r_node_4_dedupe_node_false_ignores_the_filter(h: Harness) -> None:
+def test_dedupe_node_false_ignores_the_filter(h: Harness) -> None:
+    """R-NODE-4."""
     h.put(dedupe_node=False)
     h.append(1, node=b"me")
     assert h.seqs(nodes=(b"me",)) == [1]
 
 
-def test_r_tomb_5_passing_back_the_cursor_never_repeats_the_tombstone(h: Harness) -> None:
+def test_passing_back_the_cursor_never_repeats_the_tombstone(h: Harness) -> None:
+    """R-TOMB-5."""
     h.put(cap_records=2)
     h.append(1, 2, 3, 4)
     h.delete(before_seq=4)
@@ -81,7 +85,8 @@ def test_r_tomb_5_passing_back_the_cursor_never_repeats_the_tombstone(h: Harness
     assert h.diff(first.next_from_seq).tombstone is None
 
 
-def test_r_tomb_6_a_voluntary_gap_above_the_floor_is_silent(h: Harness) -> None:
+def test_a_voluntary_gap_above_the_floor_is_silent(h: Harness) -> None:
+    """R-TOMB-6."""
     h.put(cap_records=3)
     h.append(1, 2, 3, 4, 5)
     h.delete(before_seq=5)
@@ -91,7 +96,8 @@ def test_r_tomb_6_a_voluntary_gap_above_the_floor_is_silent(h: Harness) -> None:
     assert (tombstone.gap_to, tombstone.earliest_seq, h.diff(1).earliest_seq) == (2, 3, 5)
 
 
-def test_r_tomb_3_cap_and_ttl_together_are_mixed(h: Harness) -> None:
+def test_cap_and_ttl_together_are_mixed(h: Harness) -> None:
+    """R-TOMB-3."""
     h.put(cap_records=2, ttl_ms=50)
     h.append(1, 2, 3)
     h.advance_ms(51)
@@ -103,7 +109,8 @@ def test_r_tomb_3_cap_and_ttl_together_are_mixed(h: Harness) -> None:
     assert later.reason == "ttl"
 
 
-def test_r_rec_2_a_cursor_beyond_an_empty_topic_gets_gap_to_zero(h: Harness) -> None:
+def test_a_cursor_beyond_an_empty_topic_gets_gap_to_zero(h: Harness) -> None:
+    """R-REC-2."""
     h.put()
     result = h.diff(7)
     assert result.tombstone is not None
@@ -111,7 +118,8 @@ def test_r_rec_2_a_cursor_beyond_an_empty_topic_gets_gap_to_zero(h: Harness) -> 
     assert result.next_from_seq == 0
 
 
-def test_r_dur_8_expiry_is_reported_only_once_it_is_durable(h: Harness) -> None:
+def test_expiry_is_reported_only_once_it_is_durable(h: Harness) -> None:
+    """R-DUR-8."""
     h.put(ttl_ms=10)
     h.append(1)
     h.advance_ms(11)
@@ -122,7 +130,8 @@ def test_r_dur_8_expiry_is_reported_only_once_it_is_durable(h: Harness) -> None:
     assert h.start_diff(0).given  # nothing more to expire: answered at once
 
 
-def test_r_dur_8_an_expiry_that_cannot_be_made_durable_fails_the_read(h: Harness) -> None:
+def test_an_expiry_that_cannot_be_made_durable_fails_the_read(h: Harness) -> None:
+    """R-DUR-8."""
     h.put(ttl_ms=10)
     h.append(1)
     h.advance_ms(11)
@@ -134,7 +143,8 @@ def test_r_dur_8_an_expiry_that_cannot_be_made_durable_fails_the_read(h: Harness
 
 
 # --- cold reads ------------------------------------------------------------------------------------------------------
-def test_r_tomb_4_an_eviction_during_a_cold_read_changes_nothing_of_its_answer(h: Harness) -> None:
+def test_an_eviction_during_a_cold_read_changes_nothing_of_its_answer(h: Harness) -> None:
+    """R-TOMB-4."""
     h.put(cap_records=3)
     h.append(1, 2, 3)
     h.store.reader.slow = True
@@ -148,7 +158,8 @@ def test_r_tomb_4_an_eviction_during_a_cold_read_changes_nothing_of_its_answer(h
     assert h.diff(2).tombstone is not None  # what was evicted behind it is told
 
 
-def test_r_del_7_a_delete_during_a_cold_read_excludes_its_records(h: Harness) -> None:
+def test_a_delete_during_a_cold_read_excludes_its_records(h: Harness) -> None:
+    """R-DEL-7."""
     for tag in "abc":
         h.append(tag, tag=tag)
     h.store.reader.slow = True
@@ -262,7 +273,8 @@ def test_a_long_poll_hears_of_hidden_records_that_expire_while_nobody_asks(h: Ha
     assert h.loop.waiting == 0
 
 
-def test_r_life_7_a_long_poll_that_was_looking_when_the_server_stopped_does_not_wait(h: Harness) -> None:
+def test_a_long_poll_that_was_looking_when_the_server_stopped_does_not_wait(h: Harness) -> None:
+    """R-LIFE-7."""
     h.put(ttl_ms=100)
     h.append(1)
     h.advance_ms(101)

@@ -35,13 +35,15 @@ def floors() -> Floors:
         (21, (Tombstone(1, 20, "recreated", 20, 5, 20), 4, 7)),
     ],
 )
-def test_r_trim_3_a_read_is_told_of_one_loss_and_stops_before_the_next(
+def test_a_read_is_told_of_one_loss_and_stops_before_the_next(
     floors: Floors, from_seq: int, entry: tuple[Tombstone | None, int, int]
 ) -> None:
+    """R-TRIM-3."""
     assert enter(floors, from_seq, head=20, earliest=5) == entry
 
 
-def test_r_trim_2_a_gap_with_nothing_live_below_becomes_part_of_the_floor(floors: Floors) -> None:
+def test_a_gap_with_nothing_live_below_becomes_part_of_the_floor(floors: Floors) -> None:
+    """R-TRIM-2."""
     floors.settle_gaps(7)
     assert floors.gaps
     floors.settle_gaps(11)
@@ -51,12 +53,14 @@ def test_r_trim_2_a_gap_with_nothing_live_below_becomes_part_of_the_floor(floors
     assert enter(floors, 0, head=20, earliest=11).tombstone == lost(1, 10, "cap")
 
 
-def test_r_floor_5_no_mark_decreases(floors: Floors) -> None:
+def test_no_mark_decreases(floors: Floors) -> None:
+    """R-FLOOR-5."""
     floors.raise_to(cap=1, ttl=2, deleted=9)
     assert (floors.cap, floors.ttl, floors.lost, floors.dead_through) == (3, 2, 3, 9)
 
 
-def test_r_tomb_3_the_reason_names_what_reaches_into_the_gap(floors: Floors) -> None:
+def test_the_reason_names_what_reaches_into_the_gap(floors: Floors) -> None:
+    """R-TOMB-3."""
     floors.raise_to(ttl=2, trim=5, crash=5)
     assert [floors.reason(gap_from) for gap_from in (1, 3, 4)] == ["mixed", "cap", TRIM]
 

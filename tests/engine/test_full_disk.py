@@ -29,7 +29,8 @@ def filled(**config: int) -> tuple[RealWorld, int]:
 
 
 @pytest.mark.parametrize("by", ["seq", "tag"])
-def test_r_dur_16_deletes_on_a_full_disk_give_space_back_and_appends_resume(by: str) -> None:
+def test_deletes_on_a_full_disk_give_space_back_and_appends_resume(by: str) -> None:
+    """R-DUR-16."""
     world, head = filled()
     if by == "seq":
         world.delete(before_seq=head)
@@ -43,14 +44,16 @@ def test_r_dur_16_deletes_on_a_full_disk_give_space_back_and_appends_resume(by: 
     assert world.seqs() == live
 
 
-def test_r_dur_16_a_full_disk_still_stops_well_and_loses_nothing() -> None:
+def test_a_full_disk_still_stops_well_and_loses_nothing() -> None:
+    """R-DUR-16."""
     world, head = filled(disk_low_water_bytes=0)
     world.restart(graceful=True)
     assert world.state().head_seq >= head
     assert world.state().count >= head
 
 
-def test_r_dur_16_when_half_of_the_records_die_the_rest_is_copied_as_far_as_there_is_space() -> None:
+def test_when_half_of_the_records_die_the_rest_is_copied_as_far_as_there_is_space() -> None:
+    """R-DUR-16."""
     world, head = filled()
     world.delete(before_seq=head // 2)
     world.advance_ms(10_000)
@@ -60,8 +63,8 @@ def test_r_dur_16_when_half_of_the_records_die_the_rest_is_copied_as_far_as_ther
     assert world.seqs()[0] == head // 2
 
 
-def test_r_dur_16_a_server_killed_again_and_again_on_a_full_disk_starts_each_time() -> None:
-    """A start writes the end of the log again: what the start before wrote for that is given back."""
+def test_a_server_killed_again_and_again_on_a_full_disk_starts_each_time() -> None:
+    """R-DUR-16: a start writes the end of the log again, and what the start before wrote for that is given back."""
     world, head = filled()
     for _ in range(8):
         world.restart()

@@ -62,7 +62,8 @@ def test_the_same_config_again_costs_no_frame(h: Harness) -> None:
     assert h.store.log.file.size == size
 
 
-def test_r_cfg_2_tighter_caps_take_effect_at_once_and_looser_ones_bring_nothing_back(h: Harness) -> None:
+def test_tighter_caps_take_effect_at_once_and_looser_ones_bring_nothing_back(h: Harness) -> None:
+    """R-CFG-2."""
     h.append(1, 2, 3, 4)
     h.put(cap_records=2)
     assert h.state().earliest_seq == 3
@@ -131,7 +132,8 @@ def test_a_failed_deletion_leaves_the_topic_and_lets_changes_go_on(h: Harness) -
     assert write.get().first_seq == 2
 
 
-def test_r_rec_1_a_new_instance_has_another_id(h: Harness) -> None:
+def test_a_new_instance_has_another_id(h: Harness) -> None:
+    """R-REC-1."""
     h.append(1)
     first = h.engine._core.registry.by_name["t"].id
     h.delete_topic()

@@ -12,7 +12,8 @@ from tests.engine.real_world import RealWorld
 from topics.errors import LogReadOnlyError
 
 
-def test_r_dur_13_a_kill_loses_nothing_of_any_logged_class() -> None:
+def test_a_kill_loses_nothing_of_any_logged_class() -> None:
+    """R-DUR-13."""
     world = RealWorld()
     for name in ("memory", "disk", "fsync"):
         world.put(name, durability=name, cap_records=4)
@@ -24,7 +25,8 @@ def test_r_dur_13_a_kill_loses_nothing_of_any_logged_class() -> None:
     assert world.seqs(0, "disk") == [4, 5, 6]
 
 
-def test_r_dur_6_a_power_cut_never_gives_a_seq_twice() -> None:
+def test_a_power_cut_never_gives_a_seq_twice() -> None:
+    """R-DUR-6."""
     world = RealWorld()
     world.append(1)
     acknowledged = world.append(2, 3).last_seq
@@ -37,7 +39,8 @@ def test_r_dur_6_a_power_cut_never_gives_a_seq_twice() -> None:
     assert result.tombstone is None or result.tombstone.gap_to == gap
 
 
-def test_r_dur_6_after_a_graceful_stop_and_a_reboot_the_head_is_exact() -> None:
+def test_after_a_graceful_stop_and_a_reboot_the_head_is_exact() -> None:
+    """R-DUR-6."""
     world = RealWorld()
     world.append(1, 2, 3)
     world.delete(before_seq=4)
@@ -50,7 +53,7 @@ def test_r_dur_6_after_a_graceful_stop_and_a_reboot_the_head_is_exact() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_r_dur_3_after_a_power_cut_a_disk_topic_is_a_prefix_and_the_rest_is_told(seed: int) -> None:
+def test_after_a_power_cut_a_disk_topic_is_a_prefix_and_the_rest_is_told(seed: int) -> None:
     """R-DUR-3, R-DUR-6: every seq is delivered or covered by a tombstone; none is given twice; all over again."""
     chance = random.Random(seed)
     world = RealWorld(seed)
@@ -90,7 +93,8 @@ def test_r_dur_3_after_a_power_cut_a_disk_topic_is_a_prefix_and_the_rest_is_told
         written = survivors
 
 
-def test_r_dur_2_fsync_records_and_keys_survive_a_power_cut() -> None:
+def test_fsync_records_and_keys_survive_a_power_cut() -> None:
+    """R-DUR-2."""
     world = RealWorld()
     world.put(durability="fsync")
     world.append(1, 2, key=b"k")
@@ -151,7 +155,8 @@ def test_delete_recreate_and_crash_with_two_shards_keeps_the_new_instance() -> N
     assert [record["data"] for record in world.read()] == ["new"]
 
 
-def test_r_dur_16_an_io_error_latches_the_log_and_reads_go_on() -> None:
+def test_an_io_error_latches_the_log_and_reads_go_on() -> None:
+    """R-DUR-16."""
     world = RealWorld()
     world.append(1)
     world.real_store.log.admission.latch("a test")
@@ -172,8 +177,8 @@ def test_a_long_poll_wakes_in_the_pass_of_the_commit() -> None:
 
 
 @pytest.mark.parametrize("old_in", ["segment", "pack"])
-def test_r_dur_8_a_checkpoint_killed_after_any_pass_keeps_what_a_cap_took_lost(old_in: str) -> None:
-    """Records deleted after an eviction must not be missing from the replay that works the eviction out again."""
+def test_a_checkpoint_killed_after_any_pass_keeps_what_a_cap_took_lost(old_in: str) -> None:
+    """R-DUR-8: records deleted since must not be missing from the replay that works the eviction out again."""
     passes = 0
     ended = False
     while not ended:

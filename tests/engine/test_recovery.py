@@ -15,7 +15,8 @@ def h() -> Harness:
     return Harness()
 
 
-def test_r_dur_13_state_after_a_restart_equals_the_state_before(h: Harness) -> None:
+def test_state_after_a_restart_equals_the_state_before(h: Harness) -> None:
+    """R-DUR-13."""
     h.put("a", ttl_ms=100, cap_records=3)
     h.append(1, 2, 3, 4, name="a", tag="x")
     h.put("b", type="queue")
@@ -29,14 +30,16 @@ def test_r_dur_13_state_after_a_restart_equals_the_state_before(h: Harness) -> N
     assert h.diff(0, "a").tombstone is not None
 
 
-def test_r_dur_6_after_a_process_kill_the_head_is_exact(h: Harness) -> None:
+def test_after_a_process_kill_the_head_is_exact(h: Harness) -> None:
+    """R-DUR-6."""
     h.append(1, 2, 3)
     h.restart()
     assert h.state().head_seq == 3
     assert h.append(4).first_seq == 4
 
 
-def test_r_dur_6_after_a_power_cut_no_seq_is_given_twice_and_readers_are_told(h: Harness) -> None:
+def test_after_a_power_cut_no_seq_is_given_twice_and_readers_are_told(h: Harness) -> None:
+    """R-DUR-6."""
     h.append(1)
     h.store.log.sync()
     h.append(2, 3)
@@ -55,7 +58,8 @@ def test_r_dur_6_after_a_power_cut_no_seq_is_given_twice_and_readers_are_told(h:
     assert h.diff(b).tombstone is None
 
 
-def test_r_dur_9_a_crash_gap_stays_told_across_restarts_and_when_all_below_is_gone(h: Harness) -> None:
+def test_a_crash_gap_stays_told_across_restarts_and_when_all_below_is_gone(h: Harness) -> None:
+    """R-DUR-9."""
     h.append(1)
     h.append(2)
     h.restart(power_lost=True)
@@ -146,7 +150,8 @@ def test_fsync_topics_have_no_reservation_and_no_gap(h: Harness) -> None:
     assert h.seqs() == [1, 2]
 
 
-def test_r_cfg_3_changing_to_fsync_releases_the_reservation(h: Harness) -> None:
+def test_changing_to_fsync_releases_the_reservation(h: Harness) -> None:
+    """R-CFG-3."""
     h.append(1)
     h.put(durability="fsync")
     h.append(2)
@@ -155,7 +160,8 @@ def test_r_cfg_3_changing_to_fsync_releases_the_reservation(h: Harness) -> None:
     assert h.diff(2).tombstone is None
 
 
-def test_r_dur_8_cap_evictions_are_still_told_after_restarts_and_changes(h: Harness) -> None:
+def test_cap_evictions_are_still_told_after_restarts_and_changes(h: Harness) -> None:
+    """R-DUR-8."""
     h.put(cap_records=2)
     h.append(1, 2, 3, 4)
     h.delete(before_seq=None, match="none")
@@ -168,7 +174,8 @@ def test_r_dur_8_cap_evictions_are_still_told_after_restarts_and_changes(h: Harn
     assert (tombstone.gap_to, tombstone.reason) == (2, "cap")
 
 
-def test_r_floor_5_a_clock_that_steps_back_brings_nothing_back(h: Harness) -> None:
+def test_a_clock_that_steps_back_brings_nothing_back(h: Harness) -> None:
+    """R-FLOOR-5."""
     h.put(ttl_ms=10)
     h.append(1)
     h.advance_ms(11)
@@ -251,7 +258,8 @@ def test_what_a_topic_says_about_itself_is_enough_to_adopt_it(h: Harness) -> Non
 
 
 # --- ephemeral -------------------------------------------------------------------------------------------------------
-def test_r_dur_5_ephemeral_records_live_in_memory_and_only_the_head_survives(h: Harness) -> None:
+def test_ephemeral_records_live_in_memory_and_only_the_head_survives(h: Harness) -> None:
+    """R-DUR-5."""
     h.put(durability="ephemeral", cap_records=3, ttl_ms=100)
     size = h.store.log.file.size
     assert h.start_append(records(1, 2, 3, 4)).get().last_seq == 4

@@ -17,7 +17,8 @@ def lost(gap_from: int, gap_to: int, reason: str, head: int) -> Tombstone:
     return Tombstone(gap_from, gap_to, reason, gap_to - gap_from + 1, gap_to + 1, head)
 
 
-def test_tv_1_a_cap_evicts_the_oldest_and_tells_readers(h: Harness) -> None:
+def test_a_cap_evicts_the_oldest_and_tells_readers(h: Harness) -> None:
+    """TV-1."""
     h.put(cap_records=3)
     for value in range(1, 7):
         h.append(value)
@@ -31,7 +32,8 @@ def test_tv_1_a_cap_evicts_the_oldest_and_tells_readers(h: Harness) -> None:
     assert h.diff(2).tombstone == lost(3, 3, "cap", 6)
 
 
-def test_tv_2_a_prefix_delete_is_silent(h: Harness) -> None:
+def test_a_prefix_delete_is_silent(h: Harness) -> None:
+    """TV-2."""
     h.append(1, 2, 3, 4, 5)
     deleted = h.delete(before_seq=3)
     assert (deleted.deleted, deleted.earliest_seq, deleted.count) == (2, 3, 3)
@@ -40,7 +42,8 @@ def test_tv_2_a_prefix_delete_is_silent(h: Harness) -> None:
     assert h.seqs(0) == [3, 4, 5]
 
 
-def test_tv_3_a_cap_counts_live_records_after_a_delete(h: Harness) -> None:
+def test_a_cap_counts_live_records_after_a_delete(h: Harness) -> None:
+    """TV-3."""
     h.put(cap_records=4)
     for value in range(1, 5):
         h.append(value)
@@ -54,7 +57,8 @@ def test_tv_3_a_cap_counts_live_records_after_a_delete(h: Harness) -> None:
     assert h.seqs(0) == [7, 8, 9, 10]
 
 
-def test_tv_4_expiry_is_strict_and_told_as_ttl(h: Harness) -> None:
+def test_expiry_is_strict_and_told_as_ttl(h: Harness) -> None:
+    """TV-4."""
     h.put(ttl_ms=150)
     for value in range(3):
         h.append(value)
@@ -68,7 +72,8 @@ def test_tv_4_expiry_is_strict_and_told_as_ttl(h: Harness) -> None:
     assert h.seqs(0) == [4]
 
 
-def test_tv_5_match_deletes_move_e_over_what_is_gone(h: Harness) -> None:
+def test_match_deletes_move_e_over_what_is_gone(h: Harness) -> None:
+    """TV-5."""
     for tag in "abc":
         h.append(tag, tag=tag)
     assert h.delete(match="a")[:2] == (1, 2)
@@ -79,7 +84,8 @@ def test_tv_5_match_deletes_move_e_over_what_is_gone(h: Harness) -> None:
     assert (result.records, result.next_from_seq, result.caught_up, result.tombstone) == (b"", 3, True, None)
 
 
-def test_tv_6_a_reader_skips_its_own_node(h: Harness) -> None:
+def test_a_reader_skips_its_own_node(h: Harness) -> None:
+    """TV-6."""
     for node in ("self", "other", "self"):
         h.append(node, record_node=node)
     result = h.diff(0, nodes=(b"self",))
@@ -89,7 +95,8 @@ def test_tv_6_a_reader_skips_its_own_node(h: Harness) -> None:
     assert (nothing.count, nothing.next_from_seq, nothing.caught_up, nothing.lag) == (0, 3, True, 0)
 
 
-def test_tv_7_pages_have_bounds(h: Harness) -> None:
+def test_pages_have_bounds(h: Harness) -> None:
+    """TV-7."""
     h.append(*range(300))
     page = h.diff(0)
     assert (page.count, page.next_from_seq, page.lag, page.caught_up) == (256, 256, 44, False)
@@ -100,7 +107,8 @@ def test_tv_7_pages_have_bounds(h: Harness) -> None:
     assert (page.next_from_seq, page.lag) == (2, 1)
 
 
-def test_tv_8_a_recreated_topic_is_recognized_by_a_cursor_beyond_its_head(h: Harness) -> None:
+def test_a_recreated_topic_is_recognized_by_a_cursor_beyond_its_head(h: Harness) -> None:
+    """TV-8."""
     h.append(1, 2, 3, 4, 5)
     assert h.delete_topic().deleted
     h.append(1, 2)
@@ -111,7 +119,8 @@ def test_tv_8_a_recreated_topic_is_recognized_by_a_cursor_beyond_its_head(h: Har
     assert h.diff(2).tombstone is None
 
 
-def test_tv_9_bytes_are_the_accounted_sizes(h: Harness) -> None:
+def test_bytes_are_the_accounted_sizes(h: Harness) -> None:
+    """TV-9."""
     h.append("x")
     assert h.state().bytes == 3
     h.append({"a": 1}, meta={"k": "v"})
@@ -120,7 +129,8 @@ def test_tv_9_bytes_are_the_accounted_sizes(h: Harness) -> None:
     assert (h.state().bytes, h.state().count) == (23, 3)
 
 
-def test_tv_20_the_effective_priority_decays_with_time_since_consumption(h: Harness) -> None:
+def test_the_effective_priority_decays_with_time_since_consumption(h: Harness) -> None:
+    """TV-20."""
     assert h.put("p", priority=5000).config.priority == 5000
     assert h.state("p").effective_priority == 1000
     h.put("d")
@@ -134,7 +144,8 @@ def test_tv_20_the_effective_priority_decays_with_time_since_consumption(h: Harn
     assert h.state("d").effective_priority == 0
 
 
-def test_tv_21_a_repeated_key_answers_as_the_first_time(h: Harness) -> None:
+def test_a_repeated_key_answers_as_the_first_time(h: Harness) -> None:
+    """TV-21."""
     first = h.append(1, 2, key=b"k")
     h.append(3)
     again = h.append(9, 9, key=b"k")
@@ -143,7 +154,8 @@ def test_tv_21_a_repeated_key_answers_as_the_first_time(h: Harness) -> None:
     assert h.state().head_seq == 3
 
 
-def test_tv_22_a_put_replaces_the_whole_config(h: Harness) -> None:
+def test_a_put_replaces_the_whole_config(h: Harness) -> None:
+    """TV-22."""
     h.put(cap_records=100)
     config = h.put(ttl_ms=5).config
     assert (config.cap_records, config.ttl_ms) == (0, 5)
@@ -153,7 +165,8 @@ def test_tv_22_a_put_replaces_the_whole_config(h: Harness) -> None:
     assert (config.lease_ms, config.claim_jitter_ms) == (100, 5000)
 
 
-def test_r_seq_2_records_of_one_write_become_visible_together_and_only_when_committed(h: Harness) -> None:
+def test_records_of_one_write_become_visible_together_and_only_when_committed(h: Harness) -> None:
+    """R-SEQ-2."""
     h.put()
     answer = h.start_append(records(1, 2, 3))
     h.engine.flush()

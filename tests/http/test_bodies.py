@@ -48,7 +48,8 @@ def test_a_chunked_body_is_taken_however_it_is_split(peer: Peer) -> None:
         b"2;" + b"x" * 5000,
     ],
 )
-def test_r_net_8_a_bad_chunk_gets_400_and_the_connection_closes(peer: Peer, body: bytes) -> None:
+def test_a_bad_chunk_gets_400_and_the_connection_closes(peer: Peer, body: bytes) -> None:
+    """R-NET-8."""
     (response,) = peer.send(CHUNKED + body)
     assert response.status == 400
     assert peer.wire.closed
@@ -164,7 +165,8 @@ def test_bodies_of_get_and_delete_are_ignored(peer: Peer) -> None:
 EXPECT = HEAD + b"Expect: 100-continue\r\n"
 
 
-def test_r_net_7_continue_comes_when_the_body_is_going_to_be_read(peer: Peer) -> None:
+def test_continue_comes_when_the_body_is_going_to_be_read(peer: Peer) -> None:
+    """R-NET-7."""
     assert [r.status for r in peer.send(EXPECT + b"Content-Length: 2\r\n\r\n")] == [100]
     assert [r.status for r in peer.send(b"{}")] == [200]
     assert [r.status for r in peer.send(EXPECT + b"Transfer-Encoding: chunked\r\n\r\n")] == [100]
@@ -181,14 +183,16 @@ def test_r_net_7_continue_comes_when_the_body_is_going_to_be_read(peer: Peer) ->
         (EXPECT + b"Content-Encoding: br\r\nContent-Length: 2\r\n\r\n", 415),
     ],
 )
-def test_r_net_7_no_continue_when_the_answer_is_known_without_the_body(peer: Peer, head: bytes, status: int) -> None:
+def test_no_continue_when_the_answer_is_known_without_the_body(peer: Peer, head: bytes, status: int) -> None:
+    """R-NET-7."""
     (response,) = peer.send(head)
     assert response.status == status
     assert response.headers["connection"] == "close"
     assert peer.wire.closed
 
 
-def test_r_net_7_no_continue_without_a_body_or_for_one_that_is_ignored(peer: Peer) -> None:
+def test_no_continue_without_a_body_or_for_one_that_is_ignored(peer: Peer) -> None:
+    """R-NET-7."""
     assert [r.status for r in peer.send(EXPECT + b"Content-Length: 0\r\n\r\n")] == [200]
     get = b"GET /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
     assert [r.status for r in peer.send(get)] == [200]

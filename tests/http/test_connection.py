@@ -12,7 +12,8 @@ POST = b"POST /v0/topics/b HTTP/1.1\r\nHost: localhost\r\nContent-Type: applicat
 WAIT = b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-def test_r_net_3_pipelined_requests_are_answered_in_order(peer: Peer) -> None:
+def test_pipelined_requests_are_answered_in_order(peer: Peer) -> None:
+    """R-NET-3."""
     responses = peer.send(b"".join(GET % name for name in (b"a", b"b", b"c")))
     assert [response.json["name"] for response in responses] == ["a", "b", "c"]
 
@@ -89,7 +90,8 @@ def test_an_idle_connection_closes_with_its_peer(peer: Peer) -> None:
     assert peer.wire.closed
 
 
-def test_r_net_11_a_wait_is_abandoned_when_the_client_leaves(peer: Peer, echo: Echo) -> None:
+def test_a_wait_is_abandoned_when_the_client_leaves(peer: Peer, echo: Echo) -> None:
+    """R-NET-11."""
     peer.send(WAIT)
     assert peer.service.in_progress == 1
     peer.http.end_of_stream()
@@ -100,7 +102,8 @@ def test_r_net_11_a_wait_is_abandoned_when_the_client_leaves(peer: Peer, echo: E
     assert peer.wire.sent == b""
 
 
-def test_r_net_11_a_lost_connection_abandons_its_request(peer: Peer, echo: Echo) -> None:
+def test_a_lost_connection_abandons_its_request(peer: Peer, echo: Echo) -> None:
+    """R-NET-11."""
     peer.send(WAIT)
     peer.http.lost()
     assert echo.abandoned == echo.parked
@@ -118,7 +121,9 @@ def test_a_bug_in_a_handler_is_a_500_without_its_story(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/nowhere"])
-def test_2_4_the_gate_comes_before_the_path_and_lets_probes_through(peer: Peer, path: str) -> None:
+def test_the_gate_comes_before_the_path_and_lets_probes_through(peer: Peer, path: str) -> None:
+    """2.4."""
+
     def gate(plan: object) -> RequestError | None:
         route = getattr(plan, "route", None)
         return None if route is not None and route.always else RequestError("not_ready", "recovering")
@@ -133,7 +138,8 @@ def test_2_4_the_gate_comes_before_the_path_and_lets_probes_through(peer: Peer, 
     assert peer.service.in_progress == 0
 
 
-def test_r_life_7_while_closing_every_answer_ends_its_connection(peer: Peer) -> None:
+def test_while_closing_every_answer_ends_its_connection(peer: Peer) -> None:
+    """R-LIFE-7."""
     peer.service.closing = True
     response = peer.ask("GET", "/v0/topics/a")
     assert response.headers["connection"] == "close"

@@ -39,7 +39,8 @@ def h2(echo: Echo) -> H2Peer:
 
 # --- the choice of the protocol --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("cut", [1, 3, 18, 23, 24])
-def test_r_net_1_the_preface_chooses_http_2_however_it_is_cut(h2: H2Peer, cut: int) -> None:
+def test_the_preface_chooses_http_2_however_it_is_cut(h2: H2Peer, cut: int) -> None:
+    """R-NET-1."""
     stream = h2.client.begin("GET", "/v0/topics/a")
     data = h2.client.take()
     h2.server.receive(data[:cut])
@@ -49,7 +50,8 @@ def test_r_net_1_the_preface_chooses_http_2_however_it_is_cut(h2: H2Peer, cut: i
 
 
 @pytest.mark.parametrize("first", [b"P", b"PRI", b"PRI * HTTP/2.0\r\n\r\nS"])
-def test_r_net_4_a_part_of_the_preface_waits_and_is_overdue_like_a_head(h2: H2Peer, first: bytes) -> None:
+def test_a_part_of_the_preface_waits_and_is_overdue_like_a_head(h2: H2Peer, first: bytes) -> None:
+    """R-NET-4."""
     h2.server.receive(first)
     assert (h2.wire.sent, h2.wire.closed) == (b"", False)
     h2.service.tick += WAITS.head
@@ -59,7 +61,8 @@ def test_r_net_4_a_part_of_the_preface_waits_and_is_overdue_like_a_head(h2: H2Pe
 
 
 @pytest.mark.parametrize("first", [b"PO", b"PRI * HTTP/2.1", b"PRI * HTTP/2.0\r\n\r\nSX", b"GET"])
-def test_r_net_1_anything_else_is_http_1(h2: H2Peer, first: bytes) -> None:
+def test_anything_else_is_http_1(h2: H2Peer, first: bytes) -> None:
+    """R-NET-1."""
     for at in range(len(first)):
         h2.server.receive(first[at : at + 1])
     assert isinstance(h2.server, HttpConnection)
@@ -82,7 +85,8 @@ def test_a_preface_behind_a_request_is_a_malformed_request(echo: Echo) -> None:
 
 
 # --- settings --------------------------------------------------------------------------------------------------------
-def test_r_net_5_the_settings_are_the_contracts(h2: H2Peer) -> None:
+def test_the_settings_are_the_contracts(h2: H2Peer) -> None:
+    """R-NET-5."""
     h2.flush()
     announced = h2.client.server_settings
     assert announced[SettingCodes.INITIAL_WINDOW_SIZE] == 1 << 20
@@ -92,7 +96,8 @@ def test_r_net_5_the_settings_are_the_contracts(h2: H2Peer) -> None:
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
-def test_r_net_2_a_request_is_what_it_would_be_over_http_1(h2: H2Peer, echo: Echo) -> None:
+def test_a_request_is_what_it_would_be_over_http_1(h2: H2Peer, echo: Echo) -> None:
+    """R-NET-2."""
     body, headers = b'{"records":[]}', {"Content-Type": "application/json", "Content-Length": "14", "X-Odd": "\xe9"}
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     request = f"POST /v0/topics/caf%C3%A9?a=1&b=%20 HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode("latin-1") + body
@@ -107,7 +112,8 @@ def test_r_net_2_a_request_is_what_it_would_be_over_http_1(h2: H2Peer, echo: Ech
     ("method", "target", "status"),
     [("GET", "/nowhere", 404), ("PATCH", "/v0/topics", 405), ("GET", "/v0/topics/%ff", 400), ("GET", "/fail", 500)],
 )
-def test_r_net_2_errors_are_the_same_too(h2: H2Peer, echo: Echo, method: str, target: str, status: int) -> None:
+def test_errors_are_the_same_too(h2: H2Peer, echo: Echo, method: str, target: str, status: int) -> None:
+    """R-NET-2."""
     (one,) = Peer(make_service(echo.routes())).send(f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     assert h2.ask(method, target) == one
     assert one.status == status
@@ -139,7 +145,8 @@ def test_a_body_may_come_in_many_frames_and_with_trailers(h2: H2Peer) -> None:
     assert h2.seen(stream).response.json["body"] == '{"a":1}'
 
 
-def test_r_net_7_expect_continue_is_answered_when_the_body_is_wanted(h2: H2Peer) -> None:
+def test_expect_continue_is_answered_when_the_body_is_wanted(h2: H2Peer) -> None:
+    """R-NET-7."""
     wanted = h2.client.begin(
         "POST", "/v0/topics/a", None, {"content-type": "application/json", "expect": "100-continue"}, end=False
     )
@@ -193,7 +200,8 @@ def test_a_body_that_stops_coming_is_reset_like_a_head_that_does(h2: H2Peer) -> 
 
 
 # --- heads and their limits ------------------------------------------------------------------------------------------
-def test_r_net_9_a_head_over_the_limits_is_431_and_the_limits_themselves_are_met(h2: H2Peer) -> None:
+def test_a_head_over_the_limits_is_431_and_the_limits_themselves_are_met(h2: H2Peer) -> None:
+    """R-NET-9."""
     assert h2.ask("GET", "/v0/topics/a", None, x="x" * 64_000).status == 200
     many = {f"x{number}": "y" for number in range(100)}
     assert h2.ask("GET", "/v0/topics/a", None, **many).status == 200
@@ -335,7 +343,8 @@ def test_an_answer_nobody_takes_is_reset_after_the_stall_timeout(echo: Echo) -> 
 
 
 # --- leaving ---------------------------------------------------------------------------------------------------------
-def test_r_net_11_a_reset_stream_is_a_client_that_left(h2: H2Peer, echo: Echo) -> None:
+def test_a_reset_stream_is_a_client_that_left(h2: H2Peer, echo: Echo) -> None:
+    """R-NET-11."""
     stream, other = h2.begin("GET", "/wait"), h2.begin("GET", "/wait")
     h2.client.h2.reset_stream(stream, ErrorCodes.CANCEL)
     h2.flush()
@@ -394,7 +403,8 @@ def test_the_servers_end_is_announced_and_requests_under_way_are_answered(h2: H2
 
 
 # --- signs of life ---------------------------------------------------------------------------------------------------
-def test_r_net_5_a_silent_peer_is_pinged_and_overdue_without_an_answer(h2: H2Peer) -> None:
+def test_a_silent_peer_is_pinged_and_overdue_without_an_answer(h2: H2Peer) -> None:
+    """R-NET-5."""
     h2.flush()
     h2.service.tick += 19
     assert not h2.server.overdue(WAITS)
@@ -408,7 +418,8 @@ def test_r_net_5_a_silent_peer_is_pinged_and_overdue_without_an_answer(h2: H2Pee
     assert h2.server.overdue(WAITS)
 
 
-def test_r_net_5_a_peer_that_answers_its_pings_stays(h2: H2Peer) -> None:
+def test_a_peer_that_answers_its_pings_stays(h2: H2Peer) -> None:
+    """R-NET-5."""
     for round_ in range(1, 10):
         h2.flush()
         h2.service.tick += 20

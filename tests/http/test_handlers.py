@@ -65,7 +65,8 @@ def performance(answer: dict[str, object]) -> dict[str, object]:
 
 
 # --- 7.1 put ---------------------------------------------------------------------------------------------------------
-def test_7_1_a_created_topic_is_201_and_an_updated_one_200(peer: Peer, engine: FakeEngine) -> None:
+def test_a_created_topic_is_201_and_an_updated_one_200(peer: Peer, engine: FakeEngine) -> None:
+    """7.1."""
     for created, status in ((True, 201), (False, 200)):
         engine.answers["put_topic"] = PutResult(created, DEFAULT)
         response = peer.ask("PUT", "/v0/topics/jobs", b"{}")
@@ -75,7 +76,8 @@ def test_7_1_a_created_topic_is_201_and_an_updated_one_200(peer: Peer, engine: F
         assert answer == {"topic": "jobs", "created": created, "config": CONFIG}
 
 
-def test_7_1_an_empty_body_is_all_defaults(peer: Peer, engine: FakeEngine) -> None:
+def test_an_empty_body_is_all_defaults(peer: Peer, engine: FakeEngine) -> None:
+    """7.1."""
     engine.answers["put_topic"] = PutResult(True, DEFAULT)
     assert peer.ask("PUT", "/v0/topics/jobs", b"", json_type=False).status == 201
     assert engine.last == ("jobs", DEFAULT)
@@ -96,9 +98,8 @@ def test_7_1_an_empty_body_is_all_defaults(peer: Peer, engine: FakeEngine) -> No
         ("/v0/topics/jobs", b"\xef\xbb\xbf{}", None),
     ],
 )
-def test_7_1_a_bad_name_or_config_is_400(
-    peer: Peer, engine: FakeEngine, path: str, body: bytes, detail: object
-) -> None:
+def test_a_bad_name_or_config_is_400(peer: Peer, engine: FakeEngine, path: str, body: bytes, detail: object) -> None:
+    """7.1."""
     response = peer.ask("PUT", path, body)
     assert response.code == "invalid_request"
     assert response.json["error"].get("detail") == detail
@@ -109,7 +110,8 @@ def test_7_1_a_bad_name_or_config_is_400(
 STATE = TopicState("jobs", DEFAULT, 9, 4, 5, 310, 500, 1748450000123, None, None)
 
 
-def test_7_2_state_has_every_key_and_queue_only_on_queues(peer: Peer, engine: FakeEngine) -> None:
+def test_state_has_every_key_and_queue_only_on_queues(peer: Peer, engine: FakeEngine) -> None:
+    """7.2."""
     engine.answers["state"] = STATE
     answer = peer.ask("GET", "/v0/topics/jobs").json
     performance(answer)
@@ -144,7 +146,8 @@ def test_an_absent_topic_is_404_with_its_name(peer: Peer, engine: FakeEngine) ->
 
 
 # --- 7.3 list --------------------------------------------------------------------------------------------------------
-def test_7_3_a_page_of_topics_and_its_cursor(peer: Peer, engine: FakeEngine) -> None:
+def test_a_page_of_topics_has_its_cursor(peer: Peer, engine: FakeEngine) -> None:
+    """7.3."""
     engine.answers["list_topics"] = TopicPage([STATE], "box1")
     answer = peer.ask("GET", "/v0/topics?prefix=j&page_size=1&touch=1").json
     performance(answer)
@@ -159,7 +162,8 @@ def test_7_3_a_page_of_topics_and_its_cursor(peer: Peer, engine: FakeEngine) -> 
 
 
 @pytest.mark.parametrize(("asked", "size"), [("0", 1), ("5000", 1000), ("x", 100)])
-def test_7_3_the_page_size_is_clamped(peer: Peer, engine: FakeEngine, asked: str, size: int) -> None:
+def test_the_page_size_is_clamped(peer: Peer, engine: FakeEngine, asked: str, size: int) -> None:
+    """7.3."""
     engine.answers["list_topics"] = TopicPage([], None)
     peer.ask("GET", f"/v0/topics?page_size={asked}")
     assert engine.last == ("", "", size, False)
@@ -178,20 +182,23 @@ def test_7_3_the_page_size_is_clamped(peer: Peer, engine: FakeEngine, asked: str
         ("eyJhZnRlciI6MX0", ""),
     ],
 )
-def test_3_4_cursors_of_both_alphabets_are_taken(peer: Peer, engine: FakeEngine, cursor: str, after: str) -> None:
+def test_cursors_of_both_alphabets_are_taken(peer: Peer, engine: FakeEngine, cursor: str, after: str) -> None:
+    """3.4."""
     engine.answers["list_topics"] = TopicPage([], None)
     assert peer.ask("GET", f"/v0/topics?cursor={cursor}").status == 200
     assert engine.last[1] == after
 
 
 @pytest.mark.parametrize("cursor", ["!", "a", "bm90IGpzb24", "_w", "===", "e30=e30", "Wy" * 3000, "W1tb" * 3000])
-def test_3_4_a_corrupt_cursor_is_400(peer: Peer, engine: FakeEngine, cursor: str) -> None:
+def test_a_corrupt_cursor_is_400(peer: Peer, engine: FakeEngine, cursor: str) -> None:
+    """3.4."""
     assert peer.ask("GET", f"/v0/topics?cursor={cursor}").code == "invalid_request"
     assert engine.asked == []
 
 
 # --- 7.4 delete topic ------------------------------------------------------------------------------------------------
-def test_7_4_delete_tells_the_routers_removed_and_any_spelling_is_echoed(peer: Peer, engine: FakeEngine) -> None:
+def test_delete_tells_the_routers_removed_and_any_spelling_is_echoed(peer: Peer, engine: FakeEngine) -> None:
+    """7.4."""
     engine.answers["delete_topic"] = DeleteTopicResult(True, ["audit->mirror", "jobs->audit"])
     answer = peer.ask("DELETE", "/v0/topics/audit?if_empty=true").json
     performance(answer)
@@ -208,7 +215,8 @@ WRITTEN = AppendResult(1, 2, 2, 2, True, False, 100_000, 0)
 BODY = b'{"records":[{"data":{"a": 1},"tag":"t"},{"data":null}],"node":"n"}'
 
 
-def test_7_5_a_write_is_answered_with_its_seqs(peer: Peer, engine: FakeEngine) -> None:
+def test_a_write_is_answered_with_its_seqs(peer: Peer, engine: FakeEngine) -> None:
+    """7.5."""
     engine.answers["append"] = WRITTEN
     response = peer.ask("POST", "/v0/topics/jobs", BODY)
     assert response.status == 201
@@ -228,7 +236,8 @@ def test_7_5_a_write_is_answered_with_its_seqs(peer: Peer, engine: FakeEngine) -
     assert record_at(request.rows, 0).tag == b"t"
 
 
-def test_7_5_one_record_and_without_seqs(peer: Peer, engine: FakeEngine) -> None:
+def test_a_write_of_one_record_and_one_without_seqs_are_answered(peer: Peer, engine: FakeEngine) -> None:
+    """7.5."""
     engine.answers["append"] = AppendResult(7, 7, 7, 1, False, False, 1000, 2_500_000)
     response = peer.ask("POST", "/v0/topics/jobs", b'{"records":[{"data":1}]}')
     assert response.status == 200
@@ -237,7 +246,8 @@ def test_7_5_one_record_and_without_seqs(peer: Peer, engine: FakeEngine) -> None
     assert "seqs" not in peer.ask("POST", "/v0/topics/jobs?return_seqs=false", b'{"records":[{"data":1}]}').json
 
 
-def test_3_3_a_deduplicated_write_has_the_total_alone(peer: Peer, engine: FakeEngine) -> None:
+def test_a_deduplicated_write_has_the_total_alone(peer: Peer, engine: FakeEngine) -> None:
+    """3.3."""
     engine.answers["append"] = AppendResult(1, 2, 2, 2, False, True, 0, 0)
     answer = peer.ask("POST", "/v0/topics/jobs", BODY).json
     assert performance(answer).keys() == {"server_total_ms"}
@@ -256,16 +266,18 @@ def test_3_3_a_deduplicated_write_has_the_total_alone(peer: Peer, engine: FakeEn
         (None, b"", None),
     ],
 )
-def test_r_idem_1_the_key_of_the_body_goes_before_the_header(
+def test_the_key_of_the_body_goes_before_the_header(
     peer: Peer, engine: FakeEngine, header: str | None, body_key: bytes, key: bytes | None
 ) -> None:
+    """R-IDEM-1."""
     engine.answers["append"] = WRITTEN
     headers = {} if header is None else {"Idempotency_Key": header}
     peer.ask("POST", "/v0/topics/jobs", b'{"records":[{"data":1}]%b}' % body_key, **headers)
     assert engine.last[0].key == key
 
 
-def test_7_5_violations_of_limits_go_to_the_engine_that_knows_their_turn(peer: Peer, engine: FakeEngine) -> None:
+def test_violations_of_limits_go_to_the_engine_that_knows_their_turn(peer: Peer, engine: FakeEngine) -> None:
+    """7.5."""
     assert peer.ask("POST", "/v0/topics/jobs", b'{"records":[]}').code == "invalid_request"
     many = b'{"records":[%b]}' % b",".join([b'{"data":1}'] * 10_001)
     assert peer.ask("POST", "/v0/topics/jobs", many).code == "batch_too_large"
@@ -306,9 +318,10 @@ QUOTA = {"limit": "max_total_bytes", "max": 1}
         (CorruptError("checksum", {"topic": "jobs", "seq": 3}), 500, ("internal", {"topic": "jobs", "seq": 3})),
     ],
 )
-def test_3_2_errors_of_the_engine_have_their_status_and_detail(
+def test_errors_of_the_engine_have_their_status_and_detail(
     peer: Peer, engine: FakeEngine, error: RequestError, status: int, shown: object
 ) -> None:
+    """3.2."""
     engine.fails("append", error)
     response = peer.ask("POST", "/v0/topics/jobs", BODY)
     assert response.status == status
@@ -317,7 +330,8 @@ def test_3_2_errors_of_the_engine_have_their_status_and_detail(
 
 
 # --- 7.6 diff --------------------------------------------------------------------------------------------------------
-def test_7_6_a_diff_has_every_key(peer: Peer, engine: FakeEngine) -> None:
+def test_a_diff_has_every_key(peer: Peer, engine: FakeEngine) -> None:
+    """7.6."""
     lost = Tombstone(1, 3, "cap", 3, 4, 9)
     engine.answers["diff"] = DiffResult(b'{"$seq":4,"$ts":1,"data":1}', 1, 4, 9, 4, lost, 1, 0)
     answer = peer.ask("POST", "/v0/topics/jobs/diff", b"", json_type=False).json
@@ -348,7 +362,8 @@ def test_7_6_a_diff_has_every_key(peer: Peer, engine: FakeEngine) -> None:
     assert answer["records"] == []
 
 
-def test_7_6_the_fields_of_a_diff(peer: Peer, engine: FakeEngine) -> None:
+def test_the_fields_of_a_diff_reach_the_engine(peer: Peer, engine: FakeEngine) -> None:
+    """7.6."""
     body = b'{"from_seq":18446744073709551615,"limit":4294967295,"node":["a","\\u00e9"],"include_tags":true,'
     body += b'"include_meta":false,"wait_ms":5,"max_batch_bytes":7,"unknown":[]}'
     engine.answers["diff"] = DiffResult(b"", 0, 0, 0, 1, None, 0, 0)
@@ -366,7 +381,8 @@ def test_r_json_fields_of_a_diff_are_strict(peer: Peer, engine: FakeEngine, body
     assert peer.ask("POST", "/v0/topics/jobs/diff", body).code == "invalid_request"
 
 
-def test_r_net_11_a_long_poll_is_cancelled_when_its_client_leaves(peer: Peer, engine: FakeEngine) -> None:
+def test_a_long_poll_is_cancelled_when_its_client_leaves(peer: Peer, engine: FakeEngine) -> None:
+    """R-NET-11."""
     head = b"POST /v0/topics/jobs/diff HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     assert peer.send(head + b'Content-Length: 15\r\n\r\n{"wait_ms":500}') == []
     peer.http.lost()
@@ -382,9 +398,10 @@ def test_r_net_11_a_long_poll_is_cancelled_when_its_client_leaves(peer: Peer, en
         (b'{"match":["tag","Eq","x"],"before_seq":1}', 1, Predicate(False, b"x")),
     ],
 )
-def test_7_7_records_are_deleted_by_seq_and_tag(
+def test_records_are_deleted_by_seq_and_tag(
     peer: Peer, engine: FakeEngine, body: bytes, before_seq: int | None, match: Predicate | None
 ) -> None:
+    """7.7."""
     engine.answers["delete_records"] = DeleteResult(2, 3, 5, 3, 41)
     answer = peer.ask("POST", "/v0/topics/jobs/delete", body).json
     performance(answer)
@@ -395,20 +412,23 @@ def test_7_7_records_are_deleted_by_seq_and_tag(
 @pytest.mark.parametrize(
     "body", [b"{}", b"", b'{"match":null}', b'{"match":["tag","eq","x"]}', b'{"match":{}}', b'{"before_seq":-1}']
 )
-def test_7_7_neither_bound_or_a_bad_predicate_is_400(peer: Peer, engine: FakeEngine, body: bytes) -> None:
+def test_neither_bound_or_a_bad_predicate_is_400(peer: Peer, engine: FakeEngine, body: bytes) -> None:
+    """7.7."""
     assert peer.ask("POST", "/v0/topics/jobs/delete", body).code == "invalid_request"
 
 
 # --- 12 probes -------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("path", ["/healthz", "/v0/health"])
-def test_12_1_health(peer: Peer, path: str) -> None:
+def test_health_says_ok_with_version_and_uptime(peer: Peer, path: str) -> None:
+    """12.1."""
     answer = peer.ask("GET", path).json
     assert answer.pop("version")
     assert answer == {"status": "ok", "uptime_ms": 84012}
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/v0/ready"])
-def test_12_2_readiness_in_every_state(peer: Peer, path: str) -> None:
+def test_readiness_is_told_in_every_state(peer: Peer, path: str) -> None:
+    """12.2."""
     assert peer.ask("GET", path).json == {"status": "ready", "wal_replay_complete": True, "topics": 3}
     probes = peer.service.probes
     assert isinstance(probes, FakeProbes)
@@ -423,14 +443,16 @@ def test_12_2_readiness_in_every_state(peer: Peer, path: str) -> None:
         assert response.headers["retry-after"] == "1"
 
 
-def test_12_3_metrics_as_text_or_json(peer: Peer) -> None:
+def test_metrics_come_as_text_or_json(peer: Peer) -> None:
+    """12.3."""
     response = peer.ask("GET", "/v0/metrics")
     assert response.headers["content-type"] == "text/plain; version=0.0.4"
     assert response.body.startswith(b"# HELP")
     assert peer.ask("GET", "/v0/metrics", Accept="application/json; q=1").json == {"topics": 3}
 
 
-def test_3_1_answers_are_compact_json_with_a_length(peer: Peer, engine: FakeEngine) -> None:
+def test_answers_are_compact_json_with_a_length(peer: Peer, engine: FakeEngine) -> None:
+    """3.1."""
     engine.answers["state"] = STATE
     response = peer.ask("GET", "/v0/topics/jobs")
     assert response.headers["content-type"] == "application/json"
@@ -438,13 +460,15 @@ def test_3_1_answers_are_compact_json_with_a_length(peer: Peer, engine: FakeEngi
     assert b": " not in response.body
 
 
-def test_r_net_10_no_cors_no_cookies_no_redirects(peer: Peer, engine: FakeEngine) -> None:
+def test_no_answer_has_cors_cookies_or_redirects(peer: Peer, engine: FakeEngine) -> None:
+    """R-NET-10."""
     engine.answers["state"] = STATE
     headers = peer.ask("GET", "/v0/topics/jobs", Origin="http://localhost").headers
     assert set(headers) == {"content-type", "content-length"}
 
 
-def test_3_2_a_write_is_refused_under_load_unless_it_opts_out(peer: Peer, engine: FakeEngine) -> None:
+def test_a_write_is_refused_under_load_unless_it_opts_out(peer: Peer, engine: FakeEngine) -> None:
+    """3.2."""
     engine.refuses_writes = True
     answer = peer.ask("POST", "/v0/topics/t", b'{"records":[{"data":1}]}')
     assert (answer.status, answer.code, answer.headers["retry-after"]) == (429, "throttled", "1")
@@ -454,7 +478,8 @@ def test_3_2_a_write_is_refused_under_load_unless_it_opts_out(peer: Peer, engine
     assert peer.ask("POST", "/v0/topics/t", b"{}").status == 400
 
 
-def test_3_3_a_write_held_back_under_load_says_so(peer: Peer, engine: FakeEngine) -> None:
+def test_a_write_held_back_under_load_says_so(peer: Peer, engine: FakeEngine) -> None:
+    """3.3."""
     engine.throttle_window_ns = 10_000_000
     engine.answers["append"] = AppendResult(1, 1, 1, 1, False, False, 0, 0)
     figures = performance(peer.ask("POST", "/v0/topics/t", b'{"records":[{"data":1}]}').json)

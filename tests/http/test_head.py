@@ -46,7 +46,8 @@ def refused(peer: Peer, data: bytes, status: int = 400) -> None:
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
 )
-def test_r_net_9_a_malformed_head_is_refused_and_the_connection_closed(peer: Peer, head: bytes) -> None:
+def test_a_malformed_head_is_refused_and_the_connection_closed(peer: Peer, head: bytes) -> None:
+    """R-NET-9."""
     refused(peer, head)
 
 
@@ -67,11 +68,13 @@ def test_r_net_9_a_malformed_head_is_refused_and_the_connection_closed(peer: Pee
         b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
     ],
 )
-def test_r_net_8_framing_that_two_readers_could_read_differently_is_refused(peer: Peer, framing: bytes) -> None:
+def test_framing_that_two_readers_could_read_differently_is_refused(peer: Peer, framing: bytes) -> None:
+    """R-NET-8."""
     refused(peer, POST + framing + b"\r\n{}")
 
 
-def test_r_net_8_http_1_0_has_no_chunked_bodies(peer: Peer) -> None:
+def test_http_1_0_has_no_chunked_bodies(peer: Peer) -> None:
+    """R-NET-8."""
     refused(peer, b"POST /v0/topics/jobs HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
 
 
@@ -88,20 +91,23 @@ def test_two_host_fields_are_refused(peer: Peer) -> None:
     refused(peer, GET + b"Host: localhost\r\n\r\n")
 
 
-def test_r_net_9_a_head_of_64_kib_is_taken_and_a_larger_one_gets_431(peer: Peer) -> None:
+def test_a_head_of_64_kib_is_taken_and_a_larger_one_gets_431(peer: Peer) -> None:
+    """R-NET-9."""
     room = 65_536 - len(GET) - len(b"X: \r\n\r\n")
     (response,) = peer.send(GET + b"X: " + b"a" * room + b"\r\n\r\n")
     assert response.status == 200
     refused(peer, GET + b"X: " + b"a" * (room + 1) + b"\r\n\r\n", 431)
 
 
-def test_r_net_9_a_head_without_end_gets_431_as_soon_as_it_crosses_the_limit(peer: Peer) -> None:
+def test_a_head_without_end_gets_431_as_soon_as_it_crosses_the_limit(peer: Peer) -> None:
+    """R-NET-9."""
     peer.send(GET + b"X: " + b"a" * 60_000)
     assert not peer.wire.closed
     refused(peer, b"a" * 6000, 431)
 
 
-def test_r_net_9_a_hundred_fields_are_taken_and_one_more_gets_431(peer: Peer) -> None:
+def test_a_hundred_fields_are_taken_and_one_more_gets_431(peer: Peer) -> None:
+    """R-NET-9."""
     (response,) = peer.send(GET + b"A: b\r\n" * 99 + b"\r\n")
     assert response.status == 200
     refused(peer, GET + b"A: b\r\n" * 100 + b"\r\n", 431)
@@ -111,7 +117,8 @@ def test_empty_lines_before_a_request_are_skipped(peer: Peer) -> None:
     assert [r.status for r in peer.send(b"\r\n\r\n" + GET + b"\r\n" + b"\r\n" + GET + b"\r\n")] == [200, 200]
 
 
-def test_r_net_3_http_1_1_stays_open_and_close_is_honoured(peer: Peer) -> None:
+def test_http_1_1_stays_open_and_close_is_honoured(peer: Peer) -> None:
+    """R-NET-3."""
     (response,) = peer.send(GET + b"\r\n")
     assert "connection" not in response.headers
     assert not peer.wire.closed
@@ -120,14 +127,16 @@ def test_r_net_3_http_1_1_stays_open_and_close_is_honoured(peer: Peer) -> None:
     assert peer.wire.closed
 
 
-def test_r_net_3_http_1_0_closes(peer: Peer) -> None:
+def test_http_1_0_closes(peer: Peer) -> None:
+    """R-NET-3."""
     (response,) = peer.send(b"GET /v0/topics/jobs HTTP/1.0\r\n\r\n")
     assert response.status == 200
     assert response.headers["connection"] == "close"
     assert peer.wire.closed
 
 
-def test_r_net_3_http_1_0_stays_open_when_asked(peer: Peer) -> None:
+def test_http_1_0_stays_open_when_asked(peer: Peer) -> None:
+    """R-NET-3."""
     for _ in range(2):
         (response,) = peer.send(b"GET /v0/topics/jobs HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n")
         assert response.headers["connection"] == "keep-alive"
@@ -155,8 +164,8 @@ def test_field_names_ignore_case_and_the_first_of_equal_ones_counts(peer: Peer) 
         (b"Origin: http://localhost", b"Origin: null"),
     ],
 )
-def test_r_net_8_fields_that_mean_one_thing_have_one_value(peer: Peer, first: bytes, second: bytes) -> None:
-    """RFC 9110 section 5.3: the same twice is harmless."""
+def test_fields_that_mean_one_thing_have_one_value(peer: Peer, first: bytes, second: bytes) -> None:
+    """R-NET-8: the same twice is harmless (RFC 9110 section 5.3)."""
     (response,) = peer.send(GET + first + b"\r\n" + first + b"  \r\n\r\n")
     assert response.status == 200
     refused(peer, GET + first + b"\r\n" + second + b"\r\n\r\n")

@@ -22,7 +22,8 @@ from topics.http.table import route_table
         "*",
     ],
 )
-def test_2_1_paths_match_exactly(peer: Peer, path: str) -> None:
+def test_paths_match_exactly(peer: Peer, path: str) -> None:
+    """2.1."""
     response = peer.ask("GET", path)
     assert response.status == 404
     assert response.code == "not_found"
@@ -42,11 +43,13 @@ def test_2_1_paths_match_exactly(peer: Peer, path: str) -> None:
         ("delete", "delete"),
     ],
 )
-def test_2_1_a_parameter_is_one_segment_decoded_after_matching(peer: Peer, raw: str, name: str) -> None:
+def test_a_parameter_is_one_segment_decoded_after_matching(peer: Peer, raw: str, name: str) -> None:
+    """2.1."""
     assert peer.ask("GET", f"/v0/topics/{raw}").json["name"] == name
 
 
-def test_2_1_undecodable_utf_8_is_400_after_the_method_check(peer: Peer) -> None:
+def test_undecodable_utf_8_is_400_after_the_method_check(peer: Peer) -> None:
+    """2.1."""
     response = peer.ask("GET", "/v0/topics/%FF")
     assert response.code == "invalid_request"
     assert not peer.wire.closed, "the request was well-formed HTTP"
@@ -54,18 +57,21 @@ def test_2_1_undecodable_utf_8_is_400_after_the_method_check(peer: Peer) -> None
 
 
 @pytest.mark.parametrize("method", ["PATCH", "OPTIONS", "BREW", "TRACE"])
-def test_2_1_a_known_path_with_another_method_is_405_with_allow(peer: Peer, method: str) -> None:
+def test_a_known_path_with_another_method_is_405_with_allow(peer: Peer, method: str) -> None:
+    """2.1."""
     response = peer.ask(method, "/v0/topics/jobs")
     assert response.code == "method_not_allowed"
     assert set(response.headers["allow"].split(", ")) == {"DELETE", "GET", "HEAD", "POST", "PUT"}
 
 
-def test_2_1_allow_has_no_head_where_there_is_no_get(peer: Peer) -> None:
+def test_allow_has_no_head_where_there_is_no_get(peer: Peer) -> None:
+    """2.1."""
     for method in ("GET", "HEAD"):
         assert peer.ask(method, "/v0/topics/jobs/delete").headers["allow"] == "POST"
 
 
-def test_2_1_head_is_get_without_the_body(peer: Peer) -> None:
+def test_head_is_get_without_the_body(peer: Peer) -> None:
+    """2.1."""
     get = peer.ask("GET", "/v0/topics/jobs")
     head = peer.ask("HEAD", "/v0/topics/jobs")
     assert head.status == 200
@@ -74,11 +80,13 @@ def test_2_1_head_is_get_without_the_body(peer: Peer) -> None:
     assert peer.ask("HEAD", "/nowhere").status == 404
 
 
-def test_2_2_the_last_of_equal_keys_wins_and_of_token_the_first() -> None:
+def test_the_last_of_equal_keys_wins_and_of_token_the_first() -> None:
+    """2.2."""
     assert parse_query("a=1&a=2&token=x&token=y") == {"a": "2", "token": "x"}
 
 
-def test_2_2_form_decoding_keeps_malformed_escapes() -> None:
+def test_form_decoding_keeps_malformed_escapes() -> None:
+    """2.2."""
     assert parse_query("a+b=c%20d&%zz=%4&flag&=x&&e=1=2") == {
         "a b": "c d",
         "%zz": "%4",
@@ -92,7 +100,8 @@ def test_2_2_form_decoding_keeps_malformed_escapes() -> None:
     ("value", "expected"),
     [("true", True), ("1", True), ("false", False), ("0", False), ("TRUE", None), ("yes", None), ("", None)],
 )
-def test_2_2_booleans_are_exact_words_or_the_default(value: str, expected: bool | None) -> None:
+def test_booleans_are_exact_words_or_the_default(value: str, expected: bool | None) -> None:
+    """2.2."""
     for default in (True, False):
         assert boolean({"k": value}, "k", default) is (default if expected is None else expected)
 
@@ -100,7 +109,8 @@ def test_2_2_booleans_are_exact_words_or_the_default(value: str, expected: bool 
 @pytest.mark.parametrize(
     ("value", "number"), [("7", 7), ("007", 7), ("-1", 5), ("1.0", 5), ("", 5), ("x", 5), ("²", 5)]
 )
-def test_2_2_integers_that_do_not_parse_are_the_default(value: str, number: int) -> None:
+def test_integers_that_do_not_parse_are_the_default(value: str, number: int) -> None:
+    """2.2."""
     assert unsigned({"k": value}, "k", 5) == number
 
 

@@ -66,7 +66,8 @@ def test_a_client_that_asked_for_the_close_gets_it_after_the_last_chunk(peer: Pe
     assert peer.wire.closed
 
 
-def test_r_net_11_whoever_streams_hears_that_the_client_left_and_writes_nowhere(peer: Peer, echo: Echo) -> None:
+def test_whoever_streams_hears_that_the_client_left_and_writes_nowhere(peer: Peer, echo: Echo) -> None:
+    """R-NET-11."""
     _open(peer)
     peer.http.lost()
     assert echo.told == ["gone"]
@@ -116,7 +117,7 @@ def test_a_stream_is_no_request_in_progress_and_its_last_bytes_close_when_the_se
     assert peer.wire.closed
 
 
-def test_2_1_head_is_not_taken_where_get_streams(peer: Peer) -> None:
+def test_head_is_not_taken_where_get_streams(peer: Peer) -> None:
     """2.1: HEAD on SSE paths is 405."""
     response = peer.ask("HEAD", "/stream")
     assert response.status == 405
@@ -128,8 +129,8 @@ def test_plans_of_streams_are_not_kept(peer: Peer) -> None:
     assert not peer.service.planner.kept
 
 
-def test_r_sse_3_frames_have_their_fields_in_order() -> None:
-    """R-SSE-3, R-SSE-4"""
+def test_frames_have_their_fields_in_order() -> None:
+    """R-SSE-3, R-SSE-4."""
     assert sse.frame(b"record", b"{}", b"abc") == b"id: abc\nevent: record\ndata: {}\n\n"
     assert sse.frame_without_id(b"job", b"{}") == b"event: job\ndata: {}\n\n"
     assert sse.RETRY.data == b"retry: 2000\n\n"

@@ -67,7 +67,8 @@ def process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Process]
         process.process.wait()
 
 
-def test_r_life_2_serve_says_where_it_listens_and_sigterm_ends_it_with_0(process: Process, tmp_path: Path) -> None:
+def test_serve_says_where_it_listens_and_sigterm_ends_it_with_0(process: Process, tmp_path: Path) -> None:
+    """R-LIFE-2."""
     assert process.ask("GET", "/readyz")["status"] == "ready"
     assert process.ask("POST", "/v0/topics/t", {"records": [{"data": 1}]})["seqs"] == [1]
     assert process.address in process.log
@@ -81,7 +82,8 @@ def test_r_life_2_serve_says_where_it_listens_and_sigterm_ends_it_with_0(process
     assert again.stop(signal.SIGINT) == 0
 
 
-def test_r_life_1_a_second_server_on_the_same_directory_is_refused(process: Process) -> None:
+def test_a_second_server_on_the_same_directory_is_refused(process: Process) -> None:
+    """R-LIFE-1."""
     command = [*COMMAND, "--data-dir", str(process.data_dir), "--port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 1
@@ -100,9 +102,10 @@ def test_r_life_1_a_second_server_on_the_same_directory_is_refused(process: Proc
         (["--port-file", "/no/such/directory/port"], {}, "/no/such/directory"),
     ],
 )
-def test_r_life_1_what_cannot_be_is_said_in_one_line(
+def test_what_cannot_be_is_said_in_one_line(
     tmp_path: Path, options: list[str], environment: dict[str, str], told: str
 ) -> None:
+    """R-LIFE-1."""
     command = [*COMMAND, "--data-dir", str(tmp_path / "data"), *options]
     if "TOPICS_PORT" not in environment:
         command += ["--port", "0"]
@@ -114,7 +117,8 @@ def test_r_life_1_what_cannot_be_is_said_in_one_line(
     assert "Traceback" not in done.stderr
 
 
-def test_r_life_1_a_port_in_use_is_said_with_its_remedy(tmp_path: Path) -> None:
+def test_a_port_in_use_is_said_with_its_remedy(tmp_path: Path) -> None:
+    """R-LIFE-1."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         command = [*COMMAND, "--data-dir", str(tmp_path / "data"), "--port", str(port)]

@@ -124,7 +124,8 @@ def counts(state: Any) -> tuple[int, int, int]:
     return state["head_seq"], state["earliest_seq"], state["count"]
 
 
-def test_tv_1_cap(http: Http) -> None:
+def test_a_cap_evicts_the_oldest_and_the_reader_is_told(http: Http) -> None:
+    """TV-1."""
     http.ask("PUT", "/v0/topics/t", {"cap_records": 3}, 201)
     for number in range(1, 7):
         http.write("t", number)
@@ -138,7 +139,8 @@ def test_tv_1_cap(http: Http) -> None:
     assert http.diff("t", from_seq=2)["tombstone"]["gap_from"] == 3
 
 
-def test_tv_2_delete_is_silent(http: Http) -> None:
+def test_a_delete_is_silent(http: Http) -> None:
+    """TV-2."""
     http.write("t", 1, 2, 3, 4, 5, status=201)
     answer = http.ask("POST", "/v0/topics/t/delete", {"before_seq": 3})
     assert (answer["deleted"], answer["earliest_seq"], answer["count"]) == (2, 3, 3)
@@ -147,7 +149,8 @@ def test_tv_2_delete_is_silent(http: Http) -> None:
     assert [record["$seq"] for record in answer["records"]] == [3, 4, 5]
 
 
-def test_tv_4_ttl(life: Life, http: Http) -> None:
+def test_what_expired_is_told_as_ttl(life: Life, http: Http) -> None:
+    """TV-4."""
     http.ask("PUT", "/v0/topics/t", {"ttl_ms": 150}, 201)
     http.write("t", 1, 2, 3)
     life.run_ms(200)
@@ -157,7 +160,8 @@ def test_tv_4_ttl(life: Life, http: Http) -> None:
     assert (tombstone["gap_to"], tombstone["reason"]) == (3, "ttl")
 
 
-def test_tv_5_match_delete(http: Http) -> None:
+def test_deletes_by_tag_move_the_front_over_what_is_gone(http: Http) -> None:
+    """TV-5."""
     http.write("t", *({"data": 1, "tag": tag} for tag in "abc"), status=201)
     for tag, earliest in (("a", 2), ("c", 2), ("b", 4)):
         answer = http.ask("POST", "/v0/topics/t/delete", {"match": tag})
@@ -166,14 +170,16 @@ def test_tv_5_match_delete(http: Http) -> None:
     assert (answer["records"], answer["next_from_seq"], answer["caught_up"], answer["tombstone"]) == ([], 3, True, None)
 
 
-def test_tv_6_node(http: Http) -> None:
+def test_a_reader_does_not_get_its_own_records(http: Http) -> None:
+    """TV-6."""
     http.write("t", *({"data": 1, "node": node} for node in ("self", "other", "self")), status=201)
     assert http.seqs("t", node="self") == [2]
     answer = http.diff("t", node=["self", "other"])
     assert (answer["records"], answer["next_from_seq"], answer["lag"]) == ([], 3, 0)
 
 
-def test_tv_7_paging(http: Http) -> None:
+def test_reads_come_in_pages(http: Http) -> None:
+    """TV-7."""
     http.write("t", *range(300), status=201)
     answer = http.diff("t")
     assert (len(answer["records"]), answer["next_from_seq"], answer["lag"]) == (256, 256, 44)
@@ -181,7 +187,8 @@ def test_tv_7_paging(http: Http) -> None:
     assert len(http.seqs("t", limit=5000)) == 1000
 
 
-def test_tv_8_recreated(http: Http) -> None:
+def test_a_recreated_topic_is_told_to_an_old_cursor(http: Http) -> None:
+    """TV-8."""
     http.write("t", 1, 2, 3, 4, 5, status=201)
     assert http.ask("DELETE", "/v0/topics/t")["deleted"] is True
     http.write("t", 1, 2, status=201)
@@ -191,14 +198,16 @@ def test_tv_8_recreated(http: Http) -> None:
     assert answer["next_from_seq"] == 2
 
 
-def test_tv_9_sizes(http: Http) -> None:
+def test_bytes_are_those_of_compact_json(http: Http) -> None:
+    """TV-9."""
     for data, meta, size in (("x", None, 3), (1, None, 1), ({"a": 1}, {"k": "v"}, 16), ("é", None, 4), (None, None, 4)):
         http.write("t", {"data": data, "meta": meta}, status=201)
         assert http.state("t")["bytes"] == size
         http.ask("DELETE", "/v0/topics/t")
 
 
-def test_tv_21_idempotency(http: Http) -> None:
+def test_a_repeated_key_answers_as_before(http: Http) -> None:
+    """TV-21."""
     first = http.write("t", 1, 2, status=201, idempotency_key="k")
     assert first["seqs"] == [1, 2]
     http.write("t", 3)
@@ -208,7 +217,8 @@ def test_tv_21_idempotency(http: Http) -> None:
     assert http.state("t")["head_seq"] == 3
 
 
-def test_tv_22_config_replacement(http: Http) -> None:
+def test_a_put_replaces_all_of_the_config(http: Http) -> None:
+    """TV-22."""
     http.ask("PUT", "/v0/topics/t", {"cap_records": 100}, 201)
     config = http.ask("PUT", "/v0/topics/t", {"ttl_ms": 5})["config"]
     assert (config["cap_records"], config["ttl_ms"]) == (0, 5)

@@ -49,7 +49,8 @@ def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     return found
 
 
-def test_12_3_every_family_has_help_and_type() -> None:
+def test_every_family_has_help_and_type() -> None:
+    """12.3."""
     world = World().start()
     text = world.connect().get("/v0/metrics").body.decode()
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
@@ -58,7 +59,8 @@ def test_12_3_every_family_has_help_and_type() -> None:
     assert len(types) == text.count("# TYPE ")
 
 
-def test_12_3_values_are_those_of_the_engine_and_the_log() -> None:
+def test_values_are_those_of_the_engine_and_the_log() -> None:
+    """12.3."""
     world = World().start()
     queue = TopicConfig.parse(b'{"type":"queue"}')
     world.backend.engine.states = [
@@ -96,7 +98,8 @@ def test_12_3_values_are_those_of_the_engine_and_the_log() -> None:
     assert found["topics_cold_failed", ()] == 0
 
 
-def test_12_3_the_json_form() -> None:
+def test_the_json_form_has_the_same_numbers() -> None:
+    """12.3."""
     world = World().start()
     world.backend.log.counters.count_sync(5000)
     answer = world.connect().get("/v0/metrics", "Accept: application/json").json
@@ -114,7 +117,8 @@ def test_12_3_the_json_form() -> None:
     assert answer["wal"]["fsync_micros_total"] == 5
 
 
-def test_12_3_metrics_are_answered_while_recovering() -> None:
+def test_metrics_are_answered_while_recovering() -> None:
+    """12.3."""
     world = World()
     world.recovered = False
     client = world.start().connect()

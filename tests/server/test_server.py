@@ -23,7 +23,8 @@ def world() -> World:
 
 
 # --- recovery --------------------------------------------------------------------------------------------------------
-def test_r_life_4_while_recovering_only_probes_and_metrics_are_answered(world: World) -> None:
+def test_while_recovering_only_probes_and_metrics_are_answered(world: World) -> None:
+    """R-LIFE-4."""
     world.recovered = False
     client = world.start().connect()
     world.progress(0.25)
@@ -67,7 +68,8 @@ def test_a_stop_during_recovery_ends_it(world: World) -> None:
 
 
 # --- probes ----------------------------------------------------------------------------------------------------------
-def test_12_2_a_read_only_log_makes_the_server_not_ready_while_reads_go_on(world: World) -> None:
+def test_a_read_only_log_makes_the_server_not_ready_while_reads_go_on(world: World) -> None:
+    """12.2."""
     client = world.start().connect()
     world.backend.log.read_only = "a sync failed"
     response = client.get("/readyz")
@@ -76,14 +78,16 @@ def test_12_2_a_read_only_log_makes_the_server_not_ready_while_reads_go_on(world
     assert client.get("/v0/topics/a").status == 200
 
 
-def test_12_1_uptime_is_counted_from_the_start(world: World) -> None:
+def test_uptime_is_counted_from_the_start(world: World) -> None:
+    """12.1."""
     client = world.start().connect()
     world.run_ms(1000)
     assert 1000 <= client.get("/healthz").json["uptime_ms"] <= 1100
 
 
 # --- time limits -----------------------------------------------------------------------------------------------------
-def test_r_net_4_a_connection_that_never_sends_is_closed_without_an_answer(world: World) -> None:
+def test_a_connection_that_never_sends_is_closed_without_an_answer(world: World) -> None:
+    """R-NET-4."""
     client = world.start().connect()
     world.run_ms(59_000)
     assert not client.tcp.ended
@@ -93,7 +97,8 @@ def test_r_net_4_a_connection_that_never_sends_is_closed_without_an_answer(world
 
 
 @pytest.mark.parametrize("part", [b"GET / HTT", b"PRI * HTTP/2.0\r\n"])
-def test_r_net_4_a_partial_head_is_closed_without_an_answer_however_it_trickles(world: World, part: bytes) -> None:
+def test_a_partial_head_is_closed_without_an_answer_however_it_trickles(world: World, part: bytes) -> None:
+    """R-NET-4."""
     client = world.start().connect()
     for index in range(len(part) - 1):
         client.tcp.send(part[index : index + 1])
@@ -103,7 +108,8 @@ def test_r_net_4_a_partial_head_is_closed_without_an_answer_however_it_trickles(
     assert client.tcp.ended
 
 
-def test_r_net_4_the_time_counts_from_the_last_answer(world: World) -> None:
+def test_the_time_counts_from_the_last_answer(world: World) -> None:
+    """R-NET-4."""
     client = world.start().connect()
     world.run_ms(40_000)
     assert len(client.ask(GET)) == 1
@@ -181,7 +187,8 @@ def test_any_pace_will_do_when_told_so() -> None:
     assert not client.tcp.ended
 
 
-def test_r_life_7_a_body_that_stopped_arriving_does_not_delay_the_stop(world: World) -> None:
+def test_a_body_that_stopped_arriving_does_not_delay_the_stop(world: World) -> None:
+    """R-LIFE-7."""
     stalled, moving = world.start().connect(), world.connect()
     for client in (stalled, moving):
         client.tcp.send(DIFF[:-8])
@@ -223,7 +230,8 @@ def test_a_refused_client_that_goes_on_sending_gets_its_answer_and_is_cut_off(wo
 
 
 # --- stopping --------------------------------------------------------------------------------------------------------
-def test_r_life_7_idle_connections_do_not_delay_the_stop(world: World) -> None:
+def test_idle_connections_do_not_delay_the_stop(world: World) -> None:
+    """R-LIFE-7."""
     client = world.start().connect()
     assert client.get("/healthz").status == 200
     world.server.stop()
@@ -233,7 +241,8 @@ def test_r_life_7_idle_connections_do_not_delay_the_stop(world: World) -> None:
     assert client.tcp.ended
 
 
-def test_r_life_7_new_requests_are_told_and_probes_say_so(world: World) -> None:
+def test_new_requests_are_told_and_probes_say_so(world: World) -> None:
+    """R-LIFE-7."""
     world.start()
     clients = [world.connect() for _ in range(3)]
     world.server.stop()
@@ -246,7 +255,8 @@ def test_r_life_7_new_requests_are_told_and_probes_say_so(world: World) -> None:
             assert response.headers["retry-after"] == "1"
 
 
-def test_r_life_7_requests_in_progress_finish_and_long_polls_answer_at_once(world: World) -> None:
+def test_requests_in_progress_finish_and_long_polls_answer_at_once(world: World) -> None:
+    """R-LIFE-7."""
     client = world.start().connect()
     engine = world.backend.engine
     engine.at_shutdown = DiffResult(b"", 0, 9, 9, 1, None, 0, 0)
@@ -260,7 +270,8 @@ def test_r_life_7_requests_in_progress_finish_and_long_polls_answer_at_once(worl
     assert world.codes == [0]
 
 
-def test_r_life_7_a_request_that_does_not_finish_is_abandoned_after_the_grace(world: World) -> None:
+def test_a_request_that_does_not_finish_is_abandoned_after_the_grace(world: World) -> None:
+    """R-LIFE-7."""
     client = world.start().connect()
     client.ask(DIFF)
     world.server.stop()
@@ -309,7 +320,8 @@ def test_asked_twice_the_server_does_not_wait(world: World) -> None:
 
 
 # --- connections -----------------------------------------------------------------------------------------------------
-def test_r_net_11_a_client_that_goes_frees_what_it_held(world: World) -> None:
+def test_a_client_that_goes_frees_what_it_held(world: World) -> None:
+    """R-NET-11."""
     client = world.start().connect()
     client.ask(DIFF)
     client.tcp.reset()

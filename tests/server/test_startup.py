@@ -11,18 +11,21 @@ from topics.server.startup import check_config, connection_limit
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
-def test_r_life_1_loopback_needs_no_keys(host: str) -> None:
+def test_loopback_needs_no_keys(host: str) -> None:
+    """R-LIFE-1."""
     check_config(Config(host=host))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "no-such-host.invalid"])
-def test_r_life_1_any_other_address_is_refused_unless_allowed(host: str) -> None:
+def test_any_other_address_is_refused_unless_allowed(host: str) -> None:
+    """R-LIFE-1."""
     with pytest.raises(UsageError, match="TOPICS_ALLOW_INSECURE_NO_AUTH"):
         check_config(Config(host=host))
     check_config(Config(host=host, allow_insecure_no_auth=True))
 
 
-def test_r_life_1_keys_open_any_address_and_blank_entries_are_no_keys() -> None:
+def test_keys_open_any_address_and_blank_entries_are_no_keys() -> None:
+    """R-LIFE-1."""
     check_config(Config(host="0.0.0.0", api_keys="secret:read"))
     with pytest.raises(UsageError, match="TOPICS_ALLOW_INSECURE_NO_AUTH"):
         check_config(Config(host="0.0.0.0", api_keys=" , "))
@@ -30,7 +33,8 @@ def test_r_life_1_keys_open_any_address_and_blank_entries_are_no_keys() -> None:
         check_config(Config(api_keys="a,b:reed"))
 
 
-def test_r_life_2_the_port_file_holds_the_address_alone(tmp_path: Path) -> None:
+def test_the_port_file_holds_the_address_alone(tmp_path: Path) -> None:
+    """R-LIFE-2."""
     path = tmp_path / "port"
     path.write_text("older and longer than the new one")
     write_port_file(str(path), ("127.0.0.1", 4000))
