@@ -68,7 +68,7 @@ def _take(ring: Ring, config: Config) -> TakenDirectory:
     try:
         return take(ring, config)
     except LockedError as error:
-        raise LockedError(f"{error}: stop the server (or close the log) first, then check again") from error
+        raise LockedError(f"{error}, then check again") from error
 
 
 def refuse_missing(path: str) -> None:

@@ -67,6 +67,8 @@ def optional_count(name: str, value: object) -> None:
 
 def values(given: Any) -> Sequence[Any]:
     """The records of an append: one at least. What would be taken apart into records nobody meant is refused."""
+    if type(given) is list and given:  # nearly always
+        return given
     if isinstance(given, str | bytes | bytearray | memoryview | Mapping | NewRecord):
         raise UsageError(f"records is one {type(given).__name__}: put it into a list, as in [{shown(given)}]")
     try:

@@ -44,6 +44,8 @@ class Call(Generic[R]):
             self.start(self.answer)
         except TopicsError as error:
             self.answer(error)
+        except RuntimeError:
+            raise  # of the ring: nobody knows what it left undone
         except Exception as error:
             if self.answered:
                 raise

@@ -13,6 +13,7 @@ such as asyncio's.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -20,14 +21,14 @@ from typing import Any, TypeVar
 
 from topics.embedded.calls import Call, Start
 from topics.embedded.interrupts import signals
+from topics.embedded.maintenance import NEVER, Maintenance
 from topics.errors import LogFailedError, TopicsError, UsageError
 from topics.loop import Loop
 
 R = TypeVar("R")
 
-NEVER = 1 << 63
-"""Later than any reading of the clock."""
-_BUSY_S = 0.001
+_log = logging.getLogger("topics.embedded")
+
 _LOOK_NS = 1_000_000
 """How long callers leave what is in flight alone, before one of them looks for its end."""
 _POLL_NS = 2_000_000
@@ -54,22 +55,20 @@ class Driver:
         """Calls to be begun by whoever drives."""
         self._asleep: deque[Call[Any]] = deque()
         """Calls whose threads sleep, to be told to drive."""
-        self._stirred = threading.Event()
         self._submitting = threading.Lock()
         self._submitted = 0
         """Calls nobody waits for so far, and how many of them were answered (by whoever drives)."""
         self._answered = 0
-        self.on_gathered: Callable[[], None] = _nothing
-        self._gathered_ns = NEVER
         self._due_ns = NEVER
-        self._sleeping_until_ns = 0
         self._drove_ns = 0
         self._refusal: Callable[[], TopicsError] | None = None
         self._over = False
-        self._maintenance = threading.Thread(target=self._maintain, name="topics-maintenance", daemon=True)
+        self.maintenance = Maintenance(
+            loop.clock, due_ns=lambda: self._due_ns, goes_on=lambda: self._refusal is None, drive=self._maintain
+        )
         if not alone:
-            self._maintenance.start()
-        self._lasting = (threading.main_thread().ident, self._maintenance.ident)
+            self.maintenance.start()
+        self._lasting = (threading.main_thread().ident, self.maintenance.ident)
         """Threads that do not end before the log does."""
 
     # --- calls -------------------------------------------------------------------------------------------------------
@@ -160,12 +159,6 @@ class Driver:
             self._drive(_at_once)
             return self._loop.ns_until_work()
 
-    def gather_until(self, due_ns: int) -> None:
-        """Has `on_gathered` called at that time or soon after, by the maintenance thread, which does not drive then."""
-        self._gathered_ns = due_ns
-        if due_ns < self._sleeping_until_ns:
-            self._stirred.set()
-
     # --- ending ------------------------------------------------------------------------------------------------------
     def end(self, first: Callable[[], None]) -> None:
         """Runs `first` on the loop (it ends the waits of others), then stops the maintenance thread.
@@ -182,9 +175,7 @@ class Driver:
         finally:
             if self._refusal is None:
                 self._refusal = _closed
-            self._stirred.set()
-            if self._maintenance.ident is not None:
-                self._maintenance.join()
+            self.maintenance.join()
             self._wheel.acquire()
             self._refuse(self._inbox)  # not begun: those that are will be answered by what the caller still drives
 
@@ -204,7 +195,7 @@ class Driver:
     def _fail(self, error: BaseException) -> None:
         """An exception nobody expected left a pass half done; nobody may be left sleeping on it."""
         self._refusal = lambda: _failed(error)
-        self._stirred.set()
+        self.maintenance.stir()
         self._refuse(self._inbox)
         self._refuse(self._asleep)
 
@@ -268,7 +259,7 @@ class Driver:
     def _post_owed(self, call: Call[Any]) -> None:
         """The same for a call nobody waits for: the maintenance thread drives if nobody does."""
         self._post(call)
-        self._stirred.set()
+        self.maintenance.stir()
         self._loop.ring.wake()
 
     def _owed(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> Call[R]:
@@ -333,37 +324,28 @@ class Driver:
             if not (call.answered or call.left):
                 call.give_turn()
                 return
-        if self._inbox or self._due_ns < self._sleeping_until_ns:
-            self._stirred.set()
+        if self._inbox:
+            self.maintenance.stir()
+        else:
+            self.maintenance.stir_if_due(self._due_ns)
 
     # --- maintenance -------------------------------------------------------------------------------------------------
+    def _maintain(self) -> bool:
+        """The maintenance thread's turn; False when somebody else drives."""
+        if not self._wheel.acquire(blocking=False):
+            return False
+        try:
+            if self._refusal is None:
+                self._drive(self._is_idle)
+        except BaseException:
+            _log.exception("the log failed while nobody called it")
+        finally:
+            self._give_wheel()
+        return True
+
     def _is_idle(self) -> bool:
         """Nothing is ready, and nobody is owed an answer that no caller drives for."""
         return not self._inbox and self._submitted == self._answered and self._loop.ns_until_work() != 0
-
-    def _maintain(self) -> None:
-        """Sleeps until the next timer, or until stirred because something is due earlier than it knows."""
-        while self._refusal is None:
-            self._sleeping_until_ns = NEVER  # before the look at _due_ns: whoever sets that now will stir us
-            self._sleeping_until_ns = due_ns = min(self._due_ns, self._gathered_ns)
-            timeout_s = None if due_ns == NEVER else max(0.0, (due_ns - self._loop.clock.monotonic_ns()) / 1e9)
-            self._stirred.wait(timeout_s)
-            self._stirred.clear()
-            if self._gathered_ns <= self._loop.clock.monotonic_ns():
-                self._gathered_ns = NEVER
-                with contextlib.suppress(TopicsError):  # closed, or broken: whoever asks for a result hears of it
-                    self.on_gathered()
-            if not self._wheel.acquire(blocking=False):
-                self._stirred.wait(_BUSY_S)  # whoever drives runs the timers too
-                continue
-            try:
-                if self._refusal is None:
-                    self._drive(self._is_idle)
-            except BaseException:
-                return
-            finally:
-                self._wheel.release()
-            self._hand_over()
 
 
 def _closed() -> UsageError:
@@ -382,7 +364,3 @@ def _failed(cause: BaseException) -> LogFailedError:
 
 def _at_once() -> bool:
     return True
-
-
-def _nothing() -> None:
-    pass

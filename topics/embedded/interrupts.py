@@ -24,7 +24,7 @@ Handler = Any
 """What signal.getsignal returns: a callable, a number (default, ignored) or None (set by C)."""
 
 _NUMBERS = tuple(range(1, 32))
-_get_ident = threading.get_ident
+_get_handler, _set_handler, _get_ident = _signal.getsignal, _signal.signal, threading.get_ident
 
 
 class HeldSignals:
@@ -49,19 +49,21 @@ class HeldSignals:
         if self._depth:
             self._depth += 1
             return
-        handlers = list(map(_signal.getsignal, _NUMBERS))
+        handlers = list(map(_get_handler, _NUMBERS))
         if handlers != self._seen:
             self._seen = handlers
             self._handled = [number for number, handler in zip(_NUMBERS, handlers, strict=True) if callable(handler)]
-        if self._replaced:  # somebody raised in the midst of `_put_back`
-            self._replaced = {n: old for n, old in self._replaced.items() if _signal.getsignal(n) is self._noting}
+        replaced = self._replaced
+        if replaced:  # somebody raised in the midst of `_put_back`
+            self._replaced = replaced = {n: old for n, old in replaced.items() if _get_handler(n) is self._noting}
         self._wake = wake
         self._depth = 1
+        noting = self._noting
         try:
             for number in self._handled:
-                handler = _signal.signal(number, self._noting)
-                if handler is not self._noting:
-                    self._replaced[number] = handler
+                handler = _set_handler(number, noting)
+                if handler is not noting:
+                    replaced[number] = handler
         except BaseException:
             self.release()
             raise
@@ -99,9 +101,10 @@ class HeldSignals:
 
     def _put_back(self) -> None:
         """One that raises in the midst of this leaves `_note` for others, which calls theirs until the next time."""
-        for number, handler in list(self._replaced.items()):
-            _signal.signal(number, handler)
-            del self._replaced[number]
+        replaced = self._replaced
+        for number in replaced:
+            _set_handler(number, replaced[number])
+        replaced.clear()
 
     def _call_handlers(self) -> None:
         try:
@@ -112,7 +115,7 @@ class HeldSignals:
                 self._call_handlers()
 
     def _call(self, number: int, frame: FrameType | None) -> None:
-        handler = self._replaced[number] if number in self._replaced else _signal.getsignal(number)
+        handler = self._replaced[number] if number in self._replaced else _get_handler(number)
         if callable(handler) and handler is not self._noting:
             handler(number, frame)
 

@@ -103,7 +103,7 @@ class Gatherer:
         self._lock = threading.RLock()
         self._filling: dict[str, Batch] = {}
         self._sent: deque[Batch] = deque()
-        driver.on_gathered = self.flush
+        driver.maintenance.on_gathered = self.flush
 
     def append(self, topic: str, value: Any) -> Soon:
         arguments.text("topic", topic)
@@ -132,7 +132,7 @@ class Gatherer:
                 if batch is None:
                     batch = self._filling[topic] = Batch(topic)
                     if len(self._filling) == 1:
-                        self._driver.gather_until(self._clock.monotonic_ns() + _WAIT_NS)
+                        self._driver.maintenance.gather_until(self._clock.monotonic_ns() + _WAIT_NS)
                 soon = Soon(self, batch, len(batch.texts))
                 batch.texts.append(text)
                 batch.bytes += len(text)

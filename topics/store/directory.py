@@ -53,9 +53,7 @@ def take(ring: Ring, config: Config) -> TakenDirectory:
         made_in = make_with_parents(ring, path)
         return TakenDirectory(ring, path, ring.lock(f"{path}/lock"), made_in)
     except BlockingIOError as error:
-        message = (
-            f"data directory {path} is in use, by another process or by this one: stop that first, one log at a time"
-        )
+        message = f"data directory {path} is in use, by another process or by this one: stop or close that first"
         raise LockedError(message) from error
     except OSError as error:
         raise StorageError(f"data directory {path} is not usable: {error.strerror or error}") from error
