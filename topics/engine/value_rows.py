@@ -56,7 +56,7 @@ def encoded(value: Any) -> bytes:
 def rows_from_values(records: Sequence[NewRecord], scanner: WriteScanner) -> Rows:
     """Encodes all records in one go and scans the result like the body of a write.
 
-    Raises: RequestError, over a limit, or a value JSON cannot hold (NaN, infinity, an integer beyond 64 bits ...).
+    Raises: RequestError, over a limit, or a value JSON cannot hold (NaN, infinity, a number beyond a double ...).
     """
     _refuse_other_names(records)
     try:
