@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from topics.embedded import arguments
 from topics.embedded.calls import Start
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.records import Page, Record
@@ -71,29 +72,35 @@ class AsyncLog:
     async def page(self, topic: str, from_seq: int = 0, *, limit: int = 0, node: str = "", wait_ms: int = 0) -> Page:
         return await self._run(self._starts.paging(topic, from_seq, limit=limit, node=node, wait_ms=wait_ms))
 
-    async def read(self, topic: str, from_seq: int = 0, *, node: str = "") -> AsyncIterator[Record]:
-        """Records above `from_seq` up to the head there is now. Raises GapError like `Log.read`."""
-        while True:
-            page = await self.page(topic, from_seq, limit=self._log.config.max_limit, node=node)
+    async def read(
+        self, topic: str, from_seq: int = 0, *, limit: int | None = None, node: str = ""
+    ) -> AsyncIterator[Record]:
+        """As `Log.read`: up to the head there is now, at most `limit`; raises GapError where records were lost."""
+        arguments.optional_count("limit", limit)
+        left, largest = limit, self._log.config.max_limit
+        while left is None or left > 0:
+            page = await self.page(topic, from_seq, limit=min(left or largest, largest), node=node)
             page.raise_gap()
             for record in page.records:
                 yield record
             from_seq = page.next_from_seq
+            if left is not None:
+                left -= len(page.records)
             if page.caught_up:
                 return
 
-    async def tail(self, topic: str, from_seq: int = 0, *, node: str = "") -> AsyncIterator[Record]:
-        """Records above `from_seq` as they come; ends when the log is closed."""
+    async def tail(self, topic: str, from_seq: int | None = None, *, node: str = "") -> AsyncIterator[Record]:
+        """As `Log.tail`: above `from_seq` (None: the head there is now), as they come; ends when the log is closed."""
+        config = self._log.config
+        at = (await self.state(topic, touch=False)).head_seq if from_seq is None else from_seq
         while True:
-            page = await self.page(
-                topic, from_seq, limit=self._log.config.max_limit, node=node, wait_ms=self._log.config.max_wait_ms
-            )
+            page = await self.page(topic, at, limit=config.max_limit, node=node, wait_ms=config.max_wait_ms)
             page.raise_gap()
             for record in page.records:
                 yield record
             if self._log.closed:
                 return
-            from_seq = page.next_from_seq
+            at = page.next_from_seq
 
     async def _run(self, start: Start[R]) -> R:
         loop = asyncio.get_running_loop()
