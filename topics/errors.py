@@ -17,6 +17,7 @@ Below `loop/`, an errno stays an int; `OSError` is what file operations raise wh
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 _log = logging.getLogger("topics")
@@ -85,11 +86,31 @@ class LogFailedError(StorageError):
     """
 
 
+_TOLD = ("reason", "topic", "seq")
+"""What of a `StorageError.detail` clients are told."""
+_logged = ""
+
+
+def _log_once(message: str) -> None:
+    """Not again and again while the same happens to every request."""
+    global _logged  # noqa: PLW0603 - what the log said last
+    if message != _logged:
+        _logged = message
+        _log.error(message)
+
+
+def without_paths(text: str) -> str:
+    """A message for clients, whom it does not concern where the server keeps its files."""
+    return re.sub(r"[^\s'\"]*/[^\s'\",;:]*", "(a file)", text)
+
+
 def as_request_error(error: BaseException) -> RequestError:
     """What the client is told about any exception; the story behind an unexpected one goes to the log only."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, StorageError):
-        return RequestError("internal", f"storage failed: {error}", error.detail)
+        _log_once(f"a request failed: {error}")
+        detail = {key: value for key, value in (error.detail or {}).items() if key in _TOLD}
+        return RequestError("internal", f"storage failed: {without_paths(str(error))}", detail or None)
     _log.error("a request failed by a bug of ours", exc_info=error)
     return RequestError("internal", "the server failed to handle this request; its log says why")

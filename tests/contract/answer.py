@@ -39,6 +39,7 @@ class Answer:
         assert set(error) <= {"code", "message", "detail"}, error
         assert isinstance(error["message"], str), error
         assert error["message"], "a message says something"
+        assert error["code"] != "internal" or "/" not in error["message"], "where files are is nobody's business"
         return error
 
     @property

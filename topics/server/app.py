@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from topics.config import Config
-from topics.errors import RequestError, TopicsError, UsageError
+from topics.errors import RequestError, TopicsError, UsageError, without_paths
 from topics.http.errors import envelope
 from topics.http.keyring import parse_keys
 from topics.http.lane import Lane
@@ -209,7 +209,7 @@ class Server:
     def not_ready(self) -> RequestError | None:
         refusal = self.gate.refusal()
         if refusal is None and self._backend is not None and self._backend.log.read_only:
-            message = f"the log takes no writes any more: {self._backend.log.read_only}"
+            message = f"the log takes no writes any more: {without_paths(self._backend.log.read_only)}"
             return RequestError("not_ready", message, {"reason": "read_only"})
         return refusal
 
