@@ -263,6 +263,8 @@ class Config:
     default_batch_bytes: int = 1 << 20
     max_batch_bytes: int = 8 << 20
     max_claim: int = 1000
+    max_claim_bytes: int = 64 << 20
+    """Of the jobs of one claim together, one at least; 0: any."""
     max_watch_topics: int = 256
     test_min_heartbeat_ms: int = 1000
     """Lowers the floor of heartbeat_ms, for tests."""

@@ -239,7 +239,7 @@ def test_a_topic_deleted_during_a_move_of_dead_letters_answers_everybody() -> No
 
 
 def test_a_claim_of_large_jobs_is_as_large_as_a_request_may_be() -> None:
-    h = Harness(max_body_bytes=100)
+    h = Harness(max_claim_bytes=100)
     h.put("q", type="queue")
     h.append(*["x" * 38] * 6, name="q")
     assert claim(h, 5) == [1, 2]

@@ -117,7 +117,7 @@ class Pass:
         self._topic = topic
         self._leases = leases
         self._claims = claims
-        self._budget = core.config.max_body_bytes
+        self._budget = core.config.max_claim_bytes
         self._demand = 0
         """Jobs asked for, and lease ids there are for them."""
 
@@ -193,7 +193,7 @@ class Pass:
             self._deliver()
 
     def _keep_within_budget(self, one: Claim) -> None:
-        """An answer is no larger than a request may be: jobs beyond that are left to whoever asks next."""
+        """Jobs beyond it are left to whoever asks next."""
         if len(one.jobs) > 1:
             sizes = self._topic.index.at(np.array([job.seq for job in one.jobs], np.uint64)).sizes
             fitting = max(1, int(np.searchsorted(np.cumsum(sizes, dtype=np.uint64), self._budget, "right")))
