@@ -238,7 +238,7 @@ def test_a_topic_deleted_during_a_move_of_dead_letters_answers_everybody() -> No
     assert caught.value.code == "topic_not_found"
 
 
-def test_a_claim_of_large_jobs_is_as_large_as_a_request_may_be() -> None:
+def test_the_jobs_of_a_claim_have_a_limit_of_bytes_together() -> None:
     h = Harness(max_claim_bytes=100)
     h.put("q", type="queue")
     h.append(*["x" * 38] * 6, name="q")
