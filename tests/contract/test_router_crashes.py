@@ -15,6 +15,7 @@ import pytest
 from tests.contract.conftest import sim_options
 from tests.contract.sim_world import SimWorld
 from tests.contract.world import Connection
+from topics.engine.routers import evidence
 from topics.loop.loop import Loop
 from topics.store.rebuild import rebuild
 
@@ -317,4 +318,38 @@ def test_the_end_of_a_chain_keeps_its_records_when_the_middle_is_deleted(
     world.advance_us(moment_us)
     world.crash_and_start()
     assert world.data("c") == [1, 2, 3, 4]
+    world.close()
+
+
+@pytest.mark.parametrize("direct", [0, 3])
+def test_a_router_that_forwards_exactly_once_goes_on_at_once_after_a_kill(
+    monkeypatch: pytest.MonkeyPatch, direct: int
+) -> None:
+    """R-RTR-5, R-EO-3: within 100 ms of the start, without looking at the copies that the log says it made itself."""
+    looked = 0
+    unpack = evidence.Frame.unpack
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal looked
+        looked += 1
+        return unpack(*arguments)
+
+    monkeypatch.setattr(evidence, "Frame", type("Counted", (), {"unpack": staticmethod(counted)}))
+    world = SimWorld(3, wal_shards=3)
+    world.start()
+    body = {"source": "a", "dest": "b", "guarantee": "exactly_once"}
+    assert world.request("PUT", "/v0/routers/ab", body).status == 201
+    for part in range(4):
+        world.write("a", *range(500 * part, 500 * part + 500))
+        assert world.state("b")["count"] == 500 * (part + 1) + (direct if part > 1 else 0)
+        if part == 1 and direct:
+            world.write_records("b", [{"data": "direct", "meta": {"k": 1}}] * direct)
+    world.write("a", "last")
+    looked = 0
+    world.crash_and_start()
+    world.advance_ms(100)
+    heads = {row["topic"]: row["head_seq"] for row in world.request("GET", "/v0/topics").json["topics"]}
+    assert heads == {"a": 2001, "b": 2001 + direct}
+    assert looked == direct
+    assert world.data("b", 1999 + direct) == [1999, "last"]
     world.close()

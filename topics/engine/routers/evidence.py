@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
 from topics.engine.core import Core
 from topics.engine.pieces import Plan, plan_pieces
 from topics.engine.routers.copies import key_prefix, source_seq_in
@@ -43,7 +46,7 @@ class Evidence:
         index, head = router.dest.index, router.dest.head
         rows = index.select(router.examined, head, _ROUND_ROWS)
         upto = int(rows.seqs[-1]) if len(rows.seqs) == _ROUND_ROWS else head
-        rows = rows.rows((rows.flags & FLAG_META) != 0)
+        rows = rows.rows(((rows.flags & FLAG_META) != 0) & ~_within(router.own, rows.seqs))
         if not len(rows.seqs):
             self._next(upto)
             return
@@ -71,8 +74,21 @@ class Evidence:
         self._next(upto)
 
     def _next(self, upto: int) -> None:
-        self._router.examined = max(self._router.examined, upto)
-        if self._router.examined < self._router.dest.head:
+        router = self._router
+        router.examined = max(router.examined, upto)
+        if router.own:
+            router.own = [run for run in router.own if run[1] > router.examined]
+        if router.examined < router.dest.head:
             self.begin()
         else:
             self._done(None)
+
+
+def _within(runs: list[tuple[int, int]], seqs: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Which of the seqs lie in one of the runs, which ascend."""
+    if not runs:
+        return np.zeros(len(seqs), np.bool_)
+    firsts, lasts = np.array(runs, np.uint64).T
+    at = np.searchsorted(firsts, seqs, "right")
+    within: NDArray[np.bool_] = (at > 0) & (seqs <= lasts[np.maximum(at, 1) - 1])
+    return within

@@ -23,6 +23,8 @@ class RouterRecovery:
         self._core = core
         self._gaps = gaps
         self._adopted: list[RouterImage] = []
+        self._examined: dict[int, int] = {}
+        """By router id: how far the snapshot says that it had looked at its destination."""
         self.log_rows = LogRows()
 
     def take_image(self, image: RouterImage) -> None:
@@ -35,6 +37,7 @@ class RouterRecovery:
         router.position = max(router.position, image.position)
         router.forwarded = max(router.forwarded, image.forwarded)
         router.examined = max(router.examined, image.examined)
+        self._examined[router.id] = router.examined
         router.evidence.update(image.evidence)
         router.keep(image.kept)
 
@@ -108,6 +111,8 @@ class RouterRecovery:
         if router is not None:
             router.position = forward.position
             router.forwarded = forward.forwarded
+            if forward.hops:
+                router.copied(forward.hops[0][0], forward.hops[-1][1], first - 1)
         if forward.refs:  # of a topic that is gone, too: copies of its copies may be somewhere
             at = first + forward.holes
             self.log_rows.forward(topic_id, at, forward.source, forward.refs, forward.keep, ts_ms)
@@ -143,7 +148,9 @@ class RouterRecovery:
     def recovered(self) -> None:
         """All is there: a source may have lost seqs that were forwarded, and gives them out again (R-DUR-4, -5)."""
         for router in self._core.routers.by_name.values():
-            router.position = min(router.position, router.source.head)
+            if router.position > router.source.head:
+                router.position = router.source.head
+                router.examined, router.own = self._examined.get(router.id, 0), []  # its own copies count, too
             router.examined = min(router.examined, router.dest.head)
             router.drop_kept()
         for topic in self._core.registry.by_name.values():

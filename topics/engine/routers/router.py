@@ -81,6 +81,7 @@ class Router:
         "life",
         "name",
         "order",
+        "own",
         "parked",
         "position",
         "source",
@@ -118,6 +119,9 @@ class Router:
         # --- exactly_once
         self.examined = 0
         """Destination records up to here were looked at for evidence (R-EO-3)."""
+        self.own: list[tuple[int, int]] = []
+        """Runs of destination seqs above `examined` that the log says are its own copies of what lies at or below
+        `position`: ascending; need not be looked at."""
         self.evidence: dict[int, int] = {}
         """Source seqs above `position` found in the destination already: the seq of the record there."""
 
@@ -126,6 +130,13 @@ class Router:
         for seq, frame in frames:
             self.kept_bytes += len(frame) - len(self.kept.get(seq, b""))
             self.kept[seq] = frame
+
+    def copied(self, first: int, last: int, before: int) -> None:
+        """These seqs of the destination are its copies. before: the seq that the step which made them came behind."""
+        if self.examined == before:
+            self.examined = last
+        elif last > self.examined:
+            self.own.append((first, last))
 
     def drop_kept(self) -> None:
         """Those up to `position`; the others in order of seq."""
