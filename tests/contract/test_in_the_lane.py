@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.contract import (
-    test_deletion_and_nodes,
-    test_durability,
-    test_idempotency,
-    test_queues,
-    test_reads,
-    test_requests,
-    test_retention,
-    test_routers,
-    test_sequence,
-    test_transport,
-    test_writes,
-)
+from tests.contract import test_retention
 from tests.contract.sim_world import SimWorld
 
+_BORROWED = [
+    import_module(f"tests.contract.test_{name}")
+    for name in (
+        "deletion_and_nodes", "durability", "idempotency", "queues", "reads", "requests", "retention", "routers",
+        "sequence", "transport", "writes",
+    )
+]  # fmt: skip
 lossy = test_retention.lossy
 
 
@@ -45,17 +41,5 @@ def _borrow(module: ModuleType) -> None:
             globals()[f"{name}_in_the_lane"] = test
 
 
-for _module in (
-    test_deletion_and_nodes,
-    test_durability,
-    test_idempotency,
-    test_queues,
-    test_reads,
-    test_requests,
-    test_retention,
-    test_routers,
-    test_sequence,
-    test_transport,
-    test_writes,
-):
+for _module in _BORROWED:
     _borrow(_module)
