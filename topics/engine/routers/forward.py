@@ -5,7 +5,7 @@ All of it lies in one batch of the destination's shard, so a crash leaves all or
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,6 @@ from topics.store.catalog import NO_TAG
 from topics.store.commit import Commit
 from topics.store.format import FLAG_COPY, FLAG_META, FLAG_NODE, FLAG_TAG, FrameType
 from topics.store.rows import Rows
-
-if TYPE_CHECKING:
-    from topics.engine.routers.driver import Forwarding
 
 
 class Step:
@@ -63,17 +60,24 @@ class Step:
         return self.rows.count if self.rows is not None else 0
 
 
+class StepOwner(Protocol):
+    """Who staged a step, and hears how it ended."""
+
+    def on_applied(self, forward: Forward) -> None: ...
+    def on_failed(self, forward: Forward) -> None: ...
+
+
 class Forward(AppendBatch):
     """Applied: holes and copies are there for readers, and the router has come to `step.upto`."""
 
-    __slots__ = ("driver", "first_hole", "router", "runs", "shared", "step", "total")
+    __slots__ = ("first_hole", "owner", "router", "runs", "shared", "step", "total")
 
-    def __init__(self, driver: Forwarding, appender: Appender, router: Router, step: Step, *, fsync: bool) -> None:
+    def __init__(self, owner: StepOwner, appender: Appender, router: Router, step: Step, *, fsync: bool) -> None:
         topic = router.dest
         self.first_hole = topic.next_seq
         topic.next_seq += step.holes
         super().__init__(appender, topic, fsync=fsync)
-        self.driver = driver
+        self.owner = owner
         self.router = router
         self.step = step
         self.total = router.forwarded + step.holes + step.copies + step.found
@@ -89,7 +93,7 @@ class Forward(AppendBatch):
             if topic.routers:
                 add_hops(topic, self.runs)
             super().apply(commit)
-        self.driver.on_applied(self)
+        self.owner.on_applied(self)
 
     def share(self, keep: int, ts: int) -> None:
         """Copies by position: rows of the destination that point to the originals' frames.
@@ -135,7 +139,7 @@ class Forward(AppendBatch):
         if self.file_id and self.rows:
             self.core.usage.left(self.file_id, self.rows)
         super().fail(error)
-        self.driver.on_failed(self)
+        self.owner.on_failed(self)
 
 
 def take_holes(topic: Topic, first: int, count: int) -> None:
@@ -153,7 +157,7 @@ def add_hops(topic: Topic, runs: list[Run]) -> None:
         topic.hops.add(*run)
 
 
-def stage_forward(driver: Forwarding, appender: Appender, router: Router, step: Step) -> Forward:
+def stage_forward(owner: StepOwner, appender: Appender, router: Router, step: Step) -> Forward:
     """Stages the step. Raises TopicsError, and then nothing was."""
     core, topic = appender.core, router.dest
     now_ms = core.clock.now_ms()
@@ -171,7 +175,7 @@ def stage_forward(driver: Forwarding, appender: Appender, router: Router, step: 
         payload.keep = kept_flags(router)
     reserved = reserve(core, topic, last, now_ms, step.copies) if last > topic.reserved else 0
     core.log.stage_control(topic.id, FrameType.FORWARD, first, ts, encode(payload), counted=False)
-    forward = Forward(driver, appender, router, step, fsync=fsync)
+    forward = Forward(owner, appender, router, step, fsync=fsync)
     forward.runs = runs
     if step.rows is not None and step.rows.count:
         _stage_copies(core, forward, step.rows, ts, fsync=fsync)
