@@ -172,6 +172,9 @@ class FakeCatalog:
                 count += 1
         return [columns_of(file_id, rows) for file_id, rows in parts.items()]
 
+    def last_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> int:
+        return self.bytes_in_files(topic_id, file_ids).last_seq
+
     def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32], *, last_seq: int = SEQ_MAX) -> SeqRange:
         parts = self.rows_in_files(topic_id, file_ids, last_seq=last_seq)
         if not parts:

@@ -312,6 +312,16 @@ class EngineCatalog:
                 break
         return [self._columns(topic, file_id, parts) for file_id, parts in found]
 
+    def last_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> int:
+        topic = self._topics.get(topic_id)
+        for chunk in reversed(topic.index.chunks) if topic is not None else ():
+            if chunk.live:
+                rows = chunk.live_rows(0, chunk.count)
+                for file_id, _start, end in reversed(list(_runs(chunk.file_ids[rows]))):
+                    if file_id in file_ids:
+                        return chunk.first + int(rows[end - 1])
+        return 0
+
     def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32], *, last_seq: int = SEQ_MAX) -> SeqRange:
         topic = self._topics.get(topic_id)
         first = last = total = 0
@@ -321,28 +331,35 @@ class EngineCatalog:
                     inside = rows[start:end]
                     first = first or chunk.first + int(inside[0])
                     last = max(last, chunk.first + int(inside[-1]))
-                    total += int(chunk.lengths[inside].sum(dtype=np.uint64))
+                    total += int(chunk.lengths[_where(inside)].sum(dtype=np.uint64))
         return SeqRange(first, last, total)
 
     def _columns(self, topic: Topic, file_id: int, parts: list[tuple[Chunk, NDArray[np.intp]]]) -> RowColumns:
-        numbers = np.concatenate(
-            [np.full(len(rows), NO_TAG, np.uint32) if chunk.tags is None else chunk.tags[rows] for chunk, rows in parts]
-        )
-        names, tags = np.unique(numbers, return_inverse=True)
         table: list[bytes] = []
-        if topic.index.tags is not None:
-            table = [topic.index.tags.name(number) for number in names.tolist() if number != NO_TAG]
-        # NO_TAG is the highest number, so it comes last and all others are places in the table.
-        tags = np.where(numbers == NO_TAG, NO_TAG, tags)
+        if all(chunk.tags is None for chunk, _rows in parts):
+            tags = np.full(sum([len(rows) for _chunk, rows in parts]), NO_TAG, np.uint32)
+        else:
+            numbers = np.concatenate(
+                [
+                    np.full(len(rows), NO_TAG, np.uint32) if chunk.tags is None else chunk.tags[rows]
+                    for chunk, rows in parts
+                ]
+            )
+            names, places = np.unique(numbers, return_inverse=True)
+            if topic.index.tags is not None:
+                table = [topic.index.tags.name(number) for number in names.tolist() if number != NO_TAG]
+            # NO_TAG is the highest number, so it comes last and all others are places in the table.
+            tags = np.where(numbers == NO_TAG, NO_TAG, places).astype(np.uint32)
+        found = [(chunk, _where(rows)) for chunk, rows in parts]
         return RowColumns(
             file_id,
             np.concatenate([(rows + chunk.first).astype(np.uint64) for chunk, rows in parts]),
-            np.concatenate([chunk.offsets[rows] for chunk, rows in parts]),
-            np.concatenate([chunk.lengths[rows] for chunk, rows in parts]),
-            np.concatenate([chunk.sizes[rows] for chunk, rows in parts]),
-            np.concatenate([chunk.ts[rows] for chunk, rows in parts]),
-            np.concatenate([chunk.flags[rows] for chunk, rows in parts]),
-            tags.astype(np.uint32),
+            np.concatenate([chunk.offsets[where] for chunk, where in found]),
+            np.concatenate([chunk.lengths[where] for chunk, where in found]),
+            np.concatenate([chunk.sizes[where] for chunk, where in found]),
+            np.concatenate([chunk.ts[where] for chunk, where in found]),
+            np.concatenate([chunk.flags[where] for chunk, where in found]),
+            tags,
             table,
         )
 
@@ -369,17 +386,19 @@ class EngineCatalog:
         died = np.ones(len(seqs), np.bool_)
         for chunk, start, end in topic.index.by_chunk(seqs):
             rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
-            alive = chunk.flags[rows] < DEAD
+            alive = chunk.flags[_where(rows)] < DEAD
             died[start:end] = ~alive
-            rows = rows[alive]
+            if not alive.all():
+                rows = rows[alive]
             if len(rows):
-                self._core.usage.left_files(chunk.file_ids[rows])
+                where = _where(rows)
+                self._core.usage.left_files(chunk.file_ids[where])
                 self._core.usage.placed(file_id, len(rows))
-                chunk.file_ids[rows] = file_id
-                chunk.offsets[rows] = offsets[start:end][alive]
+                chunk.file_ids[where] = file_id
+                chunk.offsets[where] = offsets[start:end][alive]
                 if lengths is not None:
-                    chunk.lengths[rows] = lengths[start:end][alive]
-                    chunk.flags[rows] &= np.uint8(~FLAG_COPY & 0xFF)
+                    chunk.lengths[where] = lengths[start:end][alive]
+                    chunk.flags[where] &= np.uint8(~FLAG_COPY & 0xFF)
         return seqs[died]
 
     def exists(self, topic_id: int) -> bool:
@@ -412,6 +431,12 @@ class EngineCatalog:
         usage = self._core.usage
         deletions = self._core.deletions.take()
         return [part for part in deletions if part.topic_id in self._topics and usage.is_sealed(part.file_id)]
+
+
+def _where(rows: NDArray[np.intp]) -> slice | NDArray[np.intp]:
+    """These rows, ascending, as an index: a slice where no row is left out, which is many times as fast."""
+    first, last = int(rows[0]), int(rows[-1])
+    return slice(first, last + 1) if last - first == len(rows) - 1 else rows
 
 
 def _runs(file_ids: NDArray[np.uint32]) -> Iterator[tuple[int, int, int]]:

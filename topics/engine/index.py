@@ -347,9 +347,10 @@ class Index:
             chunk = self.chunks[position]
             if chunk.first > last:
                 return
-            rows = chunk.live_rows(max(0, first - chunk.first), max(0, min(chunk.count, last + 1 - chunk.first)))
+            start, end = max(0, first - chunk.first), max(0, min(chunk.count, last + 1 - chunk.first))
+            rows = chunk.live_rows(start, end)
             if len(rows):
-                yield chunk, rows, chunk.file_ids[rows]
+                yield chunk, rows, chunk.file_ids[start:end] if len(rows) == end - start else chunk.file_ids[rows]
 
     def totals_through(self, upto: int) -> tuple[int, int]:
         """Live records and their bytes up to and including `upto`."""

@@ -148,6 +148,9 @@ class Catalog(Protocol):
         the topic is gone. file_ids: sorted. The cost is that of the seqs looked at, not of the topic.
         """
 
+    def last_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> int:
+        """The highest seq that `rows_in_files` would give; 0: none. Costs as much as what lies above it."""
+
     def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32], *, last_seq: int = SEQ_MAX) -> SeqRange:
         """What `rows_in_files` would give in all: its first and last seq and the bytes of its frames."""
 

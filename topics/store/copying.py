@@ -80,17 +80,20 @@ class Copying:
             at = np.searchsorted(placed.seqs, died)
             self.dead.append(Deletions(placed.topic_id, file_id, died, placed.offsets[at], placed.lengths[at]))
 
-    async def fetch(self, pieces: list[Piece]) -> list[bytes]:
-        """Copies of the pieces' bytes. Raises StorageError."""
-        future: Future[list[bytes]] = Future()
+    async def fetch(self, pieces: list[Piece]) -> list[memoryview]:
+        """The pieces' bytes, for as long as wanted. Raises StorageError."""
+        future: Future[list[memoryview]] = Future()
+        at_once = True
 
         def on_fetched(result: Fetched) -> None:
             if isinstance(result, StorageError):
                 future.set_error(result)
             else:
-                future.set_result([bytes(view) for view in result])
+                # What comes at once lies in the hot tail, which goes on; what was read for us is ours.
+                future.set_result([memoryview(bytes(view)) for view in result] if at_once else result)
 
         self._reader.fetch(pieces, on_fetched)
+        at_once = False
         return await future
 
     def new_epoch(self) -> int:
@@ -98,8 +101,9 @@ class Copying:
         return int.from_bytes(self._random_bytes(8), "little") | 1
 
 
-def own_frames(data: bytes, topic_id: int, rows: list[RowColumns]) -> bytes:
-    """The frames of these rows, back to back in `data`: those of copies made anew, as frames of the topic's own."""
+def own_frames(views: list[memoryview], topic_id: int, rows: list[RowColumns]) -> bytes | memoryview:
+    """The frames of these rows, back to back in `views`: those of copies made anew, as frames of the topic's own."""
+    data = views[0] if len(views) == 1 else b"".join(views)
     if not any((part.flags & FLAG_COPY).any() for part in rows):
         return data
     lengths = np.concatenate([part.lengths for part in rows])

@@ -38,7 +38,7 @@ class PackWriter:
     def __init__(self, number: int, epoch: int, now_ms: int) -> None:
         self.number = number
         self.epoch = epoch
-        self._parts: list[bytes] = [PackHeader(epoch, now_ms).pack()]
+        self._parts: list[bytes | memoryview] = [PackHeader(epoch, now_ms).pack()]
         self.position = BLOCK_BYTES
         """Bytes so far, those already taken included."""
         self.pending_bytes = BLOCK_BYTES
@@ -50,7 +50,7 @@ class PackWriter:
         """Where a run added now would begin; its frames follow its header and description."""
         return align_up(self.position, BATCH_ALIGN)
 
-    def add_run(self, scan: codec.FrameScan, data: bytes, description: bytes) -> tuple[Run, int]:
+    def add_run(self, scan: codec.FrameScan, data: bytes | memoryview, description: bytes) -> tuple[Run, int]:
         """One topic's verified frames (`scan` with base 0 over `data`). Returns the run and where its frames
         begin in the file."""
         frames = scan.frames
@@ -80,7 +80,7 @@ class PackWriter:
         self._runs.append((topic_id, first_seq, last_seq, start, len(frames)))
         return Run(topic_id, first_seq, last_seq, len(self._runs) - 1), frames_at
 
-    def _put(self, data: bytes) -> None:
+    def _put(self, data: bytes | memoryview) -> None:
         self._parts.append(data)
         self.position += len(data)
         self.pending_bytes += len(data)

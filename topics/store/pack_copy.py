@@ -63,14 +63,14 @@ class PackCopy:
         self._turns.resume()
         at = 0
         for entry, entry_pieces in zip(small, ranges, strict=True):
-            data = own_frames(b"".join(views[at : at + len(entry_pieces)]), entry.topic_id, entry.rows)
+            data = own_frames(views[at : at + len(entry_pieces)], entry.topic_id, entry.rows)
             at += len(entry_pieces)
             if self._copying.catalog.exists(entry.topic_id):
                 await self._add_run(entry, data)
             if self._turns.over:
                 await self._turns.rest()
 
-    async def _add_run(self, entry: SmallCopy, data: bytes) -> None:
+    async def _add_run(self, entry: SmallCopy, data: bytes | memoryview) -> None:
         copying = self._copying
         description = copying.catalog.describe(entry.topic_id)  # it may be deleted while we wait
         seqs = np.concatenate([part.seqs for part in entry.rows])

@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from topics.errors import CorruptError, StorageError
 from topics.loop.files import Files
 from topics.memory import page_aligned
@@ -28,7 +30,10 @@ class Piece(NamedTuple):
 
 
 Fetched = list[memoryview] | StorageError
-"""The bytes of each piece, or why they cannot be had. Views are good until `done` returns: copy what is kept."""
+"""The bytes of each piece, or why they cannot be had.
+
+Views that come before `fetch` returns are good until `done` does: copy what is kept. Later ones are the caller's.
+"""
 
 
 class Reader:
@@ -131,7 +136,7 @@ class _Read:
             self._fd = file.fd if file.fd >= 0 else file.direct_fd
             self._begin = piece.offset
             self._skip = 0
-            self._buffer = memoryview(bytearray(piece.length))
+            self._buffer = np.empty(piece.length, np.uint8).data
 
     @property
     def view(self) -> memoryview:

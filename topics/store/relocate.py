@@ -78,7 +78,7 @@ class Relocation:
 
     async def _copy_topic(self, topic_id: int, from_files: NDArray[np.uint32]) -> None:
         catalog = self._catalog
-        last_seq = catalog.bytes_in_files(topic_id, from_files).last_seq
+        last_seq = catalog.last_in_files(topic_id, from_files)
         if self._all_shared:
             last_seq = max(last_seq, catalog.last_shared(topic_id))
         if not last_seq:
@@ -86,20 +86,22 @@ class Relocation:
         # What recovery skips is told by the highest seq copied, so nothing below it may stay in the log: a
         # copy by position may lie in an older file than a direct write before it.
         from_files = self._log_files()
+        if topic_id in self._manifest.segments:
+            await self._to_segments(topic_id, [], from_files, last_seq)
+            return
         found = catalog.bytes_in_files(topic_id, from_files, last_seq=last_seq)
         size, first_seq = found.bytes, found.first_seq
         small: list[RowColumns] = []
         merged: set[tuple[int, int]] = set()
-        has_segments = topic_id in self._manifest.segments
         runs = self._manifest.runs.get(topic_id, [])
-        if not has_segments and runs and (len(runs) + 1 >= RUNS_MAX or size >= self._config.pack_run_bytes):
+        if runs and (len(runs) + 1 >= RUNS_MAX or size >= self._config.pack_run_bytes):
             packs = sorted({pack.file_id for pack, _ in runs})
             small = catalog.rows_in_files(topic_id, np.array(packs, np.uint32))
             merged = {(pack.number, run.number) for pack, run in runs}
             size += _bytes_of(small)
             first_seq = min([first_seq, *(int(part.seqs[0]) for part in small)])
         wide = found.last_seq - first_seq >= SEQ_SPAN_MAX
-        if has_segments or wide or size >= self._config.pack_run_bytes:
+        if wide or size >= self._config.pack_run_bytes:
             await self._to_segments(topic_id, small, from_files, found.last_seq)
             self.packs.drop_runs(topic_id, merged)
             return

@@ -44,7 +44,9 @@ async def create_segment(
     return segment
 
 
-def check_copied(data: bytes, segment_sum: int, topic_id: int, seqs: np.ndarray, base: int) -> codec.FrameScan:
+def check_copied(
+    data: bytes | memoryview, segment_sum: int, topic_id: int, seqs: np.ndarray, base: int
+) -> codec.FrameScan:
     """Verifies frames on their way into a segment or pack: each checksum, the topic, the seqs asked for.
 
     Raises CorruptError naming topic and seq.

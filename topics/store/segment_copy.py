@@ -94,7 +94,7 @@ class SegmentCopy:
         segment = self.segment
         pieces = [Piece(rows.file_id, *piece) for piece in contiguous(rows.offsets, rows.lengths)]
         read = await self._copying.fetch(pieces)
-        data = own_frames(b"".join(read), self.topic_id, [rows])
+        data = own_frames(read, self.topic_id, [rows])
         scan = check_copied(data, segment.sum, self.topic_id, rows.seqs, segment.frames_end)
         offsets = scan.frames["offset"].astype(np.uint32)
         # scan_frames counts its position from the bytes given, so `frames_end` grows by it.
