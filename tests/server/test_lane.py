@@ -172,7 +172,7 @@ def test_lane_on_and_lane_off_keep_the_same_records(pair: Pair) -> None:
     before = pair.taken
     for seed in range(120):
         pair.run(random.Random(f"state {seed}"))
-    assert pair.taken > before + 50, "the lane has taken too little for this test to mean anything"
+    assert pair.taken > before + 40, "the lane has taken too little for this test to mean anything"
     pair.compare_state()
     assert pair.compare_logs() > 30
 
@@ -233,7 +233,7 @@ def test_with_keys_the_lane_lets_in_whom_the_general_path_lets_in() -> None:
     before = pair.taken
     for seed in range(200):
         pair.run(random.Random(f"keys {seed}"))
-    assert pair.taken > before + 50, "the lane has taken too little for this test to mean anything"
+    assert pair.taken > before + 40, "the lane has taken too little for this test to mean anything"
     pair.compare_state()
     assert pair.send([[plain("t0-0", key="nobody"), plain("t0-0")]])[0].count(b"HTTP/1.1 401") == 2
     assert pair.send([[plain("t0-0", key="reader"), plain("t1-0", key="narrow")]])[0].count(b"HTTP/1.1 403") == 2
