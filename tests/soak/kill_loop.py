@@ -6,12 +6,13 @@ mix their writes in one commit. Each life of the server has other settings: shar
 It ends by SIGKILL, by SIGTERM, or by SIGKILL in the recovery of the next one. Operations are chosen by the seed; when
 the kill strikes is up to the machine.
 
-    python -m tests.soak.kill_loop --cycles 200 --seed 7 [--io portable] [--directory D]
+    python -m tests.soak.kill_loop --cycles 200 --seed 7 [--io portable] [--directory D] [--jobs 4]
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import random
 import shutil
 import tempfile
@@ -329,14 +330,29 @@ def main() -> None:
     parser.add_argument("--life", type=float, default=2.5, help="longest life of a server, in seconds")
     parser.add_argument("--io", choices=("uring", "portable"), default="", help="for all lives; by default any")
     parser.add_argument("--directory", type=Path, help="kept; by default a temporary one, removed when all is well")
+    parser.add_argument("--jobs", type=int, default=1, help="servers side by side; they share the cycles")
     options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
     directory = options.directory or Path(tempfile.mkdtemp(prefix="topics-soak-"))
-    directory.mkdir(parents=True, exist_ok=True)
-    counts = run(directory, options.cycles, options.seed, options.life, options.io)
+    rest = (options.life, options.io)
+    jobs = [
+        (directory / str(job), len(range(job, options.cycles, options.jobs)), options.seed + job, *rest)
+        for job in range(options.jobs)
+    ]
+    print(f"seeds {options.seed} to {options.seed + options.jobs - 1}, {directory}", flush=True)
+    counts: Counter[str] = Counter()
+    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
+        for each in pool.imap_unordered(run_job, jobs):
+            counts += each
     print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
     if options.directory is None:
         shutil.rmtree(directory)
+
+
+def run_job(job: tuple[Path, int, int, float, str]) -> Counter[str]:
+    """One of several side by side; an AssertionError of any ends all."""
+    directory, cycles, seed, life_s, io = job
+    directory.mkdir(parents=True, exist_ok=True)
+    return run(directory, cycles, seed, life_s, io)
 
 
 if __name__ == "__main__":
