@@ -42,6 +42,9 @@ class Faults:
         self.seen: Counter[str] = Counter()
         self.struck: Counter[str] = Counter()
         self._rules: list[Rule] = []
+        self.lies = 0
+        self.deceived: dict[object, int] = {}
+        """Files and directories that no sync has made durable up to this change, although one has said so."""
 
     def fail(self, kind: str, error: int, *, nth: int = 1, times: int = 1, path_part: str = "") -> None:
         """The `nth` operation of this kind from now on fails with `error` (an errno), and `times` in all.
@@ -60,6 +63,14 @@ class Faults:
 
     def clear(self) -> None:
         self._rules.clear()
+
+    def synced(self, node: object, upto: int, *, honestly: bool) -> None:
+        """A sync of the changes up to this number was answered well."""
+        if not honestly:
+            self.lies += 1
+            self.deceived[node] = max(upto, self.deceived.get(node, 0))
+        elif self.deceived.get(node, 0) <= upto:
+            self.deceived.pop(node, None)
 
     def take(self, kind: str, path: str = "") -> Fault | None:
         """Counts an operation; returns its fault if one is planned for it."""

@@ -139,7 +139,9 @@ class SimFiles:
             fault = self._core.faults.take("sync", handle.path)
             if fault is None:
                 file.sync_range(offset, count)
-            elif fault.error:
+            elif not fault.error:
+                self._core.faults.synced(file, file.order, honestly=False)
+            else:
                 file.lose(file.order)
                 return -fault.error
         return count
@@ -161,6 +163,8 @@ class SimFiles:
     def _sync(self, handle: Handle, upto: int) -> int:
         fault = self._core.faults.take("sync", handle.path)
         node = handle.node
+        if fault is None or not fault.error:
+            self._core.faults.synced(node, upto, honestly=fault is None)
         if isinstance(node, SimDirectory):
             if fault is None:
                 self._disk.sync_directory(node, upto)

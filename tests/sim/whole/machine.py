@@ -100,8 +100,7 @@ class Machine:
         """Since the last audit the power was cut: below `fsync` acknowledged records may be lost."""
         self.io_failed = False
         """Since the last start a disk operation failed: reads and starts may fail, and nobody knows what it holds."""
-        self.lied = False
-        """The disk may have answered a sync that it did not make."""
+        self._lost_to_lies = False
         self.descriptors_are_few = False
         self.ended: list[int] = []
         self.operations = 0
@@ -148,6 +147,11 @@ class Machine:
         return self.server is not None and self.server.engine is not None
 
     @property
+    def lied(self) -> bool:
+        """A sync was answered that was not made, and no later one has made up for it."""
+        return self._lost_to_lies or bool(self.ring.faults.deceived)
+
+    @property
     def disk_is_sound(self) -> bool:
         """Nothing has failed in this life, and there is space."""
         return not self.io_failed and self.ring.disk.capacity_bytes is None
@@ -183,6 +187,9 @@ class Machine:
         self.power_failed |= power_cut
         self.ring.faults.clear()
         self.ring.completions_max = 0
+        if power_cut:
+            self.counts["lies made up for before a power cut"] += self.ring.faults.lies > 0 and not self.lied
+            self._lost_to_lies |= self.lied
         self.ring.disk.capacity_bytes = None
         self.ring = self.ring.next_life(power_cut=power_cut)
         self.monitor.next_life()
@@ -247,7 +254,6 @@ class Machine:
         if faulty.lies is not None:
             self.say(f"LIES: from sync {faulty.lies[0]} on, {faulty.lies[1]} of them")
             faults.lie(nth=faulty.lies[0], times=faulty.lies[1])
-            self.lied = True
 
     # --- audits ------------------------------------------------------------------------------------------------------
     def audit(self, actors: list[Actor]) -> None:

@@ -379,6 +379,8 @@ class Owner:
         below = state.instance == owned.acked_head[0] and head < owned.acked_head[1]
         if below and "memory" not in classes and not machine.io_failed:
             raise machine.wrong(f"{owned.name}: head {head} is below the acknowledged seq {owned.acked_head[1]}")
+        if below:
+            owned.acked_head = (state.instance, head)  # what is given out again from here on is known
         machine.counts["records read back"] += len(state.records)
 
     def live_texts(self) -> set[bytes]:
