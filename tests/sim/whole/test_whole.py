@@ -14,7 +14,7 @@ import pytest
 from tests.sim.whole.run import run as run_seed
 from tests.sim.whole.run import run_chunk
 
-SEEDS = int(os.environ.get("TOPICS_TEST_SEEDS", "400"))
+SEEDS = int(os.environ.get("TOPICS_TEST_SEEDS", "500"))
 CHUNK = 50
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
 
