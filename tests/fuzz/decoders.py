@@ -12,7 +12,7 @@ from tests.contract.sim_world import SimWorld
 from tests.http.wire import Echo, Peer, make_service
 from tests.server.lane_bytes import LaneBytes, samples
 from topics.config import Config
-from topics.engine.snapshot import Snapshot
+from topics.engine.snapshot import Snapshot, TopicImage
 from topics.engine.write_body import WriteScanner
 from topics.errors import CorruptError, FormatError, RequestError
 from topics.store import codec
@@ -73,7 +73,7 @@ def _snapshot(data: bytes) -> None:
     with contextlib.suppress(CorruptError):
         SnapshotFile.unpack(data, "x")
     with contextlib.suppress(msgspec.DecodeError, CorruptError, FormatError):
-        msgspec.json.decode(data, type=Snapshot)
+        msgspec.json.decode(data, type=Snapshot[TopicImage])
     with contextlib.suppress(msgspec.DecodeError, CorruptError, FormatError):
         unpack_store_part(data)
     SnapshotFile.unpack(data, "x")

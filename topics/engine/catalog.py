@@ -67,7 +67,7 @@ class EngineCatalog:
         self._has_snapshot = snapshot is not None
         if snapshot is None:
             return
-        image = msgspec.json.decode(snapshot, type=Snapshot)
+        image = msgspec.json.decode(snapshot, type=Snapshot[TopicImage])
         registry = self._core.registry
         for topic in image.topics:
             self._take_image(topic)
@@ -414,14 +414,15 @@ class EngineCatalog:
         """Releases reservations: what is above their topic's seqs is not given out without a new one."""
         registry = self._core.registry
         now_ms = self._core.clock.now_ms()
-        images = []
+        images: list[msgspec.Raw] = []
+        encode = msgspec.json.Encoder().encode
         for topic in self._topics.values():
             if topic.life is Life.CREATING:
                 continue
             if topic.stage_class == "disk":
                 topic.reserved = topic.next_seq - 1
                 topic.growing = 0
-            images.append(image_of(topic, now_ms))
+            images.append(msgspec.Raw(encode(image_of(topic, now_ms))))
         last_lease = self._core.lease_ids.reserved
         routers = images_of(list(self._core.routers.by_name.values()))
         ties = list(self._core.routers.gone)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 import msgspec
 
 from topics.engine.controls import LeaseRow
@@ -11,7 +13,7 @@ from topics.engine.routers.hops import Run
 from topics.engine.topic import NO_RESERVATION, Topic
 
 
-class FloorMarks(msgspec.Struct, omit_defaults=True):
+class FloorMarks(msgspec.Struct, omit_defaults=True, gc=False):
     cap: int = 0
     ttl: int = 0
     trim: int = 0
@@ -26,14 +28,14 @@ class FloorMarks(msgspec.Struct, omit_defaults=True):
         floors.raise_to(cap=self.cap, ttl=self.ttl, trim=self.trim, crash=self.crash, deleted=self.deleted)
 
 
-class KeyRow(msgspec.Struct, array_like=True):
+class KeyRow(msgspec.Struct, array_like=True, gc=False):
     key: bytes
     first_seq: int
     count: int
     started_ms: int
 
 
-class TopicImage(msgspec.Struct, omit_defaults=True):
+class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
     """One topic: in the snapshot, and (without keys) in headers and footers of its segments."""
 
     name: str
@@ -58,10 +60,14 @@ class TopicImage(msgspec.Struct, omit_defaults=True):
         return tuple(Gap(*gap) for gap in self.gaps)
 
 
-class Snapshot(msgspec.Struct):
+Image = TypeVar("Image", TopicImage, msgspec.Raw)
+"""Raw: encoded one by one, so that the images of many topics are not objects all at the same time."""
+
+
+class Snapshot(msgspec.Struct, Generic[Image]):
     last_id: int
     last_order: int
-    topics: list[TopicImage]
+    topics: list[Image]
     last_lease: int = 0
     """Highest lease id that may have been used."""
     routers: list[RouterImage] = []
