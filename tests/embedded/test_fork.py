@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,8 @@ def in_child(work: Callable[[], object]) -> str:
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(30)  # no timeout of the parent's reaches a child that hangs
         try:
             told = repr(work())
         except BaseException as error:

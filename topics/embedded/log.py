@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import errno
 import os
 import sys
 import warnings
-import weakref
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
@@ -22,6 +20,7 @@ from topics.embedded.aio import AsyncLog
 from topics.embedded.driver import Driver
 from topics.embedded.interrupts import signals
 from topics.embedded.jobs import Job, Jobs
+from topics.embedded.open_logs import open_logs
 from topics.embedded.records import Page, Record
 from topics.embedded.soon import Gatherer, Soon
 from topics.embedded.starts import Starts, Values
@@ -117,7 +116,7 @@ class Log:
         self._starts = Starts(self._engine, self.config)
         self._driver = Driver(self._loop, alone=alone)
         self._gatherer = Gatherer(self._driver, self._loop.clock, partial(self._starts.appending_texts, key=None))
-        _open_logs.add(self)
+        open_logs.add(self)
 
     # --- writing -----------------------------------------------------------------------------------------------------
     def append(
@@ -277,7 +276,7 @@ class Log:
             signals.release()
 
     def _give_back(self) -> None:
-        _open_logs.discard(self)
+        open_logs.discard(self)
         self._store.release()
         try:
             self._loop.close()
@@ -303,7 +302,7 @@ class Log:
             warnings.warn("a log was dropped without close()", ResourceWarning, stacklevel=2)
             self.close()
 
-    def _disown(self) -> None:
+    def disown(self) -> None:
         """In a forked child: the parent's lock is not kept from it, and nobody waits for threads that are not here."""
         self._closed = True
         self._starts.disown()
@@ -350,22 +349,3 @@ def _storage_error(what: str, error: OSError) -> StorageError:
     kind = DiskFullError if error.errno in {errno.ENOSPC, errno.EDQUOT} else StorageError
     where = f" ({error.filename})" if error.filename else ""
     return kind(f"{what}: {error.strerror or error}{where}")
-
-
-_open_logs: weakref.WeakSet[Log] = weakref.WeakSet()
-
-
-def _disown_all_in_child() -> None:
-    for log in list(_open_logs):
-        log._disown()
-
-
-os.register_at_fork(after_in_child=_disown_all_in_child)
-
-
-@atexit.register
-def _close_all_at_exit() -> None:
-    """What was only gathered would be lost, although nobody was killed."""
-    for log in list(_open_logs):
-        with contextlib.suppress(TopicsError):
-            log.close()
