@@ -9,7 +9,7 @@ from topics.engine.floors import TRIM, Gap, with_gap
 from topics.engine.routers.controls import ForwardPayload, KeepPayload, RouterDeletePayload, RouterImage, RouterPayload
 from topics.engine.routers.forward import add_hops
 from topics.engine.routers.replay import LogRows
-from topics.engine.routers.router import Router, RouterLife, StoredConfig
+from topics.engine.routers.router import EXACTLY_ONCE, Router, RouterLife, StoredConfig
 from topics.engine.topic import Topic
 from topics.store.format import FrameType
 
@@ -151,6 +151,8 @@ class RouterRecovery:
             if router.position > router.source.head:
                 router.position = router.source.head
                 router.examined, router.own = self._examined.get(router.id, 0), []  # its own copies count, too
+            if router.config.guarantee != EXACTLY_ONCE:
+                router.own = []
             router.examined = min(router.examined, router.dest.head)
             router.drop_kept()
         for topic in self._core.registry.by_name.values():

@@ -135,6 +135,8 @@ class Router:
         """These seqs of the destination are its copies. before: the seq that the step which made them came behind."""
         if self.examined == before:
             self.examined = last
+        elif self.own and self.own[-1][1] == before:
+            self.own[-1] = (self.own[-1][0], last)
         elif last > self.examined:
             self.own.append((first, last))
 
