@@ -150,6 +150,7 @@ class Machine(RuleBasedStateMachine):
     )
     def begin(self, *, seed: int, life: dict[str, Any], synced: bool, scene: str, works: Any) -> None:
         """synced: every topic is of class fsync, and the power may fail."""
+        self.counts["examples"] += 1
         self.host = self.host_of(seed)
         self.synced = synced
         self.oracle = Oracle()
