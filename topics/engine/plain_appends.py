@@ -209,6 +209,7 @@ class PlainAppender:
                     self._stage(taken, buffer, spans, done, fsync=fsync, reserves=reserves)
                 except TopicsError:  # worded one by one
                     left += [at for _topic, _group, at in taken]
+        left.sort()  # those of one topic in their order
         return left
 
     def _stage(
@@ -236,8 +237,7 @@ class PlainAppender:
         records = size = 0
         for topic, (_number, _first, _count, _requests, row, rows, nbytes), _at in taken:
             first = topic.next_seq
-            ts = topic.last_ts
-            ts = max(ts, now_ms)
+            ts = max(topic.last_ts, now_ms)
             numbers += (topic.id, first, ts, row, rows)
             first_seqs.append(first)
             stamps.append(ts)
