@@ -22,8 +22,8 @@ from functools import partial
 from pathlib import Path
 
 import topics
+from perf.compare.nats import nats_load, nats_program, nats_server
 from perf.diff import measure as measure_diff
-from perf.nats import nats_load, nats_program, nats_server
 from perf.servers import http_load, http_request, topics_server
 from perf.writes import PAYLOAD, WORKLOADS, commit_id, measure_redis, measure_topics
 
