@@ -80,6 +80,8 @@ class Core:
     """Room of the completion queue; 0: no end. In a full one a multishot ends; nothing is lost."""
     effects: int = 0
     """Operations that have taken effect so far."""
+    failed_syncs: list[tuple[int, str]] = field(default_factory=list)
+    """Instants, and the paths of the files."""
     stop_at: int = 0
     """Number of the effect after which the run stops with SimStoppedError; 0: none."""
 
@@ -140,6 +142,9 @@ class Core:
     @property
     def queue_is_full(self) -> bool:
         return 0 < self.completions_max <= len(self.completions[0]) + 1
+
+    def note_failed_sync(self, handle: Handle) -> None:
+        self.failed_syncs.append((self.events.clock.monotonic_ns(), handle.path))
 
     def cancelled(self, operation: Operation) -> bool:
         """Ends a waiting operation at once; the usual `Operation.cancel`."""

@@ -143,6 +143,7 @@ class SimFiles:
                 self._core.faults.synced(file, file.order, honestly=False)
             else:
                 file.lose(file.order)
+                self._core.note_failed_sync(handle)
                 return -fault.error
         return count
 
@@ -173,6 +174,7 @@ class SimFiles:
                 node.sync(upto)
             elif fault.error:
                 node.lose(upto)
+                self._core.note_failed_sync(handle)
         else:
             return -errno.EINVAL
         return -fault.error if fault else 0

@@ -261,6 +261,11 @@ class SimRing:
         )
 
     @property
+    def failed_syncs(self) -> list[tuple[int, str]]:
+        """Instants (ns), and the paths of the files."""
+        return self._core.failed_syncs
+
+    @property
     def effects(self) -> int:
         """Operations that have taken effect: the crash points of a run."""
         return self._core.effects

@@ -152,10 +152,14 @@ class LibraryMachine(Machine):
             events.advance_to(min(due_ns, default=now_ns + 1_000_000))
         raise self.wrong("the library is busy without end")
 
+    @property
+    def _engine(self) -> Any:
+        return self.log._engine if self.log is not None and not self.log._closed else None
+
     def crash(self, *, power_cut: bool) -> None:
+        super().crash(power_cut=power_cut)
         if self.log is not None:
             self.log._closed = True  # a dead process drops nothing
-        super().crash(power_cut=power_cut)
 
     def stop(self) -> None:
         assert self.log is not None

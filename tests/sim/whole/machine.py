@@ -20,6 +20,8 @@ from topics.server.storage import backend_opener
 from topics.store.directory import take
 
 _PASSES_MAX = 60_000
+_TOLD_NS = 5_000_000
+"""After this time a completion has been seen."""
 _ANSWER_NS_MAX = 20_000_000_000
 Answer = tuple[int, Any]
 Audit = Generator[tuple[str, str, dict[str, Any] | None], Answer, None]
@@ -178,9 +180,23 @@ class Machine:
         if _complaints.bugs:
             raise self.wrong(_complaints.bugs[0]) from _raise_later[0]
 
+    @property
+    def _engine(self) -> Any:
+        return self.server.engine if self.server is not None else None
+
+    def _check_latched(self) -> None:
+        """After a failed sync the log takes nothing more, whoever waited for it."""
+        told_ns = self.ring.clock.monotonic_ns() - _TOLD_NS
+        failed = [path for at_ns, path in self.ring.failed_syncs if at_ns < told_ns and "/wal-" in path]
+        engine = self._engine
+        if failed and engine is not None and not self.ended and not engine._core.log.read_only:
+            raise self.wrong(f"a sync of {failed[0]} failed, and the log goes on")
+        self.counts["logs that failed syncs have latched"] += bool(failed)
+
     def crash(self, *, power_cut: bool) -> None:
         """Ends the process; with `power_cut` the machine, too."""
         self._check_complaints()
+        self._check_latched()
         self.say("POWER CUT" if power_cut else "KILL", f"after {self.ring.effects} operations")
         self.counts["power cuts" if power_cut else "kills"] += 1
         self.generation += 1
