@@ -62,6 +62,31 @@ def test_the_stricter_of_the_two_bounds_holds() -> None:
     assert where(filled(hot_retain_segments=1, hot_retain_bytes=1 << 30))[1] == [91]
 
 
+def test_a_stop_does_not_wait_for_all_that_is_to_move() -> None:
+    world = filled(hot_retain_segments=100)
+    world = world.next_life(config=config(hot_retain_segments=0))
+    world.append(1, 1)
+    checkpoint = world.loop.spawn(world.store.checkpointer.run(), "checkpoint")
+    while not segments(world, COLD):
+        world.passes(1)
+    world.close()
+    assert checkpoint.done
+    cold = segments(world, COLD)
+    assert 0 < len(cold) < 10
+    world = world.next_life()
+    world.check_every_record()
+
+
+def test_a_start_with_other_shards_serves_before_anything_moves() -> None:
+    world = filled(hot_retain_segments=100)
+    world = world.next_life(config=config(hot_retain_segments=0, wal_shards=2))
+    assert where(world)[0] == []
+    world.append(1, 1)
+    world.checkpoint()
+    assert where(world)[0] == [1, 11, 21, 31, 41, 51, 61, 71, 81, 91]
+    world.check_every_record()
+
+
 def test_without_a_cold_directory_nothing_moves() -> None:
     assert len(segments(filled(cold_dir="", hot_retain_segments=0), DIRECTORY)) == 10
 

@@ -119,8 +119,9 @@ class Checkpointer:
         self._loop.call_later(_LOOK_EVERY_NS, self._look)
 
     def stop(self) -> None:
-        """No more by itself; one that runs goes on."""
+        """No more by itself; one that runs ends what the log waits for, and moves no more segments."""
         self._stopped = True
+        self._tiering.stopped = True
 
     def _look(self) -> None:
         if self._stopped:
@@ -150,8 +151,10 @@ class Checkpointer:
         except (OSError, StorageError) as error:
             log.error("checkpoint failed: %s", error)
 
-    async def run(self, *, clean: bool = False) -> None:
+    async def run(self, *, clean: bool = False, moves: bool = True) -> None:
         """One whole checkpoint, after the one that may be running. clean: the last before the log is closed.
+
+        moves: segments to the cold directory, too, when all the log waits for is done; the last one never does.
 
         Raises OSError or StorageError; a full disk and a lack of descriptors are tried again later, any other error of
         a write or sync latches the log, because nobody knows what the disk holds.
@@ -160,7 +163,7 @@ class Checkpointer:
             await self._running
         self._running = done = Future[None]()
         try:
-            await self._checkpoint(clean)
+            await self._checkpoint(clean, moves and not clean)
             self.counters.error = ""
             self._met_full_disk = False
         except (OSError, StorageError) as error:
@@ -185,7 +188,7 @@ class Checkpointer:
             self._live_at_attempt = -1
 
     # --- how ---------------------------------------------------------------------------------------------------------
-    async def _checkpoint(self, clean: bool) -> None:
+    async def _checkpoint(self, clean: bool, moves: bool) -> None:
         began_ms = self._loop.clock.now_ms()
         counters = self._log.counters
         bytes_seen = counters.bytes_written
@@ -211,7 +214,7 @@ class Checkpointer:
         copying = relocation.copying
         took_ms = self._loop.clock.now_ms() - began_ms
         self.counters.count(copying.copied_rows, copying.copied_bytes, flagged, took_ms)
-        if not clean:
+        if moves:
             await self._move_to_cold()
 
     async def _move_to_cold(self) -> None:

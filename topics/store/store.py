@@ -223,7 +223,7 @@ class Store:
         if found.loaded is not None and (
             found.loaded.store.shards != self._shards or not set(found.surveys) <= shards_now
         ):
-            await self.checkpointer.run()
+            await self.checkpointer.run(moves=False)
         elif self.power_lost or (found.loaded is not None and found.loaded.store.rebuilt):
             await self.checkpointer.take_snapshot(clean=False)
 

@@ -7,10 +7,12 @@ nothing moves any more until the next start: what a failed sync has dropped, ano
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
+from typing import Any
 
 from topics.config import Config
 from topics.loop.loop import Loop
@@ -20,13 +22,16 @@ from topics.store.filetable import FileTable, StoredFile
 from topics.store.manifest import COLD, HOT, Manifest, Segment
 from topics.store.openfiles import OpenFiles
 from topics.store.segment_format import TOPICS_DIRECTORY, index_path, topic_directory
+from topics.store.side_by_side import side_by_side
 from topics.store.space import is_full
 from topics.store.tiers import Tiers
 
 log = logging.getLogger(__name__)
 
 _BYTES_A_CHECKPOINT = 256 << 20
+_SEGMENTS_A_CHECKPOINT = 512
 """The next checkpoint waits for this one: what is left is moved by the next."""
+_COPIES_AT_A_TIME = 4
 
 
 class Tiering:
@@ -54,6 +59,8 @@ class Tiering:
         self._pause = pause
         self.broken = False
         """The cold directory failed; nothing moves until the next start."""
+        self.stopped = False
+        """No more copies are begun: somebody waits for the checkpoint to end."""
 
     # --- what --------------------------------------------------------------------------------------------------------
     def due(self) -> list[Segment]:
@@ -64,7 +71,8 @@ class Tiering:
         size = 0
         for segments in self._manifest.segments.values():
             for segment in self._beyond(segments):
-                if found and size + segment.frames_end > _BYTES_A_CHECKPOINT:
+                is_much = size + segment.frames_end > _BYTES_A_CHECKPOINT or len(found) == _SEGMENTS_A_CHECKPOINT
+                if found and is_much:
                     return found
                 size += segment.frames_end
                 found.append(segment)
@@ -86,27 +94,45 @@ class Tiering:
     async def copy_due(self) -> list[Segment]:
         """Copies what is due, durably; returns what was copied. An error is logged, and ends the round."""
         copied: list[Segment] = []
-        for segment in self.due():
-            try:
-                await self._copy(segment)
-            except OSError as error:
-                self.broken = not (is_full(error) or lacks_descriptors(error))
-                when = "until the next start" if self.broken else "for now"
-                log.warning("moving %s to %s failed, it stays here %s: %s", segment.path, self._tiers.cold, when, error)
-                break
-            copied.append(segment)
+        try:
+            await side_by_side(self._loop.spawn, self._copies(), _COPIES_AT_A_TIME, copied.append)
+        except OSError as error:
+            self._on_error(error)
+        try:
+            await self._sync_directories(copied)
+        except OSError as error:
+            self._on_error(error)
+            return []
         return copied
 
-    async def _copy(self, segment: Segment) -> None:
-        cold, directory = self._tiers.cold, topic_directory(segment.topic_id)
-        make_directories(self._files, cold, directory)
-        source, target = f"{self._tiers.hot}/{segment.path}", f"{cold}/{segment.path}"
-        if index_path(segment.path).rpartition("/")[2] in self._files.list_directory(f"{self._tiers.hot}/{directory}"):
+    def _on_error(self, error: OSError) -> None:
+        self.broken = not (is_full(error) or lacks_descriptors(error))
+        when = "until the next start" if self.broken else "for now"
+        log.warning("moving segments to %s failed, they stay here %s: %s", self._tiers.cold, when, error)
+
+    def _copies(self) -> Iterator[Coroutine[Any, Any, Segment]]:
+        for segment in self.due():
+            if self.stopped:
+                return
+            yield self._copy(segment)
+
+    async def _copy(self, segment: Segment) -> Segment:
+        """Its files are whole and synced; their names are not."""
+        source, target = f"{self._tiers.hot}/{segment.path}", f"{self._tiers.cold}/{segment.path}"
+        make_directories(self._files, self._tiers.cold, topic_directory(segment.topic_id))
+        with contextlib.suppress(FileNotFoundError):  # an index that is lost is made again from the segment
             await self._copy_file(index_path(source), index_path(target))
         await self._copy_file(source, target)
-        for name in (directory, TOPICS_DIRECTORY):  # a process that was killed may have made them and not synced
-            await self._files.sync_directory(f"{cold}/{name}")
-        await self._files.sync_directory(cold)
+        return segment
+
+    async def _sync_directories(self, copied: list[Segment]) -> None:
+        """All that the copies lie in, from below: a process that was killed may have made one and not synced it."""
+        cold = self._tiers.cold
+        names = dict.fromkeys(topic_directory(segment.topic_id) for segment in copied)
+        if names:
+            for name in (*names, TOPICS_DIRECTORY):
+                await self._files.sync_directory(f"{cold}/{name}")
+            await self._files.sync_directory(cold)
 
     async def _copy_file(self, source: str, target: str) -> None:
         """Under a temporary name first, so that a file of the right name is whole."""
