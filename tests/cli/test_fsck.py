@@ -136,6 +136,15 @@ def test_a_rebuild_gives_up_the_damaged_record_alone_and_keeps_a_copy_of_the_fil
     assert sum(a != b for a, b in zip(copy.read_bytes(), content, strict=True)) == 1
 
 
+def test_a_rebuild_sets_an_unreadable_marker_aside(data: Path) -> None:
+    (data / "topics.json").write_text("garbage")
+    assert fsck(data).exit_code == 1
+    done = fsck(data, "--rebuild")
+    assert done.exit_code == 0, done.output
+    assert fsck(data).exit_code == 0
+    assert [path.read_text() for path in data.glob("set-aside-*/topics.json")] == ["garbage"]
+
+
 def test_a_rebuild_of_a_sound_directory_changes_nothing(data: Path) -> None:
     before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
     done = fsck(data, "--rebuild")

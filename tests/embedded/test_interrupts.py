@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -128,6 +129,7 @@ def test_an_interrupted_open_or_close_leaves_the_directory_free(tmp_path: Path) 
             return True
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background jobs
+    descriptors = len(os.listdir("/proc/self/fd"))
     try:
         count = 0
         for place in (0, 3, 50, 200, 400, 800, 1600, 3200, 10_000, 100_000):
@@ -140,6 +142,7 @@ def test_an_interrupted_open_or_close_leaves_the_directory_free(tmp_path: Path) 
         open_it()
         assert log.state("t").count == count
         log.close()
+        assert len(os.listdir("/proc/self/fd")) <= descriptors
     finally:
         signal.signal(signal.SIGINT, before)
 

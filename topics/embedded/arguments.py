@@ -6,7 +6,7 @@ Everything here raises UsageError naming the argument, what was given and what i
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from topics.engine.predicate import Predicate
@@ -71,6 +71,8 @@ def values(given: Any) -> Sequence[Any]:
         return given
     if isinstance(given, str | bytes | bytearray | memoryview | Mapping | NewRecord):
         raise UsageError(f"records is one {type(given).__name__}: put it into a list, as in [{shown(given)}]")
+    if isinstance(given, Set):
+        raise UsageError(f"records is one {type(given).__name__}, which has no order: use a list")
     try:
         found = given if isinstance(given, list | tuple) else list(iter(given))
     except TypeError:

@@ -40,6 +40,8 @@ def held_jobs(queue: str, node: str, jobs: Jobs) -> HeldJobs:
     """What ack, nack and extend ask of the engine."""
     arguments.text("queue", queue)
     arguments.text("node", node)
+    if not node:
+        raise UsageError("node is '': use the name that claimed the jobs")
     seqs: list[int] = []
     leases: list[int | None] = []
     if isinstance(jobs, Job | int | str | bytes) or not isinstance(jobs, Iterable):

@@ -13,7 +13,7 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from topics.loop.operations import FILE, Operations
+from topics.loop.operations import FILE, Operations, ignore
 from topics.loop.ring import Ring
 from topics.loop.tasks import Future
 
@@ -96,6 +96,12 @@ class Files:
         self._paths.pop(fd, None)
         self.closing += 1
         self._ring.queue_close(self._operations.expect(FILE, self._on_closed), fd)
+
+    def close_leftovers(self) -> None:
+        """Closes what was opened here and is open still: whoever had it was cancelled."""
+        for fd in list(self._paths):
+            del self._paths[fd]
+            self._ring.queue_close(self._operations.expect(FILE, ignore), fd)
 
     async def read_into(self, fd: int, buffer: Buffer, offset: int) -> int:
         """Reads until the buffer is full or the file ends; the count read."""

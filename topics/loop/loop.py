@@ -259,7 +259,7 @@ class Loop:
 
     # --- ending ------------------------------------------------------------------------------------------------------
     def close(self) -> None:
-        """Cancels tasks, aborts connections, waits a bounded time for what is in flight; closes the ring."""
+        """Cancels tasks, aborts connections, waits a bounded time for what is in flight; closes files and the ring."""
         if self._closed:
             return
         self._closed = True
@@ -270,12 +270,17 @@ class Loop:
         for conn in self._traffic.connections():
             conn.abort()
         try:
-            for _ in range(_CLOSE_PASSES_MAX):
-                if not (self._operations.in_flight or self._tasks or self._ready):
-                    break
-                self.run_pass(_CLOSE_WAIT_NS)
+            self._run_out()
+            self.files.close_leftovers()
+            self._run_out()
         finally:
             self.ring.close()
+
+    def _run_out(self) -> None:
+        for _ in range(_CLOSE_PASSES_MAX):
+            if not (self._operations.in_flight or self._tasks or self._ready):
+                break
+            self.run_pass(_CLOSE_WAIT_NS)
 
     # --- inside ------------------------------------------------------------------------------------------------------
     def _wait_ns(self, timeout_ns: int | None, now_ns: int) -> int | None:

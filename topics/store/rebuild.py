@@ -15,6 +15,7 @@ from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
 from topics.store import codec
 from topics.store.codec import Stop
+from topics.store.directory import Marker
 from topics.store.filecalls import list_if_there, read_file, replace_file, unlink_if_there, write_new_file
 from topics.store.format import BLOCK_BYTES, FRAME_MIN_BYTES, wal_file_no
 from topics.store.fsck import replay_shard
@@ -78,6 +79,7 @@ class _Rebuild:
         self._packs: dict[int, Pack] = {}
 
     async def run(self) -> Rebuilt:
+        await self._drop_unreadable_marker()
         for tier, root in self._tiers.roots():  # what was being moved lies in both: the first one found wins
             await self._read_segments(tier, root)
         await self._read_packs()
@@ -103,6 +105,19 @@ class _Rebuild:
             catalog=msgspec.json.encode([(topic_id, msgspec.Raw(text)) for topic_id, text in descriptions]),
         )
         return self.result
+
+    async def _drop_unreadable_marker(self) -> None:
+        """It is written again when the directory is opened. One of another format stays: it says something."""
+        path = f"{self._directory}/topics.json"
+        try:
+            data = await read_file(self._files, path)
+            msgspec.json.decode(data, type=Marker)
+        except FileNotFoundError:
+            pass
+        except msgspec.DecodeError:
+            await self._copy_aside(path, data)
+            await unlink_if_there(self._files, path)
+            await self._files.sync_directory(self._directory)
 
     # --- segments ----------------------------------------------------------------------------------------------------
     async def _read_segments(self, tier: int, root: str) -> None:
