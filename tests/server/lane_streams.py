@@ -259,7 +259,7 @@ _TIMES = re.compile(
     rb'("(?:server_total_ms|wal_append_ms|fsync_ms|\$ts|last_write_ts|last_read_ts|effective_priority)":)[0-9.]+'
 )
 _LENGTH = re.compile(rb"(Content-Length:) [0-9]+")
-_COMPRESSED = b"Vary: Accept-Encoding\r\n\r\n\x1f\x8b\x08"
+_COMPRESSED = re.compile(rb"Content-Encoding: gzip\r\n(?:[^\r]+\r\n)*\r\n(?=\x1f\x8b\x08)")
 _DATE = re.compile(rb"Date: [^\r]*\r\n")
 
 
@@ -273,9 +273,9 @@ _CUT = re.compile(
 def without_chance(answers: bytes) -> bytes:
     """What a server said, compressed or not, but for times and the lengths they make."""
     plain = b""
-    while (at := answers.find(_COMPRESSED)) >= 0:
+    while (head := _COMPRESSED.search(answers)) is not None:
         stream = zlib.decompressobj(31)
-        at += len(_COMPRESSED) - 3
+        at = head.end()
         plain += answers[:at] + stream.decompress(answers[at:])
         answers = stream.unused_data
     answers = plain + answers
