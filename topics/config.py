@@ -335,14 +335,14 @@ class Config:
             if setting.name == "port" and _carries_port(env.get("TOPICS_HOST", "")):
                 continue
             if setting.name == "port":
-                if not (raw.isascii() and raw.isdigit()):
+                if not _is_decimal(raw):
                     raise UsageError(f"TOPICS_PORT is {raw!r}: use a number from 0 to 65535")
                 values["port"] = int(raw)
             elif isinstance(default, bool):
                 values[setting.name] = raw.strip() in ("true", "1")
             elif isinstance(default, int):
                 text = raw.strip()
-                if text.isascii() and text.isdigit():
+                if _is_decimal(text):
                     most = _RANGES[setting.name][1] if setting.name in _CLAMPED else int(text)
                     values[setting.name] = min(int(text), most)
             elif isinstance(default, tuple):
@@ -387,9 +387,13 @@ def odd_variables(env: Mapping[str, str] | None = None) -> list[str]:
         if isinstance(default, bool):
             if text not in _BOOLEANS:
                 found.append(f"{name} is {text!r}, which means off: use true or false")
-        elif isinstance(default, int) and name != "TOPICS_PORT" and text and not (text.isascii() and text.isdigit()):
+        elif isinstance(default, int) and name != "TOPICS_PORT" and text and not _is_decimal(text):
             found.append(f"{name} is {text!r}, no whole number: the default, {default}, is used")
     return found
+
+
+def _is_decimal(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def _parts(value: object) -> Iterable[object]:

@@ -58,7 +58,6 @@ class HttpConnection:
         "_counted",
         "_ended",
         "_is_last",
-        "_is_last",
         "_paused",
         "_pending",
         "_plan",
