@@ -103,16 +103,14 @@ def choose_primitive(
     direct_works: bool,
     size: int,
     in_place: bool,
-    group: Primitive = Primitive.LINK,
 ) -> Primitive:
     """The primitive for one batch of `size` bytes; `setting` is the configured auto, link, direct or dsync.
 
     RWF_DSYNC syncs its own range only, so bytes before it that are not synced yet call for the chain; and those are
     dirty in the page cache, which an O_DIRECT write would have to flush first: the buffered one then. in_place: the
-    caller waits for a single write. group: the way of a small batch through the ring, where both LINK and DSYNC are
-    right. RWF_DSYNC leaves its flush to a kernel worker bound to the core of the disk's interrupt, which waits for
-    whoever runs there; the chain's worker goes to a core that is free, but costs more: so it is measured
-    (faster_way.py).
+    caller waits for a single write. For a small batch through the ring `auto` gives LINK, and DSYNC would be right,
+    too. That leaves its flush to a kernel worker bound to the core of the disk's interrupt, which waits for whoever
+    runs there; the chain's worker goes to a core that is free, but costs more: so the caller measures (faster_way.py).
     """
     if not wants_sync:
         large = size >= BARE_DIRECT_BYTES_MIN and direct_works and setting != "link"
@@ -122,7 +120,7 @@ def choose_primitive(
     if setting == "auto":
         if in_place and size <= DSYNC_BYTES_MAX:
             return Primitive.DSYNC
-        return group if size < BARE_DIRECT_BYTES_MIN else Primitive.DIRECT
+        return Primitive.LINK if size < BARE_DIRECT_BYTES_MIN else Primitive.DIRECT
     return Primitive(setting)
 
 

@@ -22,7 +22,6 @@ from topics.loop.timers import Timer
 from topics.store.admission import Admission
 from topics.store.codec import Pointer, ffi, lib
 from topics.store.commit import (
-    BARE_DIRECT_BYTES_MIN,
     Batch,
     Commit,
     Done,
@@ -419,13 +418,6 @@ class Wal:
         used = batch.used
         checksum = self._seal(batch, file)
         in_place = self.in_place or self._may_block(batch)
-        is_group = (
-            self._measures
-            and batch.wants_sync
-            and not in_place
-            and not durable.unsynced
-            and used < BARE_DIRECT_BYTES_MIN
-        )
         primitive = choose_primitive(
             self._setting,
             wants_sync=batch.wants_sync,
@@ -433,8 +425,11 @@ class Wal:
             direct_works=self._directory.direct_works,
             size=used,
             in_place=in_place,
-            group=self._groups.choose() if is_group else Primitive.LINK,
         )
+        # The chain although nothing calls for it: a small group.
+        is_group = self._measures and primitive is Primitive.LINK and not durable.unsynced
+        if is_group:
+            primitive = self._groups.choose()
         if self.in_place and primitive is Primitive.BARE_DIRECT:
             primitive = Primitive.BARE  # the caller copies into the page cache faster than the device writes
         position = file.position
