@@ -228,9 +228,10 @@ class PlainAppender:
         """
         core = self._core
         now_ms = core.clock.now_ms()
+        reserved: list[int] = []
         if reserves:
             for topic, group, _at in taken:
-                topic.reserved = reserve(core, topic, topic.next_seq + group[5] - 1, now_ms, group[5])
+                reserved.append(reserve(core, topic, topic.next_seq + group[5] - 1, now_ms, group[5]))
         numbers: list[int] = []
         first_seqs: list[int] = []
         stamps: list[int] = []
@@ -257,6 +258,8 @@ class PlainAppender:
             fsync=fsync,
             reserves=reserves,
         )
+        for topic, upto in zip(topics, reserved, strict=reserves):
+            topic.reserved = upto
         for (topic, group, _at), ts in zip(taken, stamps, strict=True):
             rows = group[5]
             topic.last_ts = ts
