@@ -20,7 +20,7 @@ from topics.store.format import shard_directory
 from topics.store.hottail import HotTail
 from topics.store.plain_rows import TopicRows
 from topics.store.rows import Framed, Rows
-from topics.store.side_by_side import side_by_side
+from topics.store.side_by_side import all_of
 from topics.store.space import DiskSpace
 from topics.store.wal import Wal
 from topics.store.walfile import WalDirectory
@@ -100,7 +100,7 @@ class Log:
         # Also when they were there: whoever made them may have been killed before it synced them.
         syncs = (loop.files.sync_directory(path) for path in (f"{config.data_dir}/wal", config.data_dir))
         opens = (wal.open() for wal in self._wals)
-        await side_by_side(loop.spawn, chain(syncs, opens), _OPENS_AT_A_TIME, lambda _none: None)
+        await all_of(loop.spawn, chain(syncs, opens), _OPENS_AT_A_TIME)
         await self.space.open()
 
     def shard_of(self, topic_id: int) -> int:

@@ -11,7 +11,7 @@ Nothing is written here but zeros behind unsealed segments, so a recovery that i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -37,7 +37,7 @@ from topics.store.replay import REMEDY, Chunk, DirectReader, ShardReplay, Survey
 from topics.store.row_columns import by_topic, select
 from topics.store.segment import cut_back, read_rows, rewrite_index
 from topics.store.segment_format import PACK_DIRECTORY, SNAPSHOT_DIRECTORY, index_path
-from topics.store.side_by_side import side_by_side
+from topics.store.side_by_side import all_of, side_by_side
 from topics.store.snapshot import Loaded, load_snapshot
 from topics.store.tiers import Tiers, claim_cold
 
@@ -214,8 +214,12 @@ async def _sweep(loop: Loop, tiers: Tiers, manifest: Manifest) -> None:
         path = f"{PACK_DIRECTORY}/{name}"
         if path not in keep:
             unlisted.append(f"{directory}/{path}")
-    unlinks = (unlink_if_there(files, path) for path in unlisted)
-    await side_by_side(loop.spawn, unlinks, _UNLINKS_AT_A_TIME, lambda _none: None)
+    await unlink_all(loop, unlisted)
+
+
+async def unlink_all(loop: Loop, paths: Sequence[str]) -> None:
+    """Files nothing lists any more, side by side; one that is not there is no error."""
+    await all_of(loop.spawn, (unlink_if_there(loop.files, path) for path in paths), _UNLINKS_AT_A_TIME)
 
 
 # --- the log ---------------------------------------------------------------------------------------------------------

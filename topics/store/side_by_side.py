@@ -47,5 +47,10 @@ async def side_by_side(
         raise failure
 
 
+async def all_of(spawn: Spawn[None], coros: Iterator[Coroutine[Any, Any, None]], most: int) -> None:
+    """The same for what has no result."""
+    await side_by_side(spawn, coros, most, lambda _none: None)
+
+
 def _nothing() -> None:
     pass

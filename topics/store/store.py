@@ -27,17 +27,15 @@ from topics.store.manifest import ReplayStart, StorePart, pack_store_part
 from topics.store.memory import MemoryFrames
 from topics.store.openfiles import OpenFiles
 from topics.store.reader import Reader
-from topics.store.recovery import Progress, Recovered, recover
+from topics.store.recovery import Progress, Recovered, recover, unlink_all
 from topics.store.replay import TailPart
 from topics.store.row_columns import indices_by_topic
 from topics.store.segment_format import TOPICS_DIRECTORY
-from topics.store.side_by_side import side_by_side
 from topics.store.snapshot import write_snapshot
 from topics.store.tiers import Tiers
 
 log = logging.getLogger(__name__)
 _NOTE_AGAIN_NS = 1_000_000_000
-_UNLINKS_AT_A_TIME = 16
 
 FLUSH_ORDER = 20
 """Of the log among the hooks at the end of a pass."""
@@ -105,8 +103,7 @@ class Store:
         self.skipped_snapshots = loaded.skipped if loaded is not None else []
         for path in self.skipped_snapshots:
             log.error("snapshot %s is damaged and was passed over", path)
-        unlinks = (unlink_if_there(loop.files, path) for survey in found.surveys.values() for path in survey.stale)
-        await side_by_side(loop.spawn, unlinks, _UNLINKS_AT_A_TIME, lambda _none: None)
+        await unlink_all(loop, [path for survey in found.surveys.values() for path in survey.stale])
         if TOPICS_DIRECTORY in loop.files.list_directory(directory):
             await loop.files.sync_directory(f"{directory}/{TOPICS_DIRECTORY}")  # a killed process may not have done so
         await self.log.open(self._starts(found))
