@@ -71,7 +71,7 @@ def test_values_are_those_of_the_engine_and_the_log() -> None:
     counters = world.backend.log.counters
     counters.frames = 12
     counters.count_sync(60_000)
-    world.backend.checkpoints.count(30, 4000, 2, 17)
+    world.backend.checkpoints.count(30, 4000, 17)
     world.backend.checkpoints.failed = 1
     world.backend.checkpoints.error = "no space"
     counters.count_sync(200_000_000)

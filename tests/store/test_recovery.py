@@ -35,7 +35,7 @@ def test_a_checkpoint_moves_records_out_of_the_log_and_frees_it() -> None:
     for _ in range(30):
         world.append(1, 10, size=300)
     world.checkpoint()
-    assert world.store.checkpointer.counters.last_rows == 300
+    assert world.store.checkpointer.counters.copied_rows == 300
     world.check_every_record()
     before = world.catalog.state()
     kinds = {world.store.files[row.file_id].kind.name for row in world.topic(1).rows.values()}

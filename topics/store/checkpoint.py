@@ -33,8 +33,8 @@ from topics.store.catalog import Catalog, Deletions
 from topics.store.commit import Commit
 from topics.store.copying import Copying, Unsynced
 from topics.store.counters import CheckpointCounters
-from topics.store.filecalls import lacks_descriptors, unlink_if_there
-from topics.store.filetable import FileTable, StoredFile
+from topics.store.filecalls import lacks_descriptors
+from topics.store.filetable import FileKind, FileTable, StoredFile
 from topics.store.flagging import Flagging
 from topics.store.format import FrameType, wal_file_no
 from topics.store.log import Log
@@ -92,7 +92,7 @@ class Checkpointer:
         self._replay = replay
         self._retired_shards = retired_shards
         """Shards of an earlier count: where their replay begins once a checkpoint has copied them."""
-        self._tiering = Tiering(loop, config, manifest, table, opener, pause=self._loop.next_pass)
+        self._tiering = Tiering(loop, config, manifest, table, opener)
         self._running: Future[None] | None = None
         self._unsynced = Unsynced({}, {})
         self._unflagged: list[Deletions] = []
@@ -202,7 +202,7 @@ class Checkpointer:
             left = self._make_do(left, replay)
         frames_seen = counters.frames + counters.uncounted_frames
         relocation = await self._copy(left, all_shared=scarce)
-        flagged = await self._flag()
+        await self._flag()
         dropped = self._drop(relocation)
         self._check_left(left)
         self._replay = {**self._retired_shards, **replay}
@@ -213,7 +213,7 @@ class Checkpointer:
         self._frames_seen, self._bytes_seen = frames_seen, bytes_seen
         copying = relocation.copying
         took_ms = self._loop.clock.now_ms() - began_ms
-        self.counters.count(copying.copied_rows, copying.copied_bytes, flagged, took_ms)
+        self.counters.count(copying.copied_rows, copying.copied_bytes, took_ms)
         if moves:
             await self._move_to_cold()
 
@@ -288,8 +288,8 @@ class Checkpointer:
         await relocation.sync()
         return relocation
 
-    async def _flag(self) -> int:
-        """Marks what was deleted one by one in segments and packs; returns how many.
+    async def _flag(self) -> None:
+        """Marks what was deleted one by one in segments and packs.
 
         What caps evicted is worked out again by a replay, from the records that lived then. A record that is flagged
         would be missing there, so the floors as they are now become durable first, in a snapshot that changes nothing
@@ -297,12 +297,11 @@ class Checkpointer:
         """
         self._unflagged += self._catalog.take_deletions()
         if not self._unflagged:
-            return 0
+            return
         await self.take_snapshot(clean=False)
         flagging = Flagging(self._loop.files, self._loop.files.write_nowait, Tiers.of(self._config), self._manifest)
-        flagged = await flagging.flag(self._unflagged)
+        await flagging.flag(self._unflagged)
         self._unflagged.clear()
-        return flagged
 
     def _drop(self, relocation: Relocation) -> _Dropped:
         """Forgets segments and runs that hold no live record."""
@@ -389,14 +388,8 @@ class Checkpointer:
         file.live_rows = 0  # the catalog said so; rows below a floor may still be counted
         self._table.remove(file)
         self._opener.forget(file)
-        if file.fd >= 0:
-            await self._loop.files.close(file.fd)
-        try:
-            await unlink_if_there(self._loop.files, file.path)
-            if file.path.endswith(".data") and "/seg-" in file.path:
-                await unlink_if_there(self._loop.files, index_path(file.path))
-        except OSError as error:  # no snapshot lists it: a start after a kill removes it
-            log.warning("removing %s failed: %s", file.path, error)
+        index = [index_path(file.path)] if file.kind is FileKind.SEGMENT else []
+        await self._opener.remove(file.fd, file.path, *index)
 
 
 def _place(file: StoredFile) -> tuple[int, int]:

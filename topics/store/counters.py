@@ -53,17 +53,13 @@ class CheckpointCounters:
     """Why the last attempt failed; "" when it did not."""
     copied_rows: int = 0
     copied_bytes: int = 0
-    flagged: int = 0
-    """Deleted records in sealed files that were marked so."""
-    last_rows: int = 0
     last_ms: int = 0
     cold_failed: bool = False
     """The cold directory failed: nothing moves there until the next start."""
 
-    def count(self, rows: int, size: int, flagged: int, took_ms: int) -> None:
+    def count(self, rows: int, size: int, took_ms: int) -> None:
         """One that ended well."""
         self.done += 1
         self.copied_rows += rows
         self.copied_bytes += size
-        self.flagged += flagged
-        self.last_rows, self.last_ms = rows, took_ms
+        self.last_ms = took_ms

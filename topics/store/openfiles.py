@@ -6,13 +6,17 @@ somebody reads it. Log files keep theirs.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from topics.loop.files import Files
+from topics.store.filecalls import unlink_if_there
 from topics.store.filetable import StoredFile
+
+log = logging.getLogger(__name__)
 
 OPEN_MAX = 256
 
@@ -71,3 +75,14 @@ class OpenFiles:
     def forget(self, file: StoredFile) -> None:
         """Its descriptor is somebody else's to close."""
         self._open.pop(file.file_id, None)
+
+    async def remove(self, fd: int, *paths: str) -> None:
+        """Closes the descriptor of a file that was forgotten (-1: it has none) and unlinks what belongs to it."""
+        files = self._loop.files
+        if fd >= 0:
+            await files.close(fd)
+        try:
+            for path in paths:
+                await unlink_if_there(files, path)
+        except OSError as error:  # no snapshot lists it: a start after a kill removes it
+            log.warning("removing %s failed: %s", paths[0], error)

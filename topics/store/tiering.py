@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import Any
 
 from topics.config import Config
 from topics.loop.loop import Loop
-from topics.loop.tasks import Future
-from topics.store.filecalls import lacks_descriptors, make_directories, unlink_if_there
+from topics.store.filecalls import lacks_descriptors, make_directories
 from topics.store.filetable import FileTable, StoredFile
 from topics.store.manifest import COLD, HOT, Manifest, Segment
 from topics.store.openfiles import OpenFiles
@@ -44,8 +43,6 @@ class Tiering:
         manifest: Manifest,
         table: FileTable,
         opener: OpenFiles,
-        *,
-        pause: Callable[[], Future[None]],
     ) -> None:
         self._loop = loop
         self._files = loop.files
@@ -56,7 +53,6 @@ class Tiering:
         self._manifest = manifest
         self._table = table
         self._opener = opener
-        self._pause = pause
         self.broken = False
         """The cold directory failed; nothing moves until the next start."""
         self.stopped = False
@@ -151,7 +147,7 @@ class Tiering:
                         raise OSError(f"{source} ends at byte {at + count} of {size}")
                     await files.write_all(write_fd, chunk, at)
                     at += count
-                    await self._pause()
+                    await self._loop.next_pass()
                 await files.fsync(write_fd)
             finally:
                 await files.close(write_fd)
@@ -170,16 +166,7 @@ class Tiering:
     def _leave(self, stored: StoredFile, path: str) -> None:
         self._opener.forget(stored)
         fd, stored.fd = stored.fd, -1
-        self._loop.spawn(self._remove(fd, path), "move")
-
-    async def _remove(self, fd: int, path: str) -> None:
-        if fd >= 0:
-            await self._files.close(fd)
-        try:
-            await unlink_if_there(self._files, path)
-            await unlink_if_there(self._files, index_path(path))
-        except OSError as error:  # the next start removes it
-            log.warning("removing %s failed: %s", path, error)
+        self._loop.spawn(self._opener.remove(fd, path, index_path(path)), "move")
 
 
 def mark_cold(moved: list[Segment]) -> None:
