@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import os
 import sys
@@ -10,9 +11,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.sim.whole.run import run, run_chunk
+from tests.sim.whole.run import run, run_chunk, run_last_chunk
 
-_CHUNK = 50
+_CHUNK = 25
 _TELL_S = 20
 """Between two lines of progress."""
 
@@ -52,8 +53,10 @@ def many(seeds: range, jobs: int, failures_max: int) -> int:
     cpu_s = 0.0
     told = started
     chunks = [seeds[first : first + _CHUNK] for first in range(0, len(seeds), _CHUNK)]
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        for chunk in pool.imap_unordered(run_chunk, chunks):
+    gc.collect()
+    gc.freeze()  # before the forks, which then share it
+    with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
+        for chunk in pool.imap_unordered(run_last_chunk, chunks):
             total += chunk.counts
             cpu_s += chunk.cpu_s
             done += chunk.seeds
