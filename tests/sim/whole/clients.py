@@ -121,5 +121,5 @@ class Client:
         self.machine.counts[name] += 1
         if status == 500:
             self.machine.counts["answered 500"] += 1
-            if self.machine.disk_is_sound and not self.machine.descriptors_are_few:
+            if self.machine.lacks_nothing:
                 raise self.machine.wrong(f"{name}: one was answered {answer} on a sound disk")

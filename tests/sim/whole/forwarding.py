@@ -125,7 +125,7 @@ class _Reader(Client):
                 if shared.shown.setdefault(seq, text) != text:
                     raise self.machine.wrong(f"seq {seq} behind a router was {shared.shown[seq]}, now {text}")
             left_out = acked - set(found.values())
-            if cursor == 0 and left_out and page["caught_up"] and self.machine.disk_is_sound:
+            if cursor == 0 and left_out and page["caught_up"] and self.machine.lacks_nothing:
                 raise self.machine.wrong(f"acknowledged before the read, and not forwarded: {sorted(left_out)[:5]}")
 
         body = {"from_seq": cursor, "limit": 1000, "wait_ms": rng.choice((0, 0, 5))}

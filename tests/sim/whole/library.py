@@ -166,7 +166,7 @@ class LibraryMachine(Machine):
         try:
             self.log.close()
         except (TopicsError, OSError) as error:
-            if self.disk_is_sound and not self.descriptors_are_few:
+            if self.lacks_nothing:
                 raise self.wrong(f"closing the log failed: {error}") from error
         self._check_complaints()
         self.counts["logs closed"] += 1

@@ -158,6 +158,11 @@ class Machine:
         """Nothing has failed in this life, and there is space."""
         return not self.io_failed and self.ring.disk.capacity_bytes is None
 
+    @property
+    def lacks_nothing(self) -> bool:
+        """Besides, there are descriptors: no request may fail."""
+        return self.disk_is_sound and not self.descriptors_are_few
+
     def _refused(self, reason: str) -> bool:
         if not self.io_failed:
             raise self.wrong(f"the server refused to start on a sound disk: {reason}")
@@ -216,7 +221,7 @@ class Machine:
         assert self.server is not None
         self.server.stop()
         self.run_until(lambda: bool(self.ended))
-        if self.ended != [0] and self.disk_is_sound and not self.descriptors_are_few:
+        if self.ended != [0] and self.lacks_nothing:
             raise self.wrong(f"a graceful stop ended with {self.ended}")
         self.say("STOPPED", self.ended)
         self.counts["graceful stops"] += 1
