@@ -127,7 +127,7 @@ def test_frames_may_be_staged_as_they_are() -> None:
     first = world.write(count=2)
     world.settle()
     answers: list[Commit] = []
-    start = world.log.shards[0].stage_frames(world.read(first), 2)
+    start = world.log.shards[0].staging.stage_frames(world.read(first), 2)
     world.log.when_committed(1, True, answers.append)
     world.loop.run_until(lambda: bool(answers))
     assert start == 0

@@ -248,9 +248,9 @@ class Checkpointer:
             self._log.request_rotation()
         with self._log.use_reserve():
             for wal in self._log.shards:
-                wal.stage_control(0, FrameType.CHECKPOINT, self._snapshot, self._loop.clock.now_ms(), payload)
+                wal.staging.stage_control(0, FrameType.CHECKPOINT, self._snapshot, self._loop.clock.now_ms(), payload)
                 future: Future[Commit] = Future()
-                wal.when_committed(True, future.set_result)
+                wal.staging.when_committed(True, future.set_result)
                 waits.append(future)
         replay = {}
         for shard, future in enumerate(waits):
@@ -366,7 +366,7 @@ class Checkpointer:
         waits: list[Future[Commit]] = []
         for wal in self._log.shards:
             future: Future[Commit] = Future()
-            wal.when_committed(True, future.set_result)
+            wal.staging.when_committed(True, future.set_result)
             waits.append(future)
         for future in waits:
             error = (await future).error

@@ -127,7 +127,7 @@ class Log:
         counted: False leaves them out of the metric of frames (copies that routers make, R-RTR-17).
         Raises LogReadOnlyError or DiskFullError, and then nothing was staged.
         """
-        return self._wals[self.shard_of(topic_id)].stage_records(
+        return self._wals[self.shard_of(topic_id)].staging.stage_records(
             topic_id, first_seq, ts_ms, rows, fsync=fsync, node=node, extension=extension, counted=counted
         )
 
@@ -138,7 +138,7 @@ class Log:
 
     def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed:
         """Frames rows of several topics, which all lie in the one shard there is. Raises like `stage_records`."""
-        return self._wals[0].stage_topics(rows, fsync=fsync)
+        return self._wals[0].staging.stage_topics(rows, fsync=fsync)
 
     def write_alone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None
@@ -153,14 +153,14 @@ class Log:
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
     ) -> None:
         """One control frame into the topic's shard; payload is compact JSON. Raises like `stage_records`."""
-        self._wals[self.shard_of(topic_id)].stage_control(topic_id, kind, seq, ts_ms, payload, counted=counted)
+        self._wals[self.shard_of(topic_id)].staging.stage_control(topic_id, kind, seq, ts_ms, payload, counted=counted)
 
     def when_committed(self, topic_id: int, synced: bool, done: Done) -> None:
         """Calls `done(Commit)` once the batch that the topic's shard is filling has ended, in order of attaching.
 
         Without anything staged it ends when what was staged before has; with `synced`, when that is on stable storage.
         """
-        self._wals[self.shard_of(topic_id)].when_committed(synced, done)
+        self._wals[self.shard_of(topic_id)].staging.when_committed(synced, done)
 
     def when_durable(self, topic_id: int, done: Callable[[], None]) -> None:
         """Calls `done` once all that the topic's shard has committed is on stable storage; no commit waits for that.
@@ -206,7 +206,7 @@ class Log:
         For a caller that waits for nothing else. Callbacks run inside `flush`, which has the pass' hooks run again.
         """
         for wal in self._wals:
-            wal.in_place = True
+            wal.in_place.always = True
 
     def set_commit_window(self, ns: int) -> None:
         """How long after a commit the next one may be held back to gather more: widened under pressure."""

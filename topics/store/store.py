@@ -187,9 +187,9 @@ class Store:
                 continue
             wal = self.log.shards[shard]
             with self.log.use_reserve():
-                starts = [wal.stage_frames(part.body, len(part.frames)) for part in parts]
+                starts = [wal.staging.stage_frames(part.body, len(part.frames)) for part in parts]
             future: Future[Commit] = Future()
-            wal.when_committed(True, future.set_result)
+            wal.staging.when_committed(True, future.set_result)
             taken_over += replay.superseded(replay.synced_upto + 1)
             waits.append((parts, starts, future))
         for parts, starts, future in waits:

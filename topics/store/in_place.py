@@ -1,0 +1,43 @@
+"""When a commit is worth waiting for: one that ends in the call that begins it, instead of a turn through the ring."""
+
+from __future__ import annotations
+
+from topics.loop.loop import Loop
+from topics.store.commit import Batch
+
+_PAUSE_NS = 1_000_000_000
+
+
+class InPlace:
+    """One shard's. `watch` after each such commit: a slow device has the next ones go through the ring for a while.
+
+    max_ns: none may have taken longer; 0: never in place, but with `always`.
+    """
+
+    def __init__(self, loop: Loop, max_ns: int) -> None:
+        self._loop = loop
+        self._max_ns = max_ns
+        self._from_ns = 0
+        """After one that took longer: when they may again."""
+        self.always = False
+        """Every commit that needs one write: for a thread that waits for nothing else."""
+
+    def takes(self, batch: Batch, *, sync_running: bool) -> bool:
+        """A lone write of a connection that is alone: nobody gains by the loop going on meanwhile (perf/commits.py).
+
+        And what nobody waits for to be synced, while no sync may hold it up: through the ring a buffered write always
+        goes to a worker, which costs more than the copy into the page cache.
+        """
+        if self.always:
+            return True
+        if self._max_ns <= 0 or self._loop.clock.monotonic_ns() < self._from_ns:
+            return False
+        if not batch.wants_sync and not sync_running:
+            return True
+        return len(batch.waiters) == 1 and self._loop.is_alone()
+
+    def watch(self, submitted_ns: int) -> None:
+        """One has ended that was begun then."""
+        now_ns = self._loop.clock.monotonic_ns()
+        if now_ns - submitted_ns > self._max_ns:
+            self._from_ns = now_ns + _PAUSE_NS

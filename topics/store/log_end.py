@@ -1,0 +1,112 @@
+"""Where a shard's log ends: the file written to, the chain of checksums, and what the next batch's header says."""
+
+from __future__ import annotations
+
+from topics.clock import Clock
+from topics.store.codec import lib
+from topics.store.commit import Batch, Durability
+from topics.store.counters import LogCounters
+from topics.store.format import BATCH_ALIGN, BATCH_HEADER_BYTES, BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET, align_up
+from topics.store.hottail import HotTail
+from topics.store.walfile import WalDirectory, WalFile
+
+
+class LogEnd:
+    """Gives a batch its place behind all that is written; `on_written` moves behind it."""
+
+    def __init__(
+        self, clock: Clock, directory: WalDirectory, tail: HotTail, counters: LogCounters, durable: Durability
+    ) -> None:
+        self._clock = clock
+        self._directory = directory
+        self._tail = tail
+        self._counters = counters
+        self._durable = durable
+        self.file: WalFile | None = None
+        self.header = b""
+        """The file header, until the first batch takes it to the disk."""
+        self.leaves_file = False
+        """The next batch opens another file, though this one has room."""
+        self.synced_commits = 0
+        """In this file."""
+        self.committed_ns = -(1 << 62)
+        """When the last commit ended."""
+        self._chain = 0
+
+    def has_room(self, batch_bytes: int) -> bool:
+        """The next batch goes into this file."""
+        file = self.file
+        return file is not None and not self.leaves_file and file.position + batch_bytes <= file.size
+
+    def seal(self, batch: Batch, file: WalFile) -> int:
+        """Writes the header of the batch that follows all that is written to this file; returns its checksum."""
+        durable = self._durable
+        checksum: int = lib.tp_seal_batch(
+            batch.pointer,
+            file.epoch,
+            durable.written + 1,
+            durable.synced,
+            self._chain,
+            batch.used - BATCH_HEADER_BYTES,
+            batch.frames,
+            self._clock.now_ms(),
+        )
+        return checksum
+
+    def place(self, batch: Batch, file: WalFile) -> tuple[memoryview, int]:
+        """Mirrors a sealed batch in the hot tail; returns the blocks to write and their file offset."""
+        position = file.position
+        data = memoryview(batch.memory)[: batch.used]
+        if not self.header:
+            return self._tail.place(file.stored.file_id, position, data), position & -BLOCK_BYTES
+        block = self.header + bytes(BLOCK_BYTES - len(self.header))
+        return self._tail.place(file.stored.file_id, 0, memoryview(block + data)), 0
+
+    def take_back(self, file: WalFile) -> None:
+        """The batch placed last is not in the file."""
+        self._tail.take_back(file.stored.file_id, file.position)
+
+    def on_written(self, batch: Batch, file: WalFile, checksum: int, submitted_ns: int, *, synced: bool) -> int:
+        """The batch is in the file; returns how long that took, ns."""
+        self.committed_ns = self._clock.monotonic_ns()
+        elapsed_ns = self.committed_ns - submitted_ns
+        self._durable.on_written(self._durable.written + 1, synced=synced)
+        file.position = align_up(file.position + batch.used, BATCH_ALIGN)
+        self._chain = checksum
+        self.header = b""
+        counters = self._counters
+        counters.frames += batch.frames - batch.uncounted
+        counters.uncounted_frames += batch.uncounted
+        counters.batches += 1
+        counters.bytes_written += batch.used
+        counters.commit.add(elapsed_ns)
+        if synced:
+            self.synced_commits += 1
+            counters.count_sync(elapsed_ns)
+        return elapsed_ns
+
+    # --- from file to file -------------------------------------------------------------------------------------------
+    def request_rotation(self) -> None:
+        """The next batch opens another file, so that all there is now lies in files the log has left."""
+        file = self.file
+        self.leaves_file = file is not None and file.position > WAL_FIRST_BATCH_OFFSET
+        if file is not None and self.leaves_file:
+            file.stored.leaving = True
+
+    def begin(self, file: WalFile) -> None:
+        """Goes on in a prepared file; the one before was left."""
+        assert self.file is None, "the file before was not left"
+        self.synced_commits = 0
+        self.file = file
+        header = self._directory.begin(file, self._durable.written + 1, self._clock.now_ms())
+        self.header = header.pack()
+        self._chain = header.checksum
+
+    def leave(self, file: WalFile) -> None:
+        """The log goes on elsewhere; what is not synced here is synced before anything later counts as synced."""
+        stored = file.stored
+        stored.active = False
+        stored.size = file.position
+        self._durable.on_file_left(stored.file_id, stored.fd)
+        self.file = None
+        self.leaves_file = False
