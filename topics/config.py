@@ -193,8 +193,8 @@ class Config:
     commit_window_us: int = 0
     """How long a batch may wait for more; 0: it leaves as soon as the commit before it has ended."""
     commit_in_place_max_us: int = 20_000
-    """A lone write of a connection that is alone, or a small one that nobody waits to be synced, is committed while the
-    loop waits, unless the last one took longer than this; 0: never."""
+    """A lone write of a connection that is alone, or up to 1 MiB that nobody waits to be synced, is committed while the
+    loop waits, unless one took longer than this a moment ago; 0: never."""
     hot_tail_bytes: int = 64 << 20
     checkpoint_wal_bytes: int = 256 << 20
     """A checkpoint starts when this many bytes of log are not yet in segments."""

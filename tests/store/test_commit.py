@@ -6,6 +6,7 @@ import pytest
 
 from topics.store.commit import (
     BARE_DIRECT_BYTES_MIN,
+    BARE_IN_PLACE_BYTES_MAX,
     DSYNC_BYTES_MAX,
     Batch,
     Durability,
@@ -37,6 +38,17 @@ def test_a_large_batch_nobody_wants_synced_goes_past_the_page_cache_where_that_w
     assert chosen("auto", direct=False) is Primitive.BARE
     assert chosen("link", direct=True) is Primitive.BARE
     assert not Primitive.BARE_DIRECT.syncs
+
+
+def test_a_large_batch_nobody_wants_synced_is_copied_into_the_page_cache_by_a_caller_that_waits() -> None:
+    def chosen(size: int) -> Primitive:
+        return choose_primitive(
+            "auto", wants_sync=False, unsynced_precedes=True, direct_works=True, size=size, in_place=True
+        )
+
+    assert chosen(BARE_DIRECT_BYTES_MIN) is Primitive.BARE
+    assert chosen(BARE_IN_PLACE_BYTES_MAX) is Primitive.BARE
+    assert chosen(BARE_IN_PLACE_BYTES_MAX + 1) is Primitive.BARE_DIRECT
 
 
 @pytest.mark.parametrize("setting", ["auto", "link", "direct", "dsync"])

@@ -271,6 +271,38 @@ def test_after_a_commit_in_place_that_took_long_the_next_ones_go_through_the_rin
     assert world.is_answered_at_once()
 
 
+def test_what_nobody_waits_to_be_synced_is_committed_in_place_while_a_sync_runs_until_one_took_long() -> None:
+    world = Alone(commit_in_place_max_us=5000)
+    world.alone = False
+    write_now = world.ring.write_now
+
+    def slow(fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
+        world.ring.clock.advance_ns(5_000_001)
+        return write_now(fd, buffer, offset, dsync=dsync)
+
+    def is_answered_beside_a_sync() -> bool:
+        world.write(fsync=False)
+        world.settle()
+        sync = world.log.shards[0]._sync
+        sync.start()
+        assert sync.running
+        return world.is_answered_at_once(fsync=False, writes=2)
+
+    assert is_answered_beside_a_sync()
+    world.advance(2000)
+    world.write(fsync=False)
+    world.settle()
+    world.log.shards[0]._sync.start()
+    world.ring.write_now = slow  # type: ignore[method-assign]
+    assert world.is_answered_at_once(fsync=False)
+    world.ring.write_now = write_now  # type: ignore[method-assign]
+    world.advance(1001)
+    assert world.is_answered_at_once(fsync=False, writes=2)
+    assert not is_answered_beside_a_sync()
+    world.advance(60_000)
+    assert is_answered_beside_a_sync()
+
+
 def test_without_being_asked_commits_are_left_to_the_ring() -> None:
     world = LogWorld()
     write = world.write()

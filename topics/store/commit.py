@@ -21,6 +21,9 @@ DSYNC_BYTES_MAX = 256 * 1024
 BARE_DIRECT_BYTES_MIN = 64 * 1024
 """From here on, copying a batch into the page cache by a worker thread costs more than waiting for the device."""
 
+BARE_IN_PLACE_BYTES_MAX = 1 << 20
+"""Up to here a caller that waits copies it: tens of microseconds for 100 KiB, where the device takes hundreds."""
+
 _FULL = (-errno.ENOSPC, -errno.EDQUOT)
 _AGAIN = (-errno.EINTR, -errno.EAGAIN)
 
@@ -113,7 +116,8 @@ def choose_primitive(
     runs there; the chain's worker goes to a core that is free, but costs more: so the caller measures (faster_way.py).
     """
     if not wants_sync:
-        large = size >= BARE_DIRECT_BYTES_MIN and direct_works and setting != "link"
+        large = size > BARE_IN_PLACE_BYTES_MAX if in_place else size >= BARE_DIRECT_BYTES_MIN
+        large = large and direct_works and setting != "link"
         return Primitive.BARE_DIRECT if large else Primitive.BARE
     if unsynced_precedes or not direct_works or setting == "link":
         return Primitive.LINK

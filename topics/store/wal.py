@@ -257,7 +257,7 @@ class Wal:
             write_res = self._files.write_now(fd, flight.blocks, flight.offset, dsync=dsync)
             if not self.in_place.always:
                 self._counters.in_place += 1
-                self.in_place.watch(flight.submitted_ns)
+                self.in_place.watch(flight.submitted_ns, sync_running=self._sync.running)
             self._on_write(write_res)
             self._loop.again()
             return
