@@ -1,15 +1,12 @@
 """Every setting of the server in one frozen value. Source of names and defaults: the wire contract, section 14.
 
-Raw values only; units are the last word of a name. `Config.from_env` reads `TOPICS_*` variables: integers are unsigned
-decimals with blanks trimmed, unparsable means default (the port alone is strict); booleans are on for `true` and `1`.
+Raw values only; units are the last word of a name. `cli/environment.py` makes one of `TOPICS_*` variables.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
 
 from topics.errors import UsageError
 
@@ -18,7 +15,7 @@ WAL_SHARDS_MAX = 64
 _SEGMENT_BYTES_MAX = 1 << 31
 _U32_MAX = (1 << 32) - 1
 _U64_MAX = (1 << 64) - 1
-_RANGES = {
+RANGES = {
     "head_timeout_ms": (100, 1 << 40),
     "idle_timeout_ms": (100, 1 << 40),
     "write_stall_timeout_ms": (100, 1 << 40),
@@ -93,12 +90,7 @@ _ZERO_IS_THE_MOST = (
 )
 """0 is no limit but what there can be (wire contract, section 14)."""
 
-_CLAMPED = ("wal_shards", "segment_max_bytes")
-"""From the environment, more than the most means the most."""
-
-
 _BLOCK_BYTES = 4096
-_BOOLEANS = ("true", "1", "false", "0", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +287,7 @@ class Config:
                 raise UsageError(f"{low} ({getattr(self, low)}) is above {high} ({getattr(self, high)}): use less")
         for name in _ZERO_IS_THE_MOST:
             if not getattr(self, name):
-                object.__setattr__(self, name, _RANGES[name][1])
+                object.__setattr__(self, name, RANGES[name][1])
         object.__setattr__(self, "wal_file_bytes", -(-self.wal_file_bytes // _BLOCK_BYTES) * _BLOCK_BYTES)
         if self.receive_buffers & (self.receive_buffers - 1):
             raise UsageError(f"receive_buffers is {self.receive_buffers}: use a power of two")
@@ -307,7 +299,7 @@ class Config:
             if not isinstance(value, bool):
                 raise UsageError(f"{name} is {value!r}: use True or False")
         elif isinstance(default, int):
-            low, high = _RANGES.get(name, (0, _U64_MAX))
+            low, high = RANGES.get(name, (0, _U64_MAX))
             if isinstance(value, bool) or not isinstance(value, int):
                 raise UsageError(f"{name} is {value!r}: use a whole number, {low} to {high}")
             if not low <= value <= high and name != "port":
@@ -322,88 +314,9 @@ class Config:
         elif "\0" in value:
             raise UsageError(f"{name} holds a NUL: use text without one")
 
-    @classmethod
-    def from_env(cls, env: Mapping[str, str] | None = None) -> Config:
-        """Settings from `TOPICS_*` variables; raises UsageError for a port or a choice that means nothing."""
-        env = os.environ if env is None else env
-        values: dict[str, object] = {}
-        for setting in fields(cls):
-            raw = env.get(f"TOPICS_{setting.name.upper()}")
-            if raw is None:
-                continue
-            default = setting.default
-            if setting.name == "port" and _carries_port(env.get("TOPICS_HOST", "")):
-                continue
-            if setting.name == "port":
-                if not _is_decimal(raw):
-                    raise UsageError(f"TOPICS_PORT is {raw!r}: use a number from 0 to 65535")
-                values["port"] = int(raw)
-            elif isinstance(default, bool):
-                values[setting.name] = raw.strip() in ("true", "1")
-            elif isinstance(default, int):
-                text = raw.strip()
-                if _is_decimal(text):
-                    most = _RANGES[setting.name][1] if setting.name in _CLAMPED else int(text)
-                    values[setting.name] = min(int(text), most)
-            elif isinstance(default, tuple):
-                values[setting.name] = tuple(part.strip() for part in raw.split(",") if part.strip())
-            elif raw.strip():
-                values[setting.name] = raw.strip()
-        config = replace(cls(), **values)  # type: ignore[arg-type]  # each was parsed by its default's type
-        config = config._with_host_port()
-        return replace(
-            config,
-            wal_shards=config.wal_shards or cls().wal_shards,
-            segment_max_events=max(1, config.segment_max_events),
-        )
-
-    def _with_host_port(self) -> Config:
-        """`host:port` or `[v6]:port` in the host carries the port; a bare IPv6 address is a host."""
-        host, port = self.host, self.port
-        if host.startswith("["):
-            host, _, rest = host[1:].partition("]")
-            if rest.startswith(":") and rest[1:].isdigit():
-                port = int(rest[1:])
-        elif host.count(":") == 1:
-            host, _, text = host.partition(":")
-            if not text.isdigit():
-                raise UsageError(f"TOPICS_HOST is {self.host!r}: the part after the colon must be a port number")
-            port = int(text)
-        return replace(self, host=host, port=port)
-
-
-def odd_variables(env: Mapping[str, str] | None = None) -> list[str]:
-    """What `from_env` takes in another way than whoever set it may think: a sentence each, to be logged."""
-    env = os.environ if env is None else env
-    settings = {f"TOPICS_{setting.name.upper()}": setting.default for setting in fields(Config)}
-    found = []
-    for name in sorted(name for name in env if name.startswith("TOPICS_")):
-        text = env[name].strip()
-        if name not in settings:
-            near = get_close_matches(name, settings, 1, 0.8)
-            found.append(f"{name} is no setting{f' (is {near[0]} meant?)' if near else ''}: it is ignored")
-            continue
-        default = settings[name]
-        if isinstance(default, bool):
-            if text not in _BOOLEANS:
-                found.append(f"{name} is {text!r}, which means off: use true or false")
-        elif isinstance(default, int) and name != "TOPICS_PORT" and text and not _is_decimal(text):
-            found.append(f"{name} is {text!r}, no whole number: the default, {default}, is used")
-    return found
-
-
-def _is_decimal(text: str) -> bool:
-    return text.isascii() and text.isdigit()
-
 
 def _parts(value: object) -> Iterable[object]:
     return value if isinstance(value, Iterable) else (None,)
-
-
-def _carries_port(host: str) -> bool:
-    """`host:port` or `[v6]:port`: the port variable is ignored then."""
-    host = host.strip()
-    return "]:" in host if host.startswith("[") else host.count(":") == 1
 
 
 def tiny_config(data_dir: str) -> Config:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from topics import __version__
+from topics.cli.environment import config_of
 from topics.cli.serve import as_variables, serve
 from topics.config import Config
 from topics.errors import TopicsError
@@ -26,7 +27,7 @@ Io = Annotated[str | None, typer.Option(help="auto, uring or portable.")]
 def settings(**options: str | None) -> Config:
     """The environment's, overridden by the options given. Raises UsageError."""
     given = as_variables({name.upper(): value for name, value in options.items()})
-    return Config.from_env({**os.environ, **given})
+    return config_of({**os.environ, **given})
 
 
 @app.command()

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from topics.config import Config, odd_variables
+from topics.cli.environment import config_of, odd_variables
 from topics.errors import UsageError
 
 _log = logging.getLogger("topics.cli")
@@ -64,7 +64,7 @@ def serve(  # noqa: PLR0917 - typer makes options of them
     for sentence in odd_variables(env):
         _log.warning("%s", sentence)
     # The keys stay nowhere but in the configuration, which the server forgets them in.
-    config = Config.from_env(env)
+    config = config_of(env)
     for place in (env, os.environ):
         place.pop("TOPICS_API_KEYS", None)
     raise typer.Exit(run_server(config))

@@ -1,0 +1,96 @@
+"""Settings from `TOPICS_*` variables. Source: the wire contract, section 14.
+
+Integers are unsigned decimals with blanks trimmed, unparsable means default (the port alone is strict); booleans are on
+for `true` and `1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from difflib import get_close_matches
+
+from topics.config import RANGES, Config
+from topics.errors import UsageError
+
+_CLAMPED = ("wal_shards", "segment_max_bytes")
+"""More than the most means the most."""
+_BOOLEANS = ("true", "1", "false", "0", "")
+
+
+def config_of(env: Mapping[str, str]) -> Config:
+    """Settings from `TOPICS_*` variables; raises UsageError for a port or a choice that means nothing."""
+    values: dict[str, object] = {}
+    for setting in fields(Config):
+        raw = env.get(f"TOPICS_{setting.name.upper()}")
+        if raw is None:
+            continue
+        default = setting.default
+        if setting.name == "port" and _carries_port(env.get("TOPICS_HOST", "")):
+            continue
+        if setting.name == "port":
+            if not _is_decimal(raw):
+                raise UsageError(f"TOPICS_PORT is {raw!r}: use a number from 0 to 65535")
+            values["port"] = int(raw)
+        elif isinstance(default, bool):
+            values[setting.name] = raw.strip() in ("true", "1")
+        elif isinstance(default, int):
+            text = raw.strip()
+            if _is_decimal(text):
+                most = RANGES[setting.name][1] if setting.name in _CLAMPED else int(text)
+                values[setting.name] = min(int(text), most)
+        elif isinstance(default, tuple):
+            values[setting.name] = tuple(part.strip() for part in raw.split(",") if part.strip())
+        elif raw.strip():
+            values[setting.name] = raw.strip()
+    config = replace(Config(), **values)  # type: ignore[arg-type]  # each was parsed by its default's type
+    config = _with_host_port(config)
+    return replace(
+        config,
+        wal_shards=config.wal_shards or Config().wal_shards,
+        segment_max_events=max(1, config.segment_max_events),
+    )
+
+
+def odd_variables(env: Mapping[str, str]) -> list[str]:
+    """What `config_of` takes in another way than whoever set it may think: a sentence each, to be logged."""
+    settings = {f"TOPICS_{setting.name.upper()}": setting.default for setting in fields(Config)}
+    found = []
+    for name in sorted(name for name in env if name.startswith("TOPICS_")):
+        text = env[name].strip()
+        if name not in settings:
+            near = get_close_matches(name, settings, 1, 0.8)
+            found.append(f"{name} is no setting{f' (is {near[0]} meant?)' if near else ''}: it is ignored")
+            continue
+        default = settings[name]
+        if isinstance(default, bool):
+            if text not in _BOOLEANS:
+                found.append(f"{name} is {text!r}, which means off: use true or false")
+        elif isinstance(default, int) and name != "TOPICS_PORT" and text and not _is_decimal(text):
+            found.append(f"{name} is {text!r}, no whole number: the default, {default}, is used")
+    return found
+
+
+def _with_host_port(config: Config) -> Config:
+    """`host:port` or `[v6]:port` in the host carries the port; a bare IPv6 address is a host."""
+    host, port = config.host, config.port
+    if host.startswith("["):
+        host, _, rest = host[1:].partition("]")
+        if rest.startswith(":") and rest[1:].isdigit():
+            port = int(rest[1:])
+    elif host.count(":") == 1:
+        host, _, text = host.partition(":")
+        if not text.isdigit():
+            raise UsageError(f"TOPICS_HOST is {config.host!r}: the part after the colon must be a port number")
+        port = int(text)
+    return replace(config, host=host, port=port)
+
+
+def _carries_port(host: str) -> bool:
+    """`host:port` or `[v6]:port`: the port variable is ignored then."""
+    host = host.strip()
+    return "]:" in host if host.startswith("[") else host.count(":") == 1
+
+
+def _is_decimal(text: str) -> bool:
+    return text.isascii() and text.isdigit()
