@@ -5,6 +5,7 @@ Names listed in `answers` complete by themselves at the next submit, with the re
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,6 +45,9 @@ class FakeRing:
         self.woken = 0
         self.closed = False
         self.bogus: set[int] = set()
+        self.takes_now: list[int] = []
+        """Results of the next `send_now`s."""
+        self.sent_now: list[tuple[int, bytes]] = []
         self._buffer = 0
 
     def queue(self, name: str, user_data: int, *arguments: Any) -> None:
@@ -93,6 +97,12 @@ class FakeRing:
     def queue_sends(self, sends: Sequence[Send]) -> None:
         for user_data, fd, data in sends:
             self.queue("send", user_data, fd, bytes(data))
+
+    def send_now(self, fd: int, data: bytes) -> int:
+        """By default no socket takes anything, so that all goes the usual way."""
+        res = self.takes_now.pop(0) if self.takes_now else -errno.EAGAIN
+        self.sent_now.append((fd, data))
+        return res
 
     def queue_shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
         self.queue("shutdown", user_data, fd, sends_only)

@@ -419,6 +419,37 @@ class RingConformance:
                 break
         assert res in (-errno.EPIPE, -errno.ECONNRESET)
 
+    def test_a_send_in_place_arrives_before_what_is_queued_after_it(self, pair: Pair) -> None:
+        sent = pair.ring.send_now(pair.fd, b"now, ")
+        assert 0 < sent <= 5
+        rest = b"now, then"[sent:]
+        while rest:
+            pair.ring.queue_sends([(SEND, pair.fd, rest)])
+            rest = rest[pair.driver.res(SEND) :]
+        assert pair.client_receives(9) == b"now, then"
+        assert not pair.driver.done.get(SEND)
+
+    def test_a_send_in_place_is_short_and_then_refused_when_the_socket_is_full(self, pair: Pair) -> None:
+        text = os.urandom(64) * 65_536
+        sent = 0
+        for _ in range(100 * STEPS):
+            res = pair.ring.send_now(pair.fd, text[sent:])
+            if res < 0:
+                break
+            sent += res
+        assert res == -errno.EAGAIN
+        assert 0 < sent < len(text)
+        assert pair.client_receives(sent) == text[:sent]
+
+    def test_a_send_in_place_to_a_client_that_is_gone_fails_without_a_signal(self, pair: Pair) -> None:
+        pair.client.reset()
+        for _ in range(STEPS):
+            if (res := pair.ring.send_now(pair.fd, b"anyone?")) < 0:
+                break
+            pair.driver.step(STEP_NS // 10)
+        assert res in (-errno.EPIPE, -errno.ECONNRESET)
+        assert pair.ring.send_now(-1, b"nobody") == -errno.EBADF
+
     @pytest.mark.parametrize("seed", range(4))
     def test_any_mix_of_traffic_cancels_and_scarce_buffers_keeps_every_stream_whole(
         self, make_world: MakeWorld, seed: int

@@ -398,3 +398,63 @@ def test_nobody_is_alone_beside_a_file_operation(on: Setup) -> None:
     on.ring.complete(on.ring.one("write"), 1)
     on.run()
     assert on.loop.is_alone()
+
+
+def alone(on: Setup) -> None:
+    """Hears the connection until it is alone, and once more."""
+    for _ in range(ALONE_PASSES + 1):
+        on.ring.receive(on.recv, b"x")
+        on.run()
+
+
+def test_the_first_bytes_after_a_lone_connection_was_heard_leave_before_the_pass_ends(on: Setup) -> None:
+    alone(on)
+    on.ring.takes_now = [5]
+    on.conn.write(b"first")
+    assert on.ring.sent_now == [(10, b"first")]
+    assert on.conn.outbound_bytes == 0
+    on.conn.write(b"second")
+    on.conn.write(b"third")
+    on.run()
+    assert on.ring.one("send").arguments == (10, b"secondthird")
+    assert len(on.ring.sent_now) == 1, "more of the same pass leave together"
+
+
+@pytest.mark.parametrize("taken", [-errno.EAGAIN, -errno.EPIPE, 0, 2])
+def test_what_a_send_in_place_leaves_goes_before_anything_newer(on: Setup, taken: int) -> None:
+    alone(on)
+    on.ring.takes_now = [taken]
+    on.conn.write(b"first")
+    on.conn.write(b"second")
+    rest = b"first"[max(0, taken) :] + b"second"
+    assert on.conn.outbound_bytes == len(rest)
+    on.run()
+    send = on.ring.one("send")
+    assert send.arguments == (10, rest)
+    on.ring.complete(send, len(rest))
+    on.run()
+    assert on.conn.outbound_bytes == 0
+
+
+def test_nothing_leaves_in_place_behind_a_send_in_flight(on: Setup) -> None:
+    alone(on)
+    on.conn.write(b"first")
+    on.run()
+    on.ring.receive(on.recv, b"x")
+    on.run()
+    on.conn.write(b"second")
+    assert len(on.ring.sent_now) == 1
+    on.ring.complete(on.ring.one("send"), 5)
+    on.run()
+    assert on.ring.one("send").arguments == (10, b"second")
+
+
+def test_only_who_is_alone_sends_in_place(on: Setup) -> None:
+    alone(on)
+    other, other_recv = on.open(11)
+    other.write(b"told")
+    assert on.ring.sent_now == [], "not heard"
+    on.ring.receive(other_recv, b"y")
+    on.run()
+    on.conn.write(b"not alone any more")
+    assert on.ring.sent_now == []

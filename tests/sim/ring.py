@@ -87,6 +87,7 @@ class SimRing:
         self.queue_connect = self._sockets.connect
         self.queue_recv = self._sockets.recv
         self.queue_shutdown = self._sockets.shutdown
+        self.send_now = self._sockets.send_now
         self.received = self._sockets.received
         self.recycle = self._sockets.recycle
         self.queue_close = self._files.close

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from typing_extensions import Buffer
 
-from tests.sim.core import Core, Handle, Operation
+from tests.sim.core import Core, Handle, Operation, SimDeadError
 from tests.sim.network import Address, Endpoint, SimListener, SimNetwork
 from topics.loop.ring import F_BUFFER, F_MORE
 
@@ -30,6 +30,8 @@ class SimSockets:
         self._poison = bytes([POISON]) * buffer_bytes
         self._receiving: dict[Endpoint, Operation] = {}
         self._sending: set[Endpoint] = set()
+        self._queued: set[int] = set()
+        """Descriptors with a send that is not submitted yet."""
 
     def listen(self, host: str, port: int, backlog: int, keepalive_ms: int = 0) -> tuple[int, Address]:
         listener = self._network.listen(host, port, backlog, keepalive_ms)
@@ -176,8 +178,10 @@ class SimSockets:
     # --- sending ---------------------------------------------------------------------------------------------------
     def send(self, user_data: int, fd: int, data: Buffer) -> None:
         view = memoryview(data).cast("B")
+        self._queued.add(fd)
 
         def start(operation: Operation) -> None:
+            self._queued.discard(fd)
             handle = self._core.hold(operation, fd)
             if handle is None:
                 return
@@ -210,6 +214,23 @@ class SimSockets:
             self._core.later("send", attempt)
 
         self._core.queue(user_data, "send", start)
+
+    def send_now(self, fd: int, data: bytes) -> int:
+        """Takes effect when it returns, or not at all."""
+        core = self._core
+        if core.killed:
+            raise SimDeadError("the simulated process is dead")
+        handle = core.fds.get(fd)
+        if handle is None:
+            return -errno.EBADF
+        endpoint = handle.node
+        if not isinstance(endpoint, Endpoint):
+            return -errno.ENOTSOCK
+        assert fd not in self._queued, "a send overtakes one that is queued"
+        assert endpoint not in self._sending, "two sends in flight on one connection: the kernel may reorder them"
+        results = [-errno.EAGAIN]
+        core.take_effect(lambda: results.append(self._send(endpoint, data) or -errno.EAGAIN))
+        return results[-1]
 
     def _send(self, endpoint: Endpoint, data: bytes) -> int:
         """Count sent, 0 when there is no room yet, or -errno."""

@@ -113,11 +113,16 @@ class Connection:
 
     # --- what a handler calls ----------------------------------------------------------------------------------------
     def write(self, data: bytes) -> None:
-        """Stages bytes; all of a pass go out in one send. Dropped without a word once the connection is closing."""
+        """Stages bytes; all of a pass go out in one send. Dropped without a word once the connection is closing.
+
+        Of a connection that has the loop to itself, the first bytes go out before this returns.
+        """
         if self.expected == 0 and 0 < len(data) <= self._high_water:
-            self.expected = len(data)
-            self.flying = data
-            self._sends.append((self.send_data, self.fd, data))
+            rest = self._traffic.send_now(self, data) if self._traffic.lone_send == self.send_data else data
+            if rest:
+                self.expected = len(rest)
+                self.flying = rest
+                self._sends.append((self.send_data, self.fd, rest))
         elif self.phase == OPEN and data:
             self._stage(data)
 

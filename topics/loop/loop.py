@@ -25,7 +25,7 @@ from topics.loop.stats import LoopStats
 from topics.loop.streams import StreamHandler, StreamLimits
 from topics.loop.tasks import Cancelled, Future, Task
 from topics.loop.timers import Timer, Timers
-from topics.loop.traffic import Traffic
+from topics.loop.traffic import ALONE_PASSES, Traffic
 
 log = logging.getLogger(__name__)
 
@@ -45,15 +45,17 @@ class Loop:
 
     on_error(error, where): an exception nobody waits for. By default it is logged, and one that a task did not raise (a
     completion, a handler, a hook: the loop's own state may be broken) is raised again at the end of the pass.
+    alone_passes: for how many passes a connection must have been the only one heard to count as alone.
     """
 
-    def __init__(self, ring: Ring, clock: Clock) -> None:
+    def __init__(self, ring: Ring, clock: Clock, *, alone_passes: int = ALONE_PASSES) -> None:
         self.ring = ring
         self.clock = clock
         self.on_error: Callable[[BaseException, str], None] = self._log_and_remember
         self._operations = Operations()
         self._stats = LoopStats()
         self._traffic = Traffic(ring, self._operations, self._stats, self._report, self.call_later)
+        self._traffic.alone_passes = alone_passes
         self.files = Files(ring, self._operations)
         self._timers = Timers()
         self._ready: deque[Callable[[], None]] = deque()

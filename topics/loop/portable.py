@@ -81,6 +81,11 @@ class PortableRing(BlockingCalls):
         for send in sends:
             self._queue(send[0], self._sockets.send, send)
 
+    def send_now(self, fd: int, data: bytes) -> int:
+        if self._refusal:
+            raise RuntimeError(self._refusal)
+        return self._sockets.send_now(fd, data)
+
     def queue_shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
         self._queue(user_data, self._sockets.shutdown, (user_data, fd, sends_only))
 

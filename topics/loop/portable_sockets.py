@@ -216,6 +216,16 @@ class SocketTable:
         except OSError as error:
             self._completions.add(user_data, -(error.errno or errno.EIO))
 
+    def send_now(self, fd: int, data: bytes) -> int:
+        stream = self._streams.get(fd)
+        if stream is None:
+            return -errno.EBADF
+        assert not stream.send, "two sends in flight on one connection"
+        try:
+            return stream.socket.send(data, socket.MSG_NOSIGNAL)
+        except OSError as error:
+            return -(error.errno or errno.EIO)
+
     def _resend(self, stream: Stream) -> None:
         try:
             res = stream.socket.send(stream.sending, socket.MSG_NOSIGNAL)

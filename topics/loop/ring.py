@@ -73,6 +73,12 @@ class Ring(Protocol):
         The caller keeps one send in flight per descriptor: the kernel may reorder several.
         """
 
+    def send_now(self, fd: int, data: bytes) -> int:
+        """A send that has ended when this returns, beside the queue: the count, perhaps short, or -errno.
+
+        -EAGAIN: the socket takes nothing now. Only for a descriptor without a send queued or in flight.
+        """
+
     def queue_shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
         """shutdown(fd, SHUT_RDWR), or SHUT_WR: the peer sees our end, and what it still sends is received."""
 

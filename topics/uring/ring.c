@@ -291,6 +291,13 @@ int tp_broadcast(tp_ring *r, unsigned count, const uint64_t *user_data, const in
     return 0;
 }
 
+int64_t tp_send_now(tp_ring *r, int fd, const char *data, size_t length)
+{
+    if (r->refused) return r->refused;
+    ssize_t count = send(fd, data, bounded(length), MSG_NOSIGNAL | MSG_DONTWAIT);
+    return count < 0 ? -errno : count;
+}
+
 int tp_shutdown(tp_ring *r, uint64_t user_data, int fd, int sends_only)
 {
     PREPARE(io_uring_prep_shutdown(sqe, fd, sends_only ? SHUT_WR : SHUT_RDWR));

@@ -41,6 +41,8 @@ int tp_sends(tp_ring *ring, unsigned count, const uint64_t *user_data, const int
 /* The same bytes to `count` descriptors. */
 int tp_broadcast(tp_ring *ring, unsigned count, const uint64_t *user_data, const int *fds, const uint8_t *data,
                  size_t length);
+/* send(2), which never waits: the count, perhaps short, or -errno. No completion comes. */
+int64_t tp_send_now(tp_ring *ring, int fd, const char *data, size_t length);
 int tp_shutdown(tp_ring *ring, uint64_t user_data, int fd, int sends_only);
 int tp_openat(tp_ring *ring, uint64_t user_data, const char *path, int flags, unsigned mode);
 int tp_close(tp_ring *ring, uint64_t user_data, int fd);

@@ -166,6 +166,9 @@ class UringRing(BlockingCalls):
             self._pin(user_data, data)
             self._check(lib.tp_send(self._ring, user_data, fd, data, len(data)))
 
+    def send_now(self, fd: int, data: bytes) -> int:
+        return lib.tp_send_now(self._ring, fd, data, len(data))
+
     def queue_shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
         self._check(lib.tp_shutdown(self._ring, user_data, fd, sends_only))
 

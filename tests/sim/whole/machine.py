@@ -134,7 +134,7 @@ class Machine:
         return self._open()
 
     def _open(self) -> bool:
-        self.loop = Loop(self.ring, self.ring.clock)
+        self.loop = Loop(self.ring, self.ring.clock, alone_passes=self.plan.alone_passes)
         try:
             directory = take(self.ring, self.config)
             self.server = Server(self.config, self.loop, backend_opener(directory), on_end=self.ended.append)

@@ -109,6 +109,8 @@ class Plan:
         self.with_faults = rng.random() < 0.5
         self.heavy = rng.random() < 0.15
         """Large records below `fsync`, so that the log moves from file to file with bytes that are not synced."""
+        self.alone_passes = random.Random(f"{seed}:alone").choice((0, 1, 8))
+        """After so many passes to itself a connection has its commits and answers in place."""
         self._configs: dict[int, Config] = {}
         self._rng = random.Random(f"{seed}:settings")
         self.lives: list[Life] = []
