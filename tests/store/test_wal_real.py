@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,11 +28,8 @@ pytestmark = pytest.mark.real
 @pytest.fixture
 def directory() -> Iterator[Path]:
     """On the file system of the project: O_DIRECT does not work on every /tmp."""
-    path = Path(__file__).parent / ".wal-real"
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir()
-    yield path
-    shutil.rmtree(path)
+    with tempfile.TemporaryDirectory(prefix=".wal-real-", dir=Path(__file__).parent) as path:
+        yield Path(path)
 
 
 @pytest.mark.parametrize("io", ["uring", "portable"])
