@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from tests.sim.disk import SimDirectory, SimDisk
 from tests.sim.events import Events
@@ -67,7 +68,8 @@ class Core:
     shuffle: bool
     fd_limit: int
     in_flight: dict[int, Operation] = field(default_factory=dict)
-    queued: list[Callable[[], None]] = field(default_factory=list)
+    queued: list[tuple[Callable[[Operation], None], Operation]] = field(default_factory=list)
+    """What begins when it is submitted."""
     fds: dict[int, Handle] = field(default_factory=dict)
     completions: Completions = field(default_factory=lambda: ([], [], []))
     sync_factor: int = 1
@@ -93,12 +95,12 @@ class Core:
         assert user_data != 0, "0 is nobody's user_data"
         assert user_data not in self.in_flight, f"user_data {user_data:#x} is in flight already"
         operation = self.in_flight[user_data] = Operation(user_data, kind)
-        self.queued.append(lambda: start(operation))
+        self.queued.append((start, operation))
 
     def submit(self) -> None:
         starts, self.queued = self.queued, []
-        for start in starts:
-            start()
+        for start, operation in starts:
+            start(operation)
 
     def later(self, kind: str, action: Callable[[], None]) -> None:
         """Runs `action` once an operation of this kind has taken its time; never after the end of the ring."""
@@ -107,7 +109,7 @@ class Core:
             delay *= self.sync_factor
         if self.shuffle:
             delay = int(delay * _FACTORS[int(self.rng.random() * len(_FACTORS))])
-        self.events.after(delay, lambda: self.take_effect(action))
+        self.events.after(delay, partial(self.take_effect, action))
 
     def take_effect(self, action: Callable[[], None]) -> None:
         if self.dead:

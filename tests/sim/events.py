@@ -23,7 +23,9 @@ class Events:
 
     def after(self, delay_ns: int, action: Callable[[], None]) -> int:
         """Adds an event; returns its instant (ns of the monotonic clock)."""
-        return self.at(self.clock.monotonic_ns() + delay_ns, action)
+        due_ns = self.clock.monotonic_ns() + delay_ns
+        heapq.heappush(self._heap, (due_ns, next(self._order), action))
+        return due_ns
 
     def at(self, due_ns: int, action: Callable[[], None]) -> int:
         heapq.heappush(self._heap, (due_ns, next(self._order), action))
@@ -34,17 +36,17 @@ class Events:
 
     def run_due(self) -> None:
         """Lets everything happen whose instant has come, and what that causes at once."""
-        now = self.clock.monotonic_ns()
-        heap, pop = self._heap, heapq.heappop
+        heap, pop, now = self._heap, heapq.heappop, self.clock.monotonic_ns()
         while heap and heap[0][0] <= now:
             pop(heap)[2]()
 
     def advance_to(self, instant_ns: int) -> None:
         """Moves the clock to an instant (never back) and runs what is due then."""
-        ahead_ns = instant_ns - self.clock.monotonic_ns()
-        if ahead_ns > 0:
-            self.clock.advance_ns(ahead_ns)
-        if self._heap and self._heap[0][0] <= self.clock.monotonic_ns():
+        now_ns = self.clock.monotonic_ns()
+        if instant_ns > now_ns:
+            self.clock.advance_ns(instant_ns - now_ns)
+            now_ns = instant_ns
+        if self._heap and self._heap[0][0] <= now_ns:
             self.run_due()
 
     def run_until_idle(self, limit: int = 1_000_000) -> None:

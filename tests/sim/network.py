@@ -7,6 +7,7 @@ import os
 import random
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from tests.sim.events import Events
 
@@ -60,7 +61,7 @@ class Endpoint:
         count = min(len(data), self.room_bytes())
         self.travelling_bytes += count
         for piece in self.network.pieces(data[:count]):
-            self._travel(lambda piece=piece: self._arrive(piece))
+            self._travel(partial(self._arrive, piece))
         return count
 
     def take(self, size: int) -> bytes:

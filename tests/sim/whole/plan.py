@@ -74,7 +74,7 @@ def _choose_starting(rng: random.Random, crashes_max: int) -> Starting:
 
 
 class Life(NamedTuple):
-    """How a life goes: operations of clients before its end, then `effects_left` operations of the ring."""
+    """How a life goes: by its end clients have had `operations` in all; then come `effects_left` of the ring."""
 
     starting: Starting
     operations: int
@@ -127,7 +127,7 @@ class Plan:
             graceful = self._life(rng, Starting())._replace(graceful=True)
             self.lives.insert(rng.randrange(len(self.lives) + 1), graceful)
         share = -(-operations // len(self.lives))
-        self.lives = [life._replace(operations=share) for life in self.lives]
+        self.lives = [life._replace(operations=share * number) for number, life in enumerate(self.lives, 1)]
         if rng.random() < 0.08:
             # In the last life: afterwards nobody knows what there is, only that nothing wrong may be served.
             # Nothing else fails then: what a lie left in the cache a failing sync takes out of it, and a kill shows.

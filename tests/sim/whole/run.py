@@ -21,6 +21,8 @@ from tests.sim.whole.workers import Workers
 
 _LIBRARIES = 0.2
 """Share of the seeds in which there is no server: the library, called by the same clients."""
+_OPERATIONS_MIN = 20
+"""Of a life, though the lives before it did more than their share."""
 _IDLE_NS = 3_000_000_000
 _IDLE_LIBRARY_NS = 100_000_000
 """Its reads need no operation of the ring: on a full disk the planned crash might not come."""
@@ -151,7 +153,8 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
         given_up_ns = ring.clock.monotonic_ns() + _WITHOUT_DESCRIPTORS_NS
 
         def is_over() -> bool:
-            if machine.operations >= life.operations or machine.ended:
+            done = machine.counts["operations"] >= life.operations and machine.operations >= _OPERATIONS_MIN
+            if done or machine.ended:
                 return True
             return machine.descriptors_are_few and ring.clock.monotonic_ns() > given_up_ns  # nobody may get in
 
