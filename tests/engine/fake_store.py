@@ -168,13 +168,13 @@ class SlowReader:
         self.fetched = 0
         self.pieces = 0
 
-    def fetch(self, pieces: Sequence[Piece], done: Callable[[Fetched], None]) -> None:
+    def fetch(self, pieces: Sequence[Piece], done: Callable[[Fetched], None], memory: memoryview | None = None) -> None:
         self.fetched += sum(piece.length for piece in pieces)
         self.pieces += len(pieces)
         if self.slow:
             self.held.append((pieces, done))
         else:
-            self._reader.fetch(pieces, done)
+            self._reader.fetch(pieces, done, memory)
 
     def ranges(self) -> bytearray:
         return self._reader.ranges()

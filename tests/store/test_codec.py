@@ -483,6 +483,61 @@ def test_rows_of_no_records_frame_to_nothing() -> None:
     assert (framed, lengths.tolist()) == (b"", [])
 
 
+# --- frames copied as they are ---------------------------------------------------------------------------------------
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(frames, st.integers(0, 12)), max_size=8),
+    st.integers(0, 20),
+    st.none() | st.integers(0, 10_000),
+    st.integers(0, (1 << 64) - 1),
+    st.sampled_from(["", "topic", "seq", "length", "before", "behind"]),
+)
+def test_frames_copied_as_they_are_are_what_a_model_makes(
+    rows: list[tuple[Frame, int]], base: int, flipped: int | None, sum: int, wrong: str
+) -> None:
+    """Those of one topic's records, wherever they lie; a row that points elsewhere is named."""
+    topic_id = 9
+    packed = [frame._replace(topic_id=topic_id, seq=100 + at).pack() for at, (frame, _) in enumerate(rows)]
+    data, places = bytearray(), list[int]()
+    for each, (_frame, gap) in zip(packed, rows, strict=True):
+        data += b"\xab" * gap
+        places.append(len(data))
+        data += each
+    offsets = np.array([place + base for place in places], np.uint32)
+    lengths = np.array([len(each) for each in packed], np.uint32)
+    seqs = np.arange(100, 100 + len(rows), dtype=np.uint64)
+    bad = {at for at, (frame, _) in enumerate(rows) if frame.type != FrameType.RECORD}
+    if flipped is not None and rows:
+        at = flipped % len(rows)
+        place = places[at] + flipped % len(packed[at])
+        data[place] ^= 0xFF
+        if place < places[at] + len(packed[at]) - 1:
+            bad.add(at)
+    if wrong and rows:
+        last = len(rows) - 1
+        bad.add(0 if wrong == "topic" else last)
+        topic_id += wrong == "topic"
+        seqs[last] += wrong == "seq"
+        lengths[last] += wrong == "length"
+        if wrong == "before":
+            offsets[last] = base - 1 if base else len(data) + 1
+        elif wrong == "behind":
+            offsets[last] = base + len(data) - int(lengths[last]) + 1
+    out = bytearray(int(lengths.sum()) + 3)
+    if bad:
+        with pytest.raises(CorruptError, match=f"topic {topic_id}, seq {int(seqs[min(bad)])}: "):
+            codec.copy_frames(out, data, base, offsets, lengths, seqs, topic_id, sum=sum)
+        return
+    copied = codec.copy_frames(out, data, base, offsets, lengths, seqs, topic_id, sum=sum)
+    expected = b"".join(bytes(data[place : place + len(each)]) for place, each in zip(places, packed, strict=True))
+    assert out[: copied.written] == expected
+    assert out[copied.written :] == bytes(3)
+    scan = codec.scan_frames(expected, sum=sum)
+    sizes, times = scan.frames["size"].tolist(), scan.frames["ts_ms"].tolist()
+    assert (copied.sum, copied.size) == (scan.sum, int(np.sum(np.array(sizes, np.uint64))))
+    assert copied.last_ts == (times[-1] if times else 0)
+
+
 # --- copies by position ----------------------------------------------------------------------------------------------
 @settings(deadline=None)
 @given(

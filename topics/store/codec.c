@@ -558,6 +558,34 @@ int64_t tp_project_columns(char *out, const char *bytes, uint64_t size, uint64_t
     return (int64_t)(end - begin);
 }
 
+int64_t tp_copy_frames(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
+                       const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
+                       struct tp_copied *s)
+{
+    uint64_t written = 0, begin = 0, run = 0; /* what lies side by side is copied in one go */
+    s->size = s->last_ts = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t at = (uint64_t)offsets[i] - base;
+        struct tp_frame f;
+        const uint8_t *p = (const uint8_t *)bytes + at;
+        if (offsets[i] < base || at > size || lengths[i] > size - at ||
+            !is_frame_of(p, lengths[i], topic_id, seqs[i], &f) || f.type != TYPE_RECORD)
+            return -1 - (int64_t)i;
+        s->sum = XXH3_64bits_withSeed(p + lengths[i] - FRAME_TRAILER, 8, s->sum);
+        s->size += f.size;
+        s->last_ts = f.ts_ms;
+        if (at != begin + run) {
+            memcpy(out + written, bytes + begin, run);
+            written += run;
+            begin = at;
+            run = 0;
+        }
+        run += lengths[i];
+    }
+    memcpy(out + written, bytes + begin, run);
+    return (int64_t)(written + run);
+}
+
 #define ROW_COPY 0x20u /* FLAG_COPY in format.py */
 
 int64_t tp_reframe(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,

@@ -122,6 +122,20 @@ int64_t tp_project_columns(char *out, const char *bytes, uint64_t size, uint64_t
                            const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
                            uint64_t *ts, uint64_t *ends, uint64_t end);
 
+/* In and out of tp_copy_frames. */
+struct tp_copied {
+    uint64_t sum;     /* running checksum of the frames' checksums; start with 0 */
+    uint64_t size;    /* accounted bytes of the rows */
+    uint64_t last_ts; /* of the last row */
+};
+
+/* Copies the frames of rows as they are, back to back into out, whose room is the sum of the lengths. Row i must be the sound
+ * record frame of topic_id and seqs[i] at bytes[offsets[i] - base, + lengths[i]). Returns the bytes written, or -1 - i when
+ * row i is not. */
+int64_t tp_copy_frames(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
+                       const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
+                       struct tp_copied *state);
+
 /* Makes frames of topic_id's own of rows that may be copies: row i, with ROW_COPY in flags[i], has another record's
  * frame at bytes[offsets[i] - base, + lengths[i]) and says its own seq, ts and which of tag and node it keeps; its frame
  * has no extension. Without ROW_COPY the frame is taken as it is. The frames lie back to back in out, whose room is the sum

@@ -134,6 +134,19 @@ class _Lib(Protocol):
         leases: Pointer,
         state: Pointer,
     ) -> None: ...
+    def tp_copy_frames(
+        self,
+        out: Pointer,
+        data: Pointer,
+        size: int,
+        base: int,
+        offsets: Pointer,
+        lengths: Pointer,
+        seqs: Pointer,
+        count: int,
+        topic_id: int,
+        state: Pointer,
+    ) -> int: ...
     def tp_reframe(
         self,
         out: Pointer,
@@ -372,6 +385,55 @@ def checksum(data: Buffer, seed: int = 0) -> int:
     """XXH3-64."""
     view = memoryview(data).cast("B")
     return lib.tp_checksum(ffi.from_buffer(view), len(view), seed)
+
+
+class CopiedFrames(NamedTuple):
+    """What `copy_frames` wrote. `sum` is the running checksum over the frames' checksums; size: accounted bytes."""
+
+    written: int
+    sum: int
+    size: int
+    last_ts: int
+
+
+def copy_frames(
+    out: Buffer,
+    data: Buffer,
+    base: int,
+    offsets: NDArray[np.uint32],
+    lengths: NDArray[np.uint32],
+    seqs: NDArray[np.uint64],
+    topic_id: int,
+    *,
+    sum: int = 0,
+) -> CopiedFrames:
+    """Frames of a topic as they are, verified, back to back into `out`, which has room for all; row i is at
+    data[offsets[i] - base].
+
+    Columns of shape (n,); `sum` continues an earlier call's. Raises CorruptError naming topic id and seq of a row that
+    is not the sound frame of its record.
+    """
+    view = memoryview(data).cast("B")
+    state = ffi.new("struct tp_copied *")
+    state.sum = sum
+    assert memoryview(out).nbytes >= int(lengths.sum(dtype=np.uint64)), "no room for all"
+    written = lib.tp_copy_frames(
+        ffi.from_buffer(out),
+        ffi.from_buffer(view),
+        len(view),
+        base,
+        ffi.from_buffer("uint32_t[]", np.ascontiguousarray(offsets)),
+        ffi.from_buffer("uint32_t[]", np.ascontiguousarray(lengths)),
+        ffi.from_buffer("uint64_t[]", np.ascontiguousarray(seqs)),
+        len(seqs),
+        topic_id,
+        state,
+    )
+    if written < 0:
+        seq = int(seqs[-1 - written])
+        message = f"topic {topic_id}, seq {seq}: the log no longer holds this record"
+        raise CorruptError(message, {"topic_id": topic_id, "seq": seq})
+    return CopiedFrames(written, state.sum, state.size, state.last_ts)
 
 
 class Reframed(NamedTuple):

@@ -80,8 +80,8 @@ class Copying:
             at = np.searchsorted(placed.seqs, died)
             self.dead.append(Deletions(placed.topic_id, file_id, died, placed.offsets[at], placed.lengths[at]))
 
-    async def fetch(self, pieces: list[Piece]) -> list[memoryview]:
-        """The pieces' bytes, for as long as wanted. Raises StorageError."""
+    async def fetch(self, pieces: list[Piece], memory: memoryview | None = None) -> list[memoryview]:
+        """The pieces' bytes, for as long as wanted. memory: where one piece may be put. Raises StorageError."""
         future: Future[list[memoryview]] = Future()
         at_once = True
 
@@ -90,15 +90,22 @@ class Copying:
                 future.set_error(result)
             else:
                 # What comes at once lies in the hot tail, which goes on; what was read for us is ours.
-                future.set_result([memoryview(bytes(view)) for view in result] if at_once else result)
+                future.set_result([_kept(view, memory) for view in result] if at_once else result)
 
-        self._reader.fetch(pieces, on_fetched)
+        self._reader.fetch(pieces, on_fetched, memory)
         at_once = False
         return await future
 
     def new_epoch(self) -> int:
         """What tells a file from those that had its number before; never 0."""
         return int.from_bytes(self._random_bytes(8), "little") | 1
+
+
+def _kept(view: memoryview, memory: memoryview | None) -> memoryview:
+    if memory is None:
+        return memoryview(bytes(view))
+    memory[: len(view)] = view
+    return memory[: len(view)]
 
 
 def own_frames(views: list[memoryview], topic_id: int, rows: list[RowColumns]) -> bytes | memoryview:

@@ -46,14 +46,17 @@ class Reader:
         self._opener = opener
         """For files without a descriptor; None: those cannot be read."""
 
-    def fetch(self, pieces: Sequence[Piece], done: Callable[[Fetched], None]) -> None:
-        """Calls `done` once: before returning when all bytes are in memory, else when the last read has ended."""
+    def fetch(self, pieces: Sequence[Piece], done: Callable[[Fetched], None], memory: memoryview | None = None) -> None:
+        """Calls `done` once: before returning when all bytes are in memory, else when the last read has ended.
+
+        memory: the caller's, where one piece may be read to that is not read past the page cache.
+        """
         found: list[memoryview | None] = [self.find(piece) for piece in pieces]
         views = [view for view in found if view is not None]
         if len(views) == len(pieces):
             done(views)
             return
-        _Fetch(self._files, self._opener, done, len(pieces) - len(views)).start(self._table, pieces, found)
+        _Fetch(self._files, self._opener, done, len(pieces) - len(views), memory).start(self._table, pieces, found)
 
     def find(self, piece: Piece) -> memoryview | None:
         """The bytes of a piece if they are in memory."""
@@ -72,11 +75,19 @@ class Reader:
 class _Fetch:
     """One fetch with reads in flight; ends when all of them have, also after an error."""
 
-    def __init__(self, files: Files, opener: OpenFiles | None, done: Callable[[Fetched], None], missing: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        opener: OpenFiles | None,
+        done: Callable[[Fetched], None],
+        missing: int,
+        memory: memoryview | None,
+    ) -> None:
         self._files = files
         self.opener = opener
         self._done = done
         self._missing = missing
+        self._memory = memory
         self._views: list[memoryview] = []
         self._error: StorageError | None = None
 
@@ -92,7 +103,7 @@ class _Fetch:
                 self._error = StorageError(f"file {piece.file_id} is not open")
                 self._missing -= 1
                 continue
-            reads.append(_Read(self, index, file, piece))
+            reads.append(_Read(self, index, file, piece, self._memory))
         if not reads:
             self._end()
         for read in reads:
@@ -119,7 +130,7 @@ class _Read:
 
     __slots__ = ("_begin", "_buffer", "_count", "_fd", "_fetch", "_skip", "file", "index", "length")
 
-    def __init__(self, fetch: _Fetch, index: int, file: StoredFile, piece: Piece) -> None:
+    def __init__(self, fetch: _Fetch, index: int, file: StoredFile, piece: Piece, memory: memoryview | None) -> None:
         file.hold()
         self._fetch = fetch
         self.index = index
@@ -136,7 +147,7 @@ class _Read:
             self._fd = file.fd if file.fd >= 0 else file.direct_fd
             self._begin = piece.offset
             self._skip = 0
-            self._buffer = np.empty(piece.length, np.uint8).data
+            self._buffer = np.empty(piece.length, np.uint8).data if memory is None else memory[: piece.length]
 
     @property
     def view(self) -> memoryview:

@@ -8,7 +8,7 @@ snapshot that lists them.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from topics.store.catalog import RowColumns
 from topics.store.copying import SEQ_SPAN_MAX, Copying
 from topics.store.filecalls import lacks_descriptors, sync_file
 from topics.store.filetable import FileKind
+from topics.store.gathering import Gathering
 from topics.store.manifest import Segment
 from topics.store.pack_copy import PackCopy, SmallCopy
 from topics.store.row_columns import select
@@ -60,6 +61,7 @@ class Relocation:
         self._budget = copying.config.checkpoint_bytes_per_pass
         self._all_shared = all_shared
         self.packs = PackCopy(copying, turns)
+        self._gathering = Gathering(copying)
 
     # --- what goes where ---------------------------------------------------------------------------------------------
     async def copy(self, topic_ids: Sequence[int], from_files: NDArray[np.uint32]) -> None:
@@ -147,14 +149,13 @@ class Relocation:
         self, topic_id: int, before: list[RowColumns], from_files: NDArray[np.uint32], last_seq: int
     ) -> None:
         """Rows out of packs (`before`), then those in the log, a window at a time: a topic may have millions."""
-        writer = SegmentCopy(self.copying, topic_id)
+        writer = SegmentCopy(self.copying, self._gathering, topic_id)
         try:
             rows = before or self._window(topic_id, from_files, 0, last_seq)
             while rows:
                 for part in rows:
-                    for chunk in self._chunks(part):
-                        if not await self._extend(writer, chunk):
-                            return
+                    if not await self._extend(writer, part):
+                        return
                 rows = self._window(topic_id, from_files, int(rows[-1].seqs[-1]) + 1, last_seq)
             writer.settle()
         finally:
@@ -165,14 +166,16 @@ class Relocation:
             topic_id, from_files, first_seq=first_seq, last_seq=last_seq, rows_max=_WINDOW_ROWS
         )
 
-    async def _extend(self, writer: SegmentCopy, chunk: RowColumns) -> bool:
+    async def _extend(self, writer: SegmentCopy, rows: RowColumns) -> bool:
         """Rows into the topic's segments, sealing what is full; False when the topic is gone."""
+        chunks = _Chunks(rows, self._budget)
         at = 0
-        while at < len(chunk.seqs):
+        while at < len(rows.seqs):
             if not self._catalog.exists(writer.topic_id):
                 return False
-            await writer.open(int(chunk.seqs[at]))
-            taken = select(chunk, slice(at, at + writer.room(chunk.seqs[at:], chunk.lengths[at:])))
+            await writer.open(int(rows.seqs[at]))
+            end = chunks.end(at)
+            taken = select(rows, slice(at, at + writer.room(rows.seqs[at:end], rows.lengths[at:end])))
             if len(taken.seqs):
                 await writer.append(taken)
             at += len(taken.seqs)
@@ -180,19 +183,6 @@ class Relocation:
                 writer.settle()
                 await self.seal(writer.segment)
         return True
-
-    def _chunks(self, rows: RowColumns) -> Iterator[RowColumns]:
-        """The rows in slices of at most the budget's bytes and a bounded number of reads (one row at least)."""
-        ends = np.cumsum(rows.lengths, dtype=np.int64)
-        apart = rows.offsets[1:].astype(np.int64) != rows.offsets[:-1].astype(np.int64) + rows.lengths[:-1]
-        reads = np.concatenate(([0], np.cumsum(apart)))
-        start = 0
-        while start < len(ends):
-            before = int(ends[start - 1]) if start else 0
-            end = int(np.searchsorted(ends, before + self._budget, side="right"))
-            end = min(end, int(np.searchsorted(reads, int(reads[start]) + _READS_PER_PASS)))
-            yield select(rows, slice(start, max(start + 1, end)))
-            start = max(start + 1, end)
 
     async def seal(self, segment: Segment) -> None:
         """Writes index and footer of a segment whose rows the catalog knows to be there."""
@@ -218,6 +208,23 @@ class Relocation:
         self.copying.unsynced.files.update({path: None, index_path(path): None})
         self.copying.unsynced.directories[f"{self._directory}/{topic_directory(segment.topic_id)}"] = None
         self._table[segment.file_id].size = self._files.file_size(f"{self._directory}/{segment.path}")
+
+
+class _Chunks:
+    """Where to divide rows of one file: at most the budget's bytes and a bounded number of reads, one row at least."""
+
+    def __init__(self, rows: RowColumns, budget: int) -> None:
+        self._budget = budget
+        self._ends = np.cumsum(rows.lengths, dtype=np.int64)
+        apart = rows.offsets[1:].astype(np.int64) != rows.offsets[:-1].astype(np.int64) + rows.lengths[:-1]
+        self._reads = np.concatenate(([0], np.cumsum(apart)))
+
+    def end(self, start: int) -> int:
+        """Of the chunk that begins with row `start`."""
+        before = int(self._ends[start - 1]) if start else 0
+        end = int(np.searchsorted(self._ends, before + self._budget, side="right"))
+        end = min(end, int(np.searchsorted(self._reads, int(self._reads[start]) + _READS_PER_PASS)))
+        return max(start + 1, end)
 
 
 def _nothing() -> None:

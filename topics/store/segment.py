@@ -63,15 +63,32 @@ def check_copied(
     return scan
 
 
-def extend(segment: Segment, scan: codec.FrameScan) -> None:
-    """The segment's numbers after frames were written behind `frames_end`."""
+class Extension(NamedTuple):
+    """What frames written behind a segment's add to it; the sum is of all its frames."""
+
+    records: int
+    last_seq: int
+    last_ts: int
+    size: int
+    written: int
+    sum: int
+
+
+def extension_of(scan: codec.FrameScan) -> Extension:
+    """Of frames that were scanned, one at least."""
     frames = scan.frames
-    segment.last_seq = int(frames["seq"][-1])
-    segment.last_ts = int(frames["ts_ms"][-1])
-    segment.records += len(frames)
-    segment.size += int(frames["size"].sum(dtype=np.uint64))
-    segment.frames_end += scan.position
-    segment.sum = scan.sum
+    size = int(frames["size"].sum(dtype=np.uint64))
+    return Extension(len(frames), int(frames["seq"][-1]), int(frames["ts_ms"][-1]), size, scan.position, scan.sum)
+
+
+def extend(segment: Segment, added: Extension) -> None:
+    """The segment's numbers after frames were written behind `frames_end`."""
+    segment.last_seq = added.last_seq
+    segment.last_ts = added.last_ts
+    segment.records += added.records
+    segment.size += added.size
+    segment.frames_end += added.written
+    segment.sum = added.sum
 
 
 async def seal_segment(
@@ -208,7 +225,7 @@ def describe_file(data: bytes, path: str) -> Described:
     elif scan.reason is not Stop.END:
         raise CorruptError(f"{path}: damaged at byte {end} (topic {header.topic_id})", {"path": path, "offset": end})
     if len(scan.frames):
-        extend(segment, scan)
+        extend(segment, extension_of(scan))
     segment.sealed = footer is not None
     return Described(
         segment,

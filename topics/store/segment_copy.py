@@ -9,21 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.store.catalog import RowColumns
-from topics.store.copying import SEQ_SPAN_MAX, Copying, Placed, own_frames
+from topics.store.copying import SEQ_SPAN_MAX, Copying, Placed
 from topics.store.filecalls import make_directories, unlink_if_there
 from topics.store.filetable import FileKind
+from topics.store.gathering import Gathering
 from topics.store.manifest import Segment
-from topics.store.reader import Piece
-from topics.store.row_columns import contiguous
-from topics.store.segment import check_copied, create_segment, cut_back, extend
+from topics.store.segment import create_segment, cut_back, extend
 from topics.store.segment_format import topic_directory
 
 
 class SegmentCopy:
     """The growing segment of one topic while a checkpoint writes to it; `close` takes back what was not settled."""
 
-    def __init__(self, copying: Copying, topic_id: int) -> None:
+    def __init__(self, copying: Copying, gathering: Gathering, topic_id: int) -> None:
         self._copying = copying
+        self._gathering = gathering
         self._files = copying.files
         self._directory = copying.directory
         self._table = copying.table
@@ -92,15 +92,12 @@ class SegmentCopy:
     async def append(self, rows: RowColumns) -> None:
         """Copies and verifies; `settle` makes it count."""
         segment = self.segment
-        pieces = [Piece(rows.file_id, *piece) for piece in contiguous(rows.offsets, rows.lengths)]
-        read = await self._copying.fetch(pieces)
-        data = own_frames(read, self.topic_id, [rows])
-        scan = check_copied(data, segment.sum, self.topic_id, rows.seqs, segment.frames_end)
-        offsets = scan.frames["offset"].astype(np.uint32)
-        # scan_frames counts its position from the bytes given, so `frames_end` grows by it.
-        await self._files.write_all(self._fd, data, segment.frames_end)
-        extend(segment, scan)
-        self._placed.append(Placed(self.topic_id, rows.seqs, offsets, scan.frames["length"].copy()))
+        gathered = await self._gathering.gather(rows, self.topic_id, segment.sum)
+        lengths = gathered.lengths
+        ends = np.cumsum(lengths, dtype=np.uint64) + np.uint64(segment.frames_end)
+        await self._files.write_all(self._fd, gathered.data, segment.frames_end)
+        extend(segment, gathered.extension)
+        self._placed.append(Placed(self.topic_id, rows.seqs, (ends - lengths).astype(np.uint32), lengths))
 
     def settle(self) -> None:
         """Tells the catalog where the records are now; `Relocation.sync` follows before the snapshot."""
