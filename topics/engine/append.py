@@ -141,6 +141,8 @@ def publish(  # noqa: PLR0917 - one call a batch
         start, length, size, flags, ts = PLACED.unpack(placed)
         tag = tags[0] if tags is not None else None
         topic.index.append_row(first_seq, file_id, base + start, length, size, ts, flags, tag)
+    elif tags is None and topic.index.append_placed(first_seq, file_id, base, placed):
+        ts = PLACED.unpack_from(placed, len(placed) - _PLACED_BYTES)[4]
     else:
         rows = np.frombuffer(placed, PLACED_DTYPE)
         offsets = rows["start"] + np.uint32(base)

@@ -19,6 +19,8 @@ from topics.engine.predicate import Predicate
 from topics.engine.tags import Tags
 from topics.engine.usage import Usage
 from topics.store.catalog import NO_TAG
+from topics.store.plain_rows import place_rows
+from topics.store.rows import PLACED_DTYPE
 
 _HOLE_ROWS_MAX = 64
 """A wider hole starts another chunk."""
@@ -150,6 +152,21 @@ class Index:
             chunk.live += rows
             done += rows
         self._added(file_id, first_seq, first_seq + count - 1, count, int(sizes.sum(dtype=np.uint64)))
+
+    def append_placed(self, first_seq: int, file_id: int, base: int, placed: bytes | bytearray) -> bool:
+        """As `append_rows`, from a packed PLACED a row; False when they are not all the next ones of one chunk."""
+        rows = np.frombuffer(placed, PLACED_DTYPE)
+        count, size = len(rows), int(rows["size"].sum(dtype=np.uint64))
+        chunk = self.extend(first_seq, count, size)
+        if chunk is None:
+            return False
+        addresses = chunk.addresses or chunk.find_addresses()
+        place_rows(addresses, [0, chunk.count - count, count], placed, file_id, base)
+        usage = self._usage
+        usage.records += count
+        usage.bytes += size
+        usage.placed(file_id, count)
+        return True
 
     def extend(self, first_seq: int, count: int, size: int) -> Chunk | None:
         """As `append_rows` without tags, but the columns of its last `count` rows, and Usage, are the caller's to fill.

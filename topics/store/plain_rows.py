@@ -23,7 +23,7 @@ class TopicRows(NamedTuple):
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on rows
 
 
-def place_rows(columns: bytes, runs: list[int], placed: bytes, file_id: int, base: int) -> None:
+def place_rows(columns: bytes, runs: list[int], placed: bytes | bytearray, file_id: int, base: int) -> None:
     """Framed rows into columns of indexes.
 
     columns: six packed u64 an index, as `addresses_of` gives them. runs: three numbers an index: its first row in
@@ -34,7 +34,7 @@ def place_rows(columns: bytes, runs: list[int], placed: bytes, file_id: int, bas
         ffi.from_buffer("uint64_t[]", columns),
         ffi.from_buffer("uint32_t[]", array("I", runs)),
         count,
-        placed,
+        placed if type(placed) is bytes else ffi.from_buffer(placed),
         file_id,
         base,
     )
