@@ -164,7 +164,8 @@ def test_rows_of_many_topics_are_framed_and_placed_as_one_topic_after_the_other(
     for added, _seq in topics:
         runs += (at, 2, len(added))
         at += len(added)
-    place_rows(b"".join(addresses_of(*columns) for columns in chunks), runs, bytes(got), 9, base)
+    size = place_rows(b"".join(addresses_of(*columns) for columns in chunks), runs, bytes(got), 9, base)
+    assert size == sum(int(placed["size"].sum()) for placed in places)
     for (added, _seq), columns, placed in zip(topics, chunks, places, strict=True):
         placed["start"] += base
         wanted = [[9] * len(added), *(placed[name].tolist() for name in ("start", "length", "size", "ts", "flags"))]

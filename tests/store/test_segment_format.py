@@ -54,7 +54,7 @@ def test_headers_are_what_they_were() -> None:
     assert SEGMENT.pack()[56:64].hex() == "c7cc8af3146b2e68"
     assert FOOTER.pack()[-8:].hex() == "b7fdc815dd2c5982"
     assert RUN.pack()[64:72].hex() == "637afc614fb76cda"
-    assert INDEX.pack(COLUMNS.pack())[56:64].hex() == "2d6f810bdc5bdaed"
+    assert INDEX.pack(COLUMNS)[56:64].hex() == "2d6f810bdc5bdaed"
     assert SNAPSHOT.pack()[56:64].hex() == "7beb8f8e5017b58b"
     assert PackHeader(2, 4).pack()[56:64].hex() == "a4748dbad46ba258"
 
@@ -64,7 +64,7 @@ def test_what_is_packed_is_unpacked() -> None:
     assert SegmentFooter.unpack(b"frames" + FOOTER.pack(), "x") == FOOTER
     assert RunHeader.unpack(RUN.pack() + b"frames", "x") == RUN
     assert SnapshotFile.unpack(SNAPSHOT.pack(), "x") == SNAPSHOT
-    header, columns = IndexHeader.unpack(INDEX.pack(COLUMNS.pack()), "x")
+    header, columns = IndexHeader.unpack(INDEX.pack(COLUMNS), "x")
     assert header == INDEX
     assert all((a == b).all() for a, b in zip(columns[:7], COLUMNS[:7], strict=True))
     assert columns.tag_table == [b"tag"]
@@ -73,7 +73,7 @@ def test_what_is_packed_is_unpacked() -> None:
 
 
 def test_a_deleted_flag_in_an_index_breaks_no_checksum_and_a_single_bit_its_parity() -> None:
-    data = bytearray(INDEX.pack(COLUMNS.pack()))
+    data = bytearray(INDEX.pack(COLUMNS))
     data[64 + 2 * 28] ^= INDEX_DELETE
     _, columns = IndexHeader.unpack(bytes(data), "x")
     assert columns.flags.tolist() == [0x81, 0]
@@ -85,7 +85,7 @@ def test_a_deleted_flag_in_an_index_breaks_no_checksum_and_a_single_bit_its_pari
 def test_an_index_that_was_written_without_parity_is_taken_as_it_is() -> None:
     packed = bytearray(COLUMNS.pack())
     packed[2 * 28 : 2 * 29] = b"\x81\x00"
-    head = bytearray(INDEX.pack(bytes(packed))[:56])
+    head = INDEX.pack(COLUMNS)[:56]
     head[6] = 0
     checksum = xxhash.xxh3_64_intdigest(bytes(head) + bytes(packed[: 2 * 28]) + bytes(packed[2 * 29 :]))
     _, columns = IndexHeader.unpack(bytes(head) + checksum.to_bytes(8, "little") + bytes(packed), "x")
@@ -110,7 +110,7 @@ KINDS = [
     (SEGMENT.pack()[:80], lambda data: SegmentHeader.unpack(data, "x")),
     (FOOTER.pack(), lambda data: SegmentFooter.unpack(data, "x")),
     (RUN.pack(), lambda data: RunHeader.unpack(data, "x")),
-    (INDEX.pack(COLUMNS.pack()), lambda data: IndexHeader.unpack(data, "x")),
+    (INDEX.pack(COLUMNS), lambda data: IndexHeader.unpack(data, "x")),
     (SNAPSHOT.pack(), lambda data: SnapshotFile.unpack(data, "x")),
     (PackFooter(2, 1, 2, 1, 4096).pack(b"", COLUMNS.pack()), lambda data: PackFooter.unpack(data, "x")),
 ]

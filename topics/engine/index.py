@@ -20,7 +20,7 @@ from topics.engine.tags import Tags
 from topics.engine.usage import Usage
 from topics.store.catalog import NO_TAG
 from topics.store.plain_rows import place_rows
-from topics.store.rows import PLACED_DTYPE
+from topics.store.rows import PLACED
 
 _HOLE_ROWS_MAX = 64
 """A wider hole starts another chunk."""
@@ -155,13 +155,13 @@ class Index:
 
     def append_placed(self, first_seq: int, file_id: int, base: int, placed: bytes | bytearray) -> bool:
         """As `append_rows`, from a packed PLACED a row; False when they are not all the next ones of one chunk."""
-        rows = np.frombuffer(placed, PLACED_DTYPE)
-        count, size = len(rows), int(rows["size"].sum(dtype=np.uint64))
-        chunk = self.extend(first_seq, count, size)
+        count = len(placed) // PLACED.size
+        chunk = self.extend(first_seq, count, 0)
         if chunk is None:
             return False
         addresses = chunk.addresses or chunk.find_addresses()
-        place_rows(addresses, [0, chunk.count - count, count], placed, file_id, base)
+        size = place_rows(addresses, [0, chunk.count - count, count], placed, file_id, base)
+        self.bytes += size
         usage = self._usage
         usage.records += count
         usage.bytes += size

@@ -136,10 +136,11 @@ int64_t tp_frame_topics(char *dest, uint64_t at, uint64_t room, const char *buff
     return (int64_t)(at - begin);
 }
 
-void tp_place_rows(const uint64_t *columns, const uint32_t *runs, uint32_t count, const char *placed, uint32_t file_id,
-                   uint64_t base)
+uint64_t tp_place_rows(const uint64_t *columns, const uint32_t *runs, uint32_t count, const char *placed, uint32_t file_id,
+                       uint64_t base)
 {
     struct tp_placed entry;
+    uint64_t size = 0;
     for (uint32_t i = 0; i < count; i++, columns += 6, runs += 3) {
         const char *from = placed + (size_t)runs[0] * sizeof entry;
         uint32_t *file_ids = (uint32_t *)(uintptr_t)columns[0] + runs[1];
@@ -156,8 +157,10 @@ void tp_place_rows(const uint64_t *columns, const uint32_t *runs, uint32_t count
             sizes[row] = entry.size;
             ts[row] = entry.ts_ms;
             flags[row] = entry.flags;
+            size += entry.size;
         }
     }
+    return size;
 }
 
 int64_t tp_frame_control(char *dest, uint64_t at, uint64_t room, uint32_t type, uint32_t flags, uint64_t topic_id,

@@ -74,9 +74,10 @@ int64_t tp_frame_topics(char *dest, uint64_t at, uint64_t room, const char *buff
 
 /* Rows that were framed into columns of several indexes. runs: three u32 an index: its first row in `placed`, the row of the
  * columns it becomes, and how many follow, for which the columns have room; columns: six addresses an index: file_ids, offsets,
- * lengths, sizes (u32), ts (u64), flags (u8). base: what the rows' starts count from. */
-void tp_place_rows(const uint64_t *columns, const uint32_t *runs, uint32_t count, const char *placed, uint32_t file_id,
-                   uint64_t base);
+ * lengths, sizes (u32), ts (u64), flags (u8). base: what the rows' starts count from.
+ * Returns the sum of their sizes. */
+uint64_t tp_place_rows(const uint64_t *columns, const uint32_t *runs, uint32_t count, const char *placed, uint32_t file_id,
+                       uint64_t base);
 
 /* One control frame; returns like tp_frame_rows. */
 int64_t tp_frame_control(char *dest, uint64_t at, uint64_t room, uint32_t type, uint32_t flags, uint64_t topic_id,

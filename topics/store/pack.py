@@ -38,7 +38,7 @@ class PackWriter:
     def __init__(self, number: int, epoch: int, now_ms: int) -> None:
         self.number = number
         self.epoch = epoch
-        self._parts: list[bytes | memoryview] = [PackHeader(epoch, now_ms).pack()]
+        self._parts: list[bytes | bytearray | memoryview] = [PackHeader(epoch, now_ms).pack()]
         self.position = BLOCK_BYTES
         """Bytes so far, those already taken included."""
         self.pending_bytes = BLOCK_BYTES
@@ -80,7 +80,7 @@ class PackWriter:
         self._runs.append((topic_id, first_seq, last_seq, start, len(frames)))
         return Run(topic_id, first_seq, last_seq, len(self._runs) - 1), frames_at
 
-    def _put(self, data: bytes | memoryview) -> None:
+    def _put(self, data: bytes | bytearray | memoryview) -> None:
         self._parts.append(data)
         self.position += len(data)
         self.pending_bytes += len(data)

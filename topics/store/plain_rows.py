@@ -23,14 +23,14 @@ class TopicRows(NamedTuple):
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on rows
 
 
-def place_rows(columns: bytes, runs: list[int], placed: bytes | bytearray, file_id: int, base: int) -> None:
-    """Framed rows into columns of indexes.
+def place_rows(columns: bytes, runs: list[int], placed: bytes | bytearray, file_id: int, base: int) -> int:
+    """Framed rows into columns of indexes; returns the sum of their sizes.
 
     columns: six packed u64 an index, as `addresses_of` gives them. runs: three numbers an index: its first row in
     `placed`, the row of the columns it becomes, how many follow; the columns have room. base: what starts count from.
     """
     count = len(runs) // 3
-    lib.tp_place_rows(
+    return lib.tp_place_rows(
         ffi.from_buffer("uint64_t[]", columns),
         ffi.from_buffer("uint32_t[]", array("I", runs)),
         count,

@@ -141,6 +141,8 @@ def index_of(rows: list[RowColumns], first_seq: int) -> IndexColumns:
 
     def join(name: str, dtype: type) -> NDArray[Any]:
         parts = [getattr(part, name) for part in rows]
+        if len(parts) == 1:
+            return np.asarray(parts[0], dtype)
         return np.concatenate(parts).astype(dtype, copy=False) if parts else np.empty(0, dtype)
 
     deltas = join("seqs", np.uint64) - np.uint64(first_seq)

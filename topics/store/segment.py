@@ -117,7 +117,7 @@ async def seal_segment(
         len(columns.tag_table),
         segment.sum,
     )
-    await write_new_file(files, index_path(path), header.pack(columns.pack()), sync=False)
+    await write_new_file(files, index_path(path), header.pack(columns), sync=False)
     footer = SegmentFooter(
         segment.topic_id,
         segment.epoch,
@@ -198,7 +198,7 @@ async def rewrite_index(files: FileCalls, path: str, segment: Segment, rows: Row
     header = IndexHeader(
         segment.topic_id, segment.epoch, segment.first_seq, len(columns.ts), len(columns.tag_table), segment.sum
     )
-    await write_new_file(files, index_path(path), header.pack(columns.pack()))
+    await write_new_file(files, index_path(path), header.pack(columns))
 
 
 class Described(NamedTuple):

@@ -223,6 +223,7 @@ _HAS_PARITY = 1
 INDEX_DELETE = INDEX_DELETED | _INDEX_PARITY
 """The bits that a delete changes in a file's flags column."""
 _IS_ODD = np.array([value.bit_count() % 2 for value in range(256)], np.uint8)
+_WITH_PARITY = np.arange(256, dtype=np.uint8) | _IS_ODD * np.uint8(_INDEX_PARITY)
 ROW_BYTES = 8 + 5 * 4 + 1
 """Of the index columns, without the tag table."""
 FLAGS_OFFSET_PER_ROW = ROW_BYTES - 1
@@ -242,11 +243,11 @@ class IndexColumns(NamedTuple):
     flags: NDArray[np.uint8]
     tag_table: list[bytes]
 
-    def pack(self) -> bytes:
+    def pack(self, before: bytes = b"") -> bytearray:
+        """The columns as they lie in a file, behind `before`."""
         tag_lengths = np.fromiter((len(tag) for tag in self.tag_table), "<u2", len(self.tag_table))
-        columns = [column.tobytes() for column in self[:6]]
-        columns.append((self.flags | _IS_ODD[self.flags] * np.uint8(_INDEX_PARITY)).tobytes())
-        return b"".join((*columns, tag_lengths.tobytes(), *self.tag_table))
+        columns = [np.ascontiguousarray(column).data for column in (*self[:6], _WITH_PARITY[self.flags], tag_lengths)]
+        return bytearray().join((before, *columns, *self.tag_table))
 
     @classmethod
     def unpack(cls, data: memoryview, rows: int, tag_count: int, *, parity: bool = True) -> IndexColumns:
@@ -298,10 +299,13 @@ class IndexHeader(NamedTuple):
     sum: int
     """The footer's."""
 
-    def pack(self, columns: bytes) -> bytes:
+    def pack(self, columns: IndexColumns) -> bytearray:
         """Header and columns: the whole file."""
         head = _INDEX_HEADER.pack(INDEX_MAGIC, VERSION, _HAS_PARITY, *self)
-        return head + _index_checksum(head, memoryview(columns), self.rows).to_bytes(8, "little") + columns
+        data = columns.pack(head.ljust(INDEX_HEADER_BYTES))
+        checksum = _index_checksum(head, memoryview(data)[INDEX_HEADER_BYTES:], self.rows)
+        data[len(head) : INDEX_HEADER_BYTES] = checksum.to_bytes(8, "little")
+        return data
 
     @classmethod
     def unpack_header(cls, data: bytes | memoryview, path: str) -> IndexHeader:
@@ -421,7 +425,7 @@ class PackFooter(NamedTuple):
     def columns_offset(self) -> int:
         return self.table_offset + self.runs * RUN_DTYPE.itemsize
 
-    def pack(self, table: bytes, columns: bytes) -> bytes:
+    def pack(self, table: bytes, columns: bytes | bytearray) -> bytes:
         head = _PACK_FOOTER.pack(PACK_FOOTER_MAGIC, VERSION, int(self.parity), *self[:4], 0, self.table_offset)
         return head + _index_checksum(head, memoryview(columns), self.rows, table).to_bytes(8, "little")
 
