@@ -88,7 +88,7 @@ class FakeLog:
         return framed
 
     def write_alone(
-        self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None
+        self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
     ) -> tuple[Framed, Commit] | None:
         return None
 

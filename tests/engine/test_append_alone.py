@@ -9,9 +9,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from tests.engine.harness import records
+from tests.engine.harness import Answer, records
 from tests.engine.real_world import RealWorld
 from topics.engine.results import AppendRequest, AppendResult
+from topics.engine.topic_config import TopicConfig
 from topics.engine.value_rows import NewRecord, rows_from_values
 from topics.engine.write_body import WriteScanner
 from topics.errors import LogReadOnlyError
@@ -69,18 +70,22 @@ def test_tags_nodes_caps_and_counters_are_those_of_any_append() -> None:
 REFUSALS: dict[str, Callable[[RealWorld], object]] = {
     "a poll that waits": lambda world: world.start_diff(2, wait_ms=20_000),
     "another write staged": lambda world: world.start_append(records(5)),
-    "a change of the class on its way": lambda world: world.put(durability="fsync"),
+    "a change of the configuration on its way": lambda world: world.engine.put_topic(
+        "t", TopicConfig.make(durability="disk", cap_records=9), Answer()
+    ),
+    "a class without a log": lambda world: world.put(durability="ephemeral"),
     "an expiry": lambda world: world.put(ttl_ms=1000),
     "a cap that refuses": lambda world: world.put(cap_records=9, discard="reject"),
     "a checkpoint that wants another file": lambda world: world.real_store.log.request_rotation(),
 }
 
 
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
 @pytest.mark.parametrize("why", REFUSALS)
-def test_what_is_not_alone_takes_the_usual_way(why: str) -> None:
-    world = world_with()
+def test_what_is_not_alone_takes_the_usual_way(why: str, durability: str) -> None:
+    world = world_with(durability=durability)
     REFUSALS[why](world)
-    before = world.state() if why != "another write staged" else None
+    before = world.state() if why not in {"another write staged", "a change of the configuration on its way"} else None
     assert alone(world, 9) is None
     if before is not None:
         assert world.state() == before
@@ -96,9 +101,10 @@ def test_a_key_a_missing_topic_and_an_empty_reservation_take_the_usual_way() -> 
     assert world.append(*range(300)).first_seq == 3
 
 
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
 @pytest.mark.parametrize("fault", ["short", "full"])
-def test_a_write_that_goes_wrong_was_not_done_and_the_usual_way_goes_on(fault: str) -> None:
-    world = world_with()
+def test_a_write_that_goes_wrong_was_not_done_and_the_usual_way_goes_on(fault: str, durability: str) -> None:
+    world = world_with(durability=durability)
     if fault == "short":
         world.ring.faults.shorten("write", 100)
     else:
@@ -112,8 +118,9 @@ def test_a_write_that_goes_wrong_was_not_done_and_the_usual_way_goes_on(fault: s
     assert [row["data"] for row in world.read()] == [0, 1, "kept", "kept, too"]
 
 
-def test_an_io_error_latches_the_log_as_ever() -> None:
-    world = world_with()
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+def test_an_io_error_latches_the_log_as_ever(durability: str) -> None:
+    world = world_with(durability=durability)
     world.ring.faults.fail("write", errno.EIO)
     assert alone(world, "lost") is None
     with pytest.raises(LogReadOnlyError):
@@ -122,11 +129,11 @@ def test_an_io_error_latches_the_log_as_ever() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("power", [False, True])
-def test_no_crash_loses_what_a_kill_must_not_or_gives_a_seq_twice(seed: int, power: bool) -> None:
+@pytest.mark.parametrize(("durability", "power"), [("disk", False), ("disk", True), ("fsync", True)])
+def test_no_crash_loses_what_a_kill_must_not_or_gives_a_seq_twice(seed: int, durability: str, power: bool) -> None:
     """R-DUR-3, R-DUR-6: among appends of both ways, syncs, checkpoints and new files."""
     rng = random.Random(seed)
-    world = world_with()
+    world = world_with(durability=durability)
     written = [0, 1]
     went_alone = 0
     for _ in range(3):
@@ -147,9 +154,30 @@ def test_no_crash_loses_what_a_kill_must_not_or_gives_a_seq_twice(seed: int, pow
         world.real_store.log.commit_in_place()
         read = everything(world)
         assert read == written[: len(read)]
-        if not power:
+        if not power or durability == "fsync":
             assert len(read) == len(written)
         written = read
         assert world.append("next").first_seq > last
         written.append("next")  # type: ignore[arg-type]
     assert went_alone
+
+
+def test_a_synced_append_says_how_long_its_sync_took_and_goes_behind_nothing_unsynced() -> None:
+    world = world_with(durability="fsync")
+    result = alone(world, 2)
+    assert result is not None
+    assert result.sync_ns == result.append_ns > 0
+    world.put("unsynced", durability="disk")
+    world.append(1, name="unsynced")
+    world.append(2, name="unsynced")
+    assert alone(world, 3) is None, "RWF_DSYNC would sync its own bytes alone"
+    world.append(3)
+    assert alone(world, 4) is not None
+
+
+def test_where_a_commit_needs_a_chain_a_synced_append_takes_the_usual_way() -> None:
+    world = RealWorld(commit="link")
+    world.real_store.log.commit_in_place()
+    world.put(durability="fsync")
+    world.append(0)
+    assert alone(world, 1) is None

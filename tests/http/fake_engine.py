@@ -55,6 +55,10 @@ class FakeEngine:
             return
         self._ask("append", done, request)
 
+    def append_alone(self, request: Any) -> Any:
+        self.asked.append(("append_alone", (request,)))
+        return self.answers.get("append_alone")
+
     def will_take_plain(self, name: str) -> bool:
         return False
 

@@ -218,7 +218,7 @@ class Appender:
         if (
             topic is None
             or not topic.plain
-            or topic.stage_class == "fsync"
+            or topic.stage_class == "ephemeral"
             or topic.life is not Life.LIVE
             or topic.pending
             or topic.waiters
@@ -234,7 +234,8 @@ class Appender:
             return None
         now_ms = core.clock.now_ms()
         ts = now_ms if now_ms > topic.last_ts else topic.last_ts
-        written = core.log.write_alone(topic.id, first, ts, rows, request.node)
+        fsync = topic.stage_class == "fsync"
+        written = core.log.write_alone(topic.id, first, ts, rows, request.node, fsync=fsync)
         if written is None:
             return None
         framed, commit = written
@@ -244,7 +245,7 @@ class Appender:
         topic.head = last
         topic.retain_caps()
         core.in_log.add(topic.id)
-        return make_tuple(AppendResult, (first, last, last, count, False, False, commit.write_ns, 0))
+        return make_tuple(AppendResult, (first, last, last, count, False, False, commit.write_ns, commit.sync_ns))
 
     def append_copies(self, name: str, rows: Rows, done: Done[AppendResult]) -> None:
         """Records the server itself puts into a topic, which is created when it is missing (R-Q-25).

@@ -53,13 +53,15 @@ class Call:
     called when the client is gone, and nothing is to be answered then.
     """
 
-    __slots__ = ("_exchange", "body", "on_disconnect", "plan", "service", "started_ns")
+    __slots__ = ("_exchange", "body", "is_only", "on_disconnect", "plan", "service", "started_ns")
 
     def __init__(self, service: Service, exchange: Exchange, plan: Plan, body: bytes, started_ns: int) -> None:
         self.service = service
         self.plan = plan
         self.body = body
         self.started_ns = started_ns
+        self.is_only = False
+        """What its connection received held this request and nothing else."""
         self.on_disconnect: Callable[[], None] | None = None
         self._exchange: Exchange | None = exchange
 

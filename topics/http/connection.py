@@ -215,8 +215,9 @@ class HttpConnection:
                 break  # answers are not being read: `drained` goes on from here
             stop = end + plan.content_length
             if plan.plain and stop <= size and service.gate is None:
+                only = at == 0 and stop == size
                 at = stop
-                self._serve(plan, data[end:stop])
+                self._serve(plan, data[end:stop], only=only)
             else:
                 rest = self._begin(plan, data[end:])
                 at = size - len(rest)
@@ -327,8 +328,11 @@ class HttpConnection:
             self._refuse(plan, refusal)
         return rest
 
-    def _serve(self, plan: Plan, body: bytes) -> None:
-        """A whole request whose path, method and size are in order: the rest of the body's steps, then the handler."""
+    def _serve(self, plan: Plan, body: bytes, *, only: bool = False) -> None:
+        """A whole request whose path, method and size are in order: the rest of the body's steps, then the handler.
+
+        only: nothing else was received with it.
+        """
         service = self.service
         started_ns = service.now_ns()
         self.phase = ANSWER
@@ -342,6 +346,7 @@ class HttpConnection:
                 self._refuse(plan, error)
                 return
         call = Call(service, self, plan, body, started_ns)
+        call.is_only = only
         self._call = call
         run(call)
 

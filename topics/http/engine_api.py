@@ -71,6 +71,9 @@ class EngineApi(Protocol):
 
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel: ...
 
+    def append_alone(self, request: AppendRequest) -> AppendResult | None:
+        """The same in this call, or None and nothing was done: see `Engine.append_alone`."""
+
     def will_take_plain(self, name: str) -> bool:
         """As `takes_plain`, also while the topic is being created or deleted."""
 

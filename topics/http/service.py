@@ -106,6 +106,8 @@ class Service:
         self.watch_streams: dict[WatchStream, None] = {}
         """Open ones."""
         self.at_drain.append(self._end_watch_streams)
+        self.is_alone: Callable[[], bool] = lambda: False
+        """One connection has the server to itself: see `Loop.is_alone`."""
         self._engine: EngineApi | None = None
 
     def use_loop(self, timers: Timers, random_bytes: Callable[[int], bytes]) -> None:

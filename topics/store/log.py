@@ -141,13 +141,15 @@ class Log:
         return self._wals[0].staging.stage_topics(rows, fsync=fsync)
 
     def write_alone(
-        self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None
+        self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
     ) -> tuple[Framed, Commit] | None:
-        """Stages and commits rows in this call (see `commit_in_place`), unsynced, if one write is all it takes.
+        """Stages and commits rows in this call, synced with `fsync`, if one write is all it takes.
 
+        For who has the loop to himself: after `commit_in_place`, or while one connection is alone (`Loop.is_alone`) and
+        nothing but this request was received in the pass.
         None: it is not, and nothing was done. `Framed` counts from the commit's base.
         """
-        return self._wals[self.shard_of(topic_id)].write_alone(topic_id, first_seq, ts_ms, rows, node)
+        return self._wals[self.shard_of(topic_id)].write_alone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)
 
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True

@@ -140,7 +140,16 @@ class Wal:
             on_failed=self._latch,
             on_ended=self._moved.set,
         )
-        self._alone = Alone(loop, self.staging, self._end, self._sync, admission=admission, on_failed=self._latch)
+        self._alone = Alone(
+            loop,
+            self.staging,
+            self._end,
+            self._sync,
+            self._durable,
+            syncs=directory.direct_works and commit in {"auto", Primitive.DSYNC.value},
+            admission=admission,
+            on_failed=self._latch,
+        )
 
     async def open(self) -> None:
         """Prepares the first file, if there is space for one. Raises OSError."""
@@ -172,12 +181,17 @@ class Wal:
         staging.close_large()
 
     def write_alone(
-        self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None
+        self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
     ) -> tuple[Framed, Commit] | None:
-        """Stages and commits a request in this call, if commits end in place: see `Alone.write`."""
-        if not self.in_place.always or self._flight is not None or self.window_ns:
+        """Stages and commits a request in this call, if commits may end in place: see `Alone.write`."""
+        in_place = self.in_place
+        if self._flight is not None or self.window_ns or not (in_place.always or in_place.is_alone()):
             return None
-        return self._alone.write(topic_id, first_seq, ts_ms, rows, node)
+        written = self._alone.write(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)
+        if written is not None and not in_place.always:
+            self._counters.in_place += 1
+            in_place.watch(self._end.committed_ns - written[1].write_ns, sync_running=False)
+        return written
 
     def _send_next(self) -> None:
         if self._admission.read_only:

@@ -62,6 +62,13 @@ def write(call: Call) -> None:
     may_create = True if config is None else _may_create_with(call, config)
     fields = (plan.name, body.rows, body.node, key, body.create, config, may_create, violation)
     request = make_tuple(AppendRequest, fields)
+    if call.is_only and service.is_alone():
+        parsed_ns = service.now_ns()
+        result = engine.append_alone(request)
+        if result is not None:
+            done(result)
+            service.parse.add(parsed_ns - started_ns)
+            return
     if service.sampling:
         service.sampling = False
         parsed_ns = service.now_ns()
