@@ -50,6 +50,7 @@ RANGES = {
     "wal_file_bytes": (64 * 1024, 1 << 31),
     "wal_spare_files": (0, 1024),
     "commit_window_us": (0, 1_000_000),
+    "commit_gather_us": (0, 1_000_000),
     "commit_in_place_max_us": (0, 1_000_000),
     "segment_max_bytes": (0, _SEGMENT_BYTES_MAX),
     "disk_reserve_bytes": (0, 1 << 62),
@@ -184,6 +185,9 @@ class Config:
     sync_every_ms: int = 1000
     commit_window_us: int = 0
     """How long a batch may wait for more; 0: it leaves as soon as the commit before it has ended."""
+    commit_gather_us: int = 300
+    """How long a synced group is held back after the commit before it, while that proves to bring more records a
+    second; 0: never."""
     commit_in_place_max_us: int = 20_000
     """A lone write of a connection that is alone, or up to 1 MiB that nobody waits to be synced, is committed while the
     loop waits, unless one took longer than this a moment ago; 0: never."""

@@ -91,6 +91,7 @@ class Log:
                 commit=config.commit,
                 sync_every_ns=config.sync_every_ms * 1_000_000,
                 window_ns=config.commit_window_us * 1000,
+                gather_ns=config.commit_gather_us * 1000,
                 in_place_max_ns=config.commit_in_place_max_us * 1000,
                 file_bytes=config.wal_file_bytes,
                 prepared_files=config.wal_spare_files,

@@ -33,6 +33,7 @@ from topics.store.faster_way import FasterWay
 from topics.store.files_ahead import FilesAhead
 from topics.store.filetable import StoredFile
 from topics.store.format import BATCH_HEADER_BYTES, BLOCK_BYTES
+from topics.store.group_pause import GroupPause
 from topics.store.hottail import HotTail
 from topics.store.in_place import InPlace
 from topics.store.log_end import LogEnd
@@ -94,6 +95,7 @@ class Wal:
         commit: str,
         sync_every_ns: int,
         window_ns: int,
+        gather_ns: int,
         in_place_max_ns: int,
         file_bytes: int,
         prepared_files: int,
@@ -108,6 +110,7 @@ class Wal:
         self._setting = commit
         self.window_ns = window_ns
         """How long after a commit's end the next one is held back to gather more; a lone write never waits."""
+        self._pause = GroupPause(gather_ns)
         self._window_timer: Timer | None = None
         self._groups = FasterWay(Primitive.LINK, Primitive.DSYNC)
         self._measures = commit == "auto" and directory.direct_works
@@ -201,7 +204,10 @@ class Wal:
         if not batch.frames:
             self._settle_empty(batch)
             return
-        if self.window_ns and batch.used < _WINDOW_BYTES_MAX and self._window_is_open():
+        window_ns = self.window_ns
+        if not window_ns and batch.wants_sync and not self.in_place.always:
+            window_ns = self._pause.pause_ns
+        if window_ns and batch.used < _WINDOW_BYTES_MAX and self._window_is_open(window_ns):
             return
         if batch.wants_sync and not self._sync.lets_commit():
             return
@@ -212,9 +218,9 @@ class Wal:
         assert self._end.file is not None, "there is room in a file"
         self._send(self.staging.take(), self._end.file)
 
-    def _window_is_open(self) -> bool:
+    def _window_is_open(self, window_ns: int) -> bool:
         """A commit ended a moment ago: those it answered are likely to write again. The timer brings the next pass."""
-        left_ns = self._end.committed_ns + self.window_ns - self._clock.monotonic_ns()
+        left_ns = self._end.committed_ns + window_ns - self._clock.monotonic_ns()
         if left_ns <= 0:
             return False
         if self._window_timer is None:
@@ -331,6 +337,7 @@ class Wal:
         if not synced:
             self._sync.plan()
         else:
+            self._pause.note(batch.frames, self._end.committed_ns)
             if flight.is_group:
                 self._groups.note(flight.primitive, elapsed_ns)
             if self._sync.owed:
