@@ -132,6 +132,25 @@ def test_where_nobody_waits_for_syncs_files_are_not_written_twice() -> None:
     assert recover(world.crash()).seqs[1] == [seq for write in world.writes for seq in write.seqs]
 
 
+@pytest.mark.parametrize("fsync", [True, False])
+def test_a_server_zeroes_no_file_behind_one_that_was_filled_with_bare_writes(fsync: bool) -> None:
+    world = LogWorld()
+    for _ in range(3):
+        fill_file(world, fsync=fsync)
+    assert list(files_of(world).values()) == [True, True, fsync, fsync, fsync]
+
+
+def test_a_server_zeroes_the_file_behind_one_that_was_left_before_it_was_filled() -> None:
+    world = LogWorld()
+    for _ in range(3):
+        world.settle(world.write(fsync=False))
+        world.log.request_rotation()
+        world.advance(2000)
+    world.settle(world.write(fsync=False))
+    world.advance(2000)
+    assert all(files_of(world).values())
+
+
 def test_a_file_without_zeros_is_used_again_only_if_it_was_filled() -> None:
     world = in_place()
     for _ in range(3):

@@ -47,6 +47,8 @@ _WINDOW_BYTES_MAX = 256 * 1024
 _REST_ATTEMPTS_MAX = 64
 _SYNCED_COMMITS_FEW = 64
 """A file with fewer has mostly bare writes: zeroing the next one would write all there is twice."""
+_FILLED_BUT = 4
+"""So much of a file, as its part, may be left over where a batch or a checkpoint had the log go on in the next."""
 
 
 class _Flight:
@@ -396,10 +398,15 @@ class Wal:
             return False
         if self._end.file is not None:
             self._counters.rotations += 1
-            self.ahead.zeroes = not self.in_place.always or self._end.synced_commits >= _SYNCED_COMMITS_FEW
+            self.ahead.zeroes = not self._is_bulk(self._end.file)
             self._leave(self._end.file)
         self._end.begin(self.ahead.take())
         return True
+
+    def _is_bulk(self, file: WalFile) -> bool:
+        """Bare writes have filled the file, or will fill the next: none of them gains by zeros, and all would wait."""
+        filled = self.in_place.always or file.position >= file.size - file.size // _FILLED_BUT
+        return filled and self._end.synced_commits < _SYNCED_COMMITS_FEW
 
     def _leave(self, file: WalFile) -> None:
         self._end.leave(file)
