@@ -56,6 +56,7 @@ SETTINGS: dict[str, Any] = {
     "sync_every_ms": 1,
 }
 DIRECTORY = "/srv/topics"
+_TORN = "in the last batch of the log, which looks torn"
 PADDING_BYTES_MIN = 64
 """So many zeros in a row are no part of anything."""
 TOPICS = ("long", "short", "capped", "jobs", "copies")
@@ -115,7 +116,7 @@ class Store:
             if at >= end:
                 return "behind the end of the log"
             if at >= last:
-                return "in the last batch of the log, which looks torn"
+                return _TORN
             if WAL_HEADER_BYTES <= at < WAL_FIRST_BATCH_OFFSET:
                 return "in padding"
         if at in self._alignment(path):
@@ -232,16 +233,18 @@ def rot(every: int, counts: Counter[str], share: tuple[int, int] = (0, 1)) -> It
                 found = bool(loop.run_task(verify(loop, DIRECTORY)).findings)
                 counts["bits flipped"] += 1
                 counts["found by fsck"] += found
+                why_not = store.says_nothing(path, at)
                 if not found:
-                    why_not = store.says_nothing(path, at)
                     counts[why_not or "NOT found by fsck"] += 1
                     if not why_not:
                         yield f"{place}: not found by fsck"
-                yield from _serve(store, world, place, found, counts)
+                yield from _serve(store, world, place, found, counts, is_torn=why_not == _TORN)
             counts["bytes"] += 1
 
 
-def _serve(store: Store, world: SimWorld, place: str, found: bool, counts: Counter[str]) -> Iterator[str]:
+def _serve(
+    store: Store, world: SimWorld, place: str, found: bool, counts: Counter[str], *, is_torn: bool
+) -> Iterator[str]:
     world.ring = SimRing(0, disk=world.ring.disk, fd_limit=4096)
     if not world.try_to_start():
         counts["stopped the start"] += 1
@@ -256,7 +259,7 @@ def _serve(store: Store, world: SimWorld, place: str, found: bool, counts: Count
                 yield f"{place}: {name} cannot be read, and fsck finds nothing"
             continue
         strange = {seq: row for seq, row in shown.items() if wanted.get(seq) != row}
-        if shown != wanted and "/wal/" in place and not strange.items() - store.written[name].items():
+        if shown != wanted and is_torn and not strange.items() - store.written[name].items():
             counts["took the last batch of the log"] += 1  # which nothing behind it vouches for: a torn end
         elif strange:
             yield f"{place}: {name} shows {strange}"
