@@ -85,12 +85,15 @@ class Client:
         if self.shared.paused:
             return
         self.wire = self.machine.connect(self._on_lost)
-        self._later(RETRY_NS if self.wire is None else 1000, self.connect if self.wire is None else self._step)
+        if self.wire is None:
+            self._later(RETRY_NS, self.connect)
+        else:
+            self.begin()
 
     def _on_lost(self) -> None:
         self.wire = None
         self.machine.counts["connections lost"] += 1
-        self._later(RETRY_NS, self.connect)
+        self.lost()
 
     def crashed(self) -> None:
         if self.wire is not None:
@@ -110,16 +113,31 @@ class Client:
         if not self.shared.paused and self.wire is not None:
             self.step(self.wire)
 
+    # --- of each kind ------------------------------------------------------------------------------------------------
+    def begin(self) -> None:
+        """There is a connection."""
+        self._later(1000, self._step)
+
+    def lost(self) -> None:
+        """There is none any more."""
+        self._later(RETRY_NS, self.connect)
+
     def step(self, wire: Wire) -> None:
+        """Asks for something, and sees to what follows."""
         raise NotImplementedError
 
     def count(self, name: str, status: int, answer: Any) -> None:
+        """One was answered (0: the connection ended first). Raises Wrong when it failed without a reason."""
         if status == 0:
             return
-        self.machine.operations += 1
-        self.machine.counts["operations"] += 1
-        self.machine.counts[name] += 1
-        if status == 500:
-            self.machine.counts["answered 500"] += 1
-            if self.machine.lacks_nothing:
-                raise self.machine.wrong(f"{name}: one was answered {answer} on a sound disk")
+        machine = self.machine
+        machine.operations += 1
+        machine.counts["operations"] += 1
+        machine.counts[name] += 1
+        if status in {429, 503}:
+            machine.counts[f"answered {status}"] += 1
+        elif status == 500:
+            machine.counts["answered 500"] += 1
+            lacks_descriptors = machine.descriptors_are_few and "Too many open" in answer["error"]["message"]
+            if machine.disk_is_sound and not lacks_descriptors:
+                raise machine.wrong(f"{name}: one was answered {answer} on a sound disk")

@@ -15,7 +15,8 @@ import msgspec
 
 from tests.sim.whole.machine import Actor, Machine
 from tests.sim.whole.operation import Write
-from tests.sim.whole.owned import Owned, Owner
+from tests.sim.whole.owned import Owner, OwningClient
+from tests.sim.whole.owned_topic import OwnedTopic
 from tests.sim.whole.state import CONFIG_DEFAULT
 from tests.sim.whole.wire import Answered
 from topics.embedded.log import Log
@@ -23,6 +24,7 @@ from topics.engine.value_rows import NewRecord
 from topics.errors import StorageError, TopicsError, as_request_error
 from topics.http.errors import status_of
 
+_STEPS_MAX = 200_000
 Asked = tuple[str, str, dict[str, Any]]
 
 
@@ -172,12 +174,18 @@ class LibraryMachine(Machine):
         self.counts["logs closed"] += 1
 
 
-class Caller(Owner):
-    """A client with topics of its own; the library has no configuration in a write."""
+class _CallingClient(OwningClient):
+    """The library has no configuration in a write."""
 
-    def _write(self, owned: Owned) -> Write:
-        write = super()._write(owned)
+    def write(self, topic: OwnedTopic) -> Write:
+        write = super().write(topic)
         return Write(write.records, write.key, None)
+
+
+class Caller(Owner):
+    """A client with topics of its own, which calls."""
+
+    kind = _CallingClient
 
 
 def make_callers(machine: Machine, seed: int) -> list[Actor]:
@@ -187,6 +195,3 @@ def make_callers(machine: Machine, seed: int) -> list[Actor]:
         Caller(machine, number, random.Random(f"{seed}:caller {number}"), topics=rng.choice((1, 2, 4)), depth=1)
         for number in range(rng.choice((1, 2)))
     ]
-
-
-_STEPS_MAX = 200_000

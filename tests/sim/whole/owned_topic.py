@@ -1,0 +1,160 @@
+"""What a topic of one client may hold: the client asks in order, so it is known exactly, or to a few possibilities.
+
+`states` are the states the topic may be in now (usually one; an answer that never came makes it several). `history` has
+what they were after every change, back to the last audit; from `durable` on a power cut may fall back to any of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.sim.whole.operation import Configure, Drop, Inconsistent, Maybe, Operation, Write, follow
+
+
+class OwnedTopic:
+    """One topic, through all its instances."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.path = f"/v0/topics/{name}"
+        self.states: list[Maybe] = [None]
+        self.history: list[list[Maybe]] = [self.states]
+        self.durable = 0
+        self.limbo: list[Operation] = []
+        """Changes answered 5xx or not at all: they may have happened, and in this order, or not."""
+        self.burned = 0
+        """Seqs that writes which failed may have taken."""
+        self.instance = 0
+        self.acked_head = (0, 0)
+        """Highest acknowledged seq of an instance (in the classes that never reuse one)."""
+
+    @property
+    def tip(self) -> Maybe:
+        return self.states[-1]
+
+    def possible(self) -> list[Maybe]:
+        """What it may be after its limbo, in the order of likelihood."""
+        found = list(self.states)
+        for burned in dict.fromkeys((0, self.burned)):
+            reached, skipped = list(self.states), burned
+            for operation in self.limbo:
+                paths = [operation.apply(state, self.instance + 1, skipped) for state in reached]
+                reached = distinct([path[-1] for path in paths])
+                found = distinct([*found, *(step for path in paths for step in path)])
+                if isinstance(operation, Write):
+                    skipped = 0
+        return found
+
+    def candidates(self, *, may_lose: bool) -> list[Maybe]:
+        """Every state that would be right after a crash, the most likely first."""
+        found = self.possible()
+        if may_lose:
+            for states in reversed(self.history[self.durable :]):
+                found += states
+        return found
+
+    # --- what happens to it ------------------------------------------------------------------------------------------
+    def burn(self, operations: list[Operation]) -> None:
+        """They did not happen, but may have taken seqs."""
+        self.burned += _rows(operations)
+
+    def settle_limbo(self) -> None:
+        """Nothing of it is on its way any more: it has happened by now, or never will."""
+        if self.limbo:
+            self.states = distinct(self.possible())
+            self.burn(self.limbo)
+            self.limbo = []
+            self.history.append(self.states)
+
+    def audited(self, states: list[Maybe]) -> None:
+        """Read back after a start: all of it is durable, or will be when anything of it is again."""
+        self.states = states
+        self.history = [states]
+        self.durable = self.burned = 0
+        self.limbo = []
+        if self.tip is not None:
+            self.instance = max(self.instance, self.tip.instance)
+
+    def answered(self, operation: Operation, status: int, answer: Any) -> list[str]:
+        """Takes in an answer that decides; returns the data that it promises to be durable. Raises Inconsistent."""
+        steps: list[list[Maybe]] = []
+        followed: list[Maybe] = []
+        reasons = []
+        burned = self.burned + _rows(self.limbo)
+        for state in self.states:
+            try:
+                path = follow(operation, state, self.instance + 1, burned, status, answer)
+                steps.append(path)
+                followed.append(state)
+            except Inconsistent as reason:
+                reasons.append(str(reason))
+        if not steps:
+            raise Inconsistent(" or ".join(reasons))
+        if not operation.changes or all(path[-1:] == [state] for path, state in zip(steps, followed, strict=True)):
+            # Nothing happened: a read, a duplicate, a delete of nothing. It says nothing of what failed before.
+            self.states = distinct([path[-1] for path in steps])
+            return []
+        self.burn(self.limbo)  # what failed and was followed by a success is not there
+        self.limbo = []
+        before = self.states
+        for path in steps:
+            if len(path) > 1:
+                self.history.append([path[0]])
+                self.durable = len(self.history) - 1  # the creation itself is synced
+        self.states = distinct([path[-1] for path in steps])
+        self.history.append(self.states)
+        return self._note(operation, before, answer)
+
+    def _note(self, operation: Operation, before: list[Maybe], answer: Any) -> list[str]:
+        """What the acknowledgement promises from now on."""
+        now = self.tip
+        classes = {state.config["durability"] for state in [*before, *self.states] if state is not None}
+        synced = isinstance(operation, Configure | Drop) or classes == {"fsync"}
+        if now is not None and isinstance(operation, Configure):
+            # One that changes nothing is durable already, and says nothing about the records before it.
+            synced = all(state is None or state.config != now.config for state in before)
+        if synced:
+            self.durable = len(self.history) - 1
+        if now is None or any(state is None for state in before):
+            self.burned = 0
+        if now is None:
+            return []
+        self.instance = max(self.instance, now.instance)
+        if not isinstance(operation, Write):
+            return []
+        appended = answer.get("deduped") is False
+        if appended:
+            self.burned = 0
+        if classes <= {"disk", "fsync"}:
+            self.acked_head = max(self.acked_head, (now.instance, now.head))
+        if classes != {"fsync"} or not appended:
+            return []
+        live = {now.records.get(seq) for seq in range(answer["first_seq"], answer["last_seq"] + 1)}
+        return [record.data for record in operation.records if record in live]
+
+
+def _rows(operations: list[Operation]) -> int:
+    return sum(len(operation.records) for operation in operations if isinstance(operation, Write))
+
+
+def distinct(states: list[Any]) -> list[Any]:
+    """Each once, by what can be told apart."""
+    if len(states) == 1:
+        return states
+    seen: dict[Any, Any] = {}
+    for state in states:
+        if state is None:
+            seen.setdefault(None, None)
+        else:
+            key = (
+                state.instance,
+                state.head,
+                state.cap,
+                state.crash,
+                state.gaps,
+                tuple(state.records.items()),
+                tuple(state.keys),
+                tuple(state.config.values()),
+            )
+            seen.setdefault(key, state)
+    return list(seen.values())
