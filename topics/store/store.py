@@ -225,8 +225,7 @@ class Store:
             await self.checkpointer.take_snapshot(clean=False)
 
     def _on_latch(self) -> None:
-        if not self._closing:
-            self._disowning = self._loop.spawn(self._disown(), "session")
+        self._disowning = self._loop.spawn(self._disown(), "session")
 
     async def _disown(self) -> None:
         """Acknowledged bytes of class `disk` may be gone although the machine stays up: their seqs must not come again.
@@ -243,7 +242,12 @@ class Store:
                     "noting that the log failed failed too (%s): a kill before it succeeds leaves a gap's end untold",
                     error,
                 )
-            self._loop.call_later(_NOTE_AGAIN_NS, self._on_latch)
+            if not self._closing:
+                self._loop.call_later(_NOTE_AGAIN_NS, self._note_again)
+
+    def _note_again(self) -> None:
+        if not self._closing:
+            self._on_latch()
 
     async def close(self, *, checkpoint: bool = True) -> None:
         """Drains the log, takes a last checkpoint that makes the next start exact, and unlocks.
@@ -258,9 +262,9 @@ class Store:
             if checkpoint and not self.log.read_only:
                 await self.checkpointer.run(clean=True)
         finally:
-            if self._disowning is not None:
-                await self._disowning
             await self.log.close()
+            if self._disowning is not None:  # also when it was this end that the disk failed
+                await self._disowning
             await self._close_files()
             self._directory.release()
 

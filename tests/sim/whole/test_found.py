@@ -142,3 +142,21 @@ def test_a_record_that_expires_while_it_is_written_is_not_shown_to_a_read_that_w
     world.advance_ms(25)
     assert world.diff("a")["records"] == []
     assert writer.answer().status == 200
+
+
+def test_a_sync_that_fails_while_the_server_stops_is_noted_like_any_other() -> None:
+    """R-DUR-6: the seqs of what it lost are told to be lost, and are not given out again."""
+    world = SimWorld(commit="link")
+    world.start()
+    world.put("a", durability="disk")
+    world.write("a", 1)
+    world.advance_ms(2000)
+    assert world.write("a", 2, 3)["last_seq"] == 3
+    world.fail_storage("sync", errno.EIO, path_part="/wal-")
+    world.begin_stop()
+    world.finish_stop()
+    assert world.ring.faults.struck["sync"] == 1
+    world.heal_storage()
+    world.start()
+    assert world.write("a", 4)["first_seq"] > 3
+    assert world.diff("a", 1)["tombstone"]["reason"] == "crash"
