@@ -133,7 +133,7 @@ MUTANTS = (
         "self._catalog.recovered(power_lost=self.power_lost)",
         "self._catalog.recovered(power_lost=False)",
     ),
-    _one("deletes of sealed records not flagged", "store/checkpoint.py", "await self._flag()", "pass"),
+    _one("deletes of sealed records not flagged", "store/checkpoint.py", "await self.flag_deleted()", "pass"),
     _one(
         "a lost F_MORE ignored",
         "loop/traffic.py",

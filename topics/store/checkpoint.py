@@ -202,7 +202,7 @@ class Checkpointer:
             left = self._make_do(left, replay)
         frames_seen = counters.frames + counters.uncounted_frames
         relocation = await self._copy(left, all_shared=scarce)
-        await self._flag()
+        await self.flag_deleted()
         dropped = self._drop(relocation)
         self._check_left(left)
         self._replay = {**self._retired_shards, **replay}
@@ -288,7 +288,7 @@ class Checkpointer:
         await relocation.sync()
         return relocation
 
-    async def _flag(self) -> None:
+    async def flag_deleted(self) -> None:
         """Marks what was deleted one by one in segments and packs.
 
         What caps evicted is worked out again by a replay, from the records that lived then. A record that is flagged

@@ -147,6 +147,11 @@ class Session(msgspec.Struct):
     snapshot: int
     """The newest at that time: a clean one with a higher number was taken by this session's close."""
 
+    @property
+    def lost_writes(self) -> bool:
+        """A write or sync of this session's log failed."""
+        return self.boot == _NO_BOOT
+
 
 async def read_session(loop: Loop, path: str) -> Session | None:
     """None when there is none that can be read."""

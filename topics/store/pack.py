@@ -15,7 +15,7 @@ from topics.errors import CorruptError, FormatError
 from topics.store import codec
 from topics.store.catalog import NO_TAG, RowColumns
 from topics.store.codec import Stop
-from topics.store.filecalls import FileCalls, read_file
+from topics.store.filecalls import ReadCalls, read_file
 from topics.store.format import BATCH_ALIGN, BLOCK_BYTES, FrameType, align_up
 from topics.store.manifest import Pack, Run
 from topics.store.row_columns import index_rows, rows_of, select, split, tags_of
@@ -150,7 +150,7 @@ class PackIndex(NamedTuple):
         yield from enumerate(split(rows, [0, *ends.tolist()]))
 
 
-async def read_pack(files: FileCalls, directory: str, pack: Pack) -> PackIndex:
+async def read_pack(files: ReadCalls, directory: str, pack: Pack) -> PackIndex:
     """The index at the end of a pack, or, when that is damaged, what its runs say. Raises CorruptError, OSError."""
     path = f"{directory}/{pack.path}"
     try:
@@ -159,7 +159,7 @@ async def read_pack(files: FileCalls, directory: str, pack: Pack) -> PackIndex:
         return scan_pack(await read_file(files, path), path)
 
 
-async def _read_index(files: FileCalls, path: str, pack: Pack) -> PackIndex:
+async def _read_index(files: ReadCalls, path: str, pack: Pack) -> PackIndex:
     fd = await files.open(path, os.O_RDONLY)
     try:
         size = files.file_size(path)

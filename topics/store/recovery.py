@@ -21,7 +21,7 @@ from topics.errors import CorruptError
 from topics.loop.loop import Loop
 from topics.store.catalog import Catalog, RowColumns
 from topics.store.codec import Frames
-from topics.store.filecalls import FileCalls, list_if_there, unlink_if_there
+from topics.store.filecalls import FileCalls, ReadCalls, list_if_there, unlink_if_there
 from topics.store.filetable import FileKind, FileTable
 from topics.store.format import (
     FLAG_EXT,
@@ -33,6 +33,7 @@ from topics.store.format import (
 )
 from topics.store.manifest import COLD, HOT, Manifest, Pack, ReplayStart, Segment
 from topics.store.pack import PackIndex, read_pack
+from topics.store.past_cache import PastCache, goes_direct
 from topics.store.replay import REMEDY, Chunk, DirectReader, ShardReplay, Survey, survey_shard
 from topics.store.row_columns import by_topic, select
 from topics.store.segment import cut_back, read_rows, rewrite_index
@@ -63,9 +64,19 @@ class Recovered(NamedTuple):
 
 
 async def recover(
-    loop: Loop, tiers: Tiers, catalog: Catalog, table: FileTable, *, file_bytes: int, progress: Progress
+    loop: Loop,
+    tiers: Tiers,
+    catalog: Catalog,
+    table: FileTable,
+    *,
+    file_bytes: int,
+    progress: Progress,
+    lost_writes: bool = False,
 ) -> Recovered:
-    """Fills the catalog. Raises CorruptError or FormatError naming the place, StorageError for a cold directory that is
+    """Fills the catalog. lost_writes: a write or sync failed since the machine was started, so the page cache may show
+    what the disk does not have, deletes for instance that a power cut would undo; it is passed by then.
+
+    Raises CorruptError or FormatError naming the place, StorageError for a cold directory that is
     not the right one, or OSError."""
     files, directory = loop.files, tiers.hot
     catalog.use_files(table)
@@ -87,10 +98,9 @@ async def recover(
             catalog.adopt(topic_id, bytes(description))
     else:
         catalog.restore(loaded.catalog)
-    await _load_rows(loop, tiers, catalog, table, manifest)
+    await _load_rows(loop, tiers, catalog, table, manifest, lost_writes=lost_writes)
 
-    direct = 0 < loop.files.direct_block_bytes(directory) <= 4096
-    reader = DirectReader(files, direct=direct)
+    reader = DirectReader(files, direct=goes_direct(files.direct_block_bytes(directory)))
     surveys: dict[int, Survey] = {}
     for name in list_if_there(files, f"{directory}/wal"):
         if name.startswith("shard-") and name[6:].isdigit():
@@ -145,15 +155,21 @@ def _refuse_orphaned(loop: Loop, directory: str) -> None:
 # --- segments and packs ----------------------------------------------------------------------------------------------
 
 
-async def _load_rows(loop: Loop, tiers: Tiers, catalog: Catalog, table: FileTable, manifest: Manifest) -> None:
+async def _load_rows(
+    loop: Loop, tiers: Tiers, catalog: Catalog, table: FileTable, manifest: Manifest, *, lost_writes: bool
+) -> None:
     """Registers every file the snapshot lists and hands over its live rows: packs first, each topic's in order."""
     files, directory = loop.files, tiers.hot
+    reads: dict[int, ReadCalls] = {
+        tier: PastCache(files) if lost_writes and goes_direct(files.direct_block_bytes(root)) else files
+        for tier, root in tiers.roots()
+    }
 
     def packs() -> Iterator[Coroutine[Any, Any, tuple[Pack, PackIndex]]]:
         for number in sorted(manifest.packs):
             pack = manifest.packs[number]
             pack.file_id = table.add(FileKind.PACK, f"{directory}/{pack.path}", size=pack.size).file_id
-            yield _load_pack(files, directory, pack)
+            yield _load_pack(reads[HOT], directory, pack)
 
     def take_pack(found: tuple[Pack, PackIndex]) -> None:
         pack, index = found
@@ -168,7 +184,7 @@ async def _load_rows(loop: Loop, tiers: Tiers, catalog: Catalog, table: FileTabl
             stored = table.add(FileKind.SEGMENT, path, size=segment.frames_end)
             stored.cold = segment.tier == COLD
             segment.file_id = stored.file_id
-            yield _load_segment(files, directory, path, segment)
+            yield _load_segment(files, reads[segment.tier], directory, path, segment)
 
     def take_segment(found: tuple[Segment, RowColumns]) -> None:
         segment, rows = found
@@ -179,11 +195,13 @@ async def _load_rows(loop: Loop, tiers: Tiers, catalog: Catalog, table: FileTabl
     await side_by_side(loop.spawn, segments(), _LOADS_AT_A_TIME, take_segment)
 
 
-async def _load_pack(files: FileCalls, directory: str, pack: Pack) -> tuple[Pack, PackIndex]:
+async def _load_pack(files: ReadCalls, directory: str, pack: Pack) -> tuple[Pack, PackIndex]:
     return pack, await read_pack(files, directory, pack)
 
 
-async def _load_segment(files: FileCalls, directory: str, path: str, segment: Segment) -> tuple[Segment, RowColumns]:
+async def _load_segment(
+    files: FileCalls, reads: ReadCalls, directory: str, path: str, segment: Segment
+) -> tuple[Segment, RowColumns]:
     try:
         files.file_size(path)
     except FileNotFoundError:
@@ -191,7 +209,7 @@ async def _load_segment(files: FileCalls, directory: str, path: str, segment: Se
         raise CorruptError(f"{path}: the snapshot lists it, and it is missing. {REMEDY}", detail) from None
     if not segment.sealed:
         await cut_back(files, directory, segment)
-    found = await read_rows(files, path, segment)
+    found = await read_rows(reads, path, segment)
     if found.derived:
         await rewrite_index(files, path, segment, found.rows)
     return segment, found.rows

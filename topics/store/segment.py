@@ -15,7 +15,7 @@ from topics.errors import CorruptError, FormatError
 from topics.store import codec
 from topics.store.catalog import RowColumns
 from topics.store.codec import Stop
-from topics.store.filecalls import FileCalls, read_file, write_new_file, zero_range
+from topics.store.filecalls import FileCalls, ReadCalls, read_file, write_new_file, zero_range
 from topics.store.format import FrameType
 from topics.store.manifest import Segment
 from topics.store.row_columns import index_of, index_rows, live_rows, rows_of, tags_of
@@ -156,7 +156,7 @@ class SegmentRows(NamedTuple):
     """True when the index was missing or damaged and the data was scanned instead."""
 
 
-async def read_rows(files: FileCalls, path: str, segment: Segment) -> SegmentRows:
+async def read_rows(files: ReadCalls, path: str, segment: Segment) -> SegmentRows:
     """The live rows of the segment at `path`: from the index of a sealed one, else from the frames.
 
     A missing or damaged index is derived again from the data, never evidence against it. Raises CorruptError when the
@@ -173,7 +173,7 @@ async def read_rows(files: FileCalls, path: str, segment: Segment) -> SegmentRow
     return SegmentRows(await scan_rows(files, path, segment), segment.sealed)
 
 
-async def scan_rows(files: FileCalls, path: str, segment: Segment) -> RowColumns:
+async def scan_rows(files: ReadCalls, path: str, segment: Segment) -> RowColumns:
     """The live rows, from the frames. Raises CorruptError."""
     data = await read_file(files, path, segment.frames_end)
     header = SegmentHeader.unpack(data, path)

@@ -18,7 +18,7 @@ from topics.loop.tasks import Future, Task
 from topics.store.catalog import Catalog
 from topics.store.checkpoint import Checkpointer
 from topics.store.commit import Commit
-from topics.store.directory import TakenDirectory, check_marker, read_session, take, write_session
+from topics.store.directory import Session, TakenDirectory, check_marker, read_session, take, write_session
 from topics.store.filecalls import unlink_if_there
 from topics.store.filetable import FileTable, StoredFile
 from topics.store.format import FrameType
@@ -61,6 +61,8 @@ class Store:
         """Paths of newer snapshots that were damaged."""
         self._disowning: Task[None] | None = None
         self._noted_in_vain = False
+        self._lost_writes = False
+        """The session before noted that a write or sync failed."""
         self._closing = False
 
     @classmethod
@@ -94,12 +96,20 @@ class Store:
 
     async def _open(self, progress: Progress) -> None:
         loop, config, directory = self._loop, self._config, self._config.data_dir
+        session = await read_session(loop, directory)
+        self._lost_writes = session is not None and session.lost_writes
         found = await recover(
-            loop, Tiers.of(config), self._catalog, self.files, file_bytes=config.wal_file_bytes, progress=progress
+            loop,
+            Tiers.of(config),
+            self._catalog,
+            self.files,
+            file_bytes=config.wal_file_bytes,
+            progress=progress,
+            lost_writes=self._lost_writes,
         )
         loaded = found.loaded
         number = loaded.number if loaded is not None else await self._write_first_snapshot()
-        self.power_lost = loaded is not None and await self._lost_power(found)
+        self.power_lost = loaded is not None and self._lost_power(found, session)
         self.skipped_snapshots = loaded.skipped if loaded is not None else []
         for path in self.skipped_snapshots:
             log.error("snapshot %s is damaged and was passed over", path)
@@ -152,9 +162,8 @@ class Store:
     def _shards(self) -> int:
         return max(1, self._config.wal_shards)
 
-    async def _lost_power(self, found: Recovered) -> bool:
+    def _lost_power(self, found: Recovered, session: Session | None) -> bool:
         assert found.loaded is not None, "asked of a directory that was used"
-        session = await read_session(self._loop, self._config.data_dir)
         stored = found.loaded.store
         if stored.clean and (session is None or session.snapshot < found.loaded.number):
             return False
@@ -221,7 +230,10 @@ class Store:
             found.loaded.store.shards != self._shards or not set(found.surveys) <= shards_now
         ):
             await self.checkpointer.run(moves=False)
-        elif self.power_lost or (found.loaded is not None and found.loaded.store.rebuilt):
+            return
+        if self._lost_writes:  # flags in segments and packs, too, that the page cache goes on showing
+            await self.checkpointer.flag_deleted()
+        if self.power_lost or (found.loaded is not None and found.loaded.store.rebuilt):
             await self.checkpointer.take_snapshot(clean=False)
 
     def _on_latch(self) -> None:

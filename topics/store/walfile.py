@@ -14,7 +14,8 @@ from collections import deque
 from topics.errors import DiskFullError
 from topics.loop.loop import Loop
 from topics.store.filetable import FileKind, FileTable, StoredFile
-from topics.store.format import BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET, WalHeader, boot_hash, wal_file_name
+from topics.store.format import WAL_FIRST_BATCH_OFFSET, WalHeader, boot_hash, wal_file_name
+from topics.store.past_cache import goes_direct
 from topics.store.space import is_full
 
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
@@ -67,8 +68,7 @@ class WalDirectory:
         """Somebody waits for the next file."""
         self._spares: deque[str] = deque(path for path in spares if loop.ring.file_size(path) == file_bytes)
         self._boot_id = boot_hash(loop.ring.boot_id())
-        block = loop.ring.direct_block_bytes(path)
-        self.direct_works = bool(_O_DIRECT) and 0 < block <= BLOCK_BYTES and BLOCK_BYTES % block == 0
+        self.direct_works = goes_direct(loop.ring.direct_block_bytes(path))
 
     async def prepare(self, size: int, *, zeroed: bool = True) -> WalFile:
         """The next file, of at least `size` bytes, ready to be written: durable under its final name.

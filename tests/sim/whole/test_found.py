@@ -144,6 +144,30 @@ def test_a_record_that_expires_while_it_is_written_is_not_shown_to_a_read_that_w
     assert writer.answer().status == 200
 
 
+@pytest.mark.parametrize(
+    ("run_bytes", "path_part", "nth"), [(0, "/seg-", 1), (1 << 20, "/pack-", 2)], ids=["frames", "index of a pack"]
+)
+def test_a_delete_stays_done_whose_flags_a_failed_sync_has_lost(run_bytes: int, path_part: str, nth: int) -> None:
+    """R-DEL-1, R-DUR-8: the page cache goes on showing the flags, so only the disk says that they are missing."""
+    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=run_bytes)
+    world.start()
+    world.put("a", durability="fsync")
+    world.write_records("a", [{"data": 1}, {"data": 2, "tag": "gone"}, {"data": 3}])
+    world.advance_ms(2100)
+    world.delete("a", match="gone")
+    world.fail_storage("sync", errno.EIO, path_part=path_part, nth=nth)
+    world.advance_ms(1100)
+    assert world.ring.faults.struck["sync"] == 1
+    world.crash_and_start()
+    for number in (4, 5):
+        world.crash_and_start()  # one that ends before a checkpoint of its own
+        world.write("a", number)
+        world.advance_ms(2100)
+    world.power_cut()
+    world.start()
+    assert world.data("a") == [1, 3, 4, 5]
+
+
 def test_a_sync_that_fails_while_the_server_stops_is_noted_like_any_other() -> None:
     """R-DUR-6: the seqs of what it lost are told to be lost, and are not given out again."""
     world = SimWorld(commit="link")
