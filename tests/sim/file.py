@@ -32,6 +32,8 @@ class SimFile:
         self.lost: list[tuple[int, int]] = []
         self.newest = (0, 0)
         """Range that became durable last."""
+        self.syncs = 0
+        """How often `durable` may have changed."""
         self.links = 0
         self.opens = 0
         self.locked_by: object = None
@@ -81,6 +83,7 @@ class SimFile:
 
     def sync(self, upto: int) -> None:
         """Makes all changes up to number `upto` durable."""
+        self.syncs += 1
         for change in self.pending:
             if change.order <= upto:
                 _apply(self.durable, change.offset, change.data, cut=change.cut)
@@ -98,6 +101,7 @@ class SimFile:
     def sync_range(self, offset: int, size: int) -> None:
         """RWF_DSYNC: makes the sectors of one range durable, nothing else of the file."""
         self.sync(max((change.order for change in self.pending if change.cut), default=0))  # a cut goes before it
+        self.syncs += 1
         start = offset // SECTOR_BYTES * SECTOR_BYTES
         end = min(len(self.live), -(-(offset + size) // SECTOR_BYTES) * SECTOR_BYTES)
         _apply(self.durable, start, bytes(self.live[start:end]))

@@ -28,9 +28,15 @@ class Forwarding(Clients):
         self.direct: set[str] = set()
         """Written into the destination itself, between the copies."""
         self.clients = [_Writer(self, 0), _Reader(self, 1)]
+        machine.monitor.living.append(self.live_texts)
 
     def paths(self) -> list[str]:
         return [self.source, self.dest]
+
+    def live_texts(self) -> set[bytes]:
+        """Of the source; what is shown in the destination may be the same text."""
+        found = () if self.may_lose else self.acked.values()
+        return {text[: text.index("~", 1) + 1].encode() for text in found}
 
     @property
     def may_lose(self) -> bool:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from tests.sim.disk import Node, SimDirectory
@@ -22,16 +22,20 @@ TEXT = re.compile(rb'"(~[^~"]+~)')
 
 
 class Monitor:
-    """Watches one machine's disk. `live` has the texts of acknowledged records that must be readable."""
+    """Watches one machine's disk."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self.live: set[bytes] = set()
+        self.living: list[Callable[[], set[bytes]]] = []
+        """One of each client: the texts of its records that are there for certain, whatever may be under way."""
+        self._found: dict[int, tuple[SimFile, int, frozenset[bytes]]] = {}
+        """By the file's identity: the texts that were durable in it after so many syncs."""
         self.next_life()
 
     def next_life(self) -> None:
         """The disk of another process, or of another boot."""
         self._machine.ring.disk.watch = self._watch
+        self._found.clear()
 
     def acked(self, texts: list[bytes]) -> None:
         """These were acknowledged at class `fsync` and not deleted since."""
@@ -61,16 +65,26 @@ class Monitor:
             self._check_copies(old, node)
 
     def _check_copies(self, path: str, given_up: SimFile) -> None:
-        wanted = self.live.intersection(TEXT.findall(given_up.live))
+        here = set(TEXT.findall(given_up.live))
+        if not here:
+            return
+        wanted = here & set().union(*(living() for living in self.living))
         if not wanted:
             return
         self._machine.counts["files given up with live records copied"] += 1
         for _name, file in self._durable_files():
             if file is not given_up:
-                wanted.difference_update(TEXT.findall(file.durable))
+                wanted -= self._texts(file)
                 if not wanted:
                     return
         raise self._machine.wrong(f"{path} is given up and has the only durable copy of {sorted(wanted)[:5]}")
+
+    def _texts(self, file: SimFile) -> frozenset[bytes]:
+        """Of records that are durable in a file."""
+        found = self._found.get(id(file))
+        if found is None or found[1] != file.syncs:
+            found = self._found[id(file)] = file, file.syncs, frozenset(TEXT.findall(file.durable))
+        return found[2]
 
     def _durable_files(self) -> Iterator[tuple[str, SimFile]]:
         """Files of records a power cut would leave for certain, the log's newest first."""

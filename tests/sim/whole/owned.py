@@ -43,6 +43,9 @@ class OwningClient(Client):
         self._in_flight.clear()
         self._busy = False
 
+    def under_way(self, topic: OwnedTopic) -> list[Operation]:
+        return [operation for found, operation in self._in_flight if found is topic]
+
     def lost(self) -> None:
         """What was in flight may have happened or not, and may still be on its way, behind commits of others."""
         self.machine.say(f"client {self.number}: connection lost")
@@ -164,6 +167,7 @@ class Owner(Clients):
         super().__init__(machine, rng)
         self.topics = [OwnedTopic(f"o{number}-{index}") for index in range(topics)]
         self.clients = [self.kind(self, number, depth)]
+        machine.monitor.living.append(self.live_texts)
 
     def paths(self) -> list[str]:
         return [topic.path for topic in self.topics]
@@ -172,17 +176,12 @@ class Owner(Clients):
         return [audit(self.machine, self.rng, topic) for topic in self.topics]
 
     def live_texts(self) -> set[bytes]:
-        """Of records that are there in all states."""
-        return {
-            _marker(record.data)
-            for topic in self.topics
-            if len(topic.states) == 1 and topic.tip is not None and not topic.limbo
-            for record in topic.tip.records.values()
-        }
-
-
-def _marker(data: str) -> bytes:
-    return data[: data.index("~", 1) + 1].encode()
+        """Of records that are there for certain, and that nothing on its way may take."""
+        machine, (client,) = self.machine, self.clients
+        assert isinstance(client, OwningClient)
+        may_lose = machine.power_failed or machine.io_failed
+        found = [topic.certain(client.under_way(topic), may_lose=may_lose) for topic in self.topics]
+        return {text[: text.index("~", 1) + 1].encode() for texts in found for text in texts}
 
 
 def _never_begun(refusal: dict[str, Any]) -> bool:

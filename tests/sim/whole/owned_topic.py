@@ -53,6 +53,16 @@ class OwnedTopic:
                 found += states
         return found
 
+    def certain(self, under_way: list[Operation], *, may_lose: bool) -> set[str]:
+        """The data of records that are there whatever comes of its limbo and of what is under way."""
+        states = [*self.states, *(state for states in self.history[self.durable :] for state in states if may_lose)]
+        there = [state for state in states if state is not None]
+        has_caps = any(state.config["cap_records"] or state.config["cap_bytes"] for state in there)
+        takes = any(op.changes and (has_caps or not isinstance(op, Write)) for op in (*self.limbo, *under_way))
+        if takes or len(there) < len(states):
+            return set()
+        return set.intersection(*({record.data for record in state.records.values()} for state in there))
+
     # --- what happens to it ------------------------------------------------------------------------------------------
     def burn(self, operations: list[Operation]) -> None:
         """They did not happen, but may have taken seqs."""

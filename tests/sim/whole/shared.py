@@ -58,6 +58,7 @@ class Shared(Clients):
         self.topics = [Topic(name, name[2:]) for name in names]
         self.clients = [_Writer(self, number) for number in range(_WRITERS)]
         self.clients += [_Follower(self, rng.choice(self.topics), number) for number in range(rng.choice((1, 2)))]
+        machine.monitor.living.append(self.live_texts)
 
     def paths(self) -> list[str]:
         return [topic.path for topic in self.topics]
@@ -69,9 +70,12 @@ class Shared(Clients):
             topic.open.clear()
 
     def live_texts(self) -> set[bytes]:
+        """Of records that are there for certain."""
+        lossy = self.machine.power_failed or self.machine.io_failed
         return {
             text[: text.index("~", 1) + 1].encode()
             for topic in self.topics
+            if topic.durability == "fsync" or not lossy
             for seq, text in topic.acked.items()
             if seq > topic.deleting
         }
