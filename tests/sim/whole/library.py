@@ -155,7 +155,7 @@ class LibraryMachine(Machine):
         raise self.wrong("the library is busy without end")
 
     @property
-    def _engine(self) -> Any:
+    def engine(self) -> Any:
         return self.log._engine if self.log is not None and not self.log._closed else None
 
     def crash(self, *, power_cut: bool) -> None:

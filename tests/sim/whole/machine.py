@@ -186,14 +186,14 @@ class Machine:
             raise self.wrong(_complaints.bugs[0]) from _raise_later[0]
 
     @property
-    def _engine(self) -> Any:
+    def engine(self) -> Any:
         return self.server.engine if self.server is not None else None
 
     def _check_latched(self) -> None:
         """After a failed sync the log takes nothing more, whoever waited for it."""
         told_ns = self.ring.clock.monotonic_ns() - _TOLD_NS
         failed = [path for at_ns, path in self.ring.failed_syncs if at_ns < told_ns and "/wal-" in path]
-        engine = self._engine
+        engine = self.engine
         if failed and engine is not None and not self.ended and not engine._core.log.read_only:
             raise self.wrong(f"a sync of {failed[0]} failed, and the log goes on")
         self.counts["logs that failed syncs have latched"] += bool(failed)

@@ -2,7 +2,10 @@
 
 - An answer to an `fsync` write is not seen before its bytes are on stable storage, in a file whose name is, too.
 - A file is not renamed before what it holds is synced.
-- A file of records is not given up before every live record in it has a durable copy elsewhere.
+- A file of records is not given up before every live record in it has a durable copy elsewhere, where recovery from the
+  snapshot that a power cut leaves finds it.
+- A snapshot does not get its name before all it tells of is durable (listed.py), and nothing that it lists no longer is
+  given up before that name is durable, too.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tests.sim.disk import Node, SimDirectory
 from tests.sim.file import SimFile
+from tests.sim.whole.listed import Listed, ahead_of_log, find, newest, place_in_log, read_listed, unready
 
 if TYPE_CHECKING:
     from tests.sim.whole.machine import Machine
@@ -28,14 +32,16 @@ class Monitor:
         self._machine = machine
         self.living: list[Callable[[], set[bytes]]] = []
         """One of each client: the texts of its records that are there for certain, whatever may be under way."""
-        self._found: dict[int, tuple[SimFile, int, frozenset[bytes]]] = {}
-        """By the file's identity: the texts that were durable in it after so many syncs."""
+        self._found: dict[tuple[int, int], tuple[SimFile, int, frozenset[bytes]]] = {}
+        """By the file's identity and how much of it counts: the texts that were durable there after so many syncs."""
+        self._snapshots: dict[int, tuple[SimFile, Listed]] = {}
         self.next_life()
 
     def next_life(self) -> None:
         """The disk of another process, or of another boot."""
         self._machine.ring.disk.watch = self._watch
         self._found.clear()
+        self._snapshots.clear()
 
     def acked(self, texts: list[bytes]) -> None:
         """These were acknowledged at class `fsync` and not deleted since."""
@@ -60,11 +66,45 @@ class Monitor:
             machine.say("RENAME" if new else "UNLINK", old, new)
         if new and node.pending and "/wal-" not in old and "/spare-" not in old:  # these two are of no value
             raise machine.wrong(f"{old} is renamed to {new} with {len(node.pending)} changes that are not synced")
+        if "/snapshots/" in new:
+            self._check_snapshot(new, node)
         name = old.rpartition("/")[2]
         if not name.startswith("prepare-") and (not new or "/spare-" in new):
-            self._check_copies(old, node)
+            self._check_given_up(old, node)
 
-    def _check_copies(self, path: str, given_up: SimFile) -> None:
+    def _check_snapshot(self, path: str, node: SimFile) -> None:
+        """It is about to get its name."""
+        machine = self._machine
+        listed = read_listed(node.live, path, machine.config)
+        machine.counts["snapshots checked"] += 1
+        disk, engine = machine.ring.disk, machine.engine
+        if problem := unready(listed, disk):
+            raise machine.wrong(f"{path} lists {problem}")
+        if engine is not None and (problem := ahead_of_log(listed, disk, engine._core)):
+            raise machine.wrong(f"{path} tells of {problem}")
+
+    def snapshot(self, *, durable: bool) -> Listed | None:
+        """The newest there is now, or the one that a power cut leaves at least."""
+        found = newest(self._machine.ring.disk.root, self._machine.config, durable=durable)
+        if found is None:
+            return None
+        path, file = found
+        known = self._snapshots.get(id(file))
+        if known is None:
+            known = self._snapshots[id(file)] = file, read_listed(file.live, path, self._machine.config)
+        return known[1]
+
+    def _check_given_up(self, path: str, given_up: SimFile) -> None:
+        listed, newer = self.snapshot(durable=True), self.snapshot(durable=False)
+        if listed is None or newer is None:
+            return
+        if listed.needs(path) and not newer.needs(path):
+            raise self._machine.wrong(f"{path} is given up, and needed by the snapshot that a power cut leaves")
+        if path in listed.ends:
+            raise self._machine.wrong(f"{path} is given up, and listed by the newest snapshot")
+        self._check_copies(path, given_up, listed)
+
+    def _check_copies(self, path: str, given_up: SimFile, listed: Listed) -> None:
         here = set(TEXT.findall(given_up.live))
         if not here:
             return
@@ -72,19 +112,34 @@ class Monitor:
         if not wanted:
             return
         self._machine.counts["files given up with live records copied"] += 1
-        for _name, file in self._durable_files():
+        for file, end in self._files_of(listed):
             if file is not given_up:
-                wanted -= self._texts(file)
+                wanted -= self._texts(file, end)
                 if not wanted:
                     return
         raise self._machine.wrong(f"{path} is given up and has the only durable copy of {sorted(wanted)[:5]}")
 
-    def _texts(self, file: SimFile) -> frozenset[bytes]:
-        """Of records that are durable in a file."""
-        found = self._found.get(id(file))
+    def _texts(self, file: SimFile, end: int) -> frozenset[bytes]:
+        """Of records that are durable in the first bytes of a file."""
+        key = id(file), end
+        found = self._found.get(key)
         if found is None or found[1] != file.syncs:
-            found = self._found[id(file)] = file, file.syncs, frozenset(TEXT.findall(file.durable))
+            found = self._found[key] = file, file.syncs, frozenset(TEXT.findall(file.durable, 0, end))
         return found[2]
+
+    def _files_of(self, listed: Listed) -> Iterator[tuple[SimFile, int]]:
+        """What recovery from a snapshot would read, and how much of each file."""
+        root, config = self._machine.ring.disk.root, self._machine.config
+        shards = find(root, f"{config.data_dir}/wal", durable=True)
+        for shard in sorted(shards.durable) if isinstance(shards, SimDirectory) else ():
+            for name, file in _files(shards.durable[shard]):
+                place = place_in_log(f"{shard}/{name}")
+                if place is not None and listed.replay.get(place[0], 0) <= place[1]:
+                    yield file, len(file.durable)
+        for path, end in listed.ends.items():
+            node = find(root, path, durable=True)
+            if isinstance(node, SimFile):
+                yield node, end
 
     def _durable_files(self) -> Iterator[tuple[str, SimFile]]:
         """Files of records a power cut would leave for certain, the log's newest first."""
