@@ -41,6 +41,8 @@ class Faults:
     def __init__(self) -> None:
         self.seen: Counter[str] = Counter()
         self.struck: Counter[str] = Counter()
+        self.failures: list[tuple[str, str]] = []
+        """Kind and path of each operation that failed, or transferred nothing: what was short or a lie is not here."""
         self._rules: list[Rule] = []
         self.lies = 0
         self.deceived: dict[object, int] = {}
@@ -83,6 +85,8 @@ class Faults:
                 continue
             rule.left -= 1
             self.struck[kind] += 1
+            if rule.error or (kind != "sync" and not rule.keep):
+                self.failures.append((kind, path))
             return Fault(rule.error, rule.keep)
         return None
 

@@ -119,7 +119,7 @@ class Sweep:
         machine, actors = self._machine, self._actors
         if run.fault is not None:
             machine.arm(Faulty((run.fault,)))
-            machine.io_failed = True
+            machine.excuse()
         try:
             if run.stop_at:
                 machine.ring.stop_at(run.stop_at)

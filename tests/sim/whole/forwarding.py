@@ -40,7 +40,7 @@ class Forwarding(Clients):
 
     @property
     def may_lose(self) -> bool:
-        return self.machine.io_failed or (self.durability == "disk" and self.machine.power_failed)
+        return self.durability == "disk" and (self.machine.power_failed or self.machine.io_failed)
 
     # --- after a crash -----------------------------------------------------------------------------------------------
     def audits(self) -> list[Audit]:
@@ -60,7 +60,7 @@ class Forwarding(Clients):
         if missing and not self.may_lose:
             raise self.machine.wrong(f"the source of a router lost {sorted(missing)[:5]}")
         left_out = set(source.values()) - set(dest.values())
-        if left_out and not self.machine.io_failed:
+        if left_out:
             raise self.machine.wrong(f"not forwarded: {sorted(left_out)[:5]} of {len(source)}")
         moved = {seq: text for seq, text in self.shown.items() if dest.get(seq) != text}
         if moved and not self.may_lose:

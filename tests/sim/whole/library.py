@@ -170,6 +170,7 @@ class LibraryMachine(Machine):
         except (TopicsError, OSError) as error:
             if self.lacks_nothing:
                 raise self.wrong(f"closing the log failed: {error}") from error
+        self.stopped = True
         self._check_complaints()
         self.counts["logs closed"] += 1
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections import Counter
 from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
+import msgspec
+
 from tests.sim import SimRing, SimStoppedError
+from tests.sim.file import SimFile
+from tests.sim.whole.listed import find
 from tests.sim.whole.monitor import Monitor
 from tests.sim.whole.plan import PORT, Faulty, Plan
 from tests.sim.whole.wire import Wire
@@ -17,11 +20,13 @@ from topics.errors import TopicsError
 from topics.loop.loop import Loop
 from topics.server.app import Server
 from topics.server.storage import backend_opener
-from topics.store.directory import take
+from topics.store.directory import Session, take
 
 _PASSES_MAX = 60_000
 _TOLD_NS = 5_000_000
 """After this time a completion has been seen."""
+_NOTED_NS = 30_000_000
+"""After this time something small has been written, with syncs that are not late."""
 _ANSWER_NS_MAX = 20_000_000_000
 Answer = tuple[int, Any]
 Audit = Generator[tuple[str, str, dict[str, Any] | None], Answer, None]
@@ -100,8 +105,13 @@ class Machine:
         self.config: Config = plan.config(0)
         self.power_failed = False
         """Since the last audit the power was cut: below `fsync` acknowledged records may be lost."""
-        self.io_failed = False
-        """Since the last start a disk operation failed: reads and starts may fail, and nobody knows what it holds."""
+        self.may_forget = False
+        """Since the last audit a process was killed that could not note that a sync of its log had failed."""
+        self.stopped = False
+        """This life has ended by itself."""
+        self._excused = False
+        self._failures_audited = self._failures_at_start = 0
+        """Of the operations that failed: how many before the last audit, and before the last start."""
         self._lost_to_lies = False
         self.descriptors_are_few = False
         self.ended: list[int] = []
@@ -124,10 +134,12 @@ class Machine:
 
     # --- life --------------------------------------------------------------------------------------------------------
     def start(self) -> bool:
-        """Starts a server and waits until it serves; False when it refused to (which only a failing disk excuses)."""
+        """Starts a server and waits until it serves; False when it refused to (which only a disk that fails then, or lied, excuses)."""
         self.generation += 1
         self.operations = 0
         self.ended = []
+        self.stopped = False
+        self._failures_at_start = len(self.ring.faults.failures)
         self.config = self.plan.config(self.ring.life)
         if self.tracing:
             self.say("START", self.plan.differences(self.config))
@@ -153,10 +165,32 @@ class Machine:
         """A sync was answered that was not made, and no later one has made up for it."""
         return self._lost_to_lies or bool(self.ring.faults.deceived)
 
+    # --- what excuses ------------------------------------------------------------------------------------------------
+    def excuse(self) -> None:
+        """Until all was read back, the disk may be anything."""
+        self._excused = True
+
+    def forgive(self) -> None:
+        """All there is was read back: what failed before is no excuse any more."""
+        self.power_failed = self.may_forget = self._excused = False
+        self._failures_audited = len(self.ring.faults.failures)
+
+    @property
+    def disk_failed(self) -> bool:
+        """Since the last audit an operation on the disk failed: requests may fail, and seqs may be skipped."""
+        failures = self.ring.faults.failures[self._failures_audited :]
+        return self._excused or any(kind in _DISK_KINDS for kind, _path in failures)
+
+    @property
+    def io_failed(self) -> bool:
+        """Since the last audit a sync failed: what was acknowledged below `fsync` may be lost, and that is told."""
+        failures = self.ring.faults.failures[self._failures_audited :]
+        return self._excused or any(kind == "sync" for kind, _path in failures)
+
     @property
     def disk_is_sound(self) -> bool:
         """Nothing has failed in this life, and there is space."""
-        return not self.io_failed and self.ring.disk.capacity_bytes is None
+        return not self.disk_failed and self.ring.disk.capacity_bytes is None
 
     @property
     def lacks_nothing(self) -> bool:
@@ -164,7 +198,8 @@ class Machine:
         return self.disk_is_sound and not self.descriptors_are_few
 
     def _refused(self, reason: str) -> bool:
-        if not self.io_failed:
+        failures = self.ring.faults.failures[self._failures_at_start :]
+        if not self._excused and not any(kind in _DISK_KINDS for kind, _path in failures):
             raise self.wrong(f"the server refused to start on a sound disk: {reason}")
         self.say("REFUSED to start:", reason)
         return False
@@ -198,10 +233,35 @@ class Machine:
             raise self.wrong(f"a sync of {failed[0]} failed, and the log goes on")
         self.counts["logs that failed syncs have latched"] += bool(failed)
 
+    def _check_noted(self, *, power_cut: bool) -> None:
+        """A process that knows of a failed sync of its log notes that, for those that read the log after it (R-DUR-6).
+
+        Only a kill at once, or a disk that takes no note either, leaves nobody who knows.
+        """
+        now_ns = self.ring.clock.monotonic_ns()
+        failed_ns = [at_ns for at_ns, path in self.ring.failed_syncs if "/wal-" in path]
+        if not failed_ns or power_cut or self.lied or self._is_noted():
+            return
+        failures = self.ring.faults.failures[self._failures_at_start :]
+        takes_none = any("/session" in path or path == self.config.data_dir for _kind, path in failures)
+        takes_none |= self.descriptors_are_few or self.ring.disk.capacity_bytes is not None
+        at_once = now_ns - failed_ns[0] < _NOTED_NS * self.ring.sync_factor and not self.stopped
+        if not takes_none and not at_once:
+            raise self.wrong(
+                f"a sync of the log failed {(now_ns - failed_ns[0]) / 1e6:.1f} ms ago, and nobody noted it"
+            )
+        self.may_forget = True
+        self.counts["failed syncs that nobody could note"] += 1
+
+    def _is_noted(self) -> bool:
+        node = find(self.ring.disk.root, f"{self.config.data_dir}/session", durable=False)
+        return isinstance(node, SimFile) and not msgspec.json.decode(node.live, type=Session).boot
+
     def crash(self, *, power_cut: bool) -> None:
         """Ends the process; with `power_cut` the machine, too."""
         self._check_complaints()
         self._check_latched()
+        self._check_noted(power_cut=power_cut)
         self.say("POWER CUT" if power_cut else "KILL", f"after {self.ring.effects} operations")
         self.counts["power cuts" if power_cut else "kills"] += 1
         self.generation += 1
@@ -221,6 +281,7 @@ class Machine:
         assert self.server is not None
         self.server.stop()
         self.run_until(lambda: bool(self.ended))
+        self.stopped = True
         if self.ended != [0] and self.lacks_nothing:
             raise self.wrong(f"a graceful stop ended with {self.ended}")
         self.say("STOPPED", self.ended)
@@ -260,8 +321,6 @@ class Machine:
                 faults.shorten(fault.kind, fault.keep, nth=fault.nth, times=fault.times)
             else:
                 faults.fail(fault.kind, fault.error, nth=fault.nth, times=fault.times, path_part=fault.path_part)
-            if fault.kind in _DISK_KINDS and fault.error != errno.ENOSPC and not fault.keep:
-                self.io_failed = True
         if faulty.space_bytes is not None:
             self.say("DISK: space for", faulty.space_bytes, "more bytes")
             self.ring.disk.capacity_bytes = self.ring.disk.used_bytes + faulty.space_bytes

@@ -29,7 +29,7 @@ def audit(machine: Machine, rng: random.Random, topic: OwnedTopic) -> Audit:
 def _read_back(machine: Machine, rng: random.Random, topic: OwnedTopic, candidates: list[Maybe], looked: Any) -> Any:
     head = looked["head_seq"]
     classes = {state.config["durability"] for state in candidates if state is not None}
-    cut = (machine.power_failed or machine.io_failed) and "disk" in classes
+    cut = (machine.power_failed or machine.disk_failed) and "disk" in classes
     alive = distinct([state.after_power_cut(head) if cut else state for state in candidates if state is not None])
     answers: list[tuple[Operation, int, Any]] = [(Look(), 200, looked)]
     cursors = [0, rng.choice([head, head + 1, rng.randint(0, head), *_edges(alive)])]
@@ -52,7 +52,7 @@ def _read_back(machine: Machine, rng: random.Random, topic: OwnedTopic, candidat
     state = matching[0]
     assert state is not None
     below = state.instance == topic.acked_head[0] and head < topic.acked_head[1]
-    if below and "memory" not in classes and not machine.io_failed:
+    if below and "memory" not in classes and not machine.may_forget:
         raise machine.wrong(f"{topic.name}: head {head} is below the acknowledged seq {topic.acked_head[1]}")
     if below:
         topic.acked_head = (state.instance, head)  # what is given out again from here on is known

@@ -67,7 +67,7 @@ class Passing(Clients):
         status, page = yield "POST", f"{topic.path}/diff", {"from_seq": 0, "limit": 1000}
         if status != 200:
             raise machine.wrong(f"{topic.path}: the audit was answered {status} {page}")
-        lossy = machine.io_failed or (machine.power_failed and topic.config["durability"] == "disk")
+        lossy = (machine.power_failed or machine.io_failed) and topic.config["durability"] == "disk"
         self.check(topic, page, asked_ms, topic.expired, set() if lossy else set(topic.acked))
         found = {row["$seq"] for row in page["records"]}
         topic.acked = {seq: acked for seq, acked in topic.acked.items() if seq in found}

@@ -82,7 +82,8 @@ def make_workers(machine: Machine, seed: int) -> list[Actor]:
 def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
     """Starts, perhaps after starts that were cut short, and audits what is there."""
     for effects, power_cut in life.starting.interrupted:
-        machine.io_failed |= machine.lied and machine.power_failed
+        if machine.lied and machine.power_failed:
+            machine.excuse()
         machine.ring.stop_at(effects)
         try:
             machine.start()
@@ -106,12 +107,12 @@ def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
         elif said != again:
             raise machine.wrong(f"a second recovery shows something else: {first_difference(said, again)}")
         machine.counts["recovered twice"] += 1
-    machine.power_failed = machine.io_failed = False
+    machine.forgive()
 
 
 def _begin_after_lies(machine: Machine, actors: list[Actor]) -> None:
     """A disk that lied has lost power: the server says what is wrong, or serves what is whole, the same every time."""
-    machine.io_failed = True
+    machine.excuse()
     said: list[list[Any]] = []
     for _ in range(2):
         if not machine.start():

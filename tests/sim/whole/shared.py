@@ -124,11 +124,11 @@ class Shared(Clients):
             if max(found, default=0) > missing[0]:
                 raise wrong(f"lost {missing[:9]} and not {max(found)}")
             # A process that is killed between a failed sync and its note of that leaves nobody who knows.
-            if head < missing[-1] and not machine.io_failed:
+            if head < missing[-1] and not machine.may_forget:
                 raise wrong(f"the head is {head}: seqs up to {missing[-1]} were acknowledged, and would be given again")
-            if not any(first <= missing[0] and missing[-1] <= last for first, last in told) and not machine.io_failed:
+            if not any(first <= missing[0] and missing[-1] <= last for first, last in told) and not machine.may_forget:
                 raise wrong(f"lost {missing[0]}..{missing[-1]} and told of {told}")
-        if head < topic.head and not machine.io_failed:
+        if head < topic.head and not machine.may_forget:
             raise wrong(f"the head went back from {topic.head} to {head}")
         for seq in missing:
             topic.never.add(topic.acked.pop(seq, topic.seen.get(seq, "")))

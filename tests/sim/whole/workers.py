@@ -109,7 +109,7 @@ class Workers(Clients):
     def _compare(self, queue: Queue, found: list[str]) -> None:
         machine = self.machine
         here = set(found)
-        may_lose = machine.io_failed or (queue.durability == "disk" and machine.power_failed)
+        may_lose = queue.durability == "disk" and (machine.power_failed or machine.io_failed)
         if len(here) != len(found):
             raise machine.wrong(f"{queue.name}: a job is there twice")
         lost = queue.there - here - queue.moved - queue.ending
@@ -126,7 +126,7 @@ class Workers(Clients):
     def _ask_leases(self, queue: Queue, here: set[str]) -> Audit:
         """Leases that are kept, are kept."""
         machine = self.machine
-        must = not machine.io_failed and (queue.durability == "fsync" or not machine.power_failed)
+        must = queue.durability == "fsync" or not (machine.power_failed or machine.io_failed)
         for held in list(queue.leases.values()):
             now_ms = machine.ring.clock.now_ms()
             if held.ending or held.text not in here or held.deadline <= now_ms + 50:
@@ -146,7 +146,7 @@ class Workers(Clients):
     def _ask_ended(self, queue: Queue, here: set[str]) -> Audit:
         """A lease that was handed back is not in force again."""
         machine = self.machine
-        must = not machine.io_failed and (queue.durability == "fsync" or not machine.power_failed)
+        must = queue.durability == "fsync" or not (machine.power_failed or machine.io_failed)
         for held in list(queue.ended.values()):
             if held.text not in here or not must:
                 del queue.ended[held.text]
