@@ -25,6 +25,7 @@ from topics.errors import StorageError, TopicsError, as_request_error
 from topics.http.errors import status_of
 
 _STEPS_MAX = 200_000
+_LOOK_EVERY_STEPS = 64
 Asked = tuple[str, str, dict[str, Any]]
 
 
@@ -137,10 +138,12 @@ class LibraryMachine(Machine):
         """Calls, and the time between them."""
         log, events = self.log, self.ring.events
         assert log is not None
-        for _ in range(_STEPS_MAX):
+        for number in range(1, _STEPS_MAX):
             if done():
                 self._check_complaints()
                 return
+            if not number % _LOOK_EVERY_STEPS:
+                self.look()
             if self.callers:
                 self.callers.popleft().call()
                 continue

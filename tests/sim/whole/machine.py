@@ -13,6 +13,7 @@ from tests.sim import SimRing, SimStoppedError
 from tests.sim.file import SimFile
 from tests.sim.whole.listed import find
 from tests.sim.whole.monitor import Monitor
+from tests.sim.whole.numbers import Numbers
 from tests.sim.whole.plan import PORT, Faulty, Plan
 from tests.sim.whole.wire import Wire
 from topics.config import Config
@@ -28,6 +29,9 @@ _TOLD_NS = 5_000_000
 _NOTED_NS = 30_000_000
 """After this time something small has been written, with syncs that are not late."""
 _ANSWER_NS_MAX = 20_000_000_000
+_LOOK_EVERY_PASSES = 64
+_COPIED = ("/seg-", "/pack-", "/snapshot-")
+"""Of the paths of what a checkpoint writes."""
 Answer = tuple[int, Any]
 Audit = Generator[tuple[str, str, dict[str, Any] | None], Answer, None]
 
@@ -100,6 +104,7 @@ class Machine:
         self.ring.disk.make_directory("/srv")
         self.ring.disk.sync_everything()
         self.monitor = Monitor(self)
+        self.numbers = Numbers(self)
         self.loop: Loop | None = None
         self.server: Server | None = None
         self.config: Config = plan.config(0)
@@ -134,7 +139,10 @@ class Machine:
 
     # --- life --------------------------------------------------------------------------------------------------------
     def start(self) -> bool:
-        """Starts a server and waits until it serves; False when it refused to (which only a disk that fails then, or lied, excuses)."""
+        """Starts a server and waits until it serves; False when it refused to.
+
+        Only a disk that fails then, or has lied, excuses that.
+        """
         self.generation += 1
         self.operations = 0
         self.ended = []
@@ -143,7 +151,11 @@ class Machine:
         self.config = self.plan.config(self.ring.life)
         if self.tracing:
             self.say("START", self.plan.differences(self.config))
-        return self._open()
+        if not self._open():
+            return False
+        if not self._excused:
+            self.numbers.started(self.engine)
+        return True
 
     def _open(self) -> bool:
         self.loop = Loop(self.ring, self.ring.clock, alone_passes=self.plan.alone_passes)
@@ -209,11 +221,13 @@ class Machine:
         loop = self.loop
         assert loop is not None
         run_pass = loop.run_pass
-        for _ in range(_PASSES_MAX):
+        for number in range(1, _PASSES_MAX):
             if done():
                 self._check_complaints()
                 return
             run_pass(None)
+            if not number % _LOOK_EVERY_PASSES:
+                self.look()
         raise self.wrong("the server is busy without end")
 
     def _check_complaints(self) -> None:
@@ -224,14 +238,24 @@ class Machine:
     def engine(self) -> Any:
         return self.server.engine if self.server is not None else None
 
+    def look(self) -> None:
+        """What must hold at any time."""
+        if self.ring.failed_syncs:
+            self._check_latched()
+        if self.engine is not None and not self.lied:
+            self.numbers.look(self.engine)
+
     def _check_latched(self) -> None:
-        """After a failed sync the log takes nothing more, whoever waited for it."""
-        told_ns = self.ring.clock.monotonic_ns() - _TOLD_NS
-        failed = [path for at_ns, path in self.ring.failed_syncs if at_ns < told_ns and "/wal-" in path]
+        """After a failed sync of the log, or of what a checkpoint copies, the log takes nothing more."""
         engine = self.engine
-        if failed and engine is not None and not self.ended and not engine._core.log.read_only:
-            raise self.wrong(f"a sync of {failed[0]} failed, and the log goes on")
-        self.counts["logs that failed syncs have latched"] += bool(failed)
+        if engine is None or self.ended or engine._core.log.read_only:
+            return
+        now_ns = self.ring.clock.monotonic_ns()
+        for at_ns, path in self.ring.failed_syncs:
+            in_log = "/wal-" in path
+            told_ns = _TOLD_NS if in_log else _NOTED_NS * self.ring.sync_factor
+            if at_ns < now_ns - told_ns and (in_log or any(part in path for part in _COPIED)):
+                raise self.wrong(f"a sync of {path} failed, and the log goes on")
 
     def _check_noted(self, *, power_cut: bool) -> None:
         """A process that knows of a failed sync of its log notes that, for those that read the log after it (R-DUR-6).
@@ -260,7 +284,8 @@ class Machine:
     def crash(self, *, power_cut: bool) -> None:
         """Ends the process; with `power_cut` the machine, too."""
         self._check_complaints()
-        self._check_latched()
+        self.look()
+        self.counts["logs that failed syncs have latched"] += bool(self.ring.failed_syncs)
         self._check_noted(power_cut=power_cut)
         self.say("POWER CUT" if power_cut else "KILL", f"after {self.ring.effects} operations")
         self.counts["power cuts" if power_cut else "kills"] += 1

@@ -112,7 +112,7 @@ class Monitor:
         if not wanted:
             return
         self._machine.counts["files given up with live records copied"] += 1
-        for file, end in self._files_of(listed):
+        for file, end in self.files_of(listed):
             if file is not given_up:
                 wanted -= self._texts(file, end)
                 if not wanted:
@@ -127,7 +127,7 @@ class Monitor:
             found = self._found[key] = file, file.syncs, frozenset(TEXT.findall(file.durable, 0, end))
         return found[2]
 
-    def _files_of(self, listed: Listed) -> Iterator[tuple[SimFile, int]]:
+    def files_of(self, listed: Listed, *, log_only: bool = False) -> Iterator[tuple[SimFile, int]]:
         """What recovery from a snapshot would read, and how much of each file."""
         root, config = self._machine.ring.disk.root, self._machine.config
         shards = find(root, f"{config.data_dir}/wal", durable=True)
@@ -136,7 +136,7 @@ class Monitor:
                 place = place_in_log(f"{shard}/{name}")
                 if place is not None and listed.replay.get(place[0], 0) <= place[1]:
                     yield file, len(file.durable)
-        for path, end in listed.ends.items():
+        for path, end in listed.ends.items() if not log_only else ():
             node = find(root, path, durable=True)
             if isinstance(node, SimFile):
                 yield node, end
