@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Protocol
 
 import msgspec
@@ -14,7 +14,7 @@ from tests.sim.file import SimFile
 from tests.sim.whole.listed import find
 from tests.sim.whole.monitor import Monitor
 from tests.sim.whole.numbers import Numbers
-from tests.sim.whole.plan import PORT, Faulty, Plan
+from tests.sim.whole.plan import PORT, Faulty, Plan, PlannedFault
 from tests.sim.whole.wire import Wire
 from topics.config import Config
 from topics.errors import TopicsError
@@ -340,12 +340,7 @@ class Machine:
     def arm(self, faulty: Faulty) -> None:
         """Lays the faults of this life in wait."""
         faults = self.ring.faults
-        for fault in faulty.plans:
-            self.say("FAULT in wait:", fault)
-            if fault.keep is not None:
-                faults.shorten(fault.kind, fault.keep, nth=fault.nth, times=fault.times)
-            else:
-                faults.fail(fault.kind, fault.error, nth=fault.nth, times=fault.times, path_part=fault.path_part)
+        self.lay(faulty.plans)
         if faulty.space_bytes is not None:
             self.say("DISK: space for", faulty.space_bytes, "more bytes")
             self.ring.disk.capacity_bytes = self.ring.disk.used_bytes + faulty.space_bytes
@@ -359,6 +354,16 @@ class Machine:
         if faulty.lies is not None:
             self.say(f"LIES: from sync {faulty.lies[0]} on, {faulty.lies[1]} of them")
             faults.lie(nth=faulty.lies[0], times=faulty.lies[1])
+
+    def lay(self, plans: Iterable[PlannedFault]) -> None:
+        """Lays faults in wait."""
+        faults = self.ring.faults
+        for fault in plans:
+            self.say("FAULT in wait:", fault)
+            if fault.keep is not None:
+                faults.shorten(fault.kind, fault.keep, nth=fault.nth, times=fault.times)
+            else:
+                faults.fail(fault.kind, fault.error, nth=fault.nth, times=fault.times, path_part=fault.path_part)
 
     # --- audits ------------------------------------------------------------------------------------------------------
     def audit(self, actors: list[Actor]) -> None:

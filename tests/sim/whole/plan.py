@@ -84,6 +84,8 @@ class Life(NamedTuple):
     faulty: Faulty
     settles: bool
     """Before its end everything asked is answered."""
+    ending: tuple[PlannedFault, ...] = ()
+    """Laid in wait when a graceful stop begins."""
 
 
 class Plan:
@@ -111,6 +113,8 @@ class Plan:
         """Large records below `fsync`, so that the log moves from file to file with bytes that are not synced."""
         self.alone_passes = random.Random(f"{seed}:alone").choice((0, 1, 8))
         """After so many passes to itself a connection has its commits and answers in place."""
+        self.forced: dict[str, Any] = {}
+        """Settings that all lives have."""
         self._configs: dict[int, Config] = {}
         self._rng = random.Random(f"{seed}:settings")
         self.lives: list[Life] = []
@@ -149,7 +153,8 @@ class Plan:
         """The settings of the process number `life`; processes of one seed differ."""
         found = self._configs.get(life)
         if found is None:
-            found = self._configs[life] = choose_settings(random.Random(f"{self.seed}:{life}:settings"), self.base)
+            chosen = choose_settings(random.Random(f"{self.seed}:{life}:settings"), self.base)
+            found = self._configs[life] = replace(chosen, **self.forced)
         return found
 
     @staticmethod

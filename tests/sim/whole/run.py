@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tests.sim.whole.aim import aim, small_reservations
 from tests.sim.whole.forwarding import Forwarding
 from tests.sim.whole.library import LibraryMachine, make_callers
 from tests.sim.whole.machine import Actor, Machine, SimStoppedError, Wrong
@@ -34,14 +35,16 @@ def run(
 ) -> Counter[str]:
     """Runs a seed; returns what happened in it. Raises Wrong, or whatever the server raised. cast makes the clients."""
     plan = Plan(seed)
+    aim(plan)
     is_library = cast is None and random.Random(f"{seed}:kind").random() < _LIBRARIES
     machine = LibraryMachine(plan, say) if is_library else Machine(plan, say)
     actors = (cast or (make_callers if is_library else make_actors))(machine, seed)
     try:
-        for life in [*plan.lives, plan.last]:
-            begin(machine, life, actors)
-            if life is not plan.last:
-                _live(machine, life, actors)
+        with small_reservations(seed):
+            for life in [*plan.lives, plan.last]:
+                begin(machine, life, actors)
+                if life is not plan.last:
+                    _live(machine, life, actors)
     except Exception as error:
         error.add_note(f"seed {seed}: see it with `make sim SEED={seed}`")
         raise
@@ -165,6 +168,7 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
         if life.graceful:
             for actor in actors:
                 actor.pause()
+            machine.lay(life.ending)
             machine.stop()
         else:
             ring.stop_at(ring.effects + life.effects_left)
