@@ -1,9 +1,9 @@
 """Does the simulation bite? The code is broken in one way after another, and each has to be noticed.
 
-python -m tests.sim.mutants [--seeds 400] [--only NAME] [--table docs/simulation.md]
+python -m tests.sim.mutants [--seeds 400] [--only NAME]
 
 A mutant is a few replacements of text in a copy of the tree; seeds run against it until one fails. How many it takes is
-what the table says. A text that is no longer found is an error here, so that no mutant dies unseen.
+what the table in docs/simulation.md says. A text that is no longer found is an error, so that no mutant dies unseen.
 """
 
 from __future__ import annotations
@@ -206,6 +206,106 @@ MUTANTS = (
         "router.position = max(router.position, image.position)",
         "pass",
         "routers",
+    ),
+    _one(
+        "a checkpoint lists what a failed one left unsynced",
+        "store/checkpoint.py",
+        "unsynced=self._unsynced,",
+        "unsynced=Unsynced({}, {}),",
+    ),
+    _one(
+        "a failed sync of copies ignored",
+        "store/relocate.py",
+        "        if error is not None:\n            raise OSError(errno.EIO",
+        "        if False:\n            raise OSError(errno.EIO",
+    ),
+    _one("a snapshot ahead of the log", "store/checkpoint.py", "        await self._sync_log()\n", ""),
+    _one(
+        "a snapshot's name that a killed process left is not synced",
+        "store/recovery.py",
+        'await files.sync_directory(f"{directory}/{SNAPSHOT_DIRECTORY}")',
+        "pass",
+    ),
+    _one(
+        "directories of topics that a killed process left are not synced",
+        "store/store.py",
+        'await loop.files.sync_directory(f"{directory}/{TOPICS_DIRECTORY}")',
+        "pass",
+    ),
+    _one(
+        "a reservation used before its sync",
+        "engine/append.py",
+        "log.when_durable(topic.id, on_durable)",
+        "on_durable()",
+    ),
+    _one(
+        "a reservation that a snapshot released counts on",
+        "engine/catalog.py",
+        "                topic.growing = 0\n",
+        "",
+    ),
+    _one(
+        "a reservation that failed counts on",
+        "engine/append.py",
+        '        if self.reserves and topic.stage_class == "disk":\n            topic.reserved = 0',
+        "        pass",
+    ),
+    _one(
+        "a reservation that covers the first record only",
+        "engine/append.py",
+        "if last > topic.reserved or is_short",
+        "if first > topic.reserved or is_short",
+    ),
+    _one(
+        "order numbers given out again after a checkpoint",
+        "engine/catalog.py",
+        "        registry.last_order = max(registry.last_order, image.last_order)\n",
+        "",
+    ),
+    _one(
+        "topic ids given out again after a checkpoint",
+        "engine/catalog.py",
+        "        registry.last_id = max(registry.last_id, image.last_id)\n",
+        "",
+    ),
+    _one("a failed sync not noted", "store/store.py", "self.log.admission.on_latch.append(self._on_latch)", "pass"),
+    _one(
+        "a failed sync while stopping not noted",
+        "store/store.py",
+        "    def _on_latch(self) -> None:\n",
+        "    def _on_latch(self) -> None:\n        if self._closing:\n            return\n",
+    ),
+    _one(
+        "the rest of a short write synced by itself",
+        "store/wal.py",
+        "flight.primitive = Primitive.LINK  # RWF_DSYNC",
+        "pass  # RWF_DSYNC",
+    ),
+    _one("a short lone write not taken back", "store/alone.py", "            end.take_back(file)\n", ""),
+    _one(
+        "flags that a failed sync lost believed from the page cache",
+        "store/recovery.py",
+        "PastCache(files) if lost_writes and",
+        "PastCache(files) if False and",
+    ),
+    _one(
+        "a log read back through the page cache",
+        "store/recovery.py",
+        "direct=goes_direct(",
+        "direct=False and goes_direct(",
+    ),
+    _one(
+        "a log file given up before it is synced",
+        "store/log.py",
+        "        for wal in self._wals:\n            await wal.when_synced(file)\n",
+        "",
+    ),
+    Mutant(
+        "a log file given up before it is synced, and a snapshot ahead of the log",
+        (
+            ("store/log.py", "        for wal in self._wals:\n            await wal.when_synced(file)\n", ""),
+            ("store/checkpoint.py", "        await self._sync_log()\n", ""),
+        ),
     ),
 )
 

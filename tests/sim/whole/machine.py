@@ -16,6 +16,7 @@ from tests.sim.whole.monitor import Monitor
 from tests.sim.whole.numbers import Numbers
 from tests.sim.whole.plan import PORT, Faulty, Plan, PlannedFault
 from tests.sim.whole.wire import Wire
+from topics import errors
 from topics.config import Config
 from topics.errors import TopicsError
 from topics.loop.loop import Loop
@@ -123,7 +124,10 @@ class Machine:
         self.operations = 0
         """Requests of clients answered in this life."""
         self.generation = 0
+        self.found: Wrong | None = None
+        """The first that was wrong; the server may have taken it for an error of its own."""
         _complaints.bugs.clear()
+        errors._logged = ""  # so that each trace says it
         _complaints.say = _silent if say is None else lambda text: self.say("SERVER:", text)
         _raise_later.clear()
 
@@ -135,7 +139,8 @@ class Machine:
 
     def wrong(self, text: str) -> Wrong:
         self.say("WRONG:", text)
-        return Wrong(text)
+        self.found = self.found or Wrong(text)
+        return self.found
 
     # --- life --------------------------------------------------------------------------------------------------------
     def start(self) -> bool:

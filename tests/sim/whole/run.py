@@ -45,9 +45,10 @@ def run(
                 begin(machine, life, actors)
                 if life is not plan.last:
                     _live(machine, life, actors)
-    except Exception as error:
+    except Exception as problem:
+        error = machine.found or problem
         error.add_note(f"seed {seed}: see it with `make sim SEED={seed}`")
-        raise
+        raise error from (None if error is problem else problem)
     machine.counts["runs of the library" if is_library else "runs"] += 1
     for kind, struck in machine.ring.faults.struck.items():
         machine.counts["faults met"] += struck
