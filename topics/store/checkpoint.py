@@ -98,7 +98,8 @@ class Checkpointer:
         self._unflagged: list[Deletions] = []
         """Deleted records whose flag is not on the disk yet; outlives a checkpoint that failed."""
         self._stopped = False
-        self._started_ms = 0
+        self._ended_ns = 0
+        """When the last one ended, well or not."""
         self._frames_seen = 0
         self._bytes_seen = 0
         self._met_full_disk = False
@@ -115,7 +116,7 @@ class Checkpointer:
     # --- when --------------------------------------------------------------------------------------------------------
     def start(self) -> None:
         """Looks once a second whether a checkpoint is due."""
-        self._started_ms = self._loop.clock.now_ms()
+        self._ended_ns = self._loop.clock.monotonic_ns()
         self._loop.call_later(_LOOK_EVERY_NS, self._look)
 
     def stop(self) -> None:
@@ -129,7 +130,7 @@ class Checkpointer:
         self._loop.call_later(_LOOK_EVERY_NS, self._look)
         counters = self._log.counters
         by_bytes = counters.bytes_written - self._bytes_seen >= self._config.checkpoint_wal_bytes
-        since_ms = self._loop.clock.now_ms() - self._started_ms
+        since_ms = (self._loop.clock.monotonic_ns() - self._ended_ns) // 1_000_000
         by_time = (
             since_ms >= self._config.checkpoint_every_ms
             and counters.frames + counters.uncounted_frames != self._frames_seen
@@ -178,7 +179,7 @@ class Checkpointer:
             raise
         finally:
             self._running = None
-            self._started_ms = self._loop.clock.now_ms()
+            self._ended_ns = self._loop.clock.monotonic_ns()
             done.set_result(None)
 
     async def _on_full_disk(self) -> None:
@@ -189,7 +190,7 @@ class Checkpointer:
 
     # --- how ---------------------------------------------------------------------------------------------------------
     async def _checkpoint(self, clean: bool, moves: bool) -> None:
-        began_ms = self._loop.clock.now_ms()
+        began_ns = self._loop.clock.monotonic_ns()
         counters = self._log.counters
         bytes_seen = counters.bytes_written
         scarce = self._log.disk_full or self._met_full_disk
@@ -212,7 +213,7 @@ class Checkpointer:
             await self._log.retire(file)
         self._frames_seen, self._bytes_seen = frames_seen, bytes_seen
         copying = relocation.copying
-        took_ms = self._loop.clock.now_ms() - began_ms
+        took_ms = (self._loop.clock.monotonic_ns() - began_ns) // 1_000_000
         self.counters.count(copying.copied_rows, copying.copied_bytes, took_ms)
         if moves:
             await self._move_to_cold()

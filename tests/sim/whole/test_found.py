@@ -184,3 +184,13 @@ def test_a_sync_that_fails_while_the_server_stops_is_noted_like_any_other() -> N
     world.start()
     assert world.write("a", 4)["first_seq"] > 3
     assert world.diff("a", 1)["tombstone"]["reason"] == "crash"
+
+
+def test_a_wall_clock_that_is_set_back_puts_off_no_checkpoint() -> None:
+    world = SimWorld(checkpoint_every_ms=2000, checkpoint_wal_bytes=1 << 30)
+    world.start()
+    world.write("a", 1)
+    before = world.ring.list_directory("/srv/topics/snapshots")
+    world.ring.clock.step_wall_ms(-3_600_000)
+    world.advance_ms(5000)
+    assert world.ring.list_directory("/srv/topics/snapshots") != before
