@@ -103,7 +103,8 @@ class AppendBatch(Operation):
             core.awake[topic] = None
         if topic.routers:
             core.forwardable[topic] = None
-        core.in_log.add(topic.id)
+        if not self.file_id:
+            core.in_log.add(topic.id)
         write_ns, sync_ns = commit.write_ns, commit.sync_ns if self.fsync else 0
         first = self.first_seq
         for count, key, created, done in self.writes:

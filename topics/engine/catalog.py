@@ -6,7 +6,7 @@ control frame says which caps held when, and at the end with those that hold now
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -278,14 +278,24 @@ class EngineCatalog:
         in_log = self._core.in_log
         for topic_id in list(in_log):
             topic = self._topics.get(topic_id)
-            if topic is None or not topic.index.chunks or not self._ends_in_log(topic.index.chunks[-1]):
+            if topic is None or not self._lies_in_log(topic.index.chunks):
                 in_log.discard(topic_id)
         return sorted(in_log)
 
-    def _ends_in_log(self, chunk: Chunk) -> bool:
-        """Rows move in the order of their seqs, so the newest live one tells for all."""
-        rows = chunk.live_rows(0, chunk.count)
-        return self._core.usage.is_log(int(chunk.file_ids[rows[-1]]))
+    def _lies_in_log(self, chunks: Sequence[Chunk]) -> bool:
+        """Rows move in the order of their seqs, so the newest live one tells for all.
+
+        Those in memory never move: behind them there may be some of a time in another class.
+        """
+        usage = self._core.usage
+        for chunk in reversed(chunks):
+            file_ids = chunk.file_ids[chunk.live_rows(0, chunk.count)]
+            if len(file_ids) and not usage.is_memory(int(file_ids[-1])):
+                return usage.is_log(int(file_ids[-1]))
+            for file_id in np.unique(file_ids).tolist():
+                if usage.is_log(file_id):
+                    return True
+        return False
 
     def rows_in_files(
         self,

@@ -37,6 +37,11 @@ class Usage:
         file = self._files.get(file_id)
         return file is not None and file.kind is FileKind.WAL
 
+    def is_memory(self, file_id: int) -> bool:
+        """Records of class `ephemeral`."""
+        file = self._files.get(file_id)
+        return file is not None and file.kind is FileKind.MEMORY
+
     def may_be_shared(self, file_id: int) -> bool:
         """A file of the log that is written to and stays so for now: copies may refer to frames in it."""
         file = self._files.get(file_id)

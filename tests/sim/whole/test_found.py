@@ -194,3 +194,25 @@ def test_a_wall_clock_that_is_set_back_puts_off_no_checkpoint() -> None:
     world.ring.clock.step_wall_ms(-3_600_000)
     world.advance_ms(5000)
     assert world.ring.list_directory("/srv/topics/snapshots") != before
+
+
+def test_records_of_a_time_in_another_class_leave_the_log_of_a_topic_that_is_ephemeral_now(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """R-CFG-3. Every checkpoint failed, and so did the stop."""
+    caplog.set_level(logging.ERROR)
+    world = SimWorld(checkpoint_wal_bytes=1)
+    world.start()
+    world.put("a", durability="disk")
+    world.write("a", 1)
+    world.put("a", durability="ephemeral")
+    world.write("a", 2)
+    world.advance_ms(2200)
+    assert not caplog.records, caplog.text
+    assert world.data("a") == [1, 2]
+    world.put("a", durability="disk")
+    world.write("a", 3)
+    world.advance_ms(2200)
+    assert not caplog.records, caplog.text
+    world.crash_and_start()
+    assert world.data("a") in ([1, 3], [1, 2, 3])
