@@ -153,11 +153,14 @@ class Driver:
             signals.release()
 
     def drive_due(self) -> int | None:
-        """Runs what is due by now; ns until there is more, None: nothing is planned. Waits for nothing."""
+        """Runs what is due by now; ns until there is more, None: nothing is planned. Waits for nothing.
+
+        What is in flight counts as planned, for a timer's operation is submitted by the next pass.
+        """
         with self._wheel:
             self._check()
             self._drive(_at_once)
-            return self._loop.ns_until_work()
+            return None if self._due_ns == NEVER else self._due_ns - self._drove_ns
 
     # --- ending ------------------------------------------------------------------------------------------------------
     def end(self, first: Callable[[], None]) -> None:
