@@ -1,6 +1,6 @@
 """Seeds of one kind, one after another, to the first that fails: what a broken server (mutants.py) is run against.
 
-python -m tests.sim.hunt records|queues|routers [--seeds 400]
+python -m tests.sim.hunt records|queues|forwarding|passing|routers [--seeds 400]
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 
 from tests.contract.test_router_crashes import Overtaken, Story
-from tests.sim.whole.run import make_workers, run
+from tests.sim.whole.run import make_forwarding, make_passing, make_workers, run
 
 _STEPS = 60
 
@@ -25,6 +25,14 @@ def _queues(seed: int) -> None:
     run(seed, cast=make_workers)
 
 
+def _forwarding(seed: int) -> None:
+    run(seed, cast=make_forwarding)
+
+
+def _passing(seed: int) -> None:
+    run(seed, cast=make_passing)
+
+
 def _routers(seed: int) -> None:
     guarantee = ("at_least_once", "exactly_once")[seed % 2]
     kind = (Story, Overtaken)[seed % 4 // 2]
@@ -35,7 +43,13 @@ def _routers(seed: int) -> None:
     story.world.close()
 
 
-HUNTS: dict[str, Callable[[int], None]] = {"records": _records, "queues": _queues, "routers": _routers}
+HUNTS: dict[str, Callable[[int], None]] = {
+    "records": _records,
+    "queues": _queues,
+    "forwarding": _forwarding,
+    "passing": _passing,
+    "routers": _routers,
+}
 
 
 def hunt(kind: str, seeds: int) -> tuple[int, str] | None:

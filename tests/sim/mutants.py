@@ -307,6 +307,55 @@ MUTANTS = (
             ("store/checkpoint.py", "        await self._sync_log()\n", ""),
         ),
     ),
+    _one("a copy in the cold directory not synced", "store/tiering.py", "await files.fsync(write_fd)", "pass"),
+    Mutant(
+        "the last $ts forgotten by recovery",
+        (
+            ("engine/catalog.py", "        topic.last_ts = max(topic.last_ts, image.last_ts)\n", ""),
+            ("engine/catalog.py", "        topic.last_ts = max(topic.last_ts, int(rows.ts[-1]))\n", ""),
+        ),
+    ),
+    _one("expiry not logged", "engine/retention.py", 'if topic.stage_class == "ephemeral":', "if True:", "passing"),
+    _one(
+        "a key known beyond its window",
+        "engine/idempotency.py",
+        "return entry if entry is not None and now_ms - entry.started_ms <= window_ms else None",
+        "return entry",
+    ),
+    _one(
+        "background syncs that hardly come",
+        "store/background_sync.py",
+        "self._every_ns = every_ns",
+        "self._every_ns = every_ns * 100_000",
+    ),
+    _one(
+        "what a longer time to live brings back",
+        "engine/lifecycle.py",
+        "        expire(core, topic, now_ms)  # what the old ttl_ms has expired stays so\n",
+        "",
+        "passing",
+    ),
+    _one(
+        "deliveries forgotten at a checkpoint",
+        "engine/queue/leases.py",
+        "job.until, job.deliveries, job.node)\n            for",
+        "job.until, 1, job.node)\n            for",
+        "queues",
+    ),
+    _one(
+        "leases not logged when they are to be kept from now on",
+        "engine/lifecycle.py",
+        "if topic.queue is not None and _keeps_leases(topic.next_config) != _keeps_leases(config):",
+        "if False:",
+        "queues",
+    ),
+    _one(
+        "copies shown before they are synced",
+        "engine/routers/forward.py",
+        "forward.stage(synced=(fsync and seen) or bool(reserved))",
+        "forward.stage(synced=bool(reserved))",
+        "forwarding",
+    ),
 )
 
 

@@ -11,6 +11,8 @@ from tests.sim.whole.wire import Wire
 
 RETRY_NS = 3_000_000
 """Longer than anything sent before can still be on its way."""
+_SYNCS_NS = 12_000_000
+"""Longer than the syncs take that stand between a write and its own, when none of them is late."""
 
 
 class Clients:
@@ -40,14 +42,23 @@ class Clients:
         for client in self.clients:
             client.crashed()
 
+    @property
+    def lasting_ns(self) -> int:
+        """Of class `disk`, what was acknowledged by then outlasts a power cut now; 0: something may have failed."""
+        machine = self.machine
+        if not machine.lacks_nothing:
+            return 0
+        factor = 1 if machine.ring.sync_factor == 1 else 3 * machine.ring.sync_factor
+        return machine.ring.clock.monotonic_ns() - machine.config.sync_every_ms * 1_000_000 - _SYNCS_NS * factor
+
     def paths(self) -> list[str]:
         raise NotImplementedError
 
     def audits(self) -> list[Audit]:
         raise NotImplementedError
 
-    def read_back(self, path: str) -> Any:
-        """For an audit: (data by seq, tombstones, head) of a whole topic; None: there is none."""
+    def read_back(self, path: str, times: dict[int, int] | None = None) -> Any:
+        """For an audit: (data by seq, tombstones, head) of a whole topic; None: there is none. times: gets each $ts."""
         found: dict[int, str] = {}
         told: list[dict[str, Any]] = []
         cursor, head, caught_up = 0, 0, False
@@ -58,6 +69,8 @@ class Clients:
             if status != 200:
                 raise self.machine.wrong(f"{path}: the audit was answered {status} {page}")
             found.update((row["$seq"], row["data"]) for row in page["records"])
+            if times is not None:
+                times.update((row["$seq"], row["$ts"]) for row in page["records"])
             if page["tombstone"] is not None:
                 told.append(page["tombstone"])
             cursor, head, caught_up = page["next_from_seq"], page["head_seq"], page["caught_up"]

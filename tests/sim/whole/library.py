@@ -183,7 +183,7 @@ class _CallingClient(OwningClient):
 
     def write(self, topic: OwnedTopic) -> Write:
         write = super().write(topic)
-        return Write(write.records, write.key, None)
+        return Write(write.records, write.key, None, key_is_old=write.key_is_old)
 
 
 class Caller(Owner):

@@ -173,6 +173,13 @@ class Machine:
         self.run_until(lambda: bool(self.ended) or self.serves)
         return True if self.serves else self._refused("recovery failed")
 
+    def step_wall(self, step_ms: int) -> None:
+        """Moves the wall clock, back or forth, while nobody runs."""
+        if step_ms:
+            self.say("CLOCK: steps by", step_ms, "ms")
+            self.ring.clock.step_wall_ms(step_ms)
+            self.counts["clocks set back" if step_ms < 0 else "clocks set ahead"] += 1
+
     @property
     def serves(self) -> bool:
         return self.server is not None and self.server.engine is not None
@@ -417,9 +424,13 @@ class Machine:
 
 
 def _survey(path: str) -> Audit:
-    status, _answer = yield "GET", f"{path}?touch=false", None
-    if status == 200:
-        yield "POST", f"{path}/diff", {"limit": 1000, "include_tags": True}
+    status, answer = yield "GET", f"{path}?touch=false", None
+    if status == 200 and answer["config"].get("leases_durable"):
+        del answer["queue"]  # leases end with time
+    cursor, caught_up = 0, status != 200
+    while not caught_up:
+        status, answer = yield "POST", f"{path}/diff", {"from_seq": cursor, "limit": 1000, "include_tags": True}
+        cursor, caught_up = answer.get("next_from_seq", 0), answer.get("caught_up", True)
 
 
 _TIMES = ("performance", "effective_priority", "last_write_ts", "last_read_ts")

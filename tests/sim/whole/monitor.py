@@ -144,11 +144,11 @@ class Monitor:
     def _durable_files(self) -> Iterator[tuple[str, SimFile]]:
         """Files of records a power cut would leave for certain, the log's newest first."""
         root = self._machine.ring.disk.root.durable.get("srv")
-        top = root.durable.get("topics") if isinstance(root, SimDirectory) else None
-        if not isinstance(top, SimDirectory):
-            return
-        for name in ("wal", *(name for name in top.durable if name not in ("wal", "snapshots"))):
-            yield from _files(top.durable.get(name))
+        tops = [root.durable.get(name) for name in ("topics", "cold")] if isinstance(root, SimDirectory) else []
+        for top in tops:
+            if isinstance(top, SimDirectory):
+                for name in ("wal", *(name for name in top.durable if name not in ("wal", "snapshots"))):
+                    yield from _files(top.durable.get(name))
 
 
 def _files(node: Node | None) -> Iterator[tuple[str, SimFile]]:

@@ -52,16 +52,21 @@ class _Absent(Exception):
 
 
 class Write(Operation):
-    def __init__(self, records: list[Record], key: str | None, config: dict[str, Any] | None) -> None:
+    """key_is_old: the window of its key is over, so that it is new again (R-IDEM-4)."""
+
+    def __init__(
+        self, records: list[Record], key: str | None, config: dict[str, Any] | None, *, key_is_old: bool = False
+    ) -> None:
         self.records = records
         self.key = key
         self.config = config
+        self.key_is_old = key_is_old
 
     def __str__(self) -> str:
         texts = ", ".join(f"{record.data[:14]}({len(record.data)}){record.tag or ''}" for record in self.records)
         return (
             f"write {texts}"
-            + (f" key {self.key}" if self.key else "")
+            + (f" {'old ' * self.key_is_old}key {self.key}" if self.key else "")
             + (f" config {self.config}" if self.config else "")
         )
 
@@ -74,6 +79,9 @@ class Write(Operation):
             body["config"] = self.config
         return "POST", path, body
 
+    def _known(self, state: State) -> tuple[int, int] | None:
+        return None if self.key is None or self.key_is_old else state.keys.get(self.key)
+
     def _created(self, state: Maybe, instance: int) -> list[State]:
         return [State(self.config or CONFIG_DEFAULT, instance)] if state is None else []
 
@@ -81,6 +89,8 @@ class Write(Operation):
         steps: list[Maybe] = [*self._created(state, instance)]
         before = steps[0] if steps else state
         assert before is not None
+        if self._known(before) is not None:
+            return [before]
         try:
             return [*steps, before.write(self.records, self.key, before.head + 1 + burned)]
         except Refused:
@@ -91,17 +101,18 @@ class Write(Operation):
         before = steps[0] if steps else state
         assert before is not None
         count = len(self.records)
-        known = before.keys.get(self.key) if self.key is not None else None
+        known = self._known(before)
+        if known is not None:
+            expect("status", status, 200)
+            found = (answer["first_seq"], answer["last_seq"], answer["head_seq"], answer["deduped"])
+            expect("(first, last, head, deduped)", found, (*known, known[1], True))
+            return [before]
         try:
             before.write(self.records, self.key)
         except Refused as refused:
             expect("status", status, refused.status)
             return [*steps, before]
         expect("status", status, 201 if steps else 200)
-        if known is not None:
-            found = (answer["first_seq"], answer["last_seq"], answer["head_seq"], answer["deduped"])
-            expect("(first, last, head, deduped)", found, (*known, known[1], True))
-            return [before]
         first = answer["first_seq"]
         if not before.head < first <= before.head + 1 + burned:
             raise Inconsistent(f"first_seq is {first} after head {before.head}, {burned} may be burned")

@@ -19,6 +19,8 @@ _MATCHES = ("a", "a:*", "b", "*", "")
 _LIMITS = (1, 3, 1000, 1000)
 _STATES_MAX = 4
 """With more possibilities than this a client looks before it changes anything."""
+_ANSWERED_MS = 30_000
+"""Nobody waits longer for an answer."""
 _LINGER_NS = 30_000_000
 """Longer than anything sent on a connection that was lost can still be on its way, with syncs that are not late."""
 
@@ -40,6 +42,10 @@ class OwningClient(Client):
         for topic, operation in self._in_flight:
             if operation.changes:
                 topic.limbo.append(operation)
+        for topic in self.shared.topics:
+            topic.refuses = self.machine.ring.disk.capacity_bytes is not None
+            topic.lasts(self.shared.lasting_ns)
+            topic.date_keys(self.machine.ring.clock.now_ms())
         self._in_flight.clear()
         self._busy = False
 
@@ -54,7 +60,8 @@ class OwningClient(Client):
 
     def _settle(self) -> None:
         for topic in self.shared.topics:
-            topic.settle_limbo()
+            topic.refuses = self.machine.ring.disk.capacity_bytes is not None
+            topic.settle_limbo(self.machine.ring.clock.now_ms())
         self.connect()
 
     # --- asking ------------------------------------------------------------------------------------------------------
@@ -75,10 +82,12 @@ class OwningClient(Client):
         topic = self.rng.choice(self.shared.topics)
         operation = self._choose(topic)
         self._in_flight.append((topic, operation))
+        asked_ms = self.machine.ring.clock.now_ms()
         if self.machine.tracing:
             self.machine.say(f"client {self.number} -> {topic.name}: {operation}")
         wire.ask(
-            *operation.request(topic.path), lambda status, answer: self._answered(topic, operation, status, answer)
+            *operation.request(topic.path),
+            lambda status, answer: self._answered(topic, operation, asked_ms, status, answer),
         )
         if len(self._in_flight) < self._depth:
             self.begin()
@@ -124,19 +133,36 @@ class OwningClient(Client):
         count = 1 if rng.random() < 0.6 else rng.randint(2, 6)
         width = rng.choice((0, 0, 0, 30, 300)) if not self._large else rng.choice((0, 300, 3000, 9000))
         records = [Record(self._text(width), rng.choice(_TAGS)) for _ in range(count)]
-        key = None
+        key, is_old = None, False
         if rng.random() < 0.3:
-            known = list(state.keys) if state is not None else []
-            key = rng.choice(known) if known and rng.random() < 0.4 else f"k{self.number}-{self.shared.serial}"
+            key, is_old = self._key(topic)
         config = self._config() if state is None and rng.random() < 0.7 else None
-        return Write(records, key, config)
+        return Write(records, key, config, key_is_old=is_old)
+
+    def _key(self, topic: OwnedTopic) -> tuple[str, bool]:
+        """One that was used before and is surely known, or (True) surely not any more; or a new one."""
+        machine, state = self.machine, topic.tip
+        now_ms = machine.ring.clock.now_ms()
+        known = list(state.keys) if state is not None else []
+        if known and self.rng.random() < 0.4:
+            name = self.rng.choice(known)
+            key = topic.keys[name]
+            if key.surely_known(now_ms + _ANSWERED_MS):
+                return name, False
+            if key.surely_new(now_ms):
+                machine.counts["old keys used again"] += 1
+                topic.use_key(name, now_ms)
+                return name, True
+        name = f"k{self.number}-{self.shared.serial}"
+        topic.use_key(name, now_ms)
+        return name, False
 
     def _text(self, width: int) -> str:
         self.shared.serial += 1
         return f"~{self.number}.{self.shared.serial}~" + "x" * width
 
     # --- answers -----------------------------------------------------------------------------------------------------
-    def _answered(self, topic: OwnedTopic, operation: Operation, status: int, answer: Any) -> None:
+    def _answered(self, topic: OwnedTopic, operation: Operation, asked_ms: int, status: int, answer: Any) -> None:
         machine = self.machine
         assert self._in_flight.popleft() == (topic, operation), "answers come in order"
         if machine.tracing:
@@ -151,9 +177,11 @@ class OwningClient(Client):
                 topic.limbo.append(operation)
         elif status not in {429, 503}:
             try:
-                promised = topic.answered(operation, status, answer)
+                promised = topic.answered(operation, status, answer, machine.ring.clock.monotonic_ns())
             except Inconsistent as reason:
                 raise machine.wrong(f"{topic.name}: {operation}: {status} {short(answer)}: {reason}") from reason
+            if isinstance(operation, Write) and operation.key is not None and answer.get("deduped") is False:
+                topic.key_appended(operation.key, asked_ms, machine.ring.clock.now_ms())
             if promised:
                 machine.monitor.acked([f'"{text}"'.encode() for text in promised])
 

@@ -13,7 +13,8 @@ from tests.sim.whole.state import State
 
 def audit(machine: Machine, rng: random.Random, topic: OwnedTopic) -> Audit:
     """Looks, and reads from a few cursors; afterwards the topic knows what it holds."""
-    candidates = topic.candidates(may_lose=machine.power_failed or machine.io_failed)
+    may_lose = machine.power_failed or machine.io_failed
+    candidates = topic.candidates(may_lose=may_lose)
     status, looked = yield Look().request(topic.path)
     if status == 200:
         states = yield from _read_back(machine, rng, topic, candidates, looked)
@@ -23,7 +24,7 @@ def audit(machine: Machine, rng: random.Random, topic: OwnedTopic) -> Audit:
         states = [state for state in candidates if state is None][:1]
         if not states:
             raise machine.wrong(f"{topic.name} is gone; it was one of {_describe(candidates)}")
-    topic.audited(states)
+    topic.audited(states, may_lose=may_lose)
 
 
 def _read_back(machine: Machine, rng: random.Random, topic: OwnedTopic, candidates: list[Maybe], looked: Any) -> Any:
@@ -56,6 +57,11 @@ def _read_back(machine: Machine, rng: random.Random, topic: OwnedTopic, candidat
         raise machine.wrong(f"{topic.name}: head {head} is below the acknowledged seq {topic.acked_head[1]}")
     if below:
         topic.acked_head = (state.instance, head)  # what is given out again from here on is known
+    if len(matching) == 1 and not (machine.power_failed or machine.io_failed):
+        try:
+            topic.see_times(state, answers[1][2])
+        except Inconsistent as reason:
+            raise machine.wrong(f"{topic.name}: {reason}") from reason
     machine.counts["records read back"] += len(state.records)
     return matching
 

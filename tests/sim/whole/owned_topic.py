@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.sim.whole.operation import Configure, Drop, Inconsistent, Maybe, Operation, Write, follow
+from tests.sim.whole.keys import Key
+from tests.sim.whole.operation import Configure, Drop, Inconsistent, Maybe, Operation, Read, Write, follow
+from tests.sim.whole.state import State
 
 
 class OwnedTopic:
@@ -20,13 +22,20 @@ class OwnedTopic:
         self.states: list[Maybe] = [None]
         self.history: list[list[Maybe]] = [self.states]
         self.durable = 0
+        self.answered_ns: list[tuple[int, int]] = []
+        """When what led to a place in `history` was acknowledged, in the classes that promise to keep it."""
         self.limbo: list[Operation] = []
         """Changes answered 5xx or not at all: they may have happened, and in this order, or not."""
+        self.refuses = False
+        """The disk was full: of its limbo deletes may have happened, and not what came before them."""
         self.burned = 0
         """Seqs that writes which failed may have taken."""
         self.instance = 0
         self.acked_head = (0, 0)
         """Highest acknowledged seq of an instance (in the classes that never reuse one)."""
+        self.keys: dict[str, Key] = {}
+        self.newest = (0, 0, 0)
+        """An instance, the highest seq of it that was shown, and its $ts."""
 
     @property
     def tip(self) -> Maybe:
@@ -39,7 +48,8 @@ class OwnedTopic:
             reached, skipped = list(self.states), burned
             for operation in self.limbo:
                 paths = [operation.apply(state, self.instance + 1, skipped) for state in reached]
-                reached = distinct([path[-1] for path in paths])
+                refused = reached if self.refuses and isinstance(operation, Write | Configure) else []
+                reached = distinct([*(path[-1] for path in paths), *refused])
                 found = distinct([*found, *(step for path in paths for step in path)])
                 if isinstance(operation, Write):
                     skipped = 0
@@ -68,24 +78,54 @@ class OwnedTopic:
         """They did not happen, but may have taken seqs."""
         self.burned += _rows(operations)
 
-    def settle_limbo(self) -> None:
+    def settle_limbo(self, now_ms: int) -> None:
         """Nothing of it is on its way any more: it has happened by now, or never will."""
+        self.date_keys(now_ms)
         if self.limbo:
             self.states = distinct(self.possible())
             self.burn(self.limbo)
             self.limbo = []
             self.history.append(self.states)
 
-    def audited(self, states: list[Maybe]) -> None:
+    def date_keys(self, now_ms: int) -> None:
+        """Writes without an answer have begun by now, or never will."""
+        for key in self.keys.values():
+            key.end_life(now_ms)
+
+    def use_key(self, name: str, now_ms: int) -> None:
+        """A write with this key is about to be asked for."""
+        known = self.keys.get(name)
+        if known is None:
+            self.keys[name] = Key(now_ms, first_ms=now_ms)
+        else:
+            known.ended_ms = None
+
+    def key_appended(self, name: str, asked_ms: int, now_ms: int) -> None:
+        key = self.keys[name]
+        key.asked_ms, key.ended_ms, key.high_ms = asked_ms, now_ms, now_ms
+
+    def lasts(self, answered_ns: int) -> None:
+        """What was acknowledged by then is on stable storage."""
+        for place, at_ns in self.answered_ns:
+            if at_ns <= answered_ns:
+                self.durable = max(self.durable, place)
+
+    def audited(self, states: list[Maybe], *, may_lose: bool) -> None:
         """Read back after a start: all of it is durable, or will be when anything of it is again."""
+        if may_lose:
+            self.newest = (0, 0, 0)
+            for key in self.keys.values():
+                key.asked_ms = key.first_ms
         self.states = states
         self.history = [states]
         self.durable = self.burned = 0
+        self.answered_ns = []
+        self.refuses = False
         self.limbo = []
         if self.tip is not None:
             self.instance = max(self.instance, self.tip.instance)
 
-    def answered(self, operation: Operation, status: int, answer: Any) -> list[str]:
+    def answered(self, operation: Operation, status: int, answer: Any, now_ns: int) -> list[str]:
         """Takes in an answer that decides; returns the data that it promises to be durable. Raises Inconsistent."""
         steps: list[list[Maybe]] = []
         followed: list[Maybe] = []
@@ -100,6 +140,8 @@ class OwnedTopic:
                 reasons.append(str(reason))
         if not steps:
             raise Inconsistent(" or ".join(reasons))
+        if isinstance(operation, Read) and len(self.states) == 1 and self.tip is not None:
+            self.see_times(self.tip, answer)
         if not operation.changes or all(path[-1:] == [state] for path, state in zip(steps, followed, strict=True)):
             # Nothing happened: a read, a duplicate, a delete of nothing. It says nothing of what failed before.
             self.states = distinct([path[-1] for path in steps])
@@ -113,9 +155,23 @@ class OwnedTopic:
                 self.durable = len(self.history) - 1  # the creation itself is synced
         self.states = distinct([path[-1] for path in steps])
         self.history.append(self.states)
-        return self._note(operation, before, answer)
+        return self._note(operation, before, answer, now_ns)
 
-    def _note(self, operation: Operation, before: list[Maybe], answer: Any) -> list[str]:
+    def see_times(self, state: State, page: Any) -> None:
+        """R-SEQ-5: $ts does not fall with rising seq, whatever clocks and crashes do. Raises Inconsistent."""
+        if not page["records"]:
+            return
+        known, newest, newest_ts = self.newest
+        for row in reversed(page["records"]):
+            if known != state.instance or row["$seq"] <= newest:
+                break
+            if row["$ts"] < newest_ts:
+                raise Inconsistent(f"seq {row['$seq']} has $ts {row['$ts']}, and {newest} had {newest_ts}")
+        last = page["records"][-1]
+        if state.config["durability"] != "memory" and (known != state.instance or last["$seq"] > newest):
+            self.newest = (state.instance, last["$seq"], last["$ts"])
+
+    def _note(self, operation: Operation, before: list[Maybe], answer: Any, now_ns: int) -> list[str]:
         """What the acknowledgement promises from now on."""
         now = self.tip
         classes = {state.config["durability"] for state in [*before, *self.states] if state is not None}
@@ -125,6 +181,8 @@ class OwnedTopic:
             synced = all(state is None or state.config != now.config for state in before)
         if synced:
             self.durable = len(self.history) - 1
+        elif classes <= {"disk", "fsync"}:
+            self.answered_ns.append((len(self.history) - 1, now_ns))
         if now is None or any(state is None for state in before):
             self.burned = 0
         if now is None:

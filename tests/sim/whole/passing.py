@@ -7,44 +7,101 @@ comes back. R-DUR-5: an ephemeral topic is empty after a restart and has its con
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.sim.whole.clients import Client, Clients
 from tests.sim.whole.machine import Audit, Machine
 from tests.sim.whole.wire import Wire
 
+_FOREVER = 1 << 62
+
+
+class Acked(NamedTuple):
+    text: str
+    asked_ms: int
+    """It was written no earlier than this, by the wall clock."""
+    kept: bool
+    """It survives the process."""
+    alive: bool = True
+    """It cannot have expired under an earlier time to live, or clock."""
+
 
 class Topic:
-    def __init__(self, name: str, config: dict[str, Any]) -> None:
+    def __init__(self, name: str, config: dict[str, Any], others: tuple[dict[str, Any], ...]) -> None:
         self.path = f"/v0/topics/{name}"
-        self.config = config
-        self.ttl_ms: int = config.get("ttl_ms", 0)
+        self.configs = [config]
+        """The one it has; two: it is being changed from one to the other, or nobody knows whether it was."""
+        self.choices = (config, *others)
+        """What it may be changed to."""
+        self.changes = 0
+        """Changes asked for and answered."""
         self.exists = False
         self.texts: set[str] = set()
         """Everything that was ever sent."""
-        self.acked: dict[int, tuple[str, int]] = {}
-        """Text, and the wall clock (ms) before which it was not written."""
+        self.acked: dict[int, Acked] = {}
         self.expired = 0
         """Up to here a reader was told of expiry."""
+        self.expired_ts = 0
+        """What has an older $ts had expired when the config was changed, in this life."""
 
     @property
     def is_ephemeral(self) -> bool:
-        return bool(self.config["durability"] == "ephemeral")
+        """It may be."""
+        return any(config["durability"] == "ephemeral" for config in self.configs)
+
+    def lives(self) -> list[int]:
+        """Of a record, in ms, by the configs it may have; in order."""
+        return sorted(config.get("ttl_ms", 0) or _FOREVER for config in self.configs)
+
+    def expire(self, now_ms: int) -> None:
+        """What has expired by now stays so, whatever becomes of clocks and configs (R-FLOOR-5)."""
+        oldest_ms = now_ms - self.lives()[0]
+        for seq, acked in self.acked.items():
+            if acked.asked_ms < oldest_ms:
+                self.acked[seq] = acked._replace(alive=False)
+
+    def end_life(self, now_ms: int) -> None:
+        self.expire(now_ms)
+        self.expired_ts = 0
+        for seq, acked in self.acked.items():
+            if not acked.kept:
+                self.acked[seq] = acked._replace(alive=False)
+
+
+class Asked:
+    """What was known of a topic when a page of it was asked for."""
+
+    def __init__(self, topic: Topic, at_ms: int) -> None:
+        self.at_ms = at_ms
+        self.changes = topic.changes
+        self.longest_ms = topic.lives()[-1]
+        self.expired = topic.expired
+        self.expired_ts = topic.expired_ts
+        self.must = set(topic.acked)
 
 
 class Passing(Clients):
     def __init__(self, machine: Machine, rng: random.Random) -> None:
         super().__init__(machine, rng)
         durability = rng.choice(("disk", "fsync"))
+        lives = [{"durability": durability, "ttl_ms": ttl_ms} for ttl_ms in (rng.choice((2, 10, 60)), 5, 200, 0)]
+        classes = [{"durability": durability} for durability in ("ephemeral", "disk")]
+        changes = rng.random() < 0.5
         self.topics = [
-            Topic("p-expires", {"durability": durability, "ttl_ms": rng.choice((2, 10, 60))}),
-            Topic("p-ephemeral", {"durability": "ephemeral"}),
+            Topic("p-expires", lives[0], (*lives[1:],) if changes else ()),
+            Topic("p-ephemeral", classes[0], (*classes[1:],) if changes else ()),
         ]
         self.clients = [_Client(self, number) for number in range(2)]
 
     def paths(self) -> list[str]:
         """None of them: time changes what they show."""
         return []
+
+    def crashed(self) -> None:
+        """What has expired by now has, though the clock be set back."""
+        super().crashed()
+        for topic in self.topics:
+            topic.end_life(self.machine.ring.clock.now_ms())
 
     # --- after a crash -----------------------------------------------------------------------------------------------
     def audits(self) -> list[Audit]:
@@ -53,45 +110,57 @@ class Passing(Clients):
     def _audit(self, topic: Topic) -> Audit:
         machine = self.machine
         if not topic.exists:
-            yield from self.put(topic.path, topic.config)
+            yield from self.put(topic.path, topic.configs[0])
             topic.exists = True
         status, looked = yield "GET", f"{topic.path}?touch=false", None
-        if status != 200 or looked["config"]["durability"] != topic.config["durability"]:
+        found = looked.get("config", {})
+        topic.configs = [config for config in topic.configs if config.items() <= found.items()][:1]
+        if status != 200 or not topic.configs:
             raise machine.wrong(f"{topic.path}: {status} {looked} after a start")
         if topic.is_ephemeral:
             if looked["count"]:
                 raise machine.wrong(f"{topic.path}: {looked['count']} records after a start")
             topic.acked.clear()
             return
-        asked_ms = machine.ring.clock.now_ms()
+        asked = Asked(topic, machine.ring.clock.now_ms())
+        if (machine.power_failed or machine.io_failed) and topic.configs[0]["durability"] == "disk":
+            asked.expired = topic.expired = 0
+            asked.must.clear()
         status, page = yield "POST", f"{topic.path}/diff", {"from_seq": 0, "limit": 1000}
         if status != 200:
             raise machine.wrong(f"{topic.path}: the audit was answered {status} {page}")
-        lossy = (machine.power_failed or machine.io_failed) and topic.config["durability"] == "disk"
-        self.check(topic, page, asked_ms, topic.expired, set() if lossy else set(topic.acked))
-        found = {row["$seq"] for row in page["records"]}
-        topic.acked = {seq: acked for seq, acked in topic.acked.items() if seq in found}
+        self.check(topic, page, asked)
+        seqs = {row["$seq"] for row in page["records"]}
+        topic.acked = {seq: acked for seq, acked in topic.acked.items() if seq in seqs}
 
-    def check(self, topic: Topic, page: Any, asked_ms: int, expired: int, must: set[int]) -> None:
-        """A page from 0. Before it was asked for, expiry was told up to `expired`, and `must` were acknowledged."""
+    def check(self, topic: Topic, page: Any, asked: Asked) -> None:
+        """A page from 0."""
         wrong = lambda text: self.machine.wrong(f"{topic.path}: {text}")  # noqa: E731
         now_ms = self.machine.ring.clock.now_ms()
         found = {row["$seq"]: row for row in page["records"]}
+        longest_ms = max(asked.longest_ms, topic.lives()[-1])
+        if topic.changes - asked.changes > 2:  # more than one since: nobody knows what was in force
+            longest_ms = _FOREVER
         for seq, row in found.items():
-            if row["data"] not in topic.texts or topic.acked.get(seq, (row["data"], 0))[0] != row["data"]:
-                raise wrong(f"seq {seq} holds {row['data'][:20]}, not {topic.acked.get(seq)}")
-            if topic.ttl_ms and row["$ts"] + topic.ttl_ms < asked_ms:
-                raise wrong(f"seq {seq} of {row['$ts']} is shown at {asked_ms}, and lives for {topic.ttl_ms} ms")
-            if seq <= expired:
-                raise wrong(f"seq {seq} is back; up to {expired} all had expired")
+            acked = topic.acked.get(seq)
+            if row["data"] not in topic.texts or (acked is not None and acked.text != row["data"]):
+                raise wrong(f"seq {seq} holds {row['data'][:20]}, not {acked}")
+            if row["$ts"] + longest_ms < asked.at_ms:
+                raise wrong(f"seq {seq} of {row['$ts']} is shown at {asked.at_ms}, and lives for {longest_ms} ms")
+            if seq <= asked.expired:
+                raise wrong(f"seq {seq} is back; up to {asked.expired} all had expired")
+            if row["$ts"] < asked.expired_ts:
+                raise wrong(f"seq {seq} of {row['$ts']} is back; up to {asked.expired_ts} all had expired")
+        oldest_ms = now_ms - topic.lives()[0]
         lost = [
             seq
-            for seq in must - set(found)
+            for seq in asked.must - found.keys()
             if topic.expired < seq <= page["next_from_seq"]
-            and (not topic.ttl_ms or topic.acked[seq][1] + topic.ttl_ms >= now_ms)
+            and topic.acked[seq].alive
+            and topic.acked[seq].asked_ms >= oldest_ms
         ]
         if lost:
-            raise wrong(f"lost {lost[:5]} of {len(must)}")
+            raise wrong(f"lost {lost[:5]} of {len(asked.must)}")
         tombstone = page["tombstone"]
         if tombstone is not None and tombstone["reason"] == "ttl":
             topic.expired = max(topic.expired, tombstone["gap_to"])
@@ -103,7 +172,10 @@ class _Client(Client):
 
     def step(self, wire: Wire) -> None:
         topic = self.rng.choice(self.shared.topics)
-        if self.rng.random() < 0.6:
+        choice = self.rng.random()
+        if choice < 0.05 and self.number == 0 and len(topic.choices) > 1 and len(topic.configs) == 1:
+            self._change(wire, topic)
+        elif choice < 0.6:
             self._write(wire, topic)
         else:
             self._read(wire, topic)
@@ -119,20 +191,44 @@ class _Client(Client):
         self.shared.serial += 1
         texts = [f"~p.{self.shared.serial}.{index}~" for index in range(self.rng.choice((1, 3)))]
         topic.texts.update(texts)
-        asked_ms = self.machine.ring.clock.now_ms()
+        asked_ms, changes = self.machine.ring.clock.now_ms(), topic.changes
+        is_kept = not topic.is_ephemeral
 
         def written(status: int, answer: Any) -> None:
             if self._next("writes that pass", status, answer):
+                is_same = changes == topic.changes
                 for seq, text in zip(range(answer["first_seq"], answer["last_seq"] + 1), texts, strict=True):
-                    topic.acked[seq] = text, asked_ms
+                    topic.acked[seq] = Acked(text, asked_ms, is_kept and is_same, is_same)
 
         wire.ask("POST", topic.path, {"records": [{"data": text} for text in texts]}, written)
 
     def _read(self, wire: Wire, topic: Topic) -> None:
-        asked_ms, expired, must = self.machine.ring.clock.now_ms(), topic.expired, set(topic.acked)
+        asked = Asked(topic, self.machine.ring.clock.now_ms())
 
         def read(status: int, page: Any) -> None:
             if self._next("reads of what passes", status, page):
-                self.shared.check(topic, page, asked_ms, expired, must)
+                self.shared.check(topic, page, asked)
 
         wire.ask("POST", f"{topic.path}/diff", {"from_seq": 0, "limit": 1000}, read)
+
+    def _change(self, wire: Wire, topic: Topic) -> None:
+        """Another time to live, or another class (R-CFG-2, R-CFG-3)."""
+        before, after = topic.configs[0], self.rng.choice(topic.choices)
+        if after == before:
+            self._read(wire, topic)
+            return
+        topic.configs = [before, after]
+        topic.changes += 1
+        if before["durability"] != after["durability"]:
+            topic.acked = {seq: acked._replace(kept=False) for seq, acked in topic.acked.items()}
+        ttl_ms = before.get("ttl_ms", 0)
+        expired_ts = self.machine.ring.clock.now_ms() - ttl_ms if ttl_ms else 0
+
+        def changed(status: int, answer: Any) -> None:
+            if self._next("changes of what passes", status, answer):
+                topic.expire(self.machine.ring.clock.now_ms())
+                topic.configs = [after]
+                topic.changes += 1
+                topic.expired_ts = max(topic.expired_ts, expired_ts)
+
+        wire.ask("PUT", topic.path, after, changed)

@@ -86,6 +86,12 @@ class Life(NamedTuple):
     """Before its end everything asked is answered."""
     ending: tuple[PlannedFault, ...] = ()
     """Laid in wait when a graceful stop begins."""
+    clock_step_ms: int = 0
+    """How far the wall clock moves, back or forth, before the machine starts."""
+
+
+_CLOCK_STEPS_MS = (0, 0, 0, 5, -5, 2_000, -2_000, 70_000, -70_000, 200_000, -200_000)
+"""Within what topics keep, around it, and beyond the window of a key."""
 
 
 class Plan:
@@ -106,7 +112,11 @@ class Plan:
             "pass_ns": rng.choice(_PASS_NS),
         }
         self.base = replace(
-            _BASE, receive_buffers=buffers, wal_shards=rng.choice((1, 1, 2, 3)), verify=rng.random() < 0.1
+            _BASE,
+            receive_buffers=buffers,
+            wal_shards=rng.choice((1, 1, 2, 3)),
+            verify=rng.random() < 0.1,
+            cold_dir="/srv/cold" if random.Random(f"{seed}:cold").random() < 0.3 else "",
         )
         self.with_faults = rng.random() < 0.5
         self.heavy = rng.random() < 0.15
@@ -130,6 +140,10 @@ class Plan:
         if rng.random() < 0.3:
             graceful = self._life(rng, Starting())._replace(graceful=True)
             self.lives.insert(rng.randrange(len(self.lives) + 1), graceful)
+        clock = random.Random(f"{seed}:clock")
+        steps = [clock.choice(_CLOCK_STEPS_MS) if clock.random() < 0.6 else 0 for _ in self.lives]
+        self.lives = [life._replace(clock_step_ms=step) for life, step in zip(self.lives, steps, strict=True)]
+        self.last = self.last._replace(clock_step_ms=clock.choice(_CLOCK_STEPS_MS))
         share = -(-operations // len(self.lives))
         self.lives = [life._replace(operations=share * number) for number, life in enumerate(self.lives, 1)]
         if rng.random() < 0.08:
@@ -169,8 +183,8 @@ class Plan:
 
 
 def choose_settings(rng: random.Random, base: Config) -> Config:
-    """Small everything, so that rotation, checkpoints, seals and merges happen all the time."""
-    return replace(
+    """Small everything, so that rotation, checkpoints, seals, merges and moves happen all the time."""
+    settings = replace(
         base,
         wal_shards=rng.choice((1, 2, 3)) if rng.random() < 0.15 else base.wal_shards,
         wal_spare_files=rng.choice((0, 1, 1, 2)),
@@ -187,6 +201,9 @@ def choose_settings(rng: random.Random, base: Config) -> Config:
         commit_window_us=rng.choice((0, 0, 0, 200)),
         commit_in_place_max_us=rng.choice((0, 20_000, 20_000)),
     )
+    if not base.cold_dir:
+        return settings
+    return replace(settings, hot_retain_segments=rng.choice((0, 0, 1, 4)), hot_retain_bytes=rng.choice((0, 2000)))
 
 
 def choose_faults(rng: random.Random) -> Faulty:

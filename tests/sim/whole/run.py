@@ -78,13 +78,27 @@ _CLIENTS: dict[str, Callable[[Machine, random.Random], Actor]] = {
 
 def make_workers(machine: Machine, seed: int) -> list[Actor]:
     """Workers on queues, and one client with topics of its own beside them."""
-    rng = random.Random(f"{seed}:workers")
+    return _make(Workers, machine, seed, "workers")
+
+
+def make_forwarding(machine: Machine, seed: int) -> list[Actor]:
+    """The clients around routers, and one with topics of its own beside them."""
+    return _make(Forwarding, machine, seed, "forwarding")
+
+
+def make_passing(machine: Machine, seed: int) -> list[Actor]:
+    """The clients of topics whose records go by themselves, and one with topics of its own beside them."""
+    return _make(Passing, machine, seed, "passing")
+
+
+def _make(kind: Callable[[Machine, random.Random], Actor], machine: Machine, seed: int, name: str) -> list[Actor]:
     owner = Owner(machine, 0, random.Random(f"{seed}:client 0"), topics=1, depth=1)
-    return [Workers(machine, rng), owner]
+    return [kind(machine, random.Random(f"{seed}:{name}")), owner]
 
 
 def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
     """Starts, perhaps after starts that were cut short, and audits what is there."""
+    machine.step_wall(life.clock_step_ms)
     for effects, power_cut in life.starting.interrupted:
         if machine.lied and machine.power_failed:
             machine.excuse()

@@ -11,6 +11,7 @@ import random
 from typing import Any
 
 from tests.sim.whole.clients import Client, Clients
+from tests.sim.whole.keys import Key
 from tests.sim.whole.machine import Audit, Machine
 from tests.sim.whole.wire import Wire
 
@@ -26,6 +27,10 @@ class Topic:
         self.durability = durability
         self.exists = False
         self.acked: dict[int, str] = {}
+        self.acked_ns: list[tuple[int, int]] = []
+        """Seqs and when they were acknowledged, since the last audit."""
+        self.lasting = 0
+        """The records up to this seq outlast a power cut."""
         self.seen: dict[int, str] = {}
         """What a reader was shown, acknowledged or not."""
         self.unknown: list[list[str]] = []
@@ -34,7 +39,10 @@ class Topic:
         """Writes under way, by a number."""
         self.never: set[str] = set()
         """Texts that are not there: of duplicates, and of writes that an audit did not find."""
-        self.keys: dict[str, tuple[int, int]] = {}
+        self.keys: dict[str, Key] = {}
+        """Those that an answer told of."""
+        self.asked: dict[str, int] = {}
+        """When (ms) each key was first used."""
         self.given = 0
         """The head at the last audit."""
         self.head = 0
@@ -68,6 +76,10 @@ class Shared(Clients):
         for topic in self.topics:
             topic.unknown += topic.open.values()
             topic.open.clear()
+            lasting_ns = self.lasting_ns
+            topic.lasting = max((seq for seq, at_ns in topic.acked_ns if at_ns <= lasting_ns), default=topic.lasting)
+            for key in topic.keys.values():
+                key.end_life(self.machine.ring.clock.now_ms())
 
     def live_texts(self) -> set[bytes]:
         """Of records that are there for certain."""
@@ -93,6 +105,8 @@ class Shared(Clients):
         for client in self.clients:
             if isinstance(client, _Follower) and client.topic is topic:  # a disk failed, and nobody could note it
                 client.cursor = min(client.cursor, head)
+                if self.machine.power_failed or self.machine.io_failed:  # that record may be lost
+                    client.newest_ts = 0
 
     def _compare(self, topic: Topic, found: dict[int, str], told: list[tuple[int, int]], head: int) -> None:
         wrong = lambda text: self.machine.wrong(f"{topic.name}: {text}")  # noqa: E731
@@ -121,6 +135,8 @@ class Shared(Clients):
         if missing:
             if not may_lose:
                 raise wrong(f"lost {missing[:9]} of {len(topic.acked)} acknowledged or shown records")
+            if missing[0] <= topic.lasting and not machine.io_failed:
+                raise wrong(f"lost {missing[:9]}, though {topic.lasting} was acknowledged long before")
             if max(found, default=0) > missing[0]:
                 raise wrong(f"lost {missing[:9]} and not {max(found)}")
             # A process that is killed between a failed sync and its note of that leaves nobody who knows.
@@ -133,14 +149,16 @@ class Shared(Clients):
         for seq in missing:
             topic.never.add(topic.acked.pop(seq, topic.seen.get(seq, "")))
             topic.seen.pop(seq, None)
-        for key, (first, _last) in list(topic.keys.items()):
-            if may_lose and first not in found:  # lost, or deleted: then the key is known for longer than its record
-                del topic.keys[key]
+        for name, key in list(topic.keys.items()):
+            if may_lose and key.first not in found:  # lost, or deleted: then it is known for longer than its record
+                del topic.keys[name]
         topic.gaps += [gap for gap in told if gap not in topic.gaps]
         # What is not there is gone for good, deleted or lost; no seq up to the head is given out again.
         topic.never.update(text for text in (*topic.acked.values(), *topic.seen.values()) if text not in texts)
         topic.acked, topic.seen = dict(found), dict(found)
         topic.given = head
+        topic.acked_ns = []
+        topic.lasting = 0
         for group in topic.unknown:
             topic.never.update(text for text in group if text not in texts)
         topic.unknown.clear()
@@ -172,11 +190,19 @@ class _Writer(Client):
                 f"k{number // 3}" if rng.random() < 0.8 else f"k{rng.randint(0, number // 3)}"
             )
         topic.open[number] = texts
+        asked_ms = self.machine.ring.clock.now_ms()
+        topic.asked.setdefault(key, asked_ms)
         if self.machine.tracing:
             self.machine.say(f"writer {self.number} -> {topic.name}: {[text[:12] for text in texts]} key {key!r}")
-        wire.ask("POST", topic.path, body, lambda status, answer: self._written(topic, number, key, status, answer))
 
-    def _written(self, topic: Topic, number: int, key: str, status: int, answer: Any) -> None:
+        def written(status: int, answer: Any) -> None:
+            self._written(topic, number, Key(asked_ms), key, status, answer)
+
+        wire.ask("POST", topic.path, body, written)
+
+    def _written(  # noqa: PLR0917
+        self, topic: Topic, number: int, used: Key, name: str, status: int, answer: Any
+    ) -> None:
         machine = self.machine
         texts = topic.open.pop(number)
         if machine.tracing:
@@ -193,22 +219,37 @@ class _Writer(Client):
             topic.never.update(texts)
             return
         first, last = answer["first_seq"], answer["last_seq"]
+        if name:
+            used.ended_ms, used.first, used.last = machine.ring.clock.now_ms(), first, last
+            self._check_key(topic, name, used, deduped=answer["deduped"])
         if answer["deduped"]:
             topic.never.update(texts)
-            if topic.keys.setdefault(key, (first, last)) != (first, last):
-                raise machine.wrong(f"{topic.name}: key {key} was at {topic.keys[key]}, now {(first, last)}")
             machine.counts["duplicates answered"] += 1
             return
-        if key:
-            if topic.keys.get(key, (first, last)) != (first, last):
-                raise machine.wrong(f"{topic.name}: key {key} appended twice: {topic.keys[key]} and {first}")
-            topic.keys[key] = (first, last)
         for seq, text in zip(range(first, last + 1), texts, strict=True):
             if topic.acked.setdefault(seq, text) != text or topic.seen.get(seq, text) != text or seq <= topic.given:
                 raise machine.wrong(f"{topic.name}: seq {seq} was given twice")
         topic.head = max(topic.head, last)
+        topic.acked_ns.append((last, machine.ring.clock.monotonic_ns()))
         if topic.durability == "fsync" and first > topic.deleting:
             machine.monitor.acked([f'"{text}"'.encode() for text in texts])
+
+    def _check_key(self, topic: Topic, name: str, used: Key, *, deduped: bool) -> None:
+        """used: as it was answered now."""
+        machine, known = self.machine, topic.keys.get(name)
+        if known is not None:
+            told = f"{topic.name}: key {name} was at {known}, now it is at {used}"
+            if (known.first, known.last) != (used.first, used.last):
+                if known.surely_known(machine.ring.clock.now_ms()):
+                    raise machine.wrong(told)
+                machine.counts["old keys used again"] += not deduped
+            elif deduped and known.surely_new(used.asked_ms):
+                raise machine.wrong(f"{told}, after its window")
+        if deduped and known is not None and known.first == used.first:
+            return
+        if deduped:
+            used.asked_ms = topic.asked[name]
+        topic.keys[name] = used
 
     def _delete(self, wire: Wire, topic: Topic) -> None:
         before = self.rng.randint(1, topic.head)
@@ -232,6 +273,8 @@ class _Follower(Client):
         super().__init__(shared, number)
         self.topic = topic
         self.cursor = 0
+        self.newest_ts = 0
+        """$ts of the last record it was shown."""
 
     def step(self, wire: Wire) -> None:
         topic = self.topic
@@ -254,6 +297,10 @@ class _Follower(Client):
         found = {row["$seq"]: row["data"] for row in page["records"]}
         if list(found) != sorted(found) or len(found) != len(page["records"]):
             raise wrong(f"gets seqs {[row['$seq'] for row in page['records']]}")
+        times = [self.newest_ts, *(row["$ts"] for row in page["records"])]
+        if times != sorted(times):
+            raise wrong(f"gets $ts {times}")
+        self.newest_ts = times[-1]
         tombstone = page["tombstone"]
         if tombstone is not None and (
             tombstone["reason"] != "crash" or (tombstone["gap_to"] not in [last for _, last in topic.gaps])

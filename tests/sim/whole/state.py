@@ -119,9 +119,10 @@ class State:
 
     # --- what happens to it ------------------------------------------------------------------------------------------
     def write(self, records: list[Record], key: str | None, first: int = 0) -> State:
-        """first: the seq the server gave, when failed writes may have burned some. Raises Refused (R-CAP-5)."""
-        if key is not None and key in self.keys:
-            return self
+        """A write whose key is not known, or not any more.
+
+        first: the seq the server gave, when failed writes may have burned some. Raises Refused (R-CAP-5).
+        """
         size = sum(record.size for record in records)
         if self.config["discard"] == "reject":
             most, most_bytes = self.config["cap_records"], self.config["cap_bytes"]

@@ -1,5 +1,6 @@
-"""R-DUR-1..3, R-DUR-5..9, R-DUR-13, R-DUR-15, R-SEQ-1..4, R-FLOOR-1..6, R-TOMB-1..6, R-DEL-1..7, R-IDEM-3, R-IDEM-8,
-R-REC-1, R-CAP-1..6, R-TTL-1, R-TTL-3, R-RTR-2, R-RTR-4, R-RTR-16: whole lives of a server from one number each.
+"""R-DUR-1..3, R-DUR-5..9, R-DUR-13, R-DUR-15, R-SEQ-1..5, R-FLOOR-1..6, R-TOMB-1..6, R-DEL-1..7, R-IDEM-3, R-IDEM-4,
+R-IDEM-8, R-REC-1, R-CAP-1..6, R-TTL-1, R-TTL-3, R-RTR-1, R-RTR-2, R-RTR-4, R-RTR-6, R-RTR-11, R-RTR-16, R-EO-3: whole
+lives of a server from one number each.
 
 See the package. `make sim N=100000` runs more, and so does TOPICS_TEST_SEEDS.
 """

@@ -1,4 +1,4 @@
-"""R-Q-5, R-Q-6, R-Q-7, R-Q-10, R-DUR-10, R-DUR-11, R-DUR-14: whole lives of queues from one number each.
+"""R-Q-4..7, R-Q-10, R-Q-11, R-Q-16, R-CFG-3, R-DUR-10, R-DUR-11, R-DUR-14: whole lives of queues from one number each.
 
 More of them, on a machine that has nothing else to do: TOPICS_TEST_WORKER_SEEDS=2000.
 """

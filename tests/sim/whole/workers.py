@@ -12,58 +12,9 @@ from typing import Any
 
 from tests.sim.whole.clients import Client, Clients
 from tests.sim.whole.machine import Audit, Machine
+from tests.sim.whole.queue_audit import audit
+from tests.sim.whole.queue_state import Held, Queue
 from tests.sim.whole.wire import Wire
-
-
-class Held:
-    """A lease a worker was told of."""
-
-    def __init__(self, node: str, seq: int, text: str, lease_id: str, deadline: int) -> None:
-        self.node = node
-        self.seq = seq
-        self.text = text
-        self.lease_id = lease_id
-        self.deadline = deadline
-        self.ending = False
-        """It may have been acked or handed back."""
-
-    @property
-    def number(self) -> int:
-        return int(self.lease_id[6:], 16)
-
-
-class Queue:
-    """What is known of one queue, which is never deleted."""
-
-    def __init__(self, name: str, rng: random.Random) -> None:
-        self.name = name
-        self.path = f"/v0/topics/{name}"
-        self.durability = rng.choice(("disk", "fsync", "fsync"))
-        self.leases_durable = rng.random() < 0.5
-        self.config: dict[str, Any] = {
-            "type": "queue",
-            "durability": self.durability,
-            "leases_durable": self.leases_durable,
-            "lease_ms": rng.choice((100, 1000)),
-            "claim_jitter_ms": rng.choice((0, 0, 0, 1)),
-        }
-        self.dead_letters = f"{name}-dead" if rng.random() < 0.4 else ""
-        if self.dead_letters:
-            self.config |= {"max_deliveries": 2, "dead_letter": self.dead_letters}
-        self.exists = False
-        self.there: set[str] = set()
-        """Jobs acknowledged and not known to be done."""
-        self.maybe: set[str] = set()
-        """Written without an answer."""
-        self.ending: set[str] = set()
-        """Acked without an answer."""
-        self.done: set[str] = set()
-        self.moved: set[str] = set()
-        """Seen among the dead letters."""
-        self.leases: dict[str, Held] = {}
-        """The newest lease of each job, by its text."""
-        self.ended: dict[str, Held] = {}
-        """Those that were handed back, as the answer said, before their time."""
 
 
 class Workers(Clients):
@@ -76,10 +27,14 @@ class Workers(Clients):
         self.clients = [Worker(self, number) for number in range(rng.choice((2, 4)))]
 
     def paths(self) -> list[str]:
-        """Without those whose counters change with time."""
-        return [queue.path for queue in self.queues if not queue.leases_durable]
+        names = [name for queue in self.queues for name in (queue.name, queue.dead_letters) if name]
+        return [f"/v0/topics/{name}" for name in names]
 
-    # --- after a crash -----------------------------------------------------------------------------------------------
+    def crashed(self) -> None:
+        super().crashed()
+        for queue in self.queues:
+            queue.crashed(self.machine.ring.clock.now_ms())
+
     def audits(self) -> list[Audit]:
         return [self._audit(queue) for queue in self.queues]
 
@@ -88,74 +43,10 @@ class Workers(Clients):
             yield from self.put(queue.path, queue.config)
             queue.exists = True
         jobs, _told, _head = yield from self.read_back(queue.path)
-        found = list(jobs.values())
         if queue.dead_letters:
             moved = yield from self.read_back(f"/v0/topics/{queue.dead_letters}")
             queue.moved = set(moved[0].values()) if moved is not None else set()
-        self._compare(queue, found)
-        _status, state = yield "GET", f"{queue.path}?touch=false", None
-        counted = state["queue"]
-        if state["count"] != counted["ready"] + counted["in_flight"] or state["count"] != len(found):
-            raise self.machine.wrong(f"{queue.name}: holds {len(found)} jobs, told of {state['count']}, {counted}")
-        if not queue.leases_durable:
-            if counted["in_flight"]:
-                raise self.machine.wrong(f"{queue.name}: {counted['in_flight']} leases survived")
-            queue.leases.clear()
-            queue.ended.clear()
-            return
-        yield from self._ask_leases(queue, set(found))
-        yield from self._ask_ended(queue, set(found))
-
-    def _compare(self, queue: Queue, found: list[str]) -> None:
-        machine = self.machine
-        here = set(found)
-        may_lose = queue.durability == "disk" and (machine.power_failed or machine.io_failed)
-        if len(here) != len(found):
-            raise machine.wrong(f"{queue.name}: a job is there twice")
-        lost = queue.there - here - queue.moved - queue.ending
-        if lost and not may_lose:
-            raise machine.wrong(f"{queue.name}: lost {sorted(lost)[:5]} of {len(queue.there)}")
-        if here & queue.done and not may_lose:
-            raise machine.wrong(f"{queue.name}: {sorted(here & queue.done)[:5]} were acked and are back")
-        invented = here - queue.there - queue.maybe - queue.ending - queue.done - queue.moved
-        if invented:
-            raise machine.wrong(f"{queue.name}: {sorted(invented)[:5]} were never written")
-        queue.there, queue.maybe, queue.ending = here, set(), set()
-        queue.done -= here
-
-    def _ask_leases(self, queue: Queue, here: set[str]) -> Audit:
-        """Leases that are kept, are kept."""
-        machine = self.machine
-        must = queue.durability == "fsync" or not (machine.power_failed or machine.io_failed)
-        for held in list(queue.leases.values()):
-            now_ms = machine.ring.clock.now_ms()
-            if held.ending or held.text not in here or held.deadline <= now_ms + 50:
-                held.ending = True  # nobody knows
-                continue
-            left_ms = max(100, held.deadline - now_ms)
-            body = {"node": held.node, "seqs": [held.seq], "lease_ids": [held.lease_id], "lease_ms": left_ms}
-            _status, answer = yield "POST", f"{queue.path}/extend", body
-            machine.counts["leases asked for after a crash"] += 1
-            if answer.get("extended") == 1:
-                held.deadline = answer["deadlines"][str(held.seq)]
-            elif must:
-                raise machine.wrong(f"{queue.name}: the lease {held.lease_id} on {held.text} was forgotten: {answer}")
-            else:
-                del queue.leases[held.text]
-
-    def _ask_ended(self, queue: Queue, here: set[str]) -> Audit:
-        """A lease that was handed back is not in force again."""
-        machine = self.machine
-        must = queue.durability == "fsync" or not (machine.power_failed or machine.io_failed)
-        for held in list(queue.ended.values()):
-            if held.text not in here or not must:
-                del queue.ended[held.text]
-                continue
-            body = {"node": held.node, "seqs": [held.seq], "lease_ids": [held.lease_id], "lease_ms": 100}
-            _status, answer = yield "POST", f"{queue.path}/extend", body
-            machine.counts["leases handed back asked for after a crash"] += 1
-            if answer.get("extended") != 0:
-                raise machine.wrong(f"{queue.name}: {held.lease_id} on {held.text}, which was handed back, is back")
+        yield from audit(self.machine, queue, list(jobs.values()))
 
 
 class Worker(Client):
@@ -168,7 +59,11 @@ class Worker(Client):
         queue = rng.choice(self.shared.queues)
         mine = [held for held in queue.leases.values() if held.node == self.node and not held.ending]
         choice = rng.random()
-        if choice < 0.35:
+        if choice < 0.03 and queue.seqs:
+            self._delete(wire, queue)
+        elif choice < 0.06 and self.number == 0 and queue.is_changed and queue.leases_durable is not None:
+            self._change(wire, queue)
+        elif choice < 0.35:
             self._produce(wire, queue)
         elif choice < 0.65 or not mine:
             self._claim(wire, queue)
@@ -198,44 +93,61 @@ class Worker(Client):
         count = self.rng.choice((1, 2, 5))
         texts = {f"~q.{number}.{index}~" + "x" * self.rng.choice((0, 30, 300)) for index in range(count)}
         queue.maybe |= texts
+        queue.sent += count
+        others = len(queue.possible) - queue.sent
 
         def written(status: int, answer: Any) -> None:
             if self._next("jobs written", status, answer):
+                queue.seqs.update(zip(sorted(texts), range(answer["first_seq"], answer["last_seq"] + 1), strict=True))
                 queue.maybe -= texts
-                queue.there |= texts - queue.done - queue.ending
+                queue.there |= texts - queue.done.keys() - queue.ending
+            elif status in {422, 429, 503}:
+                if status == 422 and others + queue.sent <= queue.cap_records:
+                    raise self._wrong(queue, f"refused {count} jobs, with {others + queue.sent - count} others at most")
+                queue.over(texts, self._now_ns)
 
         body = {"records": [{"data": text} for text in sorted(texts)]}
         wire.ask("POST", queue.path, body, written)
 
     def _claim(self, wire: Wire, queue: Queue) -> None:
+        asked_ns = self._now_ns
+
         def claimed(status: int, answer: Any) -> None:
             if self._next("claims", status, answer):
                 for job in answer["claimed"]:
-                    self._take(queue, job)
+                    self._take(queue, job, asked_ns)
 
         lease_ms = self.rng.choice((100, 1000, 60_000))
         body = {"node": self.node, "max": self.rng.choice((1, 2, 8)), "lease_ms": lease_ms}
         wire.ask("POST", f"{queue.path}/claim", body, claimed)
 
-    def _take(self, queue: Queue, job: dict[str, Any]) -> None:
-        text, lease_id = job["data"], job["lease_id"]
+    def _take(self, queue: Queue, job: dict[str, Any], asked_ns: int) -> None:
+        held = Held(self.node, job)
+        text, lease_id = held.text, held.lease_id
+        now_ms = self.machine.ring.clock.now_ms()
         if lease_id in self.shared.lease_ids:
             raise self._wrong(queue, f"{lease_id} was given out twice")
         self.shared.lease_ids.add(lease_id)
-        if text in queue.done:
-            raise self._wrong(queue, f"gets {text}, which was acked")
-        if text not in queue.there and text not in queue.maybe and text not in queue.ending:
+        if queue.done.get(text, asked_ns) < asked_ns:
+            raise self._wrong(queue, f"gets {text}, which was over before it asked")
+        if text not in queue.possible and text not in queue.done:
             raise self._wrong(queue, f"gets {text}, which nobody wrote")
-        held = Held(self.node, job["$seq"], text, lease_id, job["deadline"])
+        queue.seqs[text] = held.seq
         other = queue.leases.get(text)
         if other is not None:
-            first = other if other.number < held.number else held
-            if not first.ending and first.deadline > self.machine.ring.clock.now_ms():
+            first, second = (other, held) if other.number < held.number else (held, other)
+            if not first.ending and first.deadline > now_ms:
                 raise self._wrong(
-                    queue, f"{text} is leased to {first.node} under {first.lease_id} and again {lease_id}"
+                    queue, f"{text} is leased to {first.node} under {first.lease_id} and again {second.lease_id}"
+                )
+            if second.deliveries <= first.deliveries and second.deliveries:
+                raise self._wrong(
+                    queue, f"{text} comes for time {second.deliveries}, and for time {first.deliveries} before that"
                 )
             if first is held:
                 return
+        if now_ms < queue.delayed.get(text, 0):
+            raise self._wrong(queue, f"gets {text} {queue.delayed[text] - now_ms} ms too early")
         queue.leases[text] = held
         self.machine.counts["jobs leased"] += 1
 
@@ -246,6 +158,7 @@ class Worker(Client):
             "lease_ids": [held.lease_id for held in some],
         }
         deadlines = {held.seq: held.deadline for held in some}
+        asked_ms, delay_ms = self.machine.ring.clock.now_ms(), 0
         if verb == "extend":
             body["lease_ms"] = self.rng.choice((100, 2000))
             for held in some:
@@ -255,6 +168,8 @@ class Worker(Client):
                 held.ending = True
             if verb == "ack":
                 queue.ending |= {held.text for held in some}
+            else:
+                body["delay_ms"] = delay_ms = self.rng.choice((0, 0, 1, 30, 500))
 
         def ended(status: int, answer: Any) -> None:
             if not self._next(f"jobs: {verb}", status, answer):
@@ -268,12 +183,45 @@ class Worker(Client):
                     if verb == "ack":
                         queue.ending.discard(held.text)
                 elif verb == "ack":
-                    queue.done.add(held.text)
-                    queue.there.discard(held.text)
-                    queue.ending.discard(held.text)
+                    queue.over({held.text}, self._now_ns)
                 elif verb == "extend":
                     held.deadline = answer["deadlines"][str(held.seq)]
                 else:
                     queue.ended[held.text] = held
+                    if delay_ms:
+                        queue.delayed[held.text] = asked_ms + delay_ms
+                        self.machine.counts["jobs delayed"] += 1
 
         wire.ask("POST", f"{queue.path}/{verb}", body, ended)
+
+    def _delete(self, wire: Wire, queue: Queue) -> None:
+        """All jobs below one of the older ones."""
+        known = sorted(queue.seqs[text] for text in queue.there if text in queue.seqs)
+        if not known:
+            self._produce(wire, queue)
+            return
+        before = self.rng.choice(known[: len(known) // 4 + 1]) + 1
+        below = {text for text in queue.possible if queue.seqs.get(text, 0) < before}
+        sure = below & queue.there & queue.seqs.keys()
+        queue.ending |= below
+
+        def deleted(status: int, answer: Any) -> None:
+            if self._next("deletes of jobs", status, answer):
+                queue.over(sure, self._now_ns)
+
+        wire.ask("POST", f"{queue.path}/delete", {"before_seq": before}, deleted)
+
+    def _change(self, wire: Wire, queue: Queue) -> None:
+        """Leases survive a restart from now on, or do not."""
+        durable = not queue.leases_durable
+        queue.leases_durable = None
+
+        def changed(status: int, answer: Any) -> None:
+            if self._next("changes of a queue", status, answer):
+                queue.leases_durable = durable
+
+        wire.ask("PUT", queue.path, queue.config | {"leases_durable": durable}, changed)
+
+    @property
+    def _now_ns(self) -> int:
+        return self.machine.ring.clock.monotonic_ns()

@@ -1,0 +1,39 @@
+"""Idempotency keys on a wall clock that steps: whether a key is still known, as far as anybody can tell (R-IDEM-3, 4).
+
+A server forgets a key when its window is over, and a clock that is set back does not bring it back. So a key is surely
+known only if no clock was ever beyond its window, and surely new only if its window is over now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WINDOW_MS = 120_000
+"""`idempotency_window_ms`, where nobody has set it."""
+
+
+@dataclass(slots=True)
+class Key:
+    """A key that was used. When the write that it belongs to began: not before `asked_ms` nor after `ended_ms`."""
+
+    asked_ms: int
+    ended_ms: int | None = None
+    """None: it may begin even now."""
+    first_ms: int = 0
+    """When it was used for the first time: should the later write be lost, the earlier one counts."""
+    high_ms: int = 0
+    """The latest time of the clocks it has lived under."""
+    first: int = 0
+    last: int = 0
+    """The seqs it was answered with."""
+
+    def end_life(self, now_ms: int) -> None:
+        """The process ends, or nothing is on its way any more: what has not begun never will."""
+        self.ended_ms = now_ms if self.ended_ms is None else self.ended_ms
+        self.high_ms = max(self.high_ms, now_ms)
+
+    def surely_known(self, now_ms: int) -> bool:
+        return max(self.high_ms, now_ms) - self.asked_ms <= WINDOW_MS
+
+    def surely_new(self, now_ms: int) -> bool:
+        return self.ended_ms is not None and now_ms - self.ended_ms > WINDOW_MS
