@@ -60,7 +60,7 @@ class Forwarding(Clients):
 
     def live_texts(self) -> set[bytes]:
         """Of the source; what is shown in the destination may be the same text."""
-        found = () if self.may_lose else self.acked.values()
+        found = () if self.may_lose or self.capped == "source" else self.acked.values()
         return {text[: text.index("~", 1) + 1].encode() for text in found}
 
     @property
