@@ -32,9 +32,10 @@ def aim(plan: Plan) -> None:
 
 
 def _short_commits(plan: Plan, rng: random.Random) -> None:
-    times = rng.choice((1, 5, _ALWAYS))
+    times = rng.choice((20, _ALWAYS, _ALWAYS))
     fault = PlannedFault("write", keep=_BLOCK_BYTES, nth=rng.randint(1, 30), times=times, path_part="/wal-")
-    plan.forced = {"commit": rng.choice(("dsync", "dsync", "link", "direct", "auto"))}
+    plan.forced = {"commit": rng.choice(("dsync", "dsync", "dsync", "link", "direct", "auto"))}
+    plan.large = True
     _change(plan, rng.randrange(len(plan.lives)), faulty=Faulty((fault,)))
 
 

@@ -35,7 +35,7 @@ class OwningClient(Client):
         self._busy = False
         """A next step is planned."""
         self._think_ns = self.rng.choice((10_000, 100_000, 400_000))
-        self._large = self.machine.plan.heavy or self.rng.random() < 0.15
+        self._large = self.machine.plan.heavy or self.machine.plan.large or self.rng.random() < 0.15
 
     def crashed(self) -> None:
         super().crashed()

@@ -123,6 +123,8 @@ class Plan:
         """Large records below `fsync`, so that the log moves from file to file with bytes that are not synced."""
         self.alone_passes = random.Random(f"{seed}:alone").choice((0, 1, 8))
         """After so many passes to itself a connection has its commits and answers in place."""
+        self.large = False
+        """Records of several blocks, too."""
         self.forced: dict[str, Any] = {}
         """Settings that all lives have."""
         self._configs: dict[int, Config] = {}
