@@ -25,7 +25,7 @@ from topics.errors import StorageError, TopicsError, as_request_error
 from topics.http.errors import status_of
 
 _STEPS_MAX = 200_000
-_LOOK_EVERY_STEPS = 64
+_LOOK_EVERY_STEPS = 8
 Asked = tuple[str, str, dict[str, Any]]
 
 

@@ -30,7 +30,7 @@ _TOLD_NS = 5_000_000
 _NOTED_NS = 30_000_000
 """After this time something small has been written, with syncs that are not late."""
 _ANSWER_NS_MAX = 20_000_000_000
-_LOOK_EVERY_PASSES = 64
+_LOOK_EVERY_PASSES = 16
 _COPIED = ("/seg-", "/pack-", "/snapshot-")
 """Of the paths of what a checkpoint writes."""
 Answer = tuple[int, Any]
