@@ -208,12 +208,6 @@ MUTANTS = (
         "routers",
     ),
     _one(
-        "a checkpoint lists what a failed one left unsynced",
-        "store/checkpoint.py",
-        "unsynced=self._unsynced,",
-        "unsynced=Unsynced({}, {}),",
-    ),
-    _one(
         "a failed sync of copies ignored",
         "store/relocate.py",
         "        if error is not None:\n            raise OSError(errno.EIO",
@@ -227,28 +221,10 @@ MUTANTS = (
         "pass",
     ),
     _one(
-        "directories of topics that a killed process left are not synced",
-        "store/store.py",
-        'await loop.files.sync_directory(f"{directory}/{TOPICS_DIRECTORY}")',
-        "pass",
-    ),
-    _one(
         "a reservation used before its sync",
         "engine/append.py",
         "log.when_durable(topic.id, on_durable)",
         "on_durable()",
-    ),
-    _one(
-        "a reservation that a snapshot released counts on",
-        "engine/catalog.py",
-        "                topic.growing = 0\n",
-        "",
-    ),
-    _one(
-        "a reservation that failed counts on",
-        "engine/append.py",
-        '        if self.reserves and topic.stage_class == "disk":\n            topic.reserved = 0',
-        "        pass",
     ),
     _one(
         "a reservation that covers the first record only",
@@ -282,24 +258,6 @@ MUTANTS = (
         "pass  # RWF_DSYNC",
     ),
     _one("a short lone write not taken back", "store/alone.py", "            end.take_back(file)\n", ""),
-    _one(
-        "flags that a failed sync lost believed from the page cache",
-        "store/recovery.py",
-        "PastCache(files) if lost_writes and",
-        "PastCache(files) if False and",
-    ),
-    _one(
-        "a log read back through the page cache",
-        "store/recovery.py",
-        "direct=goes_direct(",
-        "direct=False and goes_direct(",
-    ),
-    _one(
-        "a log file given up before it is synced",
-        "store/log.py",
-        "        for wal in self._wals:\n            await wal.when_synced(file)\n",
-        "",
-    ),
     Mutant(
         "a log file given up before it is synced, and a snapshot ahead of the log",
         (
