@@ -103,7 +103,7 @@ class AppendBatch(Operation):
             core.awake[topic] = None
         if topic.routers:
             core.forwardable[topic] = None
-        if not self.file_id:
+        if not self.file_id or not core.usage.is_memory(file_id):  # copies by position name the file of the originals
             core.in_log.add(topic.id)
         write_ns, sync_ns = commit.write_ns, commit.sync_ns if self.fsync else 0
         first = self.first_seq

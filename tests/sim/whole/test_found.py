@@ -216,3 +216,18 @@ def test_records_of_a_time_in_another_class_leave_the_log_of_a_topic_that_is_eph
     assert not caplog.records, caplog.text
     world.crash_and_start()
     assert world.data("a") in ([1, 3], [1, 2, 3])
+
+
+def test_a_checkpoint_copies_what_a_router_copied_by_position() -> None:
+    """R-RTR-2. The copies say where they lie, as records in memory do."""
+    world = SimWorld()
+    world.start()
+    for name in ("a", "b"):
+        world.put(name, durability="fsync")
+    assert world.request("PUT", "/v0/routers/r", {"source": "a", "dest": "b"}).status in {200, 201}
+    world.write("a", 1, 2, 3)
+    world.advance_ms(10)
+    assert world.data("b") == [1, 2, 3]
+    assert world.stop() == 0
+    world.start()
+    assert world.data("b") == [1, 2, 3]
