@@ -175,6 +175,7 @@ class OwningClient(Client):
         elif status in {0, 500}:
             if operation.changes:
                 topic.limbo.append(operation)
+                topic.has_failed |= status == 500
         elif status not in {429, 503}:
             try:
                 promised = topic.answered(operation, status, answer, machine.ring.clock.monotonic_ns())

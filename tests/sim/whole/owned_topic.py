@@ -26,6 +26,10 @@ class OwnedTopic:
         """When what led to a place in `history` was acknowledged, in the classes that promise to keep it."""
         self.limbo: list[Operation] = []
         """Changes answered 5xx or not at all: they may have happened, and in this order, or not."""
+        self.settled: list[Maybe] = []
+        """What it may be after a restart, though nobody is shown it: of writes that failed since the last change."""
+        self.has_failed = False
+        """Something of its limbo was answered 5xx."""
         self.refuses = False
         """The disk was full: of its limbo deletes may have happened, and not what came before them."""
         self.burned = 0
@@ -57,7 +61,7 @@ class OwnedTopic:
 
     def candidates(self, *, may_lose: bool) -> list[Maybe]:
         """Every state that would be right after a crash, the most likely first."""
-        found = self.possible()
+        found = [*self.possible(), *self.settled]
         if may_lose:
             for states in reversed(self.history[self.durable :]):
                 found += states
@@ -83,6 +87,7 @@ class OwnedTopic:
         self.date_keys(now_ms)
         if self.limbo:
             self.states = distinct(self.possible())
+            self.settled += self.states if self.has_failed else []
             self.burn(self.limbo)
             self.limbo = []
             self.history.append(self.states)
@@ -120,8 +125,8 @@ class OwnedTopic:
         self.history = [states]
         self.durable = self.burned = 0
         self.answered_ns = []
-        self.refuses = False
-        self.limbo = []
+        self.refuses = self.has_failed = False
+        self.limbo, self.settled = [], []
         if self.tip is not None:
             self.instance = max(self.instance, self.tip.instance)
 
@@ -147,7 +152,7 @@ class OwnedTopic:
             self.states = distinct([path[-1] for path in steps])
             return []
         self.burn(self.limbo)  # what failed and was followed by a success is not there
-        self.limbo = []
+        self.limbo, self.settled, self.has_failed = [], [], False
         before = self.states
         for path in steps:
             if len(path) > 1:
