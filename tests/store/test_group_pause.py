@@ -9,14 +9,28 @@ from topics.store.group_pause import _STRETCH, _TRY_EVERY, GroupPause
 PAUSE_NS = 300_000
 
 
-def paused_share(*, records: int, paused_records: int, paused_ns: int, pause: GroupPause | None = None) -> float:
-    """Of the last stretches' commits; one takes 200 us without a pause and `paused_ns` with one."""
+def paused_share(
+    *,
+    records: int,
+    paused_records: int,
+    paused_ns: int,
+    pause: GroupPause | None = None,
+    idle_every: int = 0,
+    idle_ns: int = 0,
+) -> float:
+    """Of the last stretches' commits; one takes 200 us without a pause and `paused_ns` with one.
+
+    idle_every: before each so many commits nobody writes for `idle_ns`.
+    """
     pause = pause or GroupPause(PAUSE_NS)
     now_ns = paused = 0
     for at in range(12 * _TRY_EVERY * (_STRETCH + 1)):
         pauses = pause.pause_ns > 0
-        now_ns += paused_ns if pauses else 200_000
-        pause.note(paused_records if pauses else records, now_ns)
+        began_ns = now_ns
+        if idle_every and at % idle_every == 0:
+            began_ns += idle_ns
+        now_ns = began_ns + (paused_ns if pauses else 200_000)
+        pause.note(paused_records if pauses else records, began_ns, now_ns)
         paused += pauses and at >= 9 * _TRY_EVERY * (_STRETCH + 1)
     return paused / (3 * _TRY_EVERY * (_STRETCH + 1))
 
@@ -32,6 +46,14 @@ def test_a_pause_that_brings_more_records_a_second_is_kept_up() -> None:
 )
 def test_a_pause_that_does_not_is_hardly_ever_made(records: int, paused_records: int, paused_ns: int) -> None:
     assert paused_share(records=records, paused_records=paused_records, paused_ns=paused_ns) < 0.1
+
+
+@pytest.mark.parametrize(("idle_every", "idle_ms"), [(700, 2000), (300, 1000), (1000, 10_000), (100, 50), (40, 500)])
+def test_time_in_which_nobody_writes_speaks_for_neither(idle_every: int, idle_ms: int) -> None:
+    share = paused_share(
+        records=8, paused_records=15, paused_ns=390_000, idle_every=idle_every, idle_ns=idle_ms * 1_000_000
+    )
+    assert share < 0.1
 
 
 def test_few_clients_and_a_setting_of_none_never_wait() -> None:

@@ -256,6 +256,19 @@ def test_a_lone_write_of_a_connection_that_is_alone_is_committed_in_place(fsync:
     assert world.log.counters.in_place == 1
 
 
+def test_a_file_system_that_takes_a_block_at_a_time_makes_a_large_commit_in_place_slow_and_no_deeper() -> None:
+    world = Alone(wal_file_bytes=4 << 20)
+    world.alone = False
+    world.write(fsync=False)
+    world.settle()
+    world.ring.faults.shorten("write", 4096, times=1 << 30, path_part="/wal-")
+    large = world.write(fsync=False, count=10, bytes_each=100_000)
+    world.settle()
+    assert large.acked
+    world.ring.faults.clear()
+    assert recover(world.crash("kill")).seqs[1] == list(range(1, 13))
+
+
 def test_several_writes_of_a_pass_or_of_several_connections_go_through_the_ring() -> None:
     world = Alone()
     assert not world.is_answered_at_once(writes=2)

@@ -1,4 +1,4 @@
-"""One TCP connection as a byte stream: staged writes, one send in flight, a close that waits for its operations.
+"""One TCP connection as a byte stream: writes staged for one send in flight, a close that waits for its operations.
 
 The phases, and who moves them:
 

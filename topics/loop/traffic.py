@@ -182,6 +182,19 @@ class Traffic:
             self.ring.queue_sends(sends)
             sends.clear()
 
+    def send_now(self, conn: Connection, data: bytes) -> bytes | memoryview:
+        """Sends what a lone connection writes first after it was heard; returns the rest, which goes the usual way.
+
+        Nobody else gains by its waiting for the pass' end, and its client is awake sooner. What an error means is
+        for the usual way to find out.
+        """
+        self.lone_send = 0
+        res = self.ring.send_now(conn.fd, data)
+        if res <= 0:
+            return data
+        self.stats.sends += 1
+        return memoryview(data)[res:] if res < len(data) else b""
+
     def withdraw(self, send_data: int) -> bool:
         """Takes back a send that is not queued yet; False when it is in flight."""
         for row, send in enumerate(self.sends):
@@ -205,19 +218,6 @@ class Traffic:
         self._speaker = speaker
         self._passes_alone = 0
         self.lone_send = 0
-
-    def send_now(self, conn: Connection, data: bytes) -> bytes | memoryview:
-        """Sends what a lone connection writes first after it was heard; returns the rest, which goes the usual way.
-
-        Nobody else gains by its waiting for the pass' end, and its client is awake sooner. What an error means is
-        for the usual way to find out.
-        """
-        self.lone_send = 0
-        res = self.ring.send_now(conn.fd, data)
-        if res <= 0:
-            return data
-        self.stats.sends += 1
-        return memoryview(data)[res:] if res < len(data) else b""
 
     def _gather(self) -> None:
         """Puts what was written behind a send of this pass into that send; behind one in flight it waits."""

@@ -60,6 +60,8 @@ class Alone:
             or not staging.is_empty
             or self._admission.closed
             or not (self._may_sync() if fsync else self._sync.is_planned)
+            or not end.has_room(rows.size)
+            or (fsync and rows.size > DSYNC_BYTES_MAX)
         ):
             return None
         batch = staging.filling

@@ -15,6 +15,8 @@ _CLEARLY = 1.05
 """The pause is preferred when it brings so many times the records of going at once."""
 _WEIGHT = 4
 """The mean moves by a quarter of the distance to what was measured last."""
+_IDLE_NS = 2_000_000
+"""Longer than a loop at work takes between two commits: a stretch with such a gap begins anew, without pauses."""
 _FEW = 4
 """Records a commit, in a stretch, below which nothing is tried: few clients gain nothing by each other."""
 
@@ -32,17 +34,21 @@ class GroupPause:
         self._stretches = 0
         self._commits = 0
         self._records = 0
-        self._began_ns = 0
+        self._began_ns = self._ended_ns = 0
 
     @property
     def pause_ns(self) -> int:
         """How long after a commit's end the next one is held back."""
         return self._pause_ns if self._pauses else 0
 
-    def note(self, records: int, now_ns: int) -> None:
-        """A group of so many was committed."""
+    def note(self, records: int, began_ns: int, now_ns: int) -> None:
+        """A group of so many was committed from then till now."""
         if not self._pause_ns:
             return
+        if began_ns - self._ended_ns > self._pause_ns + _IDLE_NS:  # nobody wrote: that says nothing of either way
+            self._commits = self._records = 0
+            self._pauses = False
+        self._ended_ns = now_ns
         self._commits += 1
         if self._commits == 1:  # what came before it says nothing about how long it took
             self._began_ns = now_ns

@@ -26,8 +26,8 @@ class InPlace:
         self.always = False
         """Every commit that needs one write: for a thread that waits for nothing else."""
 
-    def is_alone(self) -> bool:
-        """One connection has the loop to itself, and the device was quick of late."""
+    def takes_alone(self) -> bool:
+        """A whole request in one call: one connection has the loop to itself, and the device was quick of late."""
         return self._max_ns > 0 and self._loop.clock.monotonic_ns() >= self._from_ns and self._loop.is_alone()
 
     def takes(self, batch: Batch, *, sync_running: bool) -> bool:

@@ -111,7 +111,7 @@ class Wal:
         self._counters = counters
         self._setting = commit
         self.window_ns = window_ns
-        """How long after a commit's end the next one is held back to gather more; a lone write never waits."""
+        """How long after a commit's end the next one is held back to gather more."""
         self._pause = GroupPause(gather_ns)
         self._window_timer: Timer | None = None
         self._groups = FasterWay(Primitive.LINK, Primitive.DSYNC)
@@ -190,11 +190,12 @@ class Wal:
     ) -> tuple[Framed, Commit] | None:
         """Stages and commits a request in this call, if commits may end in place: see `Alone.write`."""
         in_place = self.in_place
-        if self._flight is not None or self.window_ns or not (in_place.always or in_place.is_alone()):
+        if self._flight is not None or self.window_ns or not (in_place.always or in_place.takes_alone()):
             return None
         written = self._alone.write(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)
         if written is not None and not in_place.always:
             self._counters.in_place += 1
+            self._counters.queue_depth_peak = max(self._counters.queue_depth_peak, rows.count)
             in_place.watch(self._end.committed_ns - written[1].write_ns, sync_running=False)
         return written
 
@@ -324,6 +325,7 @@ class Wal:
     def _send_rest(self, flight: _Flight, file: WalFile, begin: int) -> None:
         """The rest of a short write, as a commit of its own, before anything else goes to this file."""
         flight.is_group = False
+        flight.in_place = False  # however small the pieces a file system takes, this is no recursion
         flight.blocks = flight.blocks[begin:]
         flight.offset += begin
         if not flight.primitive.syncs:
@@ -339,7 +341,7 @@ class Wal:
         if not synced:
             self._sync.plan()
         else:
-            self._pause.note(batch.frames, self._end.committed_ns)
+            self._pause.note(batch.frames, flight.submitted_ns, self._end.committed_ns)
             if flight.is_group:
                 self._groups.note(flight.primitive, elapsed_ns)
             if self._sync.owed:

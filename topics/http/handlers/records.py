@@ -66,8 +66,11 @@ def write(call: Call) -> None:
         parsed_ns = service.now_ns()
         result = engine.append_alone(request)
         if result is not None:
+            commit_ns = max(result.append_ns, result.sync_ns)
+            appended_ns = service.now_ns() - commit_ns
             done(result)
             service.parse.add(parsed_ns - started_ns)
+            service.append.add(appended_ns - parsed_ns)
             return
     if service.sampling:
         service.sampling = False
