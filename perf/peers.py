@@ -24,7 +24,7 @@ from pathlib import Path
 import topics
 from perf.compare.nats import nats_load, nats_program, nats_server
 from perf.diff import measure as measure_diff
-from perf.servers import http_load, http_request, topics_server
+from perf.servers import CLIENT_SHARES, http_load, http_request, topics_server
 from perf.writes import PAYLOAD, WORKLOADS, commit_id, measure_redis, measure_topics
 
 Figure = Callable[[Path], float]
@@ -46,6 +46,7 @@ class Table:
         self, question: str, ours: Figure, peer: str, theirs: Figure | None, goal: str, *, less: bool = False
     ) -> None:
         """Ours against one peer, by turns; `less` is better for latencies. theirs None: a figure of our own alone."""
+        del CLIENT_SHARES[:]
         mine: list[float] = []
         other: list[float] = []
         for _ in range(self.rounds):
@@ -59,7 +60,8 @@ class Table:
             ratio = f"**{statistics.median(ratios):.2f}** ({ratios[0]:.2f}-{ratios[-1]:.2f})"
         shown = [spread(mine, digits), spread(other, digits) if other else "-"]
         better = " (less is better)" if less else ""
-        print(f"| {question}{better} | {shown[0]} | {peer} | {shown[1]} | {ratio} | {goal} |", flush=True)
+        client = f"{statistics.median(CLIENT_SHARES):.2f}" if CLIENT_SHARES else "-"
+        print(f"| {question}{better} | {shown[0]} | {peer} | {shown[1]} | {ratio} | {goal} | {client} |", flush=True)
 
 
 def spread(values: list[float], digits: int) -> str:
@@ -227,6 +229,17 @@ def embedded_futures(count: int, scratch: Path) -> float:
         return count / (time.perf_counter() - started)
 
 
+def embedded_columns(seconds: float, scratch: Path) -> float:
+    """Records a second of `columns`, 50,000 at a time, from memory."""
+    with fresh_log(scratch, "disk") as log:
+        for _ in range(50):
+            log.append_many("bench", [TEXT] * 1000)
+        records, started = 0, time.perf_counter()
+        while time.perf_counter() - started < seconds / 2:
+            records += len(log.columns("bench", 0, limit=50_000).seq)
+        return records / (time.perf_counter() - started)
+
+
 def sqlite(synchronous: str, scratch: Path) -> sqlite3.Connection:
     path = scratch / "peer.db"
     for name in scratch.glob("peer.db*"):
@@ -299,6 +312,13 @@ def embedded(table: Table, seconds: float) -> None:
         None,
         ">= 400,000",
     )
+    table.row(
+        "columns, 50,000 at a time, from memory, records/s",
+        partial(embedded_columns, seconds),
+        "-",
+        None,
+        ">= 5,000,000",
+    )
 
 
 PARTS: dict[str, Callable[[Table, float], None]] = {
@@ -321,7 +341,7 @@ def main() -> None:
     wanted = set(filter(None, options.only.split(","))) or set(PARTS)
     machine = f"{platform.machine()} {platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     print(f"machine {machine}, commit {commit_id()}, {rounds} rounds of {seconds} s\n")
-    print("| workload | topics | peer | peer's | ratio | goal |\n|---|---|---|---|---|---|")
+    print("| workload | topics | peer | peer's | ratio | goal | our client's cores |\n|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(dir=".") as name:
         table = Table(rounds, Path(name))
         for part, run in PARTS.items():

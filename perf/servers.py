@@ -136,6 +136,10 @@ def redis_server(directory: Path, appendfsync: str) -> Iterator[Server]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+CLIENT_SHARES: list[float] = []
+"""Of a core, what the client of each `http_load` so far has used."""
+
+
 def http_load(
     server: Server,
     connections: int,
@@ -162,6 +166,7 @@ def http_load(
     )
     figures: dict[str, float] = json.loads(done.stdout)
     figures["server_cpu"] = server.cpu_seconds() - before
+    CLIENT_SHARES.append(figures["client_cpu"] / figures["seconds"])
     return figures
 
 
