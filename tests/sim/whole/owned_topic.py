@@ -12,6 +12,9 @@ from tests.sim.whole.keys import Key
 from tests.sim.whole.operation import Configure, Drop, Inconsistent, Maybe, Operation, Read, Write, follow
 from tests.sim.whole.state import State
 
+_REACHED_MAX = 64
+"""States after which each further change on a full disk has happened: they would double with each."""
+
 
 class OwnedTopic:
     """One topic, through all its instances."""
@@ -52,7 +55,8 @@ class OwnedTopic:
             reached, skipped = list(self.states), burned
             for operation in self.limbo:
                 paths = [operation.apply(state, self.instance + 1, skipped) for state in reached]
-                refused = reached if self.refuses and isinstance(operation, Write | Configure) else []
+                refuses = self.refuses and len(reached) < _REACHED_MAX and isinstance(operation, Write | Configure)
+                refused = reached if refuses else []
                 reached = distinct([*(path[-1] for path in paths), *refused])
                 found = distinct([*found, *(step for path in paths for step in path)])
                 if isinstance(operation, Write):
