@@ -22,6 +22,7 @@ from topics.store.filetable import FileTable
 from topics.store.format import DELETED, DELETED_LIVE
 from topics.store.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
 from topics.store.pack import PackIndex, read_pack, scan_runs
+from topics.store.past_cache import goes_direct
 from topics.store.replay import DirectReader, ShardReplay, survey_shard
 from topics.store.segment import read_footer
 from topics.store.segment_format import (
@@ -260,7 +261,7 @@ async def _verify_packs(files: FileCalls, directory: str, manifest: Manifest | N
 
 
 async def _verify_log(loop: Loop, directory: str, part: StorePart | None, report: Report) -> None:
-    direct = 0 < loop.files.direct_block_bytes(directory) <= 4096
+    direct = goes_direct(loop.files.direct_block_bytes(directory))
     reader = DirectReader(loop.files, direct=direct)
     for name in list_if_there(loop.files, f"{directory}/wal"):
         if not (name.startswith("shard-") and name[6:].isdigit()):

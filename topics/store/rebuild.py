@@ -21,6 +21,7 @@ from topics.store.format import BLOCK_BYTES, FRAME_MIN_BYTES, wal_file_no
 from topics.store.fsck import replay_shard
 from topics.store.manifest import COLD, Pack, ReplayStart, Run, Segment, StorePart, pack_store_part
 from topics.store.pack import PackWriter
+from topics.store.past_cache import goes_direct
 from topics.store.replay import DirectReader
 from topics.store.segment import describe_file
 from topics.store.segment_format import (
@@ -231,7 +232,7 @@ class _Rebuild:
     # --- log ---------------------------------------------------------------------------------------------------------
     async def _log_starts(self) -> dict[int, ReplayStart]:
         """Where each shard's replay begins: its first file. Damage ends the log: what lies behind is set aside."""
-        direct = 0 < self._files.direct_block_bytes(self._directory) <= BLOCK_BYTES
+        direct = goes_direct(self._files.direct_block_bytes(self._directory))
         reader = DirectReader(self._files, direct=direct)
         starts: dict[int, ReplayStart] = {}
         for name in list_if_there(self._files, f"{self._directory}/wal"):
