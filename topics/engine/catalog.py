@@ -256,9 +256,13 @@ class EngineCatalog:
                 floors.raise_to(deleted=topic.head)  # rows of a time in another class stay gone (R-DUR-5)
             floors.gaps = self._gaps.get(topic.id, ())
             reserved = self._reserved.get(topic.id, 0)
-            if power_lost and reserved > topic.head:
-                floors.add_gap(Gap(topic.head + 1, reserved, CRASH))
-                topic.head = reserved
+            given_out = reserved if power_lost else 0
+            if topic.stage_class == "disk":
+                # Lost by a sync that failed, which a process killed at once could not note; but their copies are there.
+                given_out = max([given_out, *(router.position for router in topic.routers)])
+            if given_out > topic.head:
+                floors.add_gap(Gap(topic.head + 1, given_out, CRASH))
+                topic.head = given_out
             if topic.stage_class == "disk":
                 topic.reserved = max(topic.head, reserved)
             topic.next_seq = topic.head + 1

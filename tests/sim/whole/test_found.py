@@ -231,3 +231,26 @@ def test_a_checkpoint_copies_what_a_router_copied_by_position() -> None:
     assert world.stop() == 0
     world.start()
     assert world.data("b") == [1, 2, 3]
+
+
+def test_seqs_that_a_router_has_copied_are_not_given_out_again_after_a_failed_sync_that_nobody_could_note() -> None:
+    """R-SEQ-4, R-RTR-2: the router would take the new records for those it had copied."""
+    world = SimWorld(wal_shards=2, commit="link")
+    world.start()
+    for name in ("a", "b"):
+        world.put(name, durability="disk")
+    world.request("PUT", "/v0/routers/r", {"source": "a", "dest": "b", "guarantee": "exactly_once"})
+    world.write("a", 1)
+    world.advance_ms(2000)
+    world.write("a", 2, 3)
+    assert world.data("b") == [1, 2, 3]
+    world.fail_storage("sync", errno.EIO, path_part="/shard-00/")
+    while not world.ring.faults.struck["sync"]:
+        world.ring.stop_at(world.ring.effects + 1)
+        with contextlib.suppress(SimStoppedError):
+            world.advance_ms(1000)
+    world.crash_and_start()
+    assert world.write("a", 4)["first_seq"] == 4
+    page = world.diff("a", 1)
+    assert [page["tombstone"][name] for name in ("gap_from", "gap_to", "reason")] == [2, 3, "crash"]
+    assert world.data("b") == [1, 2, 3, 4]
