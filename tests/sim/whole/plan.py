@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from topics.config import Config
 
 PORT = 4000
+COLD = "/srv/cold"
 _BASE = Config(
     data_dir="/srv/topics",
     port=PORT,
@@ -116,7 +117,7 @@ class Plan:
             receive_buffers=buffers,
             wal_shards=rng.choice((1, 1, 2, 3)),
             verify=rng.random() < 0.1,
-            cold_dir="/srv/cold" if random.Random(f"{seed}:cold").random() < 0.3 else "",
+            cold_dir=COLD if random.Random(f"{seed}:cold").random() < 0.3 else "",
         )
         self.with_faults = rng.random() < 0.5
         self.heavy = rng.random() < 0.15
