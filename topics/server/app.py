@@ -56,7 +56,9 @@ class Server:
         """Of the variable: they stay valid when the file is read again."""
         config = with_keys_of_file(config)
         self._keyring = keyring = parse_keys(config.api_keys, config.max_inflight_per_key)
-        self.config = config = replace(config, api_keys="")  # from here on there are only digests
+        if config.api_keys:
+            config = replace(config, api_keys="")  # from here on there are only digests
+        self.config = config
         self.loop = loop
         self.service = Service(config, loop.clock, route_table(), self, config.host, keyring)
         self.service.use_loop(loop, loop.ring.random_bytes)

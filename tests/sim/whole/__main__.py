@@ -14,6 +14,8 @@ from pathlib import Path
 from tests.sim.whole.run import run, run_chunk, run_last_chunk
 
 _CHUNK = 25
+_WARMING = range(4)
+"""Seeds run once before the forks: code that has run is quicker, and the processes of the chunks are short."""
 _TELL_S = 20
 """Between two lines of progress."""
 
@@ -53,6 +55,7 @@ def many(seeds: range, jobs: int, failures_max: int) -> int:
     cpu_s = 0.0
     told = started
     chunks = [seeds[first : first + _CHUNK] for first in range(0, len(seeds), _CHUNK)]
+    run_chunk(_WARMING)
     gc.collect()
     gc.freeze()  # before the forks, which then share it
     with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:

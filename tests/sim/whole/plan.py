@@ -170,8 +170,8 @@ class Plan:
         """The settings of the process number `life`; processes of one seed differ."""
         found = self._configs.get(life)
         if found is None:
-            chosen = choose_settings(random.Random(f"{self.seed}:{life}:settings"), self.base)
-            found = self._configs[life] = replace(chosen, **self.forced)
+            rng = random.Random(f"{self.seed}:{life}:settings")
+            found = self._configs[life] = replace(self.base, **(choose_settings(rng, self.base) | self.forced))
         return found
 
     @staticmethod
@@ -185,28 +185,27 @@ class Plan:
         )
 
 
-def choose_settings(rng: random.Random, base: Config) -> Config:
+def choose_settings(rng: random.Random, base: Config) -> dict[str, Any]:
     """Small everything, so that rotation, checkpoints, seals, merges and moves happen all the time."""
-    settings = replace(
-        base,
-        wal_shards=rng.choice((1, 2, 3)) if rng.random() < 0.15 else base.wal_shards,
-        wal_spare_files=rng.choice((0, 1, 1, 2)),
-        checkpoint_wal_bytes=rng.choice((8 << 10, 24 << 10, 64 << 10, 1 << 20)),
-        checkpoint_every_ms=rng.choice((3, 10, 60_000)),
-        segment_max_events=rng.choice((3, 20, 20, 20, 1000, 1000)),
-        segment_max_bytes=rng.choice((4 << 10, 64 << 10)),
-        pack_run_bytes=rng.choice((256, 4 << 10, 64 << 10)),
-        hot_tail_bytes=rng.choice((0, 8 << 10, 1 << 20)),
-        sync_every_ms=rng.choice((1, 3, 20, 1000)),
-        http_lane=rng.choice(("auto", "auto", "off")),
-        http_parser="h11" if rng.random() < 0.05 else base.http_parser,
-        commit=rng.choice(("auto", "auto", "link", "direct", "dsync")),
-        commit_window_us=rng.choice((0, 0, 0, 200)),
-        commit_in_place_max_us=rng.choice((0, 20_000, 20_000)),
-    )
-    if not base.cold_dir:
-        return settings
-    return replace(settings, hot_retain_segments=rng.choice((0, 0, 1, 4)), hot_retain_bytes=rng.choice((0, 2000)))
+    settings: dict[str, Any] = {
+        "wal_shards": rng.choice((1, 2, 3)) if rng.random() < 0.15 else base.wal_shards,
+        "wal_spare_files": rng.choice((0, 1, 1, 2)),
+        "checkpoint_wal_bytes": rng.choice((8 << 10, 24 << 10, 64 << 10, 1 << 20)),
+        "checkpoint_every_ms": rng.choice((3, 10, 60_000)),
+        "segment_max_events": rng.choice((3, 20, 20, 20, 1000, 1000)),
+        "segment_max_bytes": rng.choice((4 << 10, 64 << 10)),
+        "pack_run_bytes": rng.choice((256, 4 << 10, 64 << 10)),
+        "hot_tail_bytes": rng.choice((0, 8 << 10, 1 << 20)),
+        "sync_every_ms": rng.choice((1, 3, 20, 1000)),
+        "http_lane": rng.choice(("auto", "auto", "off")),
+        "http_parser": "h11" if rng.random() < 0.05 else base.http_parser,
+        "commit": rng.choice(("auto", "auto", "link", "direct", "dsync")),
+        "commit_window_us": rng.choice((0, 0, 0, 200)),
+        "commit_in_place_max_us": rng.choice((0, 20_000, 20_000)),
+    }
+    if base.cold_dir:
+        settings |= {"hot_retain_segments": rng.choice((0, 0, 1, 4)), "hot_retain_bytes": rng.choice((0, 2000))}
+    return settings
 
 
 def choose_faults(rng: random.Random) -> Faulty:

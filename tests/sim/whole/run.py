@@ -25,7 +25,7 @@ _LIBRARIES = 0.2
 _OPERATIONS_MIN = 20
 """Of a life, though the lives before it did more than their share."""
 _IDLE_NS = 3_000_000_000
-_IDLE_LIBRARY_NS = 100_000_000
+_IDLE_LIBRARY_NS = 30_000_000
 """Its reads need no operation of the ring: on a full disk the planned crash might not come."""
 _WITHOUT_DESCRIPTORS_NS = 20_000_000_000
 
