@@ -71,6 +71,12 @@ class DiskFullError(StorageError):
     detail = {"reason": "disk_full"}  # noqa: RUF012 - a constant of the wire contract
 
 
+class NoLogFileError(StorageError):
+    """For want of descriptors the batch has no file to go to: nothing of it is there, and it may be sent again."""
+
+    detail = {"reason": "no_log_file"}  # noqa: RUF012 - a constant of the wire contract
+
+
 class FormatError(StorageError):
     """A file of another kind, or of a format version this build does not know."""
 

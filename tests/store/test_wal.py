@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim.faults import FOREVER, Faults
 from tests.store.log_world import LogWorld, recover
-from topics.errors import DiskFullError, LogReadOnlyError
+from topics.errors import DiskFullError, LogReadOnlyError, NoLogFileError
 from topics.store import codec
 from topics.store.commit import Commit
 from topics.store.log import ShardStart
@@ -409,6 +409,24 @@ def test_running_out_of_descriptors_delays_the_next_file_and_nothing_else() -> N
         world.settle()
     assert all(write.acked for write in world.writes)
     assert faults.struck["open"] == 5
+
+
+def test_a_batch_that_finds_no_descriptor_for_a_second_is_refused_with_that_reason_and_is_not_there() -> None:
+    """R-DUR-16."""
+    faults = Faults()
+    world = LogWorld(faults=faults)
+    faults.fail("open", errno.EMFILE, times=1 << 30)
+    while not world.writes or world.writes[-1].error is None:
+        world.write(count=20, bytes_each=1000)
+        world.settle()
+    refused = world.writes[-1]
+    assert isinstance(refused.error, NoLogFileError)
+    assert refused.error.detail == {"reason": "no_log_file"}
+    faults.clear()
+    world.write()
+    world.settle()
+    assert world.writes[-1].acked
+    check_readable(world)
 
 
 def test_a_graceful_end_loses_nothing_and_the_next_start_goes_on() -> None:

@@ -6,7 +6,7 @@ import errno
 from collections import deque
 from collections.abc import Callable
 
-from topics.errors import DiskFullError, StorageError
+from topics.errors import DiskFullError, NoLogFileError, StorageError
 from topics.loop.loop import Loop
 from topics.store.admission import Admission
 from topics.store.format import BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET, align_up
@@ -121,7 +121,7 @@ class FilesAhead:
         self._failed_attempts += 1
         if self._wanted_bytes and self._failed_attempts >= _ATTEMPTS_MAX:
             self._wanted_bytes = self._failed_attempts = 0
-            self._on_failed(StorageError(f"no log file could be opened: {error}"))
+            self._on_failed(NoLogFileError(f"no log file could be opened: {error}"))
         else:
             self._held_back = True
             self._loop.call_later(_RETRY_NS, self._prepare_again)

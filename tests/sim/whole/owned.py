@@ -215,4 +215,4 @@ class Owner(Clients):
 
 def _never_begun(refusal: dict[str, Any]) -> bool:
     """A batch that found no space, or no file to go to, is not there, not even in part."""
-    return refusal.get("detail", {}).get("reason") == "disk_full" or "no log file could be opened" in refusal["message"]
+    return refusal.get("detail", {}).get("reason") in {"disk_full", "no_log_file"}
