@@ -127,7 +127,10 @@ class LoggedDisk:
 
 
 class Mounted:
-    """An image mounted for as long as the `with` block lasts; ext4 replays its journal first."""
+    """An image mounted for as long as the `with` block lasts; ext4 replays its journal first.
+
+    Where the cut has torn ext4's own superblock, e2fsck takes a copy of it, as it would when the machine starts.
+    """
 
     def __init__(self, image: Path, mountpoint: Path) -> None:
         self._image = image
@@ -135,7 +138,11 @@ class Mounted:
 
     def __enter__(self) -> Path:
         self.mountpoint.mkdir(exist_ok=True)
-        run("mount", "-o", "loop", str(self._image), str(self.mountpoint))
+        mount = ("mount", "-o", "loop", str(self._image), str(self.mountpoint))
+        if subprocess.run(mount, capture_output=True, check=False).returncode:
+            mended = subprocess.run(("e2fsck", "-fy", str(self._image)), capture_output=True, text=True, check=False)
+            assert mended.returncode in {0, 1}, f"e2fsck: {mended.stdout}{mended.stderr}"
+            run(*mount)
         return self.mountpoint
 
     def __exit__(self, *_: object) -> None:
