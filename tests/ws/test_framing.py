@@ -73,6 +73,18 @@ def test_a_violation_is_closed_with_its_code_and_nothing_more_is_taken(data: byt
     assert (opcode, close_code(payload), found[0].code) == (client.CLOSE, code, code)
 
 
+@pytest.mark.parametrize("head", [b"\x82\x7e", b"\x82\x7e\x01", b"\x82\x7f", b"\x82\x7f\0\0\0\0\0\0\x01"])
+def test_nothing_behind_a_frame_that_is_not_masked_is_taken_though_its_head_comes_in_pieces(head: bytes) -> None:
+    framing = Framing(0, 0)
+    framing.feed(head)
+    assert framing.take() is None
+    framing.feed(frame(client.TEXT, b"the rest of the head, and behind it"))
+    received = framing.take()
+    assert received is not None
+    assert (received.kind, received.code) == (CLOSED, 1002)
+    assert framing.take() is None
+
+
 @pytest.mark.parametrize(
     ("payload", "reply"), [(b"", b""), (b"\x03\xe8bye", b"\x03\xe8bye"), (b"\x0b\xb8", b"\x0b\xb8")]
 )

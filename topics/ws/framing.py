@@ -28,6 +28,7 @@ _MEDIUM = struct.Struct("!BBH")
 _LONG = struct.Struct("!BBQ")
 _EXTENDED = {126: 2, 127: 8}
 """Bytes of the length behind a head that says so."""
+_HEAD_BYTES_MAX = 14
 _REASON_BYTES_MAX = 123
 
 
@@ -145,7 +146,7 @@ class Framing:
             return False
         first, second = data[at], data[at + 1]
         if not second & 0x80:
-            self._hand_over(have)  # refused whatever follows
+            self._hand_over(_HEAD_BYTES_MAX)  # refused when its head is whole, before anything behind it is looked at
             return True
         extended = _EXTENDED.get(second & 127, 0)
         if have < 6 + extended:
