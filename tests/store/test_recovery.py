@@ -160,6 +160,23 @@ def test_another_shard_count_is_taken_in() -> None:
     world.check_every_record()
 
 
+def test_shards_that_are_no_longer_used_are_emptied_once_and_not_at_every_start() -> None:
+    world = StoreWorld(config=small_config(wal_shards=3)).open()
+    for topic_id in range(1, 9):
+        world.create(topic_id)
+        world.append(topic_id, 5)
+    world = world.next_life(config=small_config(wal_shards=1))
+    snapshots = world.files("snapshots")
+    world = world.next_life()
+    assert world.files("snapshots") == snapshots
+    assert world.files("wal/shard-01") + world.files("wal/shard-02") == []
+    world.check_every_record()
+    world = world.next_life(config=small_config(wal_shards=3))
+    world.append(1, 5)
+    world = world.next_life()
+    world.check_every_record()
+
+
 def test_a_seq_above_head_plus_one_is_a_hole() -> None:
     world = StoreWorld().open()
     world.create(1)

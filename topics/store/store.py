@@ -113,7 +113,7 @@ class Store:
         self.skipped_snapshots = loaded.skipped if loaded is not None else []
         for path in self.skipped_snapshots:
             log.error("snapshot %s is damaged and was passed over", path)
-        await unlink_all(loop, [path for survey in found.surveys.values() for path in survey.stale])
+        await unlink_all(loop, self._unneeded(found))
         if TOPICS_DIRECTORY in loop.files.list_directory(directory):
             await loop.files.sync_directory(f"{directory}/{TOPICS_DIRECTORY}")  # a killed process may not have done so
         await self.log.open(self._starts(found))
@@ -168,6 +168,13 @@ class Store:
         if stored.clean and (session is None or session.snapshot < found.loaded.number):
             return False
         return (session.boot if session is not None else stored.boot) != self._loop.ring.boot_id()
+
+    def _unneeded(self, found: Recovered) -> list[str]:
+        """Paths of log files that hold nothing needed and that no shard takes into use again."""
+        surveys = found.surveys.items()
+        return [path for _, survey in surveys for path in survey.stale] + [
+            path for shard, survey in surveys if shard >= self._shards for path in survey.spares
+        ]
 
     def _starts(self, found: Recovered) -> list[ShardStart]:
         """Where each shard goes on. What is not known to be synced is numbered, and written, again."""
@@ -225,10 +232,8 @@ class Store:
 
     async def _settle(self, found: Recovered) -> None:
         """What must be durable before the first answer: crash gaps, and a log of another shard count."""
-        shards_now = set(range(self._shards))
-        if found.loaded is not None and (
-            found.loaded.store.shards != self._shards or not set(found.surveys) <= shards_now
-        ):
+        in_use_no_more = any(survey.used for shard, survey in found.surveys.items() if shard >= self._shards)
+        if found.loaded is not None and (found.loaded.store.shards != self._shards or in_use_no_more):
             await self.checkpointer.run(moves=False)
             return
         if self._lost_writes:  # flags in segments and packs, too, that the page cache goes on showing
