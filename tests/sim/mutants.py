@@ -314,6 +314,18 @@ MUTANTS = (
         "forward.stage(synced=bool(reserved))",
         "forwarding",
     ),
+    _one(
+        "a snapshot at every start",
+        "store/store.py",
+        "if self.power_lost or (found.loaded is not None and found.loaded.store.rebuilt):",
+        "if found.loaded is not None:",
+    ),
+    _one(
+        "shards in use no more copied out at every start",
+        "store/store.py",
+        "in_use_no_more = any(survey.used for",
+        "in_use_no_more = any(True for",
+    ),
 )
 
 
