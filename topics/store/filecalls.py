@@ -114,12 +114,13 @@ def list_if_there(files: FileCalls, path: str) -> list[str]:
         return []
 
 
-def make_directories(files: FileCalls, root: str, path: str) -> list[str]:
-    """Makes `root/path` and what lies between; returns the directories whose entries are new and must be synced."""
-    changed = []
+def make_directories(files: FileCalls, root: str, path: str, unsynced: dict[str, None]) -> None:
+    """Makes `root/path` and what lies between; adds the directories whose entries are new and must be synced.
+
+    Each before the next thing can fail: whoever tries again finds them there, and would not know.
+    """
     at = root
     for part in path.split("/"):
         if files.make_directory(f"{at}/{part}"):
-            changed.append(at)
+            unsynced[at] = None
         at = f"{at}/{part}"
-    return changed

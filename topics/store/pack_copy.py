@@ -143,8 +143,7 @@ class _PackFile:
     @classmethod
     async def create(cls, copying: Copying) -> _PackFile:
         files, directory, manifest = copying.files, copying.directory, copying.manifest
-        for changed in make_directories(files, directory, PACK_DIRECTORY):
-            copying.unsynced.directories[changed] = None
+        make_directories(files, directory, PACK_DIRECTORY, copying.unsynced.directories)
         writer = PackWriter(manifest.next_pack, copying.new_epoch(), copying.now_ms)
         manifest.next_pack += 1
         path = f"{directory}/{pack_path(writer.number)}"

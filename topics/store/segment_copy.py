@@ -57,7 +57,9 @@ class SegmentCopy:
 
     async def _create(self, first_seq: int, description: bytes) -> Segment:
         directory = topic_directory(self.topic_id)
-        changed = make_directories(self._files, self._directory, directory)
+        unsynced = self._copying.unsynced.directories
+        make_directories(self._files, self._directory, directory, unsynced)
+        unsynced[f"{self._directory}/{directory}"] = None
         segment = await create_segment(
             self._files,
             self._directory,
@@ -67,8 +69,6 @@ class SegmentCopy:
             now_ms=self._copying.now_ms,
             description=description,
         )
-        for name in (*changed, f"{self._directory}/{directory}"):
-            self._copying.unsynced.directories[name] = None
         segment.last_seq = first_seq - 1
         path = f"{self._directory}/{segment.path}"
         segment.file_id = self._table.add(FileKind.SEGMENT, path, size=segment.frames_end).file_id

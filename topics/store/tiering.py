@@ -115,7 +115,7 @@ class Tiering:
     async def _copy(self, segment: Segment) -> Segment:
         """Its files are whole and synced; their names are not."""
         source, target = f"{self._tiers.hot}/{segment.path}", f"{self._tiers.cold}/{segment.path}"
-        make_directories(self._files, self._tiers.cold, topic_directory(segment.topic_id))
+        make_directories(self._files, self._tiers.cold, topic_directory(segment.topic_id), {})
         with contextlib.suppress(FileNotFoundError):  # an index that is lost is made again from the segment
             await self._copy_file(index_path(source), index_path(target))
         await self._copy_file(source, target)

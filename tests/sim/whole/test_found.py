@@ -254,3 +254,21 @@ def test_seqs_that_a_router_has_copied_are_not_given_out_again_after_a_failed_sy
     page = world.diff("a", 1)
     assert [page["tombstone"][name] for name in ("gap_from", "gap_to", "reason")] == [2, 3, "crash"]
     assert world.data("b") == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("run_bytes", [0, 1 << 20], ids=["segment", "pack"])
+def test_a_directory_made_by_a_checkpoint_that_then_found_no_space_survives_a_power_cut(run_bytes: int) -> None:
+    """R-DUR-2. The next checkpoint finds it there; its name is not durable for all that."""
+    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=run_bytes)
+    world.start()
+    world.put("a", durability="fsync")
+    world.write("a", 1)
+    world.fail_storage("open", errno.ENOSPC, path_part="/pack-" if run_bytes else "/seg-")
+    world.advance_ms(1100)
+    assert world.ring.faults.struck["open"] == 1
+    for number in (2, 3):
+        world.write("a", number)
+        world.advance_ms(2100)
+    world.power_cut()
+    world.start()
+    assert world.data("a") == [1, 2, 3]
