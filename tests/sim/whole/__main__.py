@@ -9,9 +9,11 @@ import os
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
-from tests.sim.whole.run import run, run_chunk, run_last_chunk
+from tests.sim.whole.plan import SHORT, WHOLE, Length
+from tests.sim.whole.run import replay, run, run_chunk, run_last_chunk
 
 _CHUNK = 25
 _WARMING = range(4)
@@ -20,9 +22,9 @@ _TELL_S = 20
 """Between two lines of progress."""
 
 
-def until_failure(seeds: range) -> int:
+def until_failure(seeds: range, length: Length) -> int:
     for seed in seeds:
-        for _seed, text in run_chunk(range(seed, seed + 1)).failures:
+        for _seed, text in run_chunk(range(seed, seed + 1), length=length).failures:
             print(f"seed {seed}: {text}")
             return 1
     return 0
@@ -37,17 +39,20 @@ def main() -> int:
     parser.add_argument("--trace", type=Path, help="where the trace of --seed goes; by default standard output")
     parser.add_argument("--failures", type=int, default=20, help="stop after so many; 0: never")
     parser.add_argument("--until-failure", action="store_true", help="one seed after another, to the first that fails")
+    parser.add_argument("--short", action="store_true", help="one crash each, and a fifth of the requests")
     options = parser.parse_args()
+    length = SHORT if options.short else WHOLE
     if options.seed is not None:
         out = options.trace.open("w") if options.trace else sys.stdout
-        run(options.seed, lambda line: print(line, file=out))
+        run(options.seed, lambda line: print(line, file=out), length=length)
         return 0
+    seeds = range(options.first, options.first + options.count)
     if options.until_failure:
-        return until_failure(range(options.first, options.first + options.count))
-    return many(range(options.first, options.first + options.count), options.jobs, options.failures)
+        return until_failure(seeds, length)
+    return many(seeds, options.jobs, options.failures, length)
 
 
-def many(seeds: range, jobs: int, failures_max: int) -> int:
+def many(seeds: range, jobs: int, failures_max: int, length: Length) -> int:
     """Runs them on so many processes; stops at the failure number `failures_max` (0: at none)."""
     started = time.perf_counter()
     total: Counter[str] = Counter()
@@ -59,13 +64,13 @@ def many(seeds: range, jobs: int, failures_max: int) -> int:
     gc.collect()
     gc.freeze()  # before the forks, which then share it
     with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
-        for chunk in pool.imap_unordered(run_last_chunk, chunks):
+        for chunk in pool.imap_unordered(partial(run_last_chunk, length=length), chunks):
             total += chunk.counts
             cpu_s += chunk.cpu_s
             done += chunk.seeds
             for seed, text in chunk.failures:
                 failed += 1
-                print(f"seed {seed}: {text}\n  replay: make sim SEED={seed}", flush=True)
+                print(f"seed {seed}: {text}\n  replay: {replay(seed, length)}", flush=True)
             if 0 < failures_max <= failed:
                 print(f"stopped after {failed} failures")
                 pool.terminate()

@@ -95,6 +95,18 @@ _CLOCK_STEPS_MS = (0, 0, 0, 5, -5, 2_000, -2_000, 70_000, -70_000, 200_000, -200
 """Within what topics keep, around it, and beyond the window of a key."""
 
 
+class Length(NamedTuple):
+    """How many crashes a seed has, and about how many requests."""
+
+    crashes: int
+    operations: int
+
+
+WHOLE = Length(3, 200)
+SHORT = Length(1, 40)
+"""A quarter of the time: as many faults and settings, but nothing that takes two crashes to go wrong."""
+
+
 class Plan:
     """Chosen by `seed` alone. lives: each ends in a crash or a graceful stop; a last one is there to be audited.
 
@@ -102,7 +114,7 @@ class Plan:
     or end one that has just succeeded. The lives share the operations.
     """
 
-    def __init__(self, seed: int, *, crashes: int = 3, operations: int = 200) -> None:
+    def __init__(self, seed: int, length: Length = WHOLE) -> None:
         self.seed = seed
         rng = random.Random(f"{seed}:plan")
         self.split = rng.random() < 0.5
@@ -131,7 +143,7 @@ class Plan:
         self._configs: dict[int, Config] = {}
         self._rng = random.Random(f"{seed}:settings")
         self.lives: list[Life] = []
-        left = crashes
+        left = length.crashes
         while True:
             starting = _choose_starting(rng, left if self.lives else left - 1)
             left -= starting.crashes
@@ -147,7 +159,7 @@ class Plan:
         steps = [clock.choice(_CLOCK_STEPS_MS) if clock.random() < 0.6 else 0 for _ in self.lives]
         self.lives = [life._replace(clock_step_ms=step) for life, step in zip(self.lives, steps, strict=True)]
         self.last = self.last._replace(clock_step_ms=clock.choice(_CLOCK_STEPS_MS))
-        share = -(-operations // len(self.lives))
+        share = -(-length.operations // len(self.lives))
         self.lives = [life._replace(operations=share * number) for number, life in enumerate(self.lives, 1)]
         if rng.random() < 0.08:
             # In the last life: afterwards nobody knows what there is, only that nothing wrong may be served.

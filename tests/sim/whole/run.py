@@ -17,7 +17,7 @@ from tests.sim.whole.machine import Actor, Machine, SimStoppedError, Wrong
 from tests.sim.whole.monitor import TEXT
 from tests.sim.whole.owned import Owner
 from tests.sim.whole.passing import Passing
-from tests.sim.whole.plan import Life, Plan
+from tests.sim.whole.plan import WHOLE, Length, Life, Plan
 from tests.sim.whole.shared import Shared
 from tests.sim.whole.workers import Workers
 
@@ -32,10 +32,13 @@ _WITHOUT_DESCRIPTORS_NS = 20_000_000_000
 
 
 def run(
-    seed: int, say: Callable[[str], None] | None = None, cast: Callable[[Machine, int], list[Actor]] | None = None
+    seed: int,
+    say: Callable[[str], None] | None = None,
+    cast: Callable[[Machine, int], list[Actor]] | None = None,
+    length: Length = WHOLE,
 ) -> Counter[str]:
     """Runs a seed; returns what happened in it. Raises Wrong, or whatever the server raised. cast makes the clients."""
-    plan = Plan(seed)
+    plan = Plan(seed, length)
     aim(plan)
     is_library = cast is None and random.Random(f"{seed}:kind").random() < _LIBRARIES
     machine = LibraryMachine(plan, say) if is_library else Machine(plan, say)
@@ -48,13 +51,18 @@ def run(
                     _live(machine, life, actors)
     except Exception as problem:
         error = machine.found or problem
-        error.add_note(f"seed {seed}: see it with `make sim SEED={seed}`")
+        error.add_note(f"seed {seed}: see it with `{replay(seed, length)}`")
         raise error from (None if error is problem else problem)
     machine.counts["runs of the library" if is_library else "runs"] += 1
     for kind, struck in machine.ring.faults.struck.items():
         machine.counts["faults met"] += struck
         machine.counts[f"faults: {kind}"] += struck
     return machine.counts
+
+
+def replay(seed: int, length: Length) -> str:
+    """The command that shows this run."""
+    return f"make sim SEED={seed}" + (" ARGS=--short" if length != WHOLE else "")
 
 
 def make_actors(machine: Machine, seed: int) -> list[Actor]:
@@ -216,7 +224,11 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
 
 
 def run_many(
-    seeds: range, on_failure: Callable[[int, BaseException], None], *, collect_every: int = 25
+    seeds: range,
+    on_failure: Callable[[int, BaseException], None],
+    *,
+    collect_every: int = 25,
+    length: Length = WHOLE,
 ) -> Counter[str]:
     """Runs seeds one after another; the collector runs between them, not in them (0: not at all)."""
     total: Counter[str] = Counter()
@@ -226,7 +238,7 @@ def run_many(
     try:
         for seed in seeds:
             try:
-                total += run(seed)
+                total += run(seed, length=length)
             except Exception as error:
                 total["failed"] += 1
                 on_failure(seed, error)
@@ -247,7 +259,7 @@ class Chunk(NamedTuple):
     cpu_s: float
 
 
-def run_chunk(seeds: range, *, collect_every: int = 25) -> Chunk:
+def run_chunk(seeds: range, *, collect_every: int = 25, length: Length = WHOLE) -> Chunk:
     """For a pool."""
     failures: list[tuple[int, str]] = []
     started = time.process_time()
@@ -255,10 +267,11 @@ def run_chunk(seeds: range, *, collect_every: int = 25) -> Chunk:
         seeds,
         lambda seed, error: failures.append((seed, f"{type(error).__name__}: {error}")),
         collect_every=collect_every,
+        length=length,
     )
     return Chunk(len(seeds), counts, failures, time.process_time() - started)
 
 
-def run_last_chunk(seeds: range) -> Chunk:
+def run_last_chunk(seeds: range, length: Length) -> Chunk:
     """For a process that ends with it: some 10 MB a seed that nobody collects, a tenth less time."""
-    return run_chunk(seeds, collect_every=0)
+    return run_chunk(seeds, collect_every=0, length=length)

@@ -12,20 +12,31 @@ import os
 
 import pytest
 
+from tests.sim.whole.plan import SHORT, WHOLE, Length
+from tests.sim.whole.run import replay, run_chunk
 from tests.sim.whole.run import run as run_seed
-from tests.sim.whole.run import run_chunk
 
-SEEDS = int(os.environ.get("TOPICS_TEST_SEEDS", "500"))
+SEEDS = int(os.environ.get("TOPICS_TEST_SEEDS", "200"))
+SHORT_SEEDS = 1800
 CHUNK = 50
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_whole_lives_from_a_seed(first: int) -> None:
-    chunk = run_chunk(range(first, first + CHUNK))
-    assert not chunk.failures, "\n".join(f"seed {seed}: {text}" for seed, text in chunk.failures)
-    assert chunk.counts["operations"] >= 200 * CHUNK
-    assert chunk.counts["kills"] + chunk.counts["power cuts"] >= 3 * CHUNK
+    _check(range(first, first + CHUNK), WHOLE)
+
+
+@pytest.mark.parametrize("first", range(100_000, 100_000 + SHORT_SEEDS, CHUNK))
+def test_a_crash_and_what_is_left_from_a_seed(first: int) -> None:
+    _check(range(first, first + CHUNK), SHORT)
+
+
+def _check(seeds: range, length: Length) -> None:
+    chunk = run_chunk(seeds, length=length)
+    assert not chunk.failures, "\n".join(f"{replay(seed, length)}: {text}" for seed, text in chunk.failures)
+    assert chunk.counts["operations"] >= length.operations * CHUNK
+    assert chunk.counts["kills"] + chunk.counts["power cuts"] >= length.crashes * CHUNK
 
 
 def test_a_seed_is_one_run() -> None:
