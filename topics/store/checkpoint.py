@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -38,7 +37,7 @@ from topics.store.filetable import FileKind, FileTable, StoredFile
 from topics.store.flagging import Flagging
 from topics.store.format import FrameType, wal_file_no
 from topics.store.log import Log
-from topics.store.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, pack_store_part
+from topics.store.manifest import Manifest, ReplayStart, Segment, StorePart, pack_store_part
 from topics.store.openfiles import OpenFiles
 from topics.store.reader import Reader
 from topics.store.relocate import Relocation
@@ -53,13 +52,6 @@ from topics.store.turns import Turns
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_NS = 1_000_000_000
-
-
-class _Dropped(NamedTuple):
-    """Files that the next snapshot does not list."""
-
-    segments: list[Segment]
-    packs: list[Pack]
 
 
 class Checkpointer:
@@ -97,6 +89,10 @@ class Checkpointer:
         self._unsynced = Unsynced({}, {})
         self._unflagged: list[Deletions] = []
         """Deleted records whose flag is not on the disk yet; outlives a checkpoint that failed."""
+        self._given_up: list[int] = []
+        """Ids of segments and packs that the next snapshot does not list; they go when it is there."""
+        self._moved: list[Segment] = []
+        """The same of segments here whose copies in the cold directory it lists."""
         self._stopped = False
         self._ended_ns = 0
         """When the last one ended, well or not."""
@@ -204,11 +200,11 @@ class Checkpointer:
         frames_seen = counters.frames + counters.uncounted_frames
         relocation = await self._copy(left, all_shared=scarce)
         await self.flag_deleted()
-        dropped = self._drop(relocation)
+        self._drop()
         self._check_left(left)
         self._replay = {**self._retired_shards, **replay}
         await self.take_snapshot(clean=clean)
-        await self._remove(dropped)
+        self._remove()
         for file in left:
             await self._log.retire(file)
         self._frames_seen, self._bytes_seen = frames_seen, bytes_seen
@@ -222,10 +218,12 @@ class Checkpointer:
         """After all the log waits for: a slow cold directory holds up the next checkpoint at most."""
         moved = await self._tiering.copy_due()
         self.counters.cold_failed = self._tiering.broken
-        if moved:
-            mark_cold(moved)
+        mark_cold(moved)
+        self._moved += moved
+        if self._moved:
             await self.take_snapshot(clean=False)
-            self._tiering.drop_hot(moved)
+            self._tiering.drop_hot(self._moved)
+            self._moved.clear()
 
     def _make_do(self, left: list[StoredFile], replay: dict[int, ReplayStart]) -> list[StoredFile]:
         """Those of the files that there is space to empty; what is replayed begins with the first of the others."""
@@ -273,6 +271,7 @@ class Checkpointer:
             config=self._config,
             unsynced=self._unsynced,
             dead=self._unflagged,
+            given_up=self._given_up,
             now_ms=self._loop.clock.now_ms(),
             random_bytes=self._loop.ring.random_bytes,
         )
@@ -304,16 +303,15 @@ class Checkpointer:
         await flagging.flag(self._unflagged)
         self._unflagged.clear()
 
-    def _drop(self, relocation: Relocation) -> _Dropped:
+    def _drop(self) -> None:
         """Forgets segments and runs that hold no live record."""
         manifest, catalog = self._manifest, self._catalog
-        segments: list[Segment] = []
         for topic_id in list(manifest.topic_ids()):
             lowest = catalog.lowest_live_seq(topic_id) if catalog.exists(topic_id) else 1 << 64
             for segment in list(manifest.segments.get(topic_id, ())):
                 if segment.last_seq < lowest or self._is_dead(topic_id, segment):
                     manifest.drop_segment(segment)
-                    segments.append(segment)
+                    self._given_up.append(segment.file_id)
             dead_runs = {
                 (pack.number, run.number) for pack, run in manifest.runs.get(topic_id, ()) if run.last_seq < lowest
             }
@@ -322,7 +320,7 @@ class Checkpointer:
         packs = [pack for pack in manifest.packs.values() if not pack.runs]
         for pack in packs:
             del manifest.packs[pack.number]
-        return _Dropped(segments, [*packs, *relocation.packs.emptied])
+            self._given_up.append(pack.file_id)
 
     def _is_dead(self, topic_id: int, segment: Segment) -> bool:
         """A sealed segment whose records were all deleted one by one."""
@@ -374,10 +372,10 @@ class Checkpointer:
             if error is not None:
                 raise error
 
-    async def _remove(self, dropped: _Dropped) -> None:
+    def _remove(self) -> None:
         """Unlinks files that no snapshot lists any more, once their readers have gone."""
-        ids = [segment.file_id for segment in dropped.segments] + [pack.file_id for pack in dropped.packs]
-        for file_id in ids:
+        given_up, self._given_up[:] = self._given_up[:], []
+        for file_id in given_up:
             stored = self._table.get(file_id)
             if stored is not None:
                 stored.when_unread(partial(self._unlink_soon, stored))

@@ -41,7 +41,11 @@ class Placed(NamedTuple):
 
 
 class Copying:
-    """One checkpoint's. Records that were deleted while they were copied are added to `dead`."""
+    """One checkpoint's. Records that were deleted while they were copied are added to `dead`.
+
+    given_up: ids of files that the manifest lists no more. `unsynced`, `dead` and `given_up` outlive a checkpoint that
+    fails: the next one has to do what this one could not.
+    """
 
     def __init__(
         self,
@@ -54,6 +58,7 @@ class Copying:
         config: Config,
         unsynced: Unsynced,
         dead: list[Deletions],
+        given_up: list[int],
         now_ms: int,
         random_bytes: Callable[[int], bytes],
     ) -> None:
@@ -66,6 +71,7 @@ class Copying:
         self.directory = config.data_dir
         self.unsynced = unsynced
         self.dead = dead
+        self.given_up = given_up
         self.now_ms = now_ms
         self._random_bytes = random_bytes
         self.copied_rows = 0

@@ -38,8 +38,6 @@ class PackCopy:
     def __init__(self, copying: Copying, turns: Turns) -> None:
         self._copying = copying
         self._turns = turns
-        self.emptied: list[Pack] = []
-        """Packs whose last run was merged elsewhere."""
         self._small: list[SmallCopy] = []
         self.collected_bytes = 0
         self.collected_reads = 0
@@ -124,7 +122,8 @@ class PackCopy:
             manifest = self._copying.manifest
             packs = {number for number, _ in merged}
             manifest.drop_runs(topic_id, merged)
-            self.emptied += [manifest.packs.pop(n) for n in packs if not manifest.packs[n].runs]
+            emptied = [manifest.packs.pop(number) for number in packs if not manifest.packs[number].runs]
+            self._copying.given_up += [pack.file_id for pack in emptied]
 
 
 class _PackFile:

@@ -71,6 +71,7 @@ class SegmentCopy:
         )
         segment.last_seq = first_seq - 1
         path = f"{self._directory}/{segment.path}"
+        self._copying.unsynced.files[path] = None  # it is listed from here on, even if nothing is ever added to it
         segment.file_id = self._table.add(FileKind.SEGMENT, path, size=segment.frames_end).file_id
         self._manifest.add_segment(segment)
         return segment
@@ -122,6 +123,7 @@ class SegmentCopy:
         if segment.records == 0:
             self._manifest.drop_segment(segment)
             self._table.remove(self._table[segment.file_id])
+            self._copying.unsynced.files.pop(f"{self._directory}/{segment.path}", None)
             await unlink_if_there(self._files, f"{self._directory}/{segment.path}")
 
     async def _close_file(self) -> None:

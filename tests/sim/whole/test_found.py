@@ -272,3 +272,41 @@ def test_a_directory_made_by_a_checkpoint_that_then_found_no_space_survives_a_po
     world.power_cut()
     world.start()
     assert world.data("a") == [1, 2, 3]
+
+
+def test_an_empty_segment_that_a_checkpoint_left_is_no_obstacle_after_a_power_cut() -> None:
+    """R-DUR-2. Its header was written and not synced, then nothing more could be opened, then what it was for went."""
+    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=0, segment_max_events=1)
+    world.start()
+    for name in ("a", "b"):
+        world.put(name, durability="fsync")
+        world.write(name, 1)
+    world.advance_ms(2100)
+    world.write_records("a", [{"data": 2, "tag": "gone"}])
+    world.fail_storage("open", errno.EMFILE, path_part="/seg-00000000000000000002", nth=2)  # the first one makes it
+    world.advance_ms(1100)
+    assert world.ring.faults.struck["open"] == 1
+    world.delete("a", match="gone")
+    world.write("b", 2)
+    world.advance_ms(2100)
+    world.power_cut()
+    world.start()
+    assert (world.data("a"), world.data("b")) == ([1], [1, 2])
+
+
+def test_files_given_up_by_a_checkpoint_whose_snapshot_failed_go_with_the_next_one() -> None:
+    """R-DUR-16: a full disk heals by itself, so what is deleted has to leave it without a restart."""
+    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=0)
+    world.start()
+    world.put("a", durability="fsync")
+    world.write("a", 1)
+    world.advance_ms(1100)
+    segments = world.ring.list_directory("/srv/topics/topics/0000000000000001")
+    assert segments
+    world.delete("a", before_seq=2)
+    world.fail_storage("open", errno.EMFILE, path_part="/snapshot-")
+    world.advance_ms(1100)
+    assert world.ring.faults.struck["open"] == 1
+    world.write("a", 2)
+    world.advance_ms(2100)
+    assert not set(segments) & set(world.ring.list_directory("/srv/topics/topics/0000000000000001"))
