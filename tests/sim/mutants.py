@@ -84,10 +84,10 @@ MUTANTS = (
     _one(
         "the log recycled before the snapshot",
         "store/checkpoint.py",
-        "        await self.take_snapshot(clean=clean)\n        await self._remove(dropped)\n"
+        "        await self.take_snapshot(clean=clean)\n        self._remove()\n"
         "        for file in left:\n            await self._log.retire(file)\n",
         "        for file in left:\n            await self._log.retire(file)\n"
-        "        await self.take_snapshot(clean=clean)\n        await self._remove(dropped)\n",
+        "        await self.take_snapshot(clean=clean)\n        self._remove()\n",
     ),
     Mutant(
         "a replay that goes on behind a gap",
