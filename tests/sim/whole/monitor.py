@@ -48,7 +48,7 @@ class Monitor:
         if self._machine.lied:
             return
         missing = texts
-        files = [file for _name, file in self._durable_files()]
+        files = [file for _name, file in self.durable_files()]
         for file in files:  # what was synced last, and only then all there is
             missing = [text for text in missing if file.durable.find(text, *file.newest) < 0]
         for file in files if missing else ():
@@ -141,7 +141,7 @@ class Monitor:
             if isinstance(node, SimFile):
                 yield node, end
 
-    def _durable_files(self) -> Iterator[tuple[str, SimFile]]:
+    def durable_files(self) -> Iterator[tuple[str, SimFile]]:
         """Files of records a power cut would leave for certain, the log's newest first."""
         root = self._machine.ring.disk.root.durable.get("srv")
         tops = [root.durable.get(name) for name in ("topics", "cold")] if isinstance(root, SimDirectory) else []

@@ -92,6 +92,18 @@ class Passing(Clients):
             Topic("p-ephemeral", classes[0], (*classes[1:],) if changes else ()),
         ]
         self.clients = [_Client(self, number) for number in range(2)]
+        machine.monitor.living.append(self.live_texts)
+
+    def live_texts(self) -> set[bytes]:
+        """Of records that are there for certain, and stay."""
+        lossy = self.machine.power_failed or self.machine.io_failed
+        return {
+            acked.text.encode()
+            for topic in self.topics
+            if topic.lives() == [_FOREVER] and (topic.configs[0]["durability"] == "fsync" or not lossy)
+            for seq, acked in topic.acked.items()
+            if acked.alive and acked.kept and seq > topic.expired
+        }
 
     def paths(self) -> list[str]:
         """None of them: time changes what they show."""
@@ -199,6 +211,10 @@ class _Client(Client):
                 is_same = changes == topic.changes
                 for seq, text in zip(range(answer["first_seq"], answer["last_seq"] + 1), texts, strict=True):
                     topic.acked[seq] = Acked(text, asked_ms, is_kept and is_same, is_same)
+                # What may have expired since may have left the log, too.
+                oldest_ms = self.machine.ring.clock.now_ms() - topic.lives()[0]
+                if is_same and topic.configs[0]["durability"] == "fsync" and asked_ms > oldest_ms:
+                    self.machine.monitor.acked([f'"{text}"'.encode() for text in texts])
 
         wire.ask("POST", topic.path, {"records": [{"data": text} for text in texts]}, written)
 

@@ -60,6 +60,8 @@ class Queue:
         """Acked, deleted or refused, with the time (ns) at which that was known."""
         self.sent = 0
         """Jobs ever sent."""
+        self.deleting = 0
+        """A delete of what lies below this seq was asked for."""
         self.seqs: dict[str, int] = {}
         """Of jobs that an answer told of."""
         self.moved: set[str] = set()

@@ -11,6 +11,7 @@ import random
 from typing import Any
 
 from tests.sim.whole.clients import Client, Clients
+from tests.sim.whole.consumed import Consumed
 from tests.sim.whole.machine import Audit, Machine
 from tests.sim.whole.queue_audit import audit
 from tests.sim.whole.queue_state import Held, Queue
@@ -24,11 +25,19 @@ class Workers(Clients):
         super().__init__(machine, rng)
         self.queues = [Queue(f"q{number}", rng) for number in range(rng.choice((1, 2)))]
         self.lease_ids: set[str] = set()
+        self.consumed = Consumed(machine)
         self.clients = [Worker(self, number) for number in range(rng.choice((2, 4)))]
+        machine.monitor.living.append(self.live_texts)
 
     def paths(self) -> list[str]:
         names = [name for queue in self.queues for name in (queue.name, queue.dead_letters) if name]
         return [f"/v0/topics/{name}" for name in names]
+
+    def live_texts(self) -> set[bytes]:
+        """Of jobs that are there for certain."""
+        lossy = self.machine.power_failed or self.machine.io_failed
+        sure = [queue.there - queue.ending for queue in self.queues if queue.durability == "fsync" or not lossy]
+        return {text[: text.index("~", 1) + 1].encode() for texts in sure for text in texts}
 
     def crashed(self) -> None:
         super().crashed()
@@ -100,7 +109,10 @@ class Worker(Client):
             if self._next("jobs written", status, answer):
                 queue.seqs.update(zip(sorted(texts), range(answer["first_seq"], answer["last_seq"] + 1), strict=True))
                 queue.maybe -= texts
-                queue.there |= texts - queue.done.keys() - queue.ending
+                here = texts - queue.done.keys() - queue.ending
+                queue.there |= here
+                if queue.durability == "fsync" and answer["first_seq"] >= queue.deleting:
+                    self.machine.monitor.acked([f'"{text}"'.encode() for text in here])
             elif status in {422, 429, 503}:
                 if status == 422 and others + queue.sent <= queue.cap_records:
                     raise self._wrong(queue, f"refused {count} jobs, with {others + queue.sent - count} others at most")
@@ -158,7 +170,7 @@ class Worker(Client):
             "lease_ids": [held.lease_id for held in some],
         }
         deadlines = {held.seq: held.deadline for held in some}
-        asked_ms, delay_ms = self.machine.ring.clock.now_ms(), 0
+        asked_ms, delay_ms, snapshot = self.machine.ring.clock.now_ms(), 0, 0
         if verb == "extend":
             body["lease_ms"] = self.rng.choice((100, 2000))
             for held in some:
@@ -168,6 +180,7 @@ class Worker(Client):
                 held.ending = True
             if verb == "ack":
                 queue.ending |= {held.text for held in some}
+                snapshot = self.shared.consumed.now()
             else:
                 body["delay_ms"] = delay_ms = self.rng.choice((0, 0, 1, 30, 500))
 
@@ -175,6 +188,9 @@ class Worker(Client):
             if not self._next(f"jobs: {verb}", status, answer):
                 return
             skipped = set(answer["skipped"])
+            if verb == "ack" and queue.durability == "fsync":
+                done = {held.seq for held in some if held.seq >= queue.deleting} - skipped
+                self.shared.consumed.acked(queue.name, done, snapshot)
             now_ms = self.machine.ring.clock.now_ms()
             for held in some:
                 if held.seq in skipped:
@@ -204,6 +220,7 @@ class Worker(Client):
         below = {text for text in queue.possible if queue.seqs.get(text, 0) < before}
         sure = below & queue.there & queue.seqs.keys()
         queue.ending |= below
+        queue.deleting = max(queue.deleting, before)
 
         def deleted(status: int, answer: Any) -> None:
             if self._next("deletes of jobs", status, answer):
