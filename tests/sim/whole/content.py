@@ -2,7 +2,8 @@
 
 Left out is what every start may change: the note of the session, the lock, files of the log that nothing was written to
 yet, and in which files and batches the log's frames lie, because what no batch says was synced is written again. So of
-the log the frames are compared, as a replay from the newest snapshot would take them.
+the log the frames are compared, as a replay from the newest snapshot would take them. And what that snapshot does not
+list may be gone: whoever took it was about to remove it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from topics.config import Config
 from topics.errors import CorruptError, FormatError
 from topics.store import codec
 from topics.store.format import WAL_FIRST_BATCH_OFFSET, WalHeader
+from topics.store.segment_format import index_path
 
 _OF_EVERY_START = ("/session", "/lock")
 
@@ -26,6 +28,8 @@ class Content(NamedTuple):
     """By path: all but the log's."""
     log: dict[int, list[bytes]]
     """The frames of each shard."""
+    listed: set[str]
+    """Paths of files that recovery needs."""
 
 
 def content(disk: SimDisk, config: Config) -> Content:
@@ -40,8 +44,12 @@ def content(disk: SimDisk, config: Config) -> Content:
             elif not path.endswith(_OF_EVERY_START) and "/wal/" not in path:
                 files[path] = bytes(file.live)
     found = newest(disk.root, config, durable=False)
-    replay = read_listed(found[1].live, found[0], config).replay if found is not None else {}
-    return Content(files, {shard: _frames(sorted(logs), replay.get(shard, 0)) for shard, logs in shards.items()})
+    if found is None:
+        return Content(files, {}, set(files))
+    listed = read_listed(found[1].live, found[0], config)
+    needed = {found[0], *listed.ends, *(index_path(path) for path in listed.ends)}
+    log = {shard: _frames(sorted(logs), listed.replay.get(shard, 0)) for shard, logs in shards.items()}
+    return Content(files, log, needed)
 
 
 def _files(node: object, path: str) -> Iterator[tuple[str, SimFile]]:
@@ -87,6 +95,8 @@ def difference(before: Content, after: Content) -> str:
     """The first there is; "" for none. Frames may have been added: what serves goes on with what was left undone."""
     for path in sorted(before.files.keys() | after.files.keys()):
         one, two = before.files.get(path), after.files.get(path)
+        if two is None and path not in before.listed:
+            continue  # it was about to be removed
         if one is None or two is None:
             return f"{path} is {'gone' if two is None else 'new'}"
         if one != two:
