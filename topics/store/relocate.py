@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.loop.tasks import Task
+from topics.loop.tasks import Cancelled, Task
 from topics.store.catalog import RowColumns
 from topics.store.copying import SEQ_SPAN_MAX, Copying
 from topics.store.filecalls import lacks_descriptors, sync_file
@@ -74,7 +74,7 @@ class Relocation:
                 await self._copy_topic(topic_id, from_files)
             await self.packs.flush()
             await self.packs.finish()
-        except BaseException:
+        except (Exception, Cancelled):
             await self.packs.abandon()
             raise
 

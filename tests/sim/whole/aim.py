@@ -5,7 +5,10 @@
   the page cache goes on showing was never on the disk.
 - A sync that fails while the server stops.
 
-And reservations of seqs are small in some seeds, so that topics of a few dozen records outgrow them.
+- A file of a checkpoint that finds no space or no descriptor, once, checkpoints that follow it, then a power cut.
+
+And what the code has fixed numbers for is small in some seeds: reservations of seqs, so that topics of a few dozen
+records outgrow them, and the time between two looks whether a checkpoint is due, so that many come in a life.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from collections.abc import Iterator
 
 from tests.sim.whole.plan import Faulty, Life, Plan, PlannedFault, Starting
 from topics.engine import append
+from topics.store import checkpoint
 
-_AIMED = 0.15
+_AIMED = 0.2
 """Share of the seeds."""
 _ALWAYS = 1 << 30
 _BLOCK_BYTES = 4096
@@ -28,7 +32,8 @@ def aim(plan: Plan) -> None:
     """Changes what a plan has in store, if it is the seed for it."""
     rng = random.Random(f"{plan.seed}:aim")
     if rng.random() < _AIMED:
-        rng.choice((_short_commits, _failed_sync, _failed_sync, _failed_stop))(plan, rng)
+        kinds = (_short_commits, _failed_sync, _failed_sync, _failed_stop, _scarce_checkpoint, _scarce_checkpoint)
+        rng.choice(kinds)(plan, rng)
 
 
 def _short_commits(plan: Plan, rng: random.Random) -> None:
@@ -55,16 +60,30 @@ def _failed_stop(plan: Plan, rng: random.Random) -> None:
     _change(plan, rng.randrange(len(plan.lives)), ending=(fault,), graceful=True, power_cut=False, settles=False)
 
 
+def _scarce_checkpoint(plan: Plan, rng: random.Random) -> None:
+    part = rng.choice(("/seg-", "/seg-", "/pack-", "/snapshot-", "/wal-", ""))
+    kind, error = rng.choice((("open", errno.EMFILE), ("open", errno.ENOSPC), ("write", errno.ENOSPC)))
+    faults = [PlannedFault(kind, error, nth=rng.randint(1, 12), path_part=part) for _ in range(rng.choice((1, 1, 3)))]
+    plan.forced = {"checkpoint_every_ms": 3, "checkpoint_wal_bytes": rng.choice((1, 4096))}
+    plan.look_every_ns = 3_000_000
+    _change(plan, rng.randrange(len(plan.lives)), faulty=Faulty(tuple(faults)), graceful=False, power_cut=True)
+
+
 def _change(plan: Plan, at: int, **changes: object) -> None:
     plan.lives[at] = Life(**{**plan.lives[at]._asdict(), **changes})  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager
-def small_reservations(seed: int) -> Iterator[None]:
-    """For the run of a seed."""
-    before = append._RESERVE_MIN, append._RESERVE_REQUESTS
-    append._RESERVE_MIN, append._RESERVE_REQUESTS = random.Random(f"{seed}:reserve").choice((before, (1, 1), (4, 2)))
+def small_numbers(plan: Plan) -> Iterator[None]:
+    """For the run of a plan."""
+    reserve, look_ns = (append._RESERVE_MIN, append._RESERVE_REQUESTS), checkpoint._LOOK_EVERY_NS
+    append._RESERVE_MIN, append._RESERVE_REQUESTS = random.Random(f"{plan.seed}:reserve").choice(
+        (reserve, (1, 1), (4, 2))
+    )
+    looks_ns = (look_ns, look_ns, 20_000_000, 3_000_000)
+    checkpoint._LOOK_EVERY_NS = plan.look_every_ns or random.Random(f"{plan.seed}:look").choice(looks_ns)
     try:
         yield
     finally:
-        append._RESERVE_MIN, append._RESERVE_REQUESTS = before
+        append._RESERVE_MIN, append._RESERVE_REQUESTS = reserve
+        checkpoint._LOOK_EVERY_NS = look_ns

@@ -138,6 +138,8 @@ class Plan:
         """After so many passes to itself a connection has its commits and answers in place."""
         self.large = False
         """Records of several blocks, too."""
+        self.look_every_ns = 0
+        """Between two looks whether a checkpoint is due; 0: the usual time, or less by the seed."""
         self.forced: dict[str, Any] = {}
         """Settings that all lives have."""
         self._configs: dict[int, Config] = {}

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.sim.whole.aim import aim, small_reservations
+from tests.sim.whole.aim import aim, small_numbers
 from tests.sim.whole.content import content, difference
 from tests.sim.whole.forwarding import Forwarding
 from tests.sim.whole.library import LibraryMachine, make_callers
@@ -44,7 +44,7 @@ def run(
     machine = LibraryMachine(plan, say) if is_library else Machine(plan, say)
     actors = (cast or (make_callers if is_library else make_actors))(machine, seed)
     try:
-        with small_reservations(seed):
+        with small_numbers(plan):
             for life in [*plan.lives, plan.last]:
                 begin(machine, life, actors)
                 if life is not plan.last:
