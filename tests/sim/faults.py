@@ -7,11 +7,13 @@ lock allocate (blocking calls).
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 FOREVER = 1 << 62
+_AGAIN = (errno.EINTR, errno.EAGAIN)
 
 
 @dataclass(slots=True)
@@ -42,7 +44,7 @@ class Faults:
         self.seen: Counter[str] = Counter()
         self.struck: Counter[str] = Counter()
         self.failures: list[tuple[str, str]] = []
-        """Kind and path of each operation that failed, or transferred nothing: what was short or a lie is not here."""
+        """Kind and path of each operation that failed or transferred nothing. No cut, interruption or lie is here."""
         self._rules: list[Rule] = []
         self.lies = 0
         self.deceived: dict[object, int] = {}
@@ -85,7 +87,7 @@ class Faults:
                 continue
             rule.left -= 1
             self.struck[kind] += 1
-            if rule.error or (kind != "sync" and not rule.keep):
+            if (rule.error or (kind != "sync" and not rule.keep)) and rule.error not in _AGAIN:
                 self.failures.append((kind, path))
             return Fault(rule.error, rule.keep)
         return None

@@ -4,8 +4,8 @@
 - A sync that fails, of the log or of what a checkpoint copies, then a kill, and in the life after it a power cut: what
   the page cache goes on showing was never on the disk.
 - A sync that fails while the server stops.
-
 - A file of a checkpoint that finds no space or no descriptor, once, checkpoints that follow it, then a power cut.
+- A commit whose write was interrupted before its first byte, so that its chain is broken: nothing has failed.
 
 And what the code has fixed numbers for is small in some seeds: reservations of seqs, so that topics of a few dozen
 records outgrow them, and the time between two looks whether a checkpoint is due, so that many come in a life.
@@ -24,6 +24,8 @@ from topics.store import checkpoint
 
 _AIMED = 0.2
 """Share of the seeds."""
+_CHAINS = 0.03
+"""Share of the others, whose chains are broken."""
 _ALWAYS = 1 << 30
 _BLOCK_BYTES = 4096
 
@@ -34,6 +36,10 @@ def aim(plan: Plan) -> None:
     if rng.random() < _AIMED:
         kinds = (_short_commits, _failed_sync, _failed_sync, _failed_stop, _scarce_checkpoint, _scarce_checkpoint)
         rng.choice(kinds)(plan, rng)
+        return
+    rng = random.Random(f"{plan.seed}:chain")
+    if rng.random() < _CHAINS:
+        _broken_chain(plan, rng)
 
 
 def _short_commits(plan: Plan, rng: random.Random) -> None:
@@ -67,6 +73,14 @@ def _scarce_checkpoint(plan: Plan, rng: random.Random) -> None:
     plan.forced = {"checkpoint_every_ms": 3, "checkpoint_wal_bytes": rng.choice((1, 4096))}
     plan.look_every_ns = 3_000_000
     _change(plan, rng.randrange(len(plan.lives)), faulty=Faulty(tuple(faults)), graceful=False, power_cut=True)
+
+
+def _broken_chain(plan: Plan, rng: random.Random) -> None:
+    error = rng.choice((errno.EINTR, errno.EAGAIN))
+    times = rng.choice((1, 3, 20))
+    fault = PlannedFault("write", error, nth=rng.randint(1, 30), times=times, path_part="/wal-")
+    plan.forced = {"commit": rng.choice(("link", "direct", "auto", "auto"))}
+    _change(plan, rng.randrange(len(plan.lives)), faulty=Faulty((fault,)))
 
 
 def _change(plan: Plan, at: int, **changes: object) -> None:

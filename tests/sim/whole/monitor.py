@@ -2,10 +2,9 @@
 
 - An answer to an `fsync` write is not seen before its bytes are on stable storage, in a file whose name is, too.
 - A file is not renamed before what it holds is synced.
-- A file of records is not given up before every live record in it has a durable copy elsewhere, where recovery from the
-  snapshot that a power cut leaves finds it.
-- A snapshot does not get its name before all it tells of is durable (listed.py), and nothing that it lists no longer is
-  given up before that name is durable, too.
+- A snapshot does not get its name before all it tells of is durable (listed.py), and before every live record in files
+  that it needs no longer has a durable copy where recovery from it finds it.
+- Nothing is given up that the snapshot which a power cut leaves needs.
 """
 
 from __future__ import annotations
@@ -82,6 +81,16 @@ class Monitor:
             raise machine.wrong(f"{path} lists {problem}")
         if engine is not None and (problem := ahead_of_log(listed, disk, engine._core)):
             raise machine.wrong(f"{path} tells of {problem}")
+        older = self.snapshot(durable=False)
+        if older is None:
+            return
+        for left, file in self._log_files():
+            if older.needs(left) and not listed.needs(left):
+                self._check_copies(left, file, listed, f"needed by {path} no longer")
+        for left in older.ends.keys() - listed.ends.keys():
+            given_up = find(disk.root, left, durable=False)
+            if isinstance(given_up, SimFile):
+                self._check_copies(left, given_up, listed, f"needed by {path} no longer")
 
     def snapshot(self, *, durable: bool) -> Listed | None:
         """The newest there is now, or the one that a power cut leaves at least."""
@@ -102,9 +111,10 @@ class Monitor:
             raise self._machine.wrong(f"{path} is given up, and needed by the snapshot that a power cut leaves")
         if path in listed.ends:
             raise self._machine.wrong(f"{path} is given up, and listed by the newest snapshot")
-        self._check_copies(path, given_up, listed)
+        if listed.needs(path):  # else it was looked at when that snapshot got its name
+            self._check_copies(path, given_up, listed, "given up")
 
-    def _check_copies(self, path: str, given_up: SimFile, listed: Listed) -> None:
+    def _check_copies(self, path: str, given_up: SimFile, listed: Listed, what: str) -> None:
         here = set(TEXT.findall(given_up.live))
         if not here:
             return
@@ -117,7 +127,7 @@ class Monitor:
                 wanted -= self._texts(file, end)
                 if not wanted:
                     return
-        raise self._machine.wrong(f"{path} is given up and has the only durable copy of {sorted(wanted)[:5]}")
+        raise self._machine.wrong(f"{path} is {what} and has the only durable copy of {sorted(wanted)[:5]}")
 
     def _texts(self, file: SimFile, end: int) -> frozenset[bytes]:
         """Of records that are durable in the first bytes of a file."""
@@ -126,6 +136,14 @@ class Monitor:
         if found is None or found[1] != file.syncs:
             found = self._found[key] = file, file.syncs, frozenset(TEXT.findall(file.durable, 0, end))
         return found[2]
+
+    def _log_files(self) -> Iterator[tuple[str, SimFile]]:
+        path = f"{self._machine.config.data_dir}/wal"
+        shards = find(self._machine.ring.disk.root, path, durable=False)
+        for shard, names in shards.live.items() if isinstance(shards, SimDirectory) else ():
+            for name, file in names.live.items() if isinstance(names, SimDirectory) else ():
+                if isinstance(file, SimFile) and place_in_log(f"{shard}/{name}") is not None:
+                    yield f"{path}/{shard}/{name}", file
 
     def files_of(self, listed: Listed, *, log_only: bool = False) -> Iterator[tuple[SimFile, int]]:
         """What recovery from a snapshot would read, and how much of each file."""

@@ -16,6 +16,8 @@ from tests.sim.whole.machine import Audit, Machine
 from tests.sim.whole.wire import Wire
 
 _WRITERS = 2
+_LATE_NS = 100_000_000
+"""A long poll that has something to answer with does so at once, whatever is read or sent in pieces."""
 
 
 class Topic:
@@ -71,7 +73,14 @@ class Shared(Clients):
     def paths(self) -> list[str]:
         return [topic.path for topic in self.topics]
 
+    @property
+    def followers(self) -> list[_Follower]:
+        return [client for client in self.clients if isinstance(client, _Follower)]
+
     def crashed(self) -> None:
+        for follower in self.followers:
+            follower.check_late()
+            follower.due_ns = 0
         super().crashed()
         for topic in self.topics:
             topic.unknown += topic.open.values()
@@ -102,11 +111,11 @@ class Shared(Clients):
             topic.exists = True
         found, tombstones, head = yield from self.read_back(topic.path)
         self._compare(topic, found, [(told["gap_from"], told["gap_to"]) for told in tombstones], head)
-        for client in self.clients:
-            if isinstance(client, _Follower) and client.topic is topic:  # a disk failed, and nobody could note it
-                client.cursor = min(client.cursor, head)
+        for follower in self.followers:
+            if follower.topic is topic:  # a disk failed, and nobody could note it
+                follower.cursor = min(follower.cursor, head)
                 if self.machine.power_failed or self.machine.io_failed:  # that record may be lost
-                    client.newest_ts = 0
+                    follower.newest_ts = 0
 
     def _compare(self, topic: Topic, found: dict[int, str], told: list[tuple[int, int]], head: int) -> None:
         wrong = lambda text: self.machine.wrong(f"{topic.name}: {text}")  # noqa: E731
@@ -231,6 +240,9 @@ class _Writer(Client):
                 raise machine.wrong(f"{topic.name}: seq {seq} was given twice")
         topic.head = max(topic.head, last)
         topic.acked_ns.append((last, machine.ring.clock.monotonic_ns()))
+        for follower in self.shared.followers:
+            if follower.topic is topic and topic.deleting < last and follower.cursor < last:
+                follower.is_due()
         if topic.durability == "fsync" and first > topic.deleting:
             machine.monitor.acked([f'"{text}"'.encode() for text in texts])
 
@@ -254,6 +266,9 @@ class _Writer(Client):
     def _delete(self, wire: Wire, topic: Topic) -> None:
         before = self.rng.randint(1, topic.head)
         topic.deleting = max(topic.deleting, before - 1)
+        for follower in self.shared.followers:
+            if follower.topic is topic:
+                follower.due_ns = 0
 
         def deleted(status: int, answer: Any) -> None:
             self.count("shared deletes", status, answer)
@@ -275,6 +290,12 @@ class _Follower(Client):
         self.cursor = 0
         self.newest_ts = 0
         """$ts of the last record it was shown."""
+        self.is_served = False
+        """It was answered on the connection that it has: nobody keeps it from the server."""
+        self.waits = False
+        """It asked, and was not answered yet."""
+        self.due_ns = 0
+        """Since then there is something to answer with; 0: there may be nothing."""
 
     def step(self, wire: Wire) -> None:
         topic = self.topic
@@ -285,9 +306,33 @@ class _Follower(Client):
         }
         must = [seq for seq in topic.acked if seq > self.cursor]
         deleted = topic.deleted
+        self.waits, self.due_ns = True, 0
         wire.ask("POST", f"{topic.path}/diff", body, lambda status, page: self._read(must, deleted, status, page))
 
+    def begin(self) -> None:
+        self.is_served = False
+        super().begin()
+
+    def lost(self) -> None:
+        self.due_ns = 0
+        super().lost()
+
+    def is_due(self) -> None:
+        """A record that it waits for was acknowledged just now."""
+        self.check_late()
+        if self.waits and self.is_served and not self.due_ns:
+            self.due_ns = self.machine.ring.clock.monotonic_ns()
+
+    def check_late(self) -> None:
+        late_ns = self.machine.ring.clock.monotonic_ns() - self.due_ns
+        if self.due_ns and self.wire is not None and late_ns > _LATE_NS:
+            raise self.machine.wrong(
+                f"{self.topic.name}: a follower at {self.cursor} waits {late_ns / 1e6:.0f} ms for what is there"
+            )
+
     def _read(self, must: list[int], deleted: int, status: int, page: Any) -> None:
+        self.check_late()
+        self.is_served, self.waits, self.due_ns = True, False, 0
         self.count("reads by followers", status, page)
         self._later(self.rng.randrange(1000, 100_000), self._step)
         if status != 200:
