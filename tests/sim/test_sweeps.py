@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.sim.mutants import MUTANTS, ROOT
+from tests.sim.mutants import ROOT
+from tests.sim.mutations import MUTANTS
 from tests.sim.sweeps import Sweep
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")

@@ -310,3 +310,19 @@ def test_files_given_up_by_a_checkpoint_whose_snapshot_failed_go_with_the_next_o
     world.write("a", 2)
     world.advance_ms(2100)
     assert not set(segments) & set(world.ring.list_directory("/srv/topics/topics/0000000000000001"))
+
+
+def test_a_directory_whose_subdirectory_found_no_space_is_synced_once_there_is_some() -> None:
+    """R-DUR-2. To the next checkpoint it is nothing new."""
+    for seed in range(4):
+        world = SimWorld(seed, checkpoint_wal_bytes=1, pack_run_bytes=0)
+        world.start()
+        world.put("a", durability="fsync")
+        world.write("a", 1)
+        world.fail_storage("make_directory", errno.ENOSPC, path_part="/topics/topics/")
+        world.advance_ms(3200)
+        assert world.ring.faults.struck["make_directory"] == 1
+        world.power_cut()
+        world.start()
+        assert world.data("a") == [1], f"seed {seed}"
+        world.close()

@@ -1,0 +1,506 @@
+"""The ways in which mutants.py breaks the code: each a text of it, and what stands there instead."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_SELDOM = "tests/sim/whole/test_seldom.py"
+_FOUND = "tests/sim/whole/test_found.py"
+_CRASHES = "tests/store/test_crash_points.py"
+
+
+class Mutant(NamedTuple):
+    name: str
+    patches: tuple[tuple[str, str, str], ...]
+    """(file, text, what stands there instead)"""
+    places: int = 1
+    """How often each text is in its file; all are broken."""
+    hunt: str = "records"
+    """Which seeds have to notice (hunt.py), or the file of the tests that do."""
+
+
+def _one(name: str, path: str, text: str, instead: str, hunt: str = "records") -> Mutant:
+    return Mutant(name, ((path, text, instead),), hunt=hunt)
+
+
+_CHAIN = (
+    "        self._ring.queue_commit(expect(FILE, commit.on_write), expect(FILE, commit.on_sync), fd, buffer, offset)"
+)
+_HARD_CHAIN = """\
+        def then(res: int) -> None:
+            commit.on_write(res)
+            self._ring.queue_fsync(expect(FILE, commit.on_sync), fd, data_only=True)
+
+        self._ring.queue_write(expect(FILE, then), fd, buffer, offset, dsync=False)"""
+
+MUTANTS = (
+    _one("an ack before its sync", "store/wal.py", "wants_sync=batch.wants_sync,", "wants_sync=False,"),
+    _one(
+        "the chain's second result ignored",
+        "store/commit.py",
+        "return Verdict.DONE if not chained or sync_res == 0 else Verdict.FAILED",
+        "return Verdict.DONE",
+    ),
+    _one("a short write taken for a whole one", "store/commit.py", "if write_res == expected:", "if write_res > 0:"),
+    _one(
+        "a sync beside unsynced bytes covers its own range only",
+        "store/wal.py",
+        "unsynced_precedes=durable.unsynced,",
+        "unsynced_precedes=False,",
+    ),
+    _one("a failed background sync ignored", "store/background_sync.py", "if res < 0:", "if res < -1000:"),
+    _one(
+        "a replaced file's directory is not synced",
+        "store/filecalls.py",
+        "    await files.rename(temporary, path)\n    await files.sync_directory(os.path.dirname(path))",
+        "    await files.rename(temporary, path)",
+    ),
+    _one(
+        "a new log file's directory is not synced",
+        "store/walfile.py",
+        "await files.sync_directory(self._path)",
+        "pass",
+    ),
+    _one(
+        "the directories of a killed start are not synced",
+        "store/directory.py",
+        "        await _sync_parents(loop, taken)\n",
+        "",
+    ),
+    _one(
+        "a snapshot written in place, without a rename",
+        "store/filecalls.py",
+        "    await write_new_file(files, temporary, data)\n    await files.rename(temporary, path)",
+        "    await write_new_file(files, path, data)",
+    ),
+    _one(
+        "a snapshot renamed before it is synced",
+        "store/filecalls.py",
+        "    await write_new_file(files, temporary, data)\n",
+        "    await write_new_file(files, temporary, data, sync=False)\n",
+    ),
+    _one("copies not synced before the log is recycled", "store/checkpoint.py", "await relocation.sync()", "pass"),
+    _one(
+        "the log recycled before the snapshot",
+        "store/checkpoint.py",
+        "        await self.take_snapshot(clean=clean)\n        self._remove()\n"
+        "        for file in left:\n            await self._log.retire(file)\n",
+        "        for file in left:\n            await self._log.retire(file)\n"
+        "        await self.take_snapshot(clean=clean)\n        self._remove()\n",
+    ),
+    Mutant(
+        "a replay that goes on behind a gap",
+        (
+            ("store/replay.py", "if file.header.first_batch_no <= self.last_batch_no + 1:", "if True:"),
+            ("store/replay.py", "            if self.last_batch_no + 1 < limit:\n", "            if False:\n"),
+        ),
+    ),
+    _one(
+        "the tail that recovery read is not written again",
+        "store/store.py",
+        "parts = await replay.tail() if shard < self._shards else []",
+        "parts = []",
+    ),
+    _one(
+        "a partly filled block loses what was in it",
+        "store/hottail.py",
+        "            chunk.view[:prefix] = before.view[begin : begin + prefix]",
+        "            chunk.view[:prefix] = bytes(prefix)",
+    ),
+    _one(
+        "batches claim to be synced when they are written",
+        "store/log_end.py",
+        "            durable.synced,\n            self._chain,",
+        "            durable.written,\n            self._chain,",
+    ),
+    _one("a floor forgotten when a cap is raised", "engine/lifecycle.py", "if before.cap != (0, 0):", "if False:"),
+    _one(
+        "idempotency keys lost at a checkpoint",
+        "engine/snapshot.py",
+        "if now_ms is not None and topic.keys is not None:",
+        "if False:",
+    ),
+    _one(
+        "seqs not reserved ahead of use",
+        "engine/append.py",
+        "reserves = first + count - 1 > topic.reserved",
+        "reserves = False",
+    ),
+    _one(
+        "a crash gap not told",
+        "store/store.py",
+        "self._catalog.recovered(power_lost=self.power_lost)",
+        "self._catalog.recovered(power_lost=False)",
+    ),
+    _one("deletes of sealed records not flagged", "store/checkpoint.py", "await self.flag_deleted()", "pass"),
+    _one(
+        "a lost F_MORE ignored",
+        "loop/traffic.py",
+        "        if res > 0:\n            self.rearm.append(conn)\n        elif res == -errno.ENOBUFS:",
+        "        if res > 0:\n            pass\n        elif res == -errno.ENOBUFS:",
+    ),
+    _one(
+        "ENOBUFS ends a receive for good",
+        "loop/traffic.py",
+        "            self.starved = True\n            self.rearm.append(conn)",
+        "            self.starved = True",
+    ),
+    _one("the rest of a short send dropped", "loop/connection.py", "if res < len(flying):", "if res < 0:"),
+    _one(
+        "an accept that ended well is not armed again",
+        "loop/listener.py",
+        "        elif res >= 0 or -res in (errno.ECANCELED",
+        "        elif res >= 0:\n            return\n        elif -res in (errno.ECANCELED",
+    ),
+    _one("a delete answered before its sync", "engine/delete.py", 'topic.stage_class == "fsync"', "False"),
+    _one(
+        "flags not synced before the snapshot", "store/flagging.py", "await self._files.fdatasync(fd)", "pass"
+    )._replace(places=2),
+    _one(
+        "lease ids used before they are reserved",
+        "engine/queue/lease_ids.py",
+        "FrameType.LEASE_IDS, upto,",
+        "FrameType.LEASE_IDS, 0,",
+        "queues",
+    ),
+    _one("lease ids lost at a checkpoint", "engine/catalog.py", ".restore(image.last_lease)", ".restore(0)", "queues"),
+    _one(
+        "an ack answered before its sync",
+        "engine/queue/completion.py",
+        'operation.stage(synced=topic.stage_class == "fsync")',
+        "operation.stage(synced=False)",
+        "queues",
+    ),
+    _one(
+        "leases that are kept, but not logged",
+        "engine/queue/logged.py",
+        "    _stage(core, topic, LeasesPayload(rows), then)",
+        "    then(None)",
+        "queues",
+    ),
+    _one(
+        "ends of leases not logged",
+        "engine/queue/logged.py",
+        "    _stage(core, topic, LeasesPayload(ended=to_runs(sorted(job.seq for job in jobs))), then)",
+        "    then(None)",
+        "queues",
+    ),
+    _one(
+        "a router's position forgotten by recovery",
+        "engine/routers/recovery.py",
+        "            router.position = forward.position\n",
+        "",
+        "routers",
+    ),
+    _one(
+        "holes of a router's source forgotten by recovery",
+        "engine/routers/recovery.py",
+        "if forward.holes:",
+        "if False:",
+        "routers",
+    ),
+    _one(
+        "a router's position lost at a checkpoint",
+        "engine/routers/recovery.py",
+        "router.position = max(router.position, image.position)",
+        "pass",
+        "routers",
+    ),
+    _one(
+        "a failed sync of copies ignored",
+        "store/relocate.py",
+        "        if error is not None:\n            raise OSError(errno.EIO",
+        "        if False:\n            raise OSError(errno.EIO",
+    ),
+    _one("a snapshot ahead of the log", "store/checkpoint.py", "        await self._sync_log()\n", ""),
+    _one(
+        "a snapshot's name that a killed process left is not synced",
+        "store/recovery.py",
+        'await files.sync_directory(f"{directory}/{SNAPSHOT_DIRECTORY}")',
+        "pass",
+    ),
+    _one(
+        "a reservation used before its sync",
+        "engine/append.py",
+        "log.when_durable(topic.id, on_durable)",
+        "on_durable()",
+    ),
+    _one(
+        "a reservation that covers the first record only",
+        "engine/append.py",
+        "if last > topic.reserved or is_short",
+        "if first > topic.reserved or is_short",
+    ),
+    _one(
+        "order numbers given out again after a checkpoint",
+        "engine/catalog.py",
+        "        registry.last_order = max(registry.last_order, image.last_order)\n",
+        "",
+    ),
+    _one(
+        "topic ids given out again after a checkpoint",
+        "engine/catalog.py",
+        "        registry.last_id = max(registry.last_id, image.last_id)\n",
+        "",
+    ),
+    _one("a failed sync not noted", "store/store.py", "self.log.admission.on_latch.append(self._on_latch)", "pass"),
+    _one(
+        "a failed sync while stopping not noted",
+        "store/store.py",
+        "    def _on_latch(self) -> None:\n",
+        "    def _on_latch(self) -> None:\n        if self._closing:\n            return\n",
+    ),
+    _one(
+        "the rest of a short write synced by itself",
+        "store/wal.py",
+        "flight.primitive = Primitive.LINK  # RWF_DSYNC",
+        "pass  # RWF_DSYNC",
+    ),
+    _one("a short lone write not taken back", "store/alone.py", "            end.take_back(file)\n", ""),
+    Mutant(
+        "a log file given up before it is synced, and a snapshot ahead of the log",
+        (
+            ("store/log.py", "        for wal in self._wals:\n            await wal.when_synced(file)\n", ""),
+            ("store/checkpoint.py", "        await self._sync_log()\n", ""),
+        ),
+    ),
+    _one("a copy in the cold directory not synced", "store/tiering.py", "await files.fsync(write_fd)", "pass"),
+    Mutant(
+        "the last $ts forgotten by recovery",
+        (
+            ("engine/catalog.py", "        topic.last_ts = max(topic.last_ts, image.last_ts)\n", ""),
+            ("engine/catalog.py", "        topic.last_ts = max(topic.last_ts, int(rows.ts[-1]))\n", ""),
+        ),
+    ),
+    _one("expiry not logged", "engine/retention.py", 'if topic.stage_class == "ephemeral":', "if True:", "passing"),
+    _one(
+        "a key known beyond its window",
+        "engine/idempotency.py",
+        "return entry if entry is not None and now_ms - entry.started_ms <= window_ms else None",
+        "return entry",
+    ),
+    _one(
+        "background syncs that hardly come",
+        "store/background_sync.py",
+        "self._every_ns = every_ns",
+        "self._every_ns = every_ns * 100_000",
+    ),
+    _one(
+        "what a longer time to live brings back",
+        "engine/lifecycle.py",
+        "        expire(core, topic, now_ms)  # what the old ttl_ms has expired stays so\n",
+        "",
+        "passing",
+    ),
+    _one(
+        "deliveries forgotten at a checkpoint",
+        "engine/queue/leases.py",
+        "job.until, job.deliveries, job.node)\n            for",
+        "job.until, 1, job.node)\n            for",
+        "queues",
+    ),
+    _one(
+        "leases not logged when they are to be kept from now on",
+        "engine/lifecycle.py",
+        "if topic.queue is not None and _keeps_leases(topic.next_config) != _keeps_leases(config):",
+        "if False:",
+        "queues",
+    ),
+    _one(
+        "copies shown before they are synced",
+        "engine/routers/forward.py",
+        "forward.stage(synced=(fsync and seen) or bool(reserved))",
+        "forward.stage(synced=bool(reserved))",
+        "forwarding",
+    ),
+    _one(
+        "a snapshot at every start",
+        "store/store.py",
+        "if self.power_lost or (found.loaded is not None and found.loaded.store.rebuilt):",
+        "if found.loaded is not None:",
+    ),
+    _one(
+        "shards in use no more copied out at every start",
+        "store/store.py",
+        "in_use_no_more = any(survey.used for",
+        "in_use_no_more = any(True for",
+    ),
+    # --- the chain of a commit ---------------------------------------------------------------------------------------
+    _one(
+        "a hard link: the sync runs behind a short write, too",
+        "loop/files.py",
+        _CHAIN,
+        _HARD_CHAIN,
+    ),
+    Mutant(
+        "a hard link, and a sync that ended well counts whatever was written",
+        (
+            ("loop/files.py", _CHAIN, _HARD_CHAIN),
+            (
+                "store/commit.py",
+                "    if write_res == expected:\n",
+                "    if write_res == expected or (chained and sync_res == 0):\n",
+            ),
+        ),
+    ),
+    _one(
+        "a hard link in the kernel's ring",
+        "uring/ring.c",
+        "write->flags |= IOSQE_IO_LINK;",
+        "write->flags |= IOSQE_IO_HARDLINK;",
+        "tests/loop/test_ring_conformance_uring.py",
+    ),
+    # --- log files used again ----------------------------------------------------------------------------------------
+    _one(
+        "a log file that is to be used again taken for one in use",
+        "store/replay.py",
+        "        if header.file_no != number:\n            return None\n",
+        "",
+    ),
+    _one(
+        "what batches of a former use knew to be synced is believed",
+        "store/codec.c",
+        "if (get32(p) != BATCH_MAGIC || get64(p + 8) != epoch) continue;",
+        "if (get32(p) != BATCH_MAGIC) continue;",
+    ),
+    Mutant(
+        "batches of a former use taken for live ones: epoch, number and chain not compared",
+        (
+            ("store/codec.c", "get32(p) != BATCH_MAGIC || get64(p + 8) != s->epoch", "get32(p) != BATCH_MAGIC"),
+            ("store/codec.c", "get64(p + 16) != s->batch_no || get64(p + 32) != s->chain", "0"),
+        ),
+        hunt=_SELDOM,
+    ),
+    # --- seqs --------------------------------------------------------------------------------------------------------
+    _one(
+        "a reservation counted on that a snapshot has released",
+        "engine/catalog.py",
+        "                topic.reserved = topic.next_seq - 1\n                topic.growing = 0\n",
+        "                topic.reserved = topic.next_seq - 1\n",
+    ),
+    _one(
+        "a reservation counted on that failed",
+        "engine/append.py",
+        "            topic.reserved = 0\n        for write in",
+        "            pass\n        for write in",
+        _SELDOM,
+    ),
+    _one(
+        "the session noted before the gap that a power cut left",
+        "store/store.py",
+        "        await self._settle(found)\n"
+        "        await write_session(loop, directory, self.checkpointer.snapshot_number)\n",
+        "        await write_session(loop, directory, self.checkpointer.snapshot_number)\n"
+        "        await self._settle(found)\n",
+        _SELDOM,
+    ),
+    # --- deletes -----------------------------------------------------------------------------------------------------
+    _one(
+        "records deleted while they are copied not flagged", "store/copying.py", "if len(died):", "if False:", _SELDOM
+    ),
+    _one(
+        "flags forgotten by a checkpoint that failed",
+        "store/checkpoint.py",
+        "        await flagging.flag(self._unflagged)\n        self._unflagged.clear()",
+        "        unflagged, self._unflagged = self._unflagged, []\n        await flagging.flag(unflagged)",
+        _SELDOM,
+    ),
+    _one(
+        "flags before a snapshot has the floors",
+        "store/checkpoint.py",
+        "        await self.take_snapshot(clean=False)\n        flagging =",
+        "        flagging =",
+        _SELDOM,
+    ),
+    _one(
+        "runs read again that were merged elsewhere",
+        "store/recovery.py",
+        "if row in pack.runs and len(rows.seqs):",
+        "if len(rows.seqs):",
+        _SELDOM,
+    ),
+    _one(
+        "a delete that leaves what is under way",
+        "engine/delete.py",
+        "RecordDeletion(core, topic, topic.next_seq - 1,",
+        "RecordDeletion(core, topic, topic.head,",
+        _SELDOM,
+    ),
+    _one(
+        "records of a time in another class shown by an ephemeral topic",
+        "engine/catalog.py",
+        "                index.kill_through(topic.head)\n",
+        "",
+        "passing",
+    ),
+    _one("a chain that a signal interrupted taken for a failure", "store/commit.py", "if write_res in _AGAIN or", "if"),
+    # --- files -------------------------------------------------------------------------------------------------------
+    _one(
+        "a checkpoint after one that failed syncs what it wrote itself only",
+        "store/checkpoint.py",
+        "unsynced=self._unsynced,",
+        "unsynced=Unsynced({}, {}),",
+    ),
+    _one(
+        "the directories of copies in the cold directory not synced",
+        "store/tiering.py",
+        "            await self._sync_directories(copied)",
+        "            pass",
+        _CRASHES,
+    ),
+    _one(
+        "segments given up before a snapshot has their copies in the cold directory",
+        "store/checkpoint.py",
+        "            await self.take_snapshot(clean=False)\n            self._tiering.drop_hot(self._moved)",
+        "            self._tiering.drop_hot(self._moved)\n            await self.take_snapshot(clean=False)",
+        _CRASHES,
+    ),
+    _one(
+        "records of the log read again that a checkpoint has copied",
+        "store/recovery.py",
+        "            if upto and int(rows.seqs[0]) <= upto:\n                rows = select(rows, rows.seqs > upto)\n",
+        "",
+        _CRASHES,
+    ),
+    Mutant(
+        "damage in the middle of the log taken for its end",
+        (
+            (
+                "store/replay.py",
+                "                if known > self.last_batch_no:\n"
+                "                    raise _torn_middle(file, offset, self.last_batch_no + 1, known)\n"
+                "                await",
+                "                await",
+            ),
+            (
+                "store/replay.py",
+                "            if known > self.last_batch_no:\n"
+                "                raise _torn_middle(file, offset, self.last_batch_no + 1, known)\n"
+                "        self.lost",
+                "        self.lost",
+            ),
+        ),
+        hunt="tests/store/test_damage.py",
+    ),
+    # --- others ------------------------------------------------------------------------------------------------------
+    _one(
+        "readers that wait not told of a write",
+        "engine/append.py",
+        "            core.awake[topic] = None\n",
+        "            pass\n",
+    ),
+    _one(
+        "the directories of topics that a killed process made not synced",
+        "store/store.py",
+        'await loop.files.sync_directory(f"{directory}/{TOPICS_DIRECTORY}")',
+        "pass",
+        _FOUND,
+    ),
+    _one(
+        "a dead letter's copy not synced",
+        "engine/append.py",
+        "None, False, done, synced=True)",
+        "None, False, done)",
+        "tests/contract/test_queue_durability.py",
+    ),
+)

@@ -1,0 +1,198 @@
+"""What chance meets too seldom for seeds to find it, each as the scenario it is; mutants.py breaks the code behind."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from tests.contract.sim_world import SimWorld
+from tests.sim import SimStoppedError
+from tests.sim.core import LATENCY_NS
+from topics.store.format import BLOCK_BYTES
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+_CHECKPOINT_MS = 1100
+_BATCH_AROUND_BYTES = 128
+"""A batch of one record in whole blocks has so many bytes around the text, or up to seven fewer."""
+_LOSES_ALL = 7
+"""A seed with which a power cut leaves nothing that is not synced."""
+_FILES = pytest.mark.parametrize(
+    ("run_bytes", "path_part"), [(0, "/seg-"), (1 << 20, "/pack-")], ids=["segment", "pack"]
+)
+
+
+@pytest.fixture(autouse=True)
+def _bury_the_dead() -> Iterator[None]:
+    """Coroutines of killed processes end here, and not wherever the collector happens to run next."""
+    yield
+    gc.collect()
+
+
+@_FILES
+def test_a_record_deleted_while_a_checkpoint_copies_it_stays_deleted(
+    run_bytes: int, path_part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-DEL-1, R-DUR-8: its flag is set by the next checkpoint, which lets the log forget the delete."""
+    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=run_bytes)
+    world.start()
+    world.put("a", durability="fsync")
+    world.write_records("a", [{"data": 1}, {"data": 2, "tag": "gone"}, {"data": 3}])
+    queue_open = world.ring.queue_open
+    asked: list[str] = []
+
+    def delete_first(user_data: int, path: str, flags: int, mode: int) -> None:
+        if not asked and path_part in path:
+            asked.append(path)
+            world.connect().start("POST", "/v0/topics/a/delete", {"match": "gone"})
+        queue_open(user_data, path, flags, mode)
+
+    with monkeypatch.context() as slowly:
+        slowly.setattr(world.ring, "queue_open", delete_first)
+        slowly.setitem(LATENCY_NS, "open", 5_000_000)
+        world.advance_ms(_CHECKPOINT_MS)
+    assert asked
+    assert world.data("a") == [1, 3]
+    world.write("a", 4)
+    world.advance_ms(_CHECKPOINT_MS)
+    world.crash_and_start()
+    assert world.data("a") == [1, 3, 4]
+
+
+@_FILES
+def test_flags_that_found_no_descriptor_are_set_by_the_next_checkpoint(run_bytes: int, path_part: str) -> None:
+    """R-DEL-1, R-DUR-8."""
+    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=run_bytes)
+    world.start()
+    world.put("a", durability="fsync")
+    world.write_records("a", [{"data": 1}, {"data": 2, "tag": "gone"}, {"data": 3}])
+    world.advance_ms(_CHECKPOINT_MS)
+    world.delete("a", match="gone")
+    world.fail_storage("open", errno.EMFILE, path_part=path_part)
+    world.advance_ms(_CHECKPOINT_MS)
+    assert world.ring.faults.struck["open"] == 1
+    world.write("a", 4)
+    world.advance_ms(_CHECKPOINT_MS)
+    world.crash_and_start()
+    assert world.data("a") == [1, 3, 4]
+
+
+def test_what_a_cap_evicted_stays_gone_when_a_crash_follows_the_flags_of_a_checkpoint() -> None:
+    """R-CAP-1, R-DUR-8: a replay that misses the flagged record would evict one less."""
+    for effects in range(10, 60):
+        world = SimWorld(checkpoint_wal_bytes=1)
+        world.start()
+        world.put("a", durability="fsync", cap_records=3)
+        world.write_records("a", [{"data": 1}, {"data": 2}, {"data": 3, "tag": "gone"}])
+        world.advance_ms(_CHECKPOINT_MS)
+        world.write("a", 4)
+        world.delete("a", match="gone")
+        world.ring.stop_at(world.ring.effects + effects)
+        with contextlib.suppress(SimStoppedError):
+            world.advance_ms(_CHECKPOINT_MS)
+        world.crash_and_start()
+        assert world.data("a") == [2, 4], f"killed {effects} operations into a checkpoint"
+        world.close()
+
+
+def test_a_start_after_a_power_cut_may_be_killed_anywhere_and_no_seq_comes_again() -> None:
+    """R-DUR-6: the start after it finds the same boot, and has to know of the gap all the same."""
+    for effects in range(40, 90):
+        world = SimWorld(_LOSES_ALL, sync_every_ms=60_000)
+        world.start()
+        world.put("a", durability="disk")
+        world.write("a", 1)  # synced with the reservation
+        last = world.write("a", 2, 3)["last_seq"]
+        world.power_cut()
+        world.ring.stop_at(effects)
+        with contextlib.suppress(SimStoppedError):
+            world.start()
+        world.crash_and_start()
+        assert world.data("a") == [1]
+        assert world.write("a", 4)["first_seq"] > last, f"killed after {effects} operations"
+        assert world.diff("a", 1)["tombstone"]["reason"] == "crash", f"killed after {effects} operations"
+        world.close()
+
+
+def test_a_run_that_was_merged_into_a_segment_is_not_read_again() -> None:
+    """R-DEL-1: its pack stays because of others, and knows nothing of later deletes."""
+    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=1000)
+    world.start()
+    for name in ("a", "b"):
+        world.put(name, durability="fsync")
+        world.write_records(name, [{"data": 1}, {"data": 2, "tag": "gone"}])
+    world.advance_ms(_CHECKPOINT_MS)
+    world.write("a", "x" * 2000)
+    world.advance_ms(_CHECKPOINT_MS)
+    world.delete("a", match="gone")
+    world.advance_ms(_CHECKPOINT_MS)
+    world.crash_and_start()
+    assert world.data("a") == [1, "x" * 2000]
+    assert world.data("b") == [1, 2]
+
+
+def test_a_delete_takes_what_was_written_before_it_though_nobody_was_told_of_that_yet() -> None:
+    """R-DEL-4: a replay does, so what is shown before a crash and after it would differ."""
+    world = SimWorld()
+    world.start()
+    world.put("a", durability="fsync")
+    world.write("a", 1)
+    writer = world.ask("POST", "/v0/topics/a", {"records": [{"data": 2}]})
+    world.advance_us(20)
+    deleter = world.ask("POST", "/v0/topics/a/delete", {"before_seq": 1000})
+    assert writer.answer().status == 200
+    assert deleter.answer().json["deleted"] == 2
+    assert world.data("a") == []
+    world.crash_and_start()
+    assert world.data("a") == []
+
+
+def test_a_reservation_that_found_no_space_is_made_again_by_the_next_write() -> None:
+    """R-DUR-6."""
+    for seed in range(8):
+        world = SimWorld(seed, sync_every_ms=60_000)
+        world.start()
+        world.put("a", durability="disk")
+        world.fail_storage("write", errno.ENOSPC, path_part="/wal-")
+        assert world.request("POST", "/v0/topics/a", {"records": [{"data": 1}]}).status == 500
+        world.advance_ms(1100)
+        last = world.write("a", 2)["last_seq"]
+        world.power_cut()
+        world.start()
+        assert world.write("a", 3)["first_seq"] > last, f"seed {seed}"
+        world.close()
+
+
+def test_batches_of_a_recycled_log_file_are_not_taken_for_what_follows_its_last_one() -> None:
+    """R-DUR-1. In both its uses they fill whole blocks, so an old one begins where recovery looks for the next."""
+    world = SimWorld(checkpoint_wal_bytes=1, wal_file_bytes=64 << 10)
+    world.start()
+    world.put("a", durability="fsync")
+    for cycle in range(4):  # a file, the one made ahead of it, the spare beside both, and the first again
+        world.write("a", "is copied")
+        world.advance_ms(_CHECKPOINT_MS)
+        for _ in range(2 if cycle == 3 else 3):
+            path, end = _end_of_log(world)
+            world.write("a", str(cycle).ljust(-end % BLOCK_BYTES + BLOCK_BYTES - _BATCH_AROUND_BYTES))
+        if cycle == 0:
+            world.write("b", "of the first use")
+            world.advance_ms(1)
+        elif cycle == 1:
+            world.drop("b")
+    path, end = _end_of_log(world)
+    assert end % BLOCK_BYTES == 0
+    assert world.ring.file_bytes(path)[end : end + 4] == world.ring.file_bytes(path)[BLOCK_BYTES : BLOCK_BYTES + 4]
+    found = world.data("a")
+    world.crash_and_start()
+    assert world.data("a") == found
+    assert world.request("GET", "/v0/topics/b").status == 404
+
+
+def _end_of_log(world: SimWorld) -> tuple[str, int]:
+    """Path of the file that the log writes to, and where its next batch begins."""
+    assert world.server is not None
+    file = world.server.engine._core.log.shards[0]._end.file  # type: ignore[union-attr]
+    return file.stored.path, file.position
