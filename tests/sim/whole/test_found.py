@@ -196,6 +196,16 @@ def test_a_wall_clock_that_is_set_back_puts_off_no_checkpoint() -> None:
     assert world.ring.list_directory("/srv/topics/snapshots") != before
 
 
+def test_a_wall_clock_that_is_set_ahead_brings_no_checkpoint() -> None:
+    world = SimWorld(checkpoint_every_ms=60_000, checkpoint_wal_bytes=1 << 30)
+    world.start()
+    world.write("a", 1)
+    before = world.ring.list_directory("/srv/topics/snapshots")
+    world.ring.clock.step_wall_ms(3_600_000)
+    world.advance_ms(5000)
+    assert world.ring.list_directory("/srv/topics/snapshots") == before
+
+
 def test_records_of_a_time_in_another_class_leave_the_log_of_a_topic_that_is_ephemeral_now(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
