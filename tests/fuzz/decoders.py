@@ -1,19 +1,19 @@
-"""The decoders, as functions of bytes. A sample is a good input; damage of it reaches further in than chance does."""
+"""The decoders, as functions of bytes, each with examples: damage of them reaches further in than chance does."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from tests.contract.sim_world import SimWorld
-from tests.http.wire import Echo, Peer, make_service
+from tests.fuzz import protocols
+from tests.fuzz.examples import EXAMPLES, damaged
 from tests.server.lane_bytes import LaneBytes, samples
-from topics.config import Config
 from topics.engine.snapshot import Snapshot, TopicImage
-from topics.engine.write_body import WriteScanner
 from topics.errors import CorruptError, FormatError, RequestError
 from topics.store import codec
 from topics.store.format import BATCH_HEADER_BYTES, BatchHeader, WalHeader
@@ -28,7 +28,8 @@ class Decoder(NamedTuple):
     decode: Callable[[bytes], object]
     errors: tuple[type[Exception], ...]
     """What it may raise."""
-    samples: tuple[bytes, ...]
+    examples: Mapping[str, bytes]
+    """By what they are."""
 
 
 def _files() -> dict[str, bytes]:
@@ -79,49 +80,52 @@ def _snapshot(data: bytes) -> None:
     SnapshotFile.unpack(data, "x")
 
 
-_scanner = WriteScanner(Config())
 _lane = LaneBytes()
 """Not a decoder: a server that has the lane, and one that has not, answer alike."""
-
-
-def _http(data: bytes) -> None:
-    """A connection's bytes, whole and in two pieces."""
-    for pieces in ((), (len(data) // 2,)):
-        service = make_service(Echo().routes())
-        Peer(service).send(data, pieces=pieces)
-
-
-_REQUEST = b"POST /echo/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
-_CHUNKED = (
-    b"POST /echo/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-    b"1\r\n{\r\n1;x=y\r\n}\r\n0\r\nX: y\r\n\r\n"
-)
-_WRITE = (
-    b'{"records":[{"data":{"a":[1,-2.5e3,"\\u00e9",true,null]},"tag":"t","node":"n","meta":{"k":"v"}},{"data":0}],'
-    b'"node":"m","idempotency_key":"k","create":true,"config":{"cap_records":5}}'
-)
+_server = protocols.WholeServer()
 
 
 def decoders() -> list[Decoder]:
     """All of them."""
+    return [*_of_files(), *_of_clients()]
+
+
+def _of_files() -> list[Decoder]:
     files = _files()
-    damaged: tuple[type[Exception], ...] = (CorruptError, FormatError)
+    errors: tuple[type[Exception], ...] = (CorruptError, FormatError)
     segment, index = files["seg-00000000000000000001.data"], files["seg-00000000000000000001.idx"]
 
     def of(decode: Callable[[bytes, str], Any]) -> Callable[[bytes], object]:
         return lambda data: decode(data, "x")
 
     return [
-        Decoder("log", _log, damaged, (files["wal-"],)),
-        Decoder("frames", _frames, damaged, (segment[4096:], files["wal-"][4096 + 64 :])),
-        Decoder("segment header", of(SegmentHeader.unpack), damaged, (segment,)),
-        Decoder("segment footer", of(SegmentFooter.unpack), damaged, (segment[-512:],)),
-        Decoder("end of a segment", of(read_footer), damaged, (segment[-512:],)),
-        Decoder("segment index", of(IndexHeader.unpack), damaged, (index,)),
-        Decoder("pack", of(scan_pack), damaged, (files["pack-"],)),
-        Decoder("pack header", of(PackHeader.unpack), damaged, (files["pack-"],)),
-        Decoder("snapshot", _snapshot, damaged, (files["snapshot-"],)),
-        Decoder("write body", _scanner.scan, (RequestError,), (_WRITE,)),
-        Decoder("lane", _lane.feed, (), samples()),
-        Decoder("HTTP/1.1", _http, (), (_REQUEST, _CHUNKED, _REQUEST + _REQUEST)),
+        Decoder("log", _log, errors, damaged(files["wal-"])),
+        Decoder("frames", _frames, errors, damaged(segment[4096:]) | {"of a log": files["wal-"][4096 + 64 :]}),
+        Decoder("segment header", of(SegmentHeader.unpack), errors, damaged(segment)),
+        Decoder("segment footer", of(SegmentFooter.unpack), errors, damaged(segment[-512:])),
+        Decoder("end of a segment", of(read_footer), errors, damaged(segment[-512:])),
+        Decoder("segment index", of(IndexHeader.unpack), errors, damaged(index)),
+        Decoder("pack", of(scan_pack), errors, damaged(files["pack-"])),
+        Decoder("pack header", of(PackHeader.unpack), errors, damaged(files["pack-"])),
+        Decoder("snapshot", _snapshot, errors, damaged(files["snapshot-"])),
+    ]
+
+
+def _of_clients() -> list[Decoder]:
+    lane = {f"{number} of the lane's": data for number, data in enumerate(samples())}
+
+    def of(name: str, decode: Callable[[bytes], object], *errors: type[Exception]) -> Decoder:
+        return Decoder(name, decode, errors, EXAMPLES[name])
+
+    return [
+        of("HTTP/1.1 by httptools", functools.partial(protocols.http1, "httptools")),
+        of("HTTP/1.1 by h11", functools.partial(protocols.http1, "h11")),
+        of("HTTP/1.1 by both", protocols.http1_by_both),
+        of("HTTP/2", protocols.http2),
+        of("WebSocket frames", protocols.websocket_frames),
+        of("WebSocket message", protocols.websocket_message),
+        of("query", protocols.query),
+        of("write body", protocols.SCANNER.scan, RequestError),
+        Decoder("lane", _lane.feed, (), lane | EXAMPLES["lane"]),
+        of("server", _server.feed),
     ]

@@ -22,9 +22,16 @@ NAMES = (
     "pack",
     "pack header",
     "snapshot",
+    "HTTP/1.1 by httptools",
+    "HTTP/1.1 by h11",
+    "HTTP/1.1 by both",
+    "HTTP/2",
+    "WebSocket frames",
+    "WebSocket message",
+    "query",
     "write body",
     "lane",
-    "HTTP/1.1",
+    "server",
 )
 
 
@@ -34,10 +41,24 @@ def by_name() -> dict[str, Decoder]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_sample_and_what_the_fuzzer_kept_decode(name: str) -> None:
-    for sample in (*by_name()[name].samples, *kept(name)):
-        with contextlib.suppress(*by_name()[name].errors):
-            by_name()[name].decode(sample)
+def test_examples_and_what_the_fuzzer_kept_decode(name: str) -> None:
+    decoder = by_name()[name]
+    kept_inputs = {f"line {number} of the corpus": data for number, data in enumerate(kept(name), 1)}
+    for what, data in (decoder.examples | kept_inputs).items():
+        try:
+            decoder.decode(data)
+        except decoder.errors:
+            pass
+        except Exception as error:
+            error.add_note(f"{name}: {what}")
+            raise
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_decoder_has_examples_and_a_small_corpus(name: str) -> None:
+    assert len(by_name()[name].examples) >= 4
+    assert kept(name), f"make fuzz ARGS='--only \"{name}\"', then the same with --keep"
+    assert sum(map(len, kept(name))) < 48 << 10
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -45,9 +66,9 @@ def test_a_sample_and_what_the_fuzzer_kept_decode(name: str) -> None:
 @given(st.data())
 def test_damage_gives_a_value_or_a_documented_error(name: str, data: st.DataObject) -> None:
     decoder = by_name()[name]
-    raw = bytearray(data.draw(st.sampled_from(decoder.samples)))
+    raw = bytearray(data.draw(st.sampled_from([*decoder.examples.values(), *kept(name)])))
     for _ in range(data.draw(st.integers(0, 4))):
-        at = data.draw(st.integers(0, len(raw) - 1))
+        at = data.draw(st.integers(0, len(raw)))
         raw[at : at + data.draw(st.integers(0, 8))] = data.draw(st.binary(max_size=8))
     if data.draw(st.booleans()):
         raw = raw[: data.draw(st.integers(0, len(raw)))]

@@ -124,7 +124,7 @@ class Echo:
             "body": call.body.decode("latin-1"),
             "headers": {name.decode(): value.decode("latin-1") for name, value in request.headers.items()},
         }
-        call.reply(json.dumps(shown).encode())
+        call.reply(json.dumps(shown, sort_keys=True).encode())
 
     def park(self, call: Call) -> None:
         self.parked.append(call)
