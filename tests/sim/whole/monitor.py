@@ -100,7 +100,8 @@ class Monitor:
         path, file = found
         known = self._snapshots.get(id(file))
         if known is None:
-            known = self._snapshots[id(file)] = file, read_listed(file.live, path, self._machine.config)
+            data = file.durable if durable else file.live  # one that was replaced has nothing in the cache any more
+            known = self._snapshots[id(file)] = file, read_listed(data, path, self._machine.config)
         return known[1]
 
     def _check_given_up(self, path: str, given_up: SimFile) -> None:
