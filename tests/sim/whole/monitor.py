@@ -100,7 +100,7 @@ class Monitor:
         path, file = found
         known = self._snapshots.get(id(file))
         if known is None:
-            data = file.durable if durable else file.live  # one that was replaced has nothing in the cache any more
+            data = file.live or file.durable  # one that was replaced has nothing in the cache any more
             known = self._snapshots[id(file)] = file, read_listed(data, path, self._machine.config)
         return known[1]
 
