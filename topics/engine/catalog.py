@@ -237,6 +237,9 @@ class EngineCatalog:
         config = parse_config(change.config)
         topic.set_config(config, config)
         topic.head = max(topic.head, change.head)
+        if change.floors is not None:
+            change.floors.raise_floors(topic.floors)
+            topic.index.kill_through(topic.floors.dead_through)
         if change.generation and change.generation >= topic.generation:
             topic.generation = change.generation
             self._reserved.pop(topic.id, None)

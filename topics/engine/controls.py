@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from topics.engine.floors import FloorMarks
 from topics.engine.predicate import Predicate
 from topics.engine.topic_config import TopicConfig
 
@@ -34,6 +35,8 @@ class ConfigPayload(msgspec.Struct, omit_defaults=True):
     """Seqs given out without a frame so far (class `ephemeral`)."""
     generation: int = 0
     """Reservations up to this one no longer count: all before is on stable storage with this frame."""
+    floors: FloorMarks | None = None
+    """What was lost while no frame told of it (class `ephemeral`)."""
 
 
 class RemovalPayload(msgspec.Struct, omit_defaults=True):

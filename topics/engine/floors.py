@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from topics.engine.results import Tombstone
 
 CRASH = "crash"
@@ -113,3 +115,20 @@ def enter(floors: Floors, from_seq: int, head: int, earliest: int) -> Entry:
 
 def _lost(cursor: int, upto: int, reason: str, head: int) -> Tombstone:
     return Tombstone(cursor + 1, upto, reason, upto - cursor, upto + 1, head)
+
+
+class FloorMarks(msgspec.Struct, omit_defaults=True, gc=False):
+    """The marks as snapshots and frames tell of them."""
+
+    cap: int = 0
+    ttl: int = 0
+    trim: int = 0
+    crash: int = 0
+    deleted: int = 0
+
+    @classmethod
+    def of(cls, floors: Floors) -> FloorMarks:
+        return cls(floors.cap, floors.ttl, floors.trim, floors.crash, floors.deleted)
+
+    def raise_floors(self, floors: Floors) -> None:
+        floors.raise_to(cap=self.cap, ttl=self.ttl, trim=self.trim, crash=self.crash, deleted=self.deleted)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 
 from topics.engine import refusals
-from topics.engine.controls import ConfigPayload, CreatePayload, LeasesPayload, encode, removal
+from topics.engine.controls import ConfigPayload, CreatePayload, LeasesPayload, RemovalPayload, encode, removal
 from topics.engine.core import Core
+from topics.engine.floors import FloorMarks
 from topics.engine.names import check_topic_name
 from topics.engine.operations import Operation
 from topics.engine.results import AppendRequest, DeleteTopicResult, Done, PutResult
@@ -181,6 +183,12 @@ class Lifecycle:
         change = ConfigPayload(msgspec.Raw(config.as_json()))
         if topic.stage_class == "ephemeral":
             change.head = topic.next_seq - 1
+            if config.durability != "ephemeral":
+                # No frame tells what has gone since, of records of a time in another class.
+                change.floors = FloorMarks.of(topic.floors)
+                if gone := _gone(core, topic):
+                    payload = encode(RemovalPayload(before.upto, seqs=gone))
+                    core.log.stage_control(topic.id, FrameType.CONSUME, before.upto, now_ms, payload)
         if topic.stage_class == "disk" and config.durability != "disk":
             # Synced with all before it, so from here on the new class alone says what a crash may take.
             change.generation = topic.generation
@@ -225,6 +233,17 @@ class Lifecycle:
         topic.life = Life.DELETING
         topic.filling = None
         Removal(core, topic, done).stage(synced=True)
+
+
+def _gone(core: Core, topic: Topic) -> list[int]:
+    """Runs of seqs above the floors, between and behind the live records that are not in memory."""
+    kept = [np.array([topic.floors.dead_through], np.uint64)]
+    for chunk, rows, file_ids in topic.index.locations(0, topic.head):
+        in_memory = [file_id for file_id in np.unique(file_ids).tolist() if core.usage.is_memory(file_id)]
+        kept.append((rows[~np.isin(file_ids, in_memory)] + chunk.first).astype(np.uint64))
+    seqs = np.concatenate([*kept, np.array([topic.head + 1], np.uint64)])
+    before = np.flatnonzero(np.diff(seqs) > 1)
+    return [bound for at in before.tolist() for bound in (int(seqs[at]) + 1, int(seqs[at + 1]) - 1)]
 
 
 def _keeps_leases(config: TopicConfig) -> bool:

@@ -7,25 +7,10 @@ from typing import Generic, TypeVar
 import msgspec
 
 from topics.engine.controls import LeaseRow
-from topics.engine.floors import Floors, Gap
+from topics.engine.floors import FloorMarks, Gap
 from topics.engine.routers.controls import RouterImage, images_of
 from topics.engine.routers.hops import Run
 from topics.engine.topic import NO_RESERVATION, Topic
-
-
-class FloorMarks(msgspec.Struct, omit_defaults=True, gc=False):
-    cap: int = 0
-    ttl: int = 0
-    trim: int = 0
-    crash: int = 0
-    deleted: int = 0
-
-    @classmethod
-    def of(cls, floors: Floors) -> FloorMarks:
-        return cls(floors.cap, floors.ttl, floors.trim, floors.crash, floors.deleted)
-
-    def raise_floors(self, floors: Floors) -> None:
-        floors.raise_to(cap=self.cap, ttl=self.ttl, trim=self.trim, crash=self.crash, deleted=self.deleted)
 
 
 class KeyRow(msgspec.Struct, array_like=True, gc=False):

@@ -336,3 +336,55 @@ def test_a_directory_whose_subdirectory_found_no_space_is_synced_once_there_is_s
         world.start()
         assert world.data("a") == [1], f"seed {seed}"
         world.close()
+
+
+def test_what_a_restart_took_from_an_ephemeral_topic_stays_gone_when_its_class_changes() -> None:
+    """R-DUR-5: it lies in segments, of a time in another class."""
+    world = SimWorld(checkpoint_wal_bytes=1)
+    world.start()
+    world.put("a", durability="disk")
+    world.write("a", 1, 2)
+    world.advance_ms(1100)
+    world.put("a", durability="ephemeral")
+    world.crash_and_start()
+    assert world.data("a") == []
+    world.put("a", durability="disk")
+    world.write("a", 3)
+    world.crash_and_start()
+    assert world.data("a") == [3]
+
+
+@pytest.mark.parametrize("lies_in", ["log", "segment", "memory"])
+def test_what_went_while_a_topic_was_ephemeral_stays_gone_when_its_class_changes(lies_in: str) -> None:
+    """R-DEL-1, R-TTL-3, R-CAP-1, R-CFG-3: no frame told of it."""
+    world = SimWorld(checkpoint_wal_bytes=1 << 20)
+    world.start()
+    first = "ephemeral" if lies_in == "memory" else "disk"
+    names = ("prefix", "tag", "ttl", "cap")
+    for name in names:
+        world.put(name, durability=first)
+        world.write_records(name, [{"data": 1}, {"data": 2, "tag": "gone"}, {"data": 3}])
+    if lies_in == "segment":
+        world.restart()
+    for name in names:
+        world.put(name, durability="ephemeral", ttl_ms=500 if name == "ttl" else 0)
+    world.delete("prefix", before_seq=3)
+    world.delete("tag", match="gone")
+    world.advance_ms(600)
+    for name in names:
+        world.write(name, 4)
+        world.put(name, durability="ephemeral", cap_records=2 if name == "cap" else 0)
+    left = {"prefix": [3, 4], "tag": [1, 3, 4], "ttl": [4], "cap": [3, 4]}
+    assert {name: world.data(name) for name in names} == left
+    for name in names:
+        world.put(name, durability="disk")
+        world.write(name, 5)
+    assert {name: world.data(name) for name in names} == {name: [*found, 5] for name, found in left.items()}
+    world.crash_and_start()
+    kept = {"prefix": [3, 5], "tag": [1, 3, 5], "ttl": [5], "cap": [3, 5]}
+    if lies_in == "memory":
+        kept = {name: [5] for name in names}
+    assert {name: world.data(name) for name in names} == kept
+    world.advance_ms(2200)
+    world.crash_and_start()
+    assert {name: world.data(name) for name in names} == kept
