@@ -503,4 +503,49 @@ MUTANTS = (
         "None, False, done)",
         "tests/contract/test_queue_durability.py",
     ),
+    # --- classes -----------------------------------------------------------------------------------------------------
+    _one(
+        "seqs of a time in class ephemeral given out again",
+        "engine/catalog.py",
+        "        topic.head = max(topic.head, change.head)\n",
+        "",
+        _SELDOM,
+    ),
+    _one(
+        "what went while a topic was ephemeral not told when its class changes",
+        "engine/lifecycle.py",
+        'if config.durability != "ephemeral":',
+        "if False:",
+        _FOUND,
+    ),
+    # --- routers -----------------------------------------------------------------------------------------------------
+    _one("hops lost at a checkpoint", "engine/catalog.py", "        if image.hops:", "        if False:", _SELDOM),
+    _one(
+        "frames that a router keeps not synced",
+        "engine/routers/kept.py",
+        "stage(synced=True)",
+        "stage(synced=False)",
+        _SELDOM,
+    ),
+    _one(
+        "what the destination holds already forwarded again",
+        "engine/routers/steps.py",
+        "            if (there := router.evidence.get(seq)) is not None and index",
+        "            if False and (there := router.evidence.get(seq)) is not None and index",
+        "tests/contract/test_routers.py",
+    ),
+    _one(
+        "rows that share a frame left behind by a checkpoint on a full disk",
+        "engine/catalog.py",
+        "            if len(shared):\n",
+        "            if False:\n",
+        "tests/contract/test_router_crashes.py",
+    ),
+    _one(
+        "flags that a failed sync lost believed from the page cache",
+        "store/recovery.py",
+        "PastCache(files) if lost_writes and goes_direct(files.direct_block_bytes(root)) else files",
+        "files",
+        _FOUND,
+    ),
 )

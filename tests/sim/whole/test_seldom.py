@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.contract.queue_client import Queue
 from tests.contract.sim_world import SimWorld
 from tests.sim import SimStoppedError
 from tests.sim.core import LATENCY_NS
@@ -189,6 +190,57 @@ def test_batches_of_a_recycled_log_file_are_not_taken_for_what_follows_its_last_
     world.crash_and_start()
     assert world.data("a") == found
     assert world.request("GET", "/v0/topics/b").status == 404
+
+
+def test_jobs_acked_while_their_router_was_blocked_are_forwarded_after_a_power_cut() -> None:
+    """R-RTR-18: the frames that a router keeps are synced before the acks that consume the jobs, in whatever shard."""
+    for seed in range(6):
+        world = SimWorld(seed, wal_shards=4, sync_every_ms=60_000)
+        world.start()
+        queues = [Queue(world, f"jobs{number}", durability="fsync") for number in range(6)]
+        for number in range(6):
+            world.put(f"full{number}", cap_records=1, discard="reject", durability="disk")
+            world.write(f"full{number}", "before")
+            router = {"source": f"jobs{number}", "dest": f"full{number}"}
+            assert world.request("PUT", f"/v0/routers/r{number}", router).status == 201
+        for queue in queues:
+            queue.put("job")
+            queue.claim()
+            queue.ack(1)
+        world.power_cut()
+        world.start()
+        for number in range(6):
+            world.delete(f"full{number}", before_seq=2)
+            assert world.data(f"full{number}") == ["job"], (seed, number)
+        world.close()
+
+
+def test_hops_outlive_a_checkpoint_while_a_router_is_blocked() -> None:
+    """R-RTR-12, R-RTR-16: a mirror ends after eight, wherever its records were when the log was recycled."""
+    world = SimWorld(checkpoint_wal_bytes=1)
+    world.start()
+    world.put("b", cap_records=1, discard="reject")
+    for source, dest in ("ab", "ba"):
+        router = {"source": source, "dest": dest, "allow_cycle": True}
+        assert world.request("PUT", f"/v0/routers/{source}{dest}", router).status == 201
+    world.write("a", 1)
+    for _ in range(8):
+        world.advance_ms(_CHECKPOINT_MS)
+        world.crash_and_start()
+        world.delete("b", before_seq=100)
+    world.advance_ms(_CHECKPOINT_MS)
+    assert (world.state("a")["head_seq"], world.state("b")["head_seq"]) == (5, 4)
+
+
+def test_seqs_of_a_time_in_class_ephemeral_are_not_given_out_again() -> None:
+    """R-SEQ-4, R-CFG-3: nothing of that time is in the log but the change that ended it."""
+    world = SimWorld()
+    world.start()
+    world.put("a", durability="ephemeral")
+    last = world.write("a", 1, 2)["last_seq"]
+    world.put("a", durability="disk")
+    world.crash_and_start()
+    assert world.write("a", 3)["first_seq"] == last + 1
 
 
 def _end_of_log(world: SimWorld) -> tuple[str, int]:
