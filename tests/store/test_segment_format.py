@@ -93,6 +93,16 @@ def test_an_index_that_was_written_without_parity_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
+    "counts", [{"rows": 3}, {"rows": 1 << 31}, {"tag_count": 9}, {"rows": 0, "tag_count": 1 << 31}]
+)
+def test_an_index_that_says_it_has_more_than_there_is_is_damaged_though_its_checksum_be_right(
+    counts: dict[str, int],
+) -> None:
+    with pytest.raises(CorruptError, match="past its end"):
+        IndexHeader.unpack(INDEX._replace(**counts).pack(COLUMNS), "x")
+
+
+@pytest.mark.parametrize(
     ("change", "error", "message"),
     [
         (lambda data: b"XXXX" + data[4:], FormatError, "not a segment"),

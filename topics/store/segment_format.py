@@ -251,7 +251,9 @@ class IndexColumns(NamedTuple):
 
     @classmethod
     def unpack(cls, data: memoryview, rows: int, tag_count: int, *, parity: bool = True) -> IndexColumns:
-        """Views into `data`. Raises ValueError (too short) or CorruptError (bits of the flags have flipped)."""
+        """Views into `data`. Raises CorruptError: too short, or bits of the flags have flipped."""
+        if rows * ROW_BYTES + 2 * tag_count > len(data):
+            raise CorruptError("the columns of an index go past its end", {})
         columns: list[Any] = []
         at = 0
         for dtype in ("<u8", "<u4", "<u4", "<u4", "<u4", "<u4", "u1"):
@@ -264,7 +266,7 @@ class IndexColumns(NamedTuple):
             tags.append(bytes(data[at : at + length]))
             at += length
         if at > len(data):
-            raise ValueError("the tag table goes past the end")
+            raise CorruptError("the tag table of an index goes past its end", {})
         ts, deltas, offsets, row_lengths, sizes, numbers, flags = columns
         if parity and _IS_ODD[flags].any():
             raise CorruptError("a byte of the index's flags column is damaged", {})
