@@ -309,3 +309,22 @@ def test_another_thread_ends_the_wait(kernel_loop: Loop) -> None:
     kernel_loop.run()
     thread.join()
     assert kernel_loop.stats().passes >= 1
+
+
+def test_no_timer_fires_while_a_loop_is_closed(loop: Loop) -> None:
+    """Whatever it would begin could use what is closed."""
+    fired: list[str] = []
+
+    async def wait() -> None:
+        try:
+            await loop.sleep(60_000_000_000)
+        finally:
+            await loop.next_pass()
+            await loop.next_pass()
+
+    loop.spawn(wait(), "wait")
+    loop.call_later(1_000_000, lambda: fired.append("late"))
+    loop.run_pass(0)
+    loop.call_later(0, lambda: fired.append("at once"))
+    loop.close()
+    assert fired == []

@@ -86,6 +86,8 @@ class Core:
     """Instants, and the paths of the files."""
     stop_at: int = 0
     """Number of the effect after which the run stops with SimStoppedError; 0: none."""
+    stopped: bool = False
+    """It has: nothing goes on, whatever is tried in an `except` or `finally` on the way out."""
 
     def queue(self, user_data: int, kind: str, start: Callable[[Operation], None]) -> None:
         """Registers an operation; `start` is called when it is submitted."""
@@ -117,7 +119,11 @@ class Core:
         action()
         self.effects += 1
         if self.effects == self.stop_at:
-            raise SimStoppedError(f"stopped after {self.effects} operations")
+            self.stopped = True
+            raise self.stop_error()
+
+    def stop_error(self) -> SimStoppedError:
+        return SimStoppedError(f"stopped after {self.effects} operations")
 
     def hold(self, operation: Operation, fd: int) -> Handle | None:
         """The handle of a descriptor, kept until the operation completes; None after completing it with -EBADF."""

@@ -122,6 +122,8 @@ class SimRing:
     def submit_and_wait(self, timeout_ns: int | None) -> None:
         core = self._core
         assert not core.dead, "the ring is closed"
+        if core.stopped:
+            raise core.stop_error()
         core.submit()
         now = self.clock.monotonic_ns()
         took_ns = self._pass_ns[int(self.rng.random() * len(self._pass_ns))]
@@ -274,6 +276,7 @@ class SimRing:
     def stop_at(self, effect: int) -> None:
         """`submit_and_wait` raises SimStoppedError once this many operations have taken effect."""
         self._core.stop_at = effect
+        self._core.stopped = False
 
     def put_file(self, path: str, data: bytes) -> None:
         """Lays down a file, durable with its name and its directories; for arranging tests."""

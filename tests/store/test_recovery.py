@@ -224,3 +224,17 @@ def begun(world: StoreWorld) -> list[SimFile]:
     """Files of the log that were taken into use, oldest first."""
     nodes = [world.ring.disk.find(f"{DIRECTORY}/wal/shard-00/{name}") for name in world.files("wal/shard-00")]
     return [node for node in nodes if isinstance(node, SimFile) and bytes(node.live[:4]).strip(b"\0")]
+
+
+def test_a_checkpoint_that_waits_for_the_last_one_does_not_begin_behind_it() -> None:
+    """It would write to descriptors that are closed by then, and perhaps somebody else's."""
+    world = StoreWorld().open()
+    world.create(1)
+    world.append(1, 5)
+    closing = world.loop.spawn(world.store.close(), "close")
+    while world.store.checkpointer._running is None:
+        world.passes(1)
+    late = world.loop.spawn(world.store.checkpointer.run(), "checkpoint")
+    world.loop.run_until(lambda: closing.done and late.done)
+    late.result()
+    assert world.store.log.read_only == ""

@@ -265,6 +265,7 @@ class Loop:
         if self._closed:
             return
         self._closed = True
+        self._timers.clear()  # nothing new begins: what is closed now would be used
         for task in list(self._tasks):
             task.cancel()
         for listener in set(self._operations.accepting.values()):

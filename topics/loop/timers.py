@@ -81,6 +81,13 @@ class Timers:
             else:
                 yield fn
 
+    def clear(self) -> None:
+        """None fires any more."""
+        for _, _, timer in self._heap:
+            timer.take()
+        self._heap.clear()
+        self._cancelled = 0
+
     def on_cancel(self) -> None:
         self._cancelled += 1
         if self._cancelled > _REBUILD_COUNT_MIN and self._cancelled * 2 > len(self._heap):

@@ -158,6 +158,8 @@ class Checkpointer:
         """
         while self._running is not None:
             await self._running
+        if self._stopped and not clean:
+            return  # the one it waited for was the last one: the log's files are closed
         self._running = done = Future[None]()
         try:
             await self._checkpoint(clean, moves and not clean)
