@@ -503,6 +503,27 @@ MUTANTS = (
         "None, False, done)",
         "tests/contract/test_queue_durability.py",
     ),
+    _one(
+        "log files that a checkpoint had no space for left out of the replay",
+        "store/checkpoint.py",
+        "        replay.update((shard, ReplayStart(number)) for shard, number in kept.items())\n",
+        "",
+        _SELDOM,
+    ),
+    _one(
+        "what a failed checkpoint wrote of a segment counted",
+        "store/segment_copy.py",
+        "        if segment is None or settled is None or not self._placed:\n            return\n",
+        "        return\n",
+        _SELDOM,
+    ),
+    _one(
+        "what a killed checkpoint left behind a segment not cut off by a start",
+        "store/recovery.py",
+        "    if not segment.sealed:\n        await cut_back(files, directory, segment)\n",
+        "",
+        _SELDOM,
+    ),
     # --- classes -----------------------------------------------------------------------------------------------------
     _one(
         "seqs of a time in class ephemeral given out again",
@@ -516,7 +537,7 @@ MUTANTS = (
         "engine/lifecycle.py",
         'if config.durability != "ephemeral":',
         "if False:",
-        _FOUND,
+        "passing",
     ),
     # --- routers -----------------------------------------------------------------------------------------------------
     _one("hops lost at a checkpoint", "engine/catalog.py", "        if image.hops:", "        if False:", _SELDOM),

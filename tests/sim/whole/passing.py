@@ -38,6 +38,8 @@ class Topic:
         self.exists = False
         self.texts: set[str] = set()
         """Everything that was ever sent."""
+        self.gone: set[str] = set()
+        """What was not there after a start: it never is again."""
         self.acked: dict[int, Acked] = {}
         self.expired = 0
         """Up to here a reader was told of expiry."""
@@ -133,6 +135,7 @@ class Passing(Clients):
             if looked["count"]:
                 raise machine.wrong(f"{topic.path}: {looked['count']} records after a start")
             topic.acked.clear()
+            topic.gone = set(topic.texts)
             return
         asked = Asked(topic, machine.ring.clock.now_ms())
         if (machine.power_failed or machine.io_failed) and topic.configs[0]["durability"] == "disk":
@@ -144,6 +147,8 @@ class Passing(Clients):
         self.check(topic, page, asked)
         seqs = {row["$seq"] for row in page["records"]}
         topic.acked = {seq: acked for seq, acked in topic.acked.items() if seq in seqs}
+        if page["caught_up"]:
+            topic.gone = topic.texts - {row["data"] for row in page["records"]}
 
     def check(self, topic: Topic, page: Any, asked: Asked) -> None:
         """A page from 0."""
@@ -157,6 +162,8 @@ class Passing(Clients):
             acked = topic.acked.get(seq)
             if row["data"] not in topic.texts or (acked is not None and acked.text != row["data"]):
                 raise wrong(f"seq {seq} holds {row['data'][:20]}, not {acked}")
+            if row["data"] in topic.gone:
+                raise wrong(f"seq {seq} with {row['data']} is back, which an earlier start did not find")
             if row["$ts"] + longest_ms < asked.at_ms:
                 raise wrong(f"seq {seq} of {row['$ts']} is shown at {asked.at_ms}, and lives for {longest_ms} ms")
             if seq <= asked.expired:
@@ -185,7 +192,7 @@ class _Client(Client):
     def step(self, wire: Wire) -> None:
         topic = self.rng.choice(self.shared.topics)
         choice = self.rng.random()
-        if choice < 0.05 and self.number == 0 and len(topic.choices) > 1 and len(topic.configs) == 1:
+        if choice < 0.12 and self.number == 0 and len(topic.choices) > 1 and len(topic.configs) == 1:
             self._change(wire, topic)
         elif choice < 0.6:
             self._write(wire, topic)

@@ -14,6 +14,7 @@ from tests.contract.sim_world import SimWorld
 from tests.sim import SimStoppedError
 from tests.sim.core import LATENCY_NS
 from topics.store.format import BLOCK_BYTES
+from topics.store.segment import describe_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 _CHECKPOINT_MS = 1100
@@ -241,6 +242,66 @@ def test_seqs_of_a_time_in_class_ephemeral_are_not_given_out_again() -> None:
     world.put("a", durability="disk")
     world.crash_and_start()
     assert world.write("a", 3)["first_seq"] == last + 1
+
+
+@pytest.mark.parametrize("space_bytes", [20_000, 60_000, 100_000])
+def test_a_checkpoint_that_has_space_for_few_log_files_leaves_the_others_to_the_replay(space_bytes: int) -> None:
+    """R-DUR-2, R-DUR-16."""
+    world = SimWorld(checkpoint_wal_bytes=1 << 30, wal_file_bytes=64 << 10, pack_run_bytes=0)
+    world.start()
+    texts = [f"{number} ".ljust(12_000, "x") for number in range(30)]
+    world.put("a", durability="fsync")
+    world.write_singly("a", *texts[:12])
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes + space_bytes
+    wrote = 12
+    while world.request("POST", "/v0/topics/a", {"records": [{"data": texts[wrote]}]}).status == 200:
+        wrote += 1
+    world.advance_ms(1500)
+    world.crash()
+    world.free_disk()
+    world.start()
+    assert world.data("a") == texts[:wrote]
+
+
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_what_a_checkpoint_wrote_of_a_segment_before_space_ran_out_is_written_over_by_the_next(nth: int) -> None:
+    """R-DUR-2, R-DUR-16: nobody was told where it lies."""
+    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=0, checkpoint_bytes_per_pass=4096)
+    world.start()
+    world.put("a", durability="fsync")
+    texts = [f"{number} ".ljust(3000, "x") for number in range(8)]
+    world.write_singly("a", *texts)
+    world.fail_storage("write", errno.ENOSPC, path_part="/seg-", nth=nth)
+    world.advance_ms(1100)
+    assert world.ring.faults.struck["write"] == 1
+    world.advance_ms(2200)
+    segments = [world.ring.file_bytes(path) for path in world._files("/srv/topics/topics") if path.endswith(".data")]
+    assert [sum(data.count(text.encode()) for data in segments) for text in texts] == [1] * 8
+    world.power_cut()
+    world.start()
+    assert world.data("a") == texts
+
+
+def test_what_a_killed_checkpoint_left_behind_a_segment_is_no_part_of_it_when_it_is_sealed() -> None:
+    """R-REC-1. Nothing more comes into it, so only the start after the kill cuts it back."""
+    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=0, segment_max_age_ms=4000)
+    world.start()
+    world.put("a", durability="fsync")
+    world.write("a", "before")
+    world.advance_ms(_CHECKPOINT_MS)
+    world.write_records("a", [{"data": "left behind", "tag": "gone"}, {"data": "x" * 2000, "tag": "gone"}])
+    (segment,) = world._files("/srv/topics/topics")
+    while b"left behind" not in world.ring.file_bytes(segment):
+        world.ring.stop_at(world.ring.effects + 1)
+        with contextlib.suppress(SimStoppedError):
+            world.advance_ms(_CHECKPOINT_MS)
+    world.crash_and_start()
+    world.delete("a", match="gone")
+    world.advance_ms(9000)
+    assert world.data("a") == ["before"]
+    assert world.stop() == 0
+    described = describe_file(world.ring.file_bytes(segment), segment)  # as a rebuild reads it
+    assert (described.segment.sealed, described.segment.records) == (True, 1)
 
 
 def _end_of_log(world: SimWorld) -> tuple[str, int]:
