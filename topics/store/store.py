@@ -23,7 +23,7 @@ from topics.store.filecalls import unlink_if_there
 from topics.store.filetable import FileTable, StoredFile
 from topics.store.format import FrameType
 from topics.store.log import Log, ShardStart
-from topics.store.manifest import ReplayStart, StorePart, pack_store_part
+from topics.store.manifest import Manifest, ReplayStart, StorePart, pack_store_part
 from topics.store.memory import MemoryFrames
 from topics.store.openfiles import OpenFiles
 from topics.store.reader import Reader
@@ -212,7 +212,7 @@ class Store:
             commit = await future
             if commit.error is not None:
                 raise commit.error
-            self._move(parts, starts, commit)
+            self._move(parts, starts, commit, found.manifest)
         for replay in found.shards.values():
             for path in replay.lost:
                 await unlink_if_there(self._loop.files, path)
@@ -221,13 +221,14 @@ class Store:
             if not stored.live_rows:
                 await self.log.retire(stored)
 
-    def _move(self, parts: list[TailPart], starts: list[int], commit: Commit) -> None:
-        """Points the rows of the tail to where they lie now."""
+    def _move(self, parts: list[TailPart], starts: list[int], commit: Commit, manifest: Manifest) -> None:
+        """Points the rows of the tail to where they lie now; not those that were copied already and are read there."""
         frames = np.concatenate([part.frames for part in parts])
         shifts = np.repeat(starts, [len(part.frames) for part in parts]) + commit.base
         is_record = frames["type"] == FrameType.RECORD
         records, offsets = frames[is_record], (frames["offset"] + shifts.astype(np.uint64))[is_record]
-        for topic_id, where in indices_by_topic(records["topic_id"]):
+        for topic_id, found in indices_by_topic(records["topic_id"]):
+            where = found[records["seq"][found] > manifest.copied_upto(topic_id)]
             self._catalog.moved(topic_id, records["seq"][where], commit.file_id, offsets[where].astype(np.uint32))
 
     async def _settle(self, found: Recovered) -> None:

@@ -388,3 +388,25 @@ def test_what_went_while_a_topic_was_ephemeral_stays_gone_when_its_class_changes
     world.advance_ms(2200)
     world.crash_and_start()
     assert {name: world.data(name) for name in names} == kept
+
+
+def test_a_record_that_a_killed_start_with_other_shards_copied_is_copied_once() -> None:
+    """R-DUR-13, R-DUR-15: `count` and `bytes`. The snapshot before the flags lists the copy, and the log has it, too."""
+    for effects in range(60, 160, 2):
+        world = SimWorld(wal_shards=4, sync_every_ms=60_000, pack_run_bytes=0)
+        world.start()
+        world.write_records("a", [{"data": 1}, {"data": 2, "tag": "gone"}])
+        world.stop()
+        world.start()
+        world.delete("a", match="gone")
+        world.write("a", 3)
+        world.crash()
+        world.ring.stop_at(effects)
+        with contextlib.suppress(SimStoppedError):
+            world.start(wal_shards=1)
+        world.crash()
+        world.start(wal_shards=4)
+        world.crash_and_start()
+        assert world.data("a") == [1, 3]
+        assert world.state("a")["count"] == 2, f"killed {effects} operations into a start"
+        world.close()
