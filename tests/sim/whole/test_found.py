@@ -391,7 +391,7 @@ def test_what_went_while_a_topic_was_ephemeral_stays_gone_when_its_class_changes
 
 
 def test_a_record_that_a_killed_start_with_other_shards_copied_is_copied_once() -> None:
-    """R-DUR-13, R-DUR-15: `count` and `bytes`. The snapshot before the flags lists the copy, and the log has it, too."""
+    """R-DUR-13, R-DUR-15: `count`, `bytes`. The snapshot before the flags lists the copy, and the log has it, too."""
     for effects in range(60, 160, 2):
         world = SimWorld(wal_shards=4, sync_every_ms=60_000, pack_run_bytes=0)
         world.start()
