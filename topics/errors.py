@@ -77,6 +77,12 @@ class NoLogFileError(StorageError):
     detail = {"reason": "no_log_file"}  # noqa: RUF012 - a constant of the wire contract
 
 
+class NotCreatedError(StorageError):
+    """The request that was to create the topic failed; of this one nothing is there either: it may be sent again."""
+
+    detail = {"reason": "not_created"}  # noqa: RUF012 - a constant of the wire contract
+
+
 class FormatError(StorageError):
     """A file of another kind, or of a format version this build does not know."""
 

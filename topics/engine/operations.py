@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topics.engine.topic import Life, Topic
-from topics.errors import StorageError, TopicsError
+from topics.errors import NotCreatedError, TopicsError
 from topics.store.commit import Commit
 
 if TYPE_CHECKING:
@@ -65,6 +65,6 @@ def settle(topic: Topic) -> None:
         if commit.error is not None:
             operation.fail(commit.error)
         elif topic.life is Life.GONE:
-            operation.fail(StorageError(f"topic {topic.name} could not be created"))
+            operation.fail(NotCreatedError(f"topic {topic.name} could not be created"))
         else:
             operation.apply(commit)

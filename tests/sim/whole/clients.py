@@ -151,6 +151,8 @@ class Client:
             machine.counts[f"answered {status}"] += 1
         elif status == 500:
             machine.counts["answered 500"] += 1
-            lacks_descriptors = machine.descriptors_are_few and "Too many open" in answer["error"]["message"]
+            error = answer["error"]
+            told = "Too many open" in error["message"] or error.get("detail", {}).get("reason") == "not_created"
+            lacks_descriptors = machine.descriptors_are_few and told
             if machine.disk_is_sound and not lacks_descriptors:
                 raise machine.wrong(f"{name}: one was answered {answer} on a sound disk")
