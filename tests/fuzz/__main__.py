@@ -48,6 +48,9 @@ def keep(name: str) -> None:
     options = ["-merge=1", f"-max_len={_INPUT_BYTES_MAX}", str(chosen), str(found)]
     subprocess.run([again, *options], check=True, capture_output=True)
     inputs = sorted({path.read_bytes() for path in chosen.iterdir()} - {b""}, key=lambda data: (len(data), data))
+    if not inputs:
+        print(f"{name}: nothing was found so far, the corpus stays as it is")
+        return
     every = -(-sum(map(len, inputs)) // _KEPT_BYTES_MAX)
     lines = [base64.b64encode(data).decode() for data in inputs[::-1][::every]][::-1]
     CORPUS.mkdir(exist_ok=True)
@@ -86,9 +89,13 @@ def main() -> int:
     options, of_libfuzzer = parser.parse_known_args()
     if options.one:
         fuzz(options.one, of_libfuzzer)
+    if of_libfuzzer:
+        parser.error(f"unknown: {' '.join(of_libfuzzer)}")
     from tests.fuzz.test_decoders import NAMES, by_name  # noqa: PLC0415
 
     names = [name for name in NAMES if options.only in name]
+    if not names:
+        parser.error(f"no decoder's name contains {options.only}: there are {', '.join(NAMES)}")
     failed = 0
     for name in names:
         corpus = OUTPUT / file_name(name)

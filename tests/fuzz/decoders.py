@@ -16,9 +16,9 @@ from tests.server.lane_bytes import LaneBytes, samples
 from topics.engine.snapshot import Snapshot, TopicImage
 from topics.errors import CorruptError, FormatError, RequestError
 from topics.store import codec
-from topics.store.format import BATCH_HEADER_BYTES, BatchHeader, WalHeader
-from topics.store.manifest import unpack_store_part
-from topics.store.pack import scan_pack
+from topics.store.format import Idempotency, WalHeader, pack_idempotency, unpack_idempotency
+from topics.store.manifest import Pack, unpack_store_part
+from topics.store.pack import read_pack, scan_pack
 from topics.store.segment import read_footer
 from topics.store.segment_format import IndexHeader, PackHeader, SegmentFooter, SegmentHeader, SnapshotFile
 
@@ -48,7 +48,8 @@ def _files() -> dict[str, bytes]:
     for path in paths:
         for name in names:
             if path.rpartition("/")[2].startswith(name):
-                found.setdefault(name, world.ring.file_bytes(path).rstrip(b"\0") + b"\0")
+                data = world.ring.file_bytes(path)
+                found.setdefault(name, data.rstrip(b"\0") + b"\0" if name == "wal-" else data)
     return found
 
 
@@ -65,8 +66,32 @@ def _frames(data: bytes) -> None:
     codec.scan_frames(data, start=0)
 
 
-def _batch(data: bytes) -> None:
-    BatchHeader.unpack(data[:BATCH_HEADER_BYTES])
+class _Bytes:
+    """A file that is read as a pack is."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    async def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+        return 0
+
+    async def close(self, fd: int) -> None:
+        pass
+
+    async def read_into(self, fd: int, buffer: Any, offset: int) -> int:
+        piece = self._data[offset : offset + len(memoryview(buffer))]
+        memoryview(buffer)[: len(piece)] = piece
+        return len(piece)
+
+    def file_size(self, path: str) -> int:
+        return len(self._data)
+
+
+def _pack_index(epoch: int, data: bytes) -> None:
+    """The index at a pack's end, or what its runs say where that is damaged."""
+    reading = read_pack(_Bytes(data), "x", Pack(1, epoch, len(data), {}))
+    with contextlib.suppress(StopIteration):
+        reading.send(None)
 
 
 def _snapshot(data: bytes) -> None:
@@ -94,6 +119,7 @@ def _of_files() -> list[Decoder]:
     files = _files()
     errors: tuple[type[Exception], ...] = (CorruptError, FormatError)
     segment, index = files["seg-00000000000000000001.data"], files["seg-00000000000000000001.idx"]
+    pack = files["pack-"]
 
     def of(decode: Callable[[bytes, str], Any]) -> Callable[[bytes], object]:
         return lambda data: decode(data, "x")
@@ -102,11 +128,15 @@ def _of_files() -> list[Decoder]:
         Decoder("log", _log, errors, damaged(files["wal-"])),
         Decoder("frames", _frames, errors, damaged(segment[4096:]) | {"of a log": files["wal-"][4096 + 64 :]}),
         Decoder("segment header", of(SegmentHeader.unpack), errors, damaged(segment)),
-        Decoder("segment footer", of(SegmentFooter.unpack), errors, damaged(segment[-512:])),
-        Decoder("end of a segment", of(read_footer), errors, damaged(segment[-512:])),
+        Decoder("segment footer", of(SegmentFooter.unpack), errors, damaged(segment[-600:])),
+        Decoder("end of a segment", of(read_footer), errors, damaged(segment[-600:])),
         Decoder("segment index", of(IndexHeader.unpack), errors, damaged(index)),
-        Decoder("pack", of(scan_pack), errors, damaged(files["pack-"])),
-        Decoder("pack header", of(PackHeader.unpack), errors, damaged(files["pack-"])),
+        Decoder("pack", of(scan_pack), errors, damaged(pack)),
+        Decoder("pack header", of(PackHeader.unpack), errors, damaged(pack)),
+        Decoder(
+            "pack index", functools.partial(_pack_index, PackHeader.unpack(pack, "x").epoch), errors, damaged(pack)
+        ),
+        Decoder("extension", unpack_idempotency, errors, damaged(pack_idempotency(Idempotency(3, 1_000, b"key")))),
         Decoder("snapshot", _snapshot, errors, damaged(files["snapshot-"])),
     ]
 

@@ -21,6 +21,8 @@ NAMES = (
     "segment index",
     "pack",
     "pack header",
+    "pack index",
+    "extension",
     "snapshot",
     "HTTP/1.1 by httptools",
     "HTTP/1.1 by h11",
@@ -52,6 +54,12 @@ def test_examples_and_what_the_fuzzer_kept_decode(name: str) -> None:
         except Exception as error:
             error.add_note(f"{name}: {what}")
             raise
+
+
+@pytest.mark.parametrize("name", NAMES[: NAMES.index("snapshot") + 1])
+def test_what_is_whole_is_taken(name: str) -> None:
+    """So that damage to it is damage to something."""
+    by_name()[name].decode(by_name()[name].examples["whole"])
 
 
 @pytest.mark.parametrize("name", NAMES)
