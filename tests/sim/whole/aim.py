@@ -5,6 +5,7 @@
   the page cache goes on showing was never on the disk.
 - A sync that fails while the server stops.
 - A file of a checkpoint that finds no space or no descriptor, once, checkpoints that follow it, then a power cut.
+- Starts that are killed again and again, with another number of log shards each time.
 - A commit whose write was interrupted before its first byte, so that its chain is broken: nothing has failed.
 
 And what the code has fixed numbers for is small in some seeds: reservations of seqs, so that topics of a few dozen
@@ -26,6 +27,8 @@ _AIMED = 0.2
 """Share of the seeds."""
 _CHAINS = 0.03
 """Share of the others, whose chains are broken."""
+_KILLED_STARTS = 0.05
+"""Share of those left."""
 _ALWAYS = 1 << 30
 _BLOCK_BYTES = 4096
 
@@ -40,6 +43,8 @@ def aim(plan: Plan) -> None:
     rng = random.Random(f"{plan.seed}:chain")
     if rng.random() < _CHAINS:
         _broken_chain(plan, rng)
+    elif rng.random() < _KILLED_STARTS:
+        _killed_starts(plan, rng)
 
 
 def _short_commits(plan: Plan, rng: random.Random) -> None:
@@ -81,6 +86,20 @@ def _broken_chain(plan: Plan, rng: random.Random) -> None:
     fault = PlannedFault("write", error, nth=rng.randint(1, 30), times=times, path_part="/wal-")
     plan.forced = {"commit": rng.choice(("link", "direct", "auto", "auto"))}
     _change(plan, rng.randrange(len(plan.lives)), faulty=Faulty((fault,)))
+
+
+def _killed_starts(plan: Plan, rng: random.Random) -> None:
+    plan.forced = {"checkpoint_every_ms": 3, "checkpoint_wal_bytes": rng.choice((1, 4096, 1 << 20))}
+    plan.look_every_ns = 3_000_000
+    plan.shard_counts = (1, 2, 3, 4)
+    for at in range(1, len(plan.lives)):
+        _change(plan, at, starting=_choose_killed(rng))
+    plan.last = plan.last._replace(starting=_choose_killed(rng))
+
+
+def _choose_killed(rng: random.Random) -> Starting:
+    effects = [rng.choice((rng.randint(1, 40), rng.randint(1, 250))) for _ in range(rng.choice((1, 2, 3, 5)))]
+    return Starting(tuple((count, rng.random() < 0.5) for count in effects), twice=rng.random() < 0.3)
 
 
 def _change(plan: Plan, at: int, **changes: object) -> None:

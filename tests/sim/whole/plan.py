@@ -138,6 +138,8 @@ class Plan:
         """After so many passes to itself a connection has its commits and answers in place."""
         self.large = False
         """Records of several blocks, too."""
+        self.shard_counts: tuple[int, ...] = ()
+        """One for each life, if there are any; else most lives have the number of the first."""
         self.look_every_ns = 0
         """Between two looks whether a checkpoint is due; 0: the usual time, or less by the seed."""
         self.forced: dict[str, Any] = {}
@@ -185,7 +187,10 @@ class Plan:
         found = self._configs.get(life)
         if found is None:
             rng = random.Random(f"{self.seed}:{life}:settings")
-            found = self._configs[life] = replace(self.base, **(choose_settings(rng, self.base) | self.forced))
+            settings = choose_settings(rng, self.base) | self.forced
+            if self.shard_counts:
+                settings["wal_shards"] = rng.choice(self.shard_counts)
+            found = self._configs[life] = replace(self.base, **settings)
         return found
 
     @staticmethod
