@@ -394,6 +394,12 @@ MUTANTS = (
         "        await self._settle(found)\n",
         _SELDOM,
     ),
+    _one(
+        "a sync of the file before taken for one of all that is written",
+        "store/background_sync.py",
+        "fd, upto = sealed.fd, sealed.last_batch_no",
+        "fd, upto = sealed.fd, durable.written",
+    ),
     # --- deletes -----------------------------------------------------------------------------------------------------
     _one(
         "records deleted while they are copied not flagged", "store/copying.py", "if len(died):", "if False:", _SELDOM
@@ -403,6 +409,13 @@ MUTANTS = (
         "store/checkpoint.py",
         "        await flagging.flag(self._unflagged)\n        self._unflagged.clear()",
         "        unflagged, self._unflagged = self._unflagged, []\n        await flagging.flag(unflagged)",
+        _SELDOM,
+    ),
+    _one(
+        "frames in segments not flagged",
+        "store/flagging.py",
+        "                await self._flag_frames(path, offsets, lengths)\n                if segment",
+        "                if segment",
         _SELDOM,
     ),
     _one(

@@ -27,6 +27,8 @@ class Listed(NamedTuple):
     number: int
     ends: dict[str, int]
     """Path of each segment and pack: how many of its bytes count."""
+    sealed: set[str]
+    """Paths of segments whose footers are theirs, too: a directory can be built from them."""
     replay: dict[int, int]
     """Of each shard: the log file in which replay begins. One that is not named is replayed whole."""
     topics: Snapshot[TopicImage]
@@ -54,7 +56,8 @@ def read_listed(data: bytes | bytearray, path: str, config: Config) -> Listed:
     ends = {tiers.path(segment): segment.frames_end for segment in part.segments}
     ends |= {f"{tiers.hot}/{pack.path}": pack.size for pack in part.packs}
     replay = {shard: start.file_no for shard, start in part.replay.items()}
-    return Listed(file.number, ends, replay, msgspec.json.decode(file.catalog, type=Snapshot[TopicImage]))
+    sealed = {tiers.path(segment) for segment in part.segments if segment.sealed}
+    return Listed(file.number, ends, sealed, replay, msgspec.json.decode(file.catalog, type=Snapshot[TopicImage]))
 
 
 def find(root: SimDirectory, path: str, *, durable: bool) -> Node | None:
@@ -87,6 +90,8 @@ def unready(listed: Listed, disk: SimDisk) -> str:
             return f"{path}, which is not there"
         if find(disk.root, path, durable=True) is not file:
             return f"{path}, whose name is not durable"
+        if path in listed.sealed:
+            end = len(file.live)
         if len(file.durable) < end:
             return f"{path}, of which {len(file.durable)} bytes of {end} are durable"
         flags = _flags(file, path) if "/pack-" in path else range(0)

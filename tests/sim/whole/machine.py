@@ -11,6 +11,7 @@ import msgspec
 
 from tests.sim import SimRing, SimStoppedError
 from tests.sim.file import SimFile
+from tests.sim.whole.claims import claimed_too_much
 from tests.sim.whole.listed import find
 from tests.sim.whole.monitor import Monitor
 from tests.sim.whole.numbers import Numbers
@@ -256,6 +257,8 @@ class Machine:
             self._check_latched()
         if self.engine is not None and not self.lied:
             self.numbers.look(self.engine)
+            if problem := claimed_too_much(self.ring.disk.root, self.engine._core.log):
+                raise self.wrong(f"the log takes for synced {problem}")
 
     def _check_latched(self) -> None:
         """After a failed sync of the log, or of what a checkpoint copies, the log takes nothing more."""
