@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 _SELDOM = "tests/sim/whole/test_seldom.py"
-_FOUND = "tests/sim/whole/test_found.py"
+_FOUND = "tests/sim/whole/test_found_checkpoints.py"
 _CRASHES = "tests/store/test_crash_points.py"
 
 

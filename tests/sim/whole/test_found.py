@@ -1,13 +1,13 @@
-"""What the simulation found, each as the scenario it is, so that it stays found whatever the seeds become."""
+"""What the simulation found, each as the scenario it is, so that it stays found whatever the seeds become.
+
+What checkpoints did wrong is in test_found_checkpoints.py.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import gc
 import itertools
-import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,13 +16,6 @@ from tests.sim import SimStoppedError
 from tests.sim.core import LATENCY_NS
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.fixture(autouse=True)
-def _bury_the_dead() -> Iterator[None]:
-    """Coroutines of killed processes end here, and not wherever the collector happens to run next."""
-    yield
-    gc.collect()
 
 
 def test_a_first_start_killed_anywhere_leaves_no_directory_that_a_power_cut_takes_later() -> None:
@@ -41,25 +34,6 @@ def test_a_first_start_killed_anywhere_leaves_no_directory_that_a_power_cut_take
         world.close()
 
 
-def test_segments_in_directories_that_a_killed_checkpoint_made_survive_a_power_cut() -> None:
-    """R-DUR-2. As above, for the directories of topics, which a checkpoint makes."""
-    for effects, seed in itertools.product(range(1, 45), range(2)):
-        world = SimWorld(seed, checkpoint_wal_bytes=1, pack_run_bytes=0, wal_file_bytes=64 << 10)
-        world.start()
-        world.put("a", durability="fsync")
-        world.write("a", "kept")
-        world.ring.stop_at(world.ring.effects + effects)
-        with contextlib.suppress(SimStoppedError):
-            world.advance_ms(1100)
-        world.crash_and_start()
-        world.write("a", "kept, too")
-        world.advance_ms(1100)
-        world.power_cut()
-        world.start()
-        assert world.data("a") == ["kept", "kept, too"], f"killed {effects} operations into a checkpoint, seed {seed}"
-        world.close()
-
-
 def test_the_config_of_before_is_not_acknowledged_by_itself_after_a_change_that_failed() -> None:
     """R-DUR-1, R-DUR-16: the failed change may be found after a restart, so this one has to be written, too."""
     world = SimWorld()
@@ -68,62 +42,6 @@ def test_the_config_of_before_is_not_acknowledged_by_itself_after_a_change_that_
     world.fail_storage("sync", errno.EIO)
     assert world.request("PUT", "/v0/topics/a", {"durability": "disk"}).status == 500
     assert world.request("PUT", "/v0/topics/a", {"durability": "fsync"}).status == 500
-
-
-def test_a_checkpoint_without_descriptors_is_tried_again_and_writes_go_on() -> None:
-    """R-DUR-16 is about a disk that fails; too many open files pass."""
-    world = SimWorld(checkpoint_wal_bytes=1)
-    world.start()
-    world.write("a", 1)
-    world.fail_storage("open", errno.EMFILE, path_part="pack")
-    world.advance_ms(1100)
-    world.write("a", 2)
-    world.fail_storage("open", errno.EMFILE, path_part="pack", nth=2)  # the one before its sync
-    world.advance_ms(1100)
-    world.write("a", 3)
-    world.advance_ms(2000)
-    assert world.data("a") == [1, 2, 3]
-    assert world.request("GET", "/v0/ready").status == 200
-
-
-@pytest.mark.parametrize("run_bytes", [0, 1 << 20], ids=["segment", "pack"])
-def test_a_topic_may_be_deleted_while_a_checkpoint_makes_the_file_it_goes_to(
-    run_bytes: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """R-REC-1. Files open slowly, so that there is time for it."""
-    caplog.set_level(logging.ERROR)
-    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=run_bytes)
-    world.start()
-    for name in ("a", "b"):
-        world.write(name, name)
-    connection = world.connect()
-    queue_open = world.ring.queue_open
-    asked: list[str] = []
-
-    def delete_first(user_data: int, path: str, flags: int, mode: int) -> None:
-        if not asked and ("/pack-" in path or "/seg-" in path):
-            asked.append(path)
-            for name in ("a", "b"):
-                connection.start("DELETE", f"/v0/topics/{name}")
-        queue_open(user_data, path, flags, mode)
-
-    monkeypatch.setattr(world.ring, "queue_open", delete_first)
-    monkeypatch.setitem(LATENCY_NS, "open", 5_000_000)
-    world.advance_ms(1200)
-    assert asked
-    assert not caplog.records, caplog.records[0].getMessage()
-    assert world.request("GET", "/v0/topics/a").status == 404
-
-
-def test_a_failed_sync_of_a_checkpoint_is_an_error_once(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.ERROR)
-    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=0)
-    world.start()
-    for name in ("a", "b", "c"):
-        world.write(name, name)
-    world.fail_storage("sync", errno.EIO, path_part="/seg-", times=3)
-    world.advance_ms(1100)
-    assert [record.getMessage()[:17] for record in caplog.records] == ["checkpoint failed"], caplog.text
 
 
 def test_a_record_that_expires_while_it_is_written_is_not_shown_to_a_read_that_waits(
@@ -144,30 +62,6 @@ def test_a_record_that_expires_while_it_is_written_is_not_shown_to_a_read_that_w
     assert writer.answer().status == 200
 
 
-@pytest.mark.parametrize(
-    ("run_bytes", "path_part", "nth"), [(0, "/seg-", 1), (1 << 20, "/pack-", 2)], ids=["frames", "index of a pack"]
-)
-def test_a_delete_stays_done_whose_flags_a_failed_sync_has_lost(run_bytes: int, path_part: str, nth: int) -> None:
-    """R-DEL-1, R-DUR-8: the page cache goes on showing the flags, so only the disk says that they are missing."""
-    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=run_bytes)
-    world.start()
-    world.put("a", durability="fsync")
-    world.write_records("a", [{"data": 1}, {"data": 2, "tag": "gone"}, {"data": 3}])
-    world.advance_ms(2100)
-    world.delete("a", match="gone")
-    world.fail_storage("sync", errno.EIO, path_part=path_part, nth=nth)
-    world.advance_ms(1100)
-    assert world.ring.faults.struck["sync"] == 1
-    world.crash_and_start()
-    for number in (4, 5):
-        world.crash_and_start()  # one that ends before a checkpoint of its own
-        world.write("a", number)
-        world.advance_ms(2100)
-    world.power_cut()
-    world.start()
-    assert world.data("a") == [1, 3, 4, 5]
-
-
 def test_a_sync_that_fails_while_the_server_stops_is_noted_like_any_other() -> None:
     """R-DUR-6: the seqs of what it lost are told to be lost, and are not given out again."""
     world = SimWorld(commit="link")
@@ -184,63 +78,6 @@ def test_a_sync_that_fails_while_the_server_stops_is_noted_like_any_other() -> N
     world.start()
     assert world.write("a", 4)["first_seq"] > 3
     assert world.diff("a", 1)["tombstone"]["reason"] == "crash"
-
-
-def test_a_wall_clock_that_is_set_back_puts_off_no_checkpoint() -> None:
-    world = SimWorld(checkpoint_every_ms=2000, checkpoint_wal_bytes=1 << 30)
-    world.start()
-    world.write("a", 1)
-    before = world.ring.list_directory("/srv/topics/snapshots")
-    world.ring.clock.step_wall_ms(-3_600_000)
-    world.advance_ms(5000)
-    assert world.ring.list_directory("/srv/topics/snapshots") != before
-
-
-def test_a_wall_clock_that_is_set_ahead_brings_no_checkpoint() -> None:
-    world = SimWorld(checkpoint_every_ms=60_000, checkpoint_wal_bytes=1 << 30)
-    world.start()
-    world.write("a", 1)
-    before = world.ring.list_directory("/srv/topics/snapshots")
-    world.ring.clock.step_wall_ms(3_600_000)
-    world.advance_ms(5000)
-    assert world.ring.list_directory("/srv/topics/snapshots") == before
-
-
-def test_records_of_a_time_in_another_class_leave_the_log_of_a_topic_that_is_ephemeral_now(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """R-CFG-3. Every checkpoint failed, and so did the stop."""
-    caplog.set_level(logging.ERROR)
-    world = SimWorld(checkpoint_wal_bytes=1)
-    world.start()
-    world.put("a", durability="disk")
-    world.write("a", 1)
-    world.put("a", durability="ephemeral")
-    world.write("a", 2)
-    world.advance_ms(2200)
-    assert not caplog.records, caplog.text
-    assert world.data("a") == [1, 2]
-    world.put("a", durability="disk")
-    world.write("a", 3)
-    world.advance_ms(2200)
-    assert not caplog.records, caplog.text
-    world.crash_and_start()
-    assert world.data("a") in ([1, 3], [1, 2, 3])
-
-
-def test_a_checkpoint_copies_what_a_router_copied_by_position() -> None:
-    """R-RTR-2. The copies say where they lie, as records in memory do."""
-    world = SimWorld()
-    world.start()
-    for name in ("a", "b"):
-        world.put(name, durability="fsync")
-    assert world.request("PUT", "/v0/routers/r", {"source": "a", "dest": "b"}).status in {200, 201}
-    world.write("a", 1, 2, 3)
-    world.advance_ms(10)
-    assert world.data("b") == [1, 2, 3]
-    assert world.stop() == 0
-    world.start()
-    assert world.data("b") == [1, 2, 3]
 
 
 def test_seqs_that_a_router_has_copied_are_not_given_out_again_after_a_failed_sync_that_nobody_could_note() -> None:
@@ -264,78 +101,6 @@ def test_seqs_that_a_router_has_copied_are_not_given_out_again_after_a_failed_sy
     page = world.diff("a", 1)
     assert [page["tombstone"][name] for name in ("gap_from", "gap_to", "reason")] == [2, 3, "crash"]
     assert world.data("b") == [1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("run_bytes", [0, 1 << 20], ids=["segment", "pack"])
-def test_a_directory_made_by_a_checkpoint_that_then_found_no_space_survives_a_power_cut(run_bytes: int) -> None:
-    """R-DUR-2. The next checkpoint finds it there; its name is not durable for all that."""
-    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=run_bytes)
-    world.start()
-    world.put("a", durability="fsync")
-    world.write("a", 1)
-    world.fail_storage("open", errno.ENOSPC, path_part="/pack-" if run_bytes else "/seg-")
-    world.advance_ms(1100)
-    assert world.ring.faults.struck["open"] == 1
-    for number in (2, 3):
-        world.write("a", number)
-        world.advance_ms(2100)
-    world.power_cut()
-    world.start()
-    assert world.data("a") == [1, 2, 3]
-
-
-def test_an_empty_segment_that_a_checkpoint_left_is_no_obstacle_after_a_power_cut() -> None:
-    """R-DUR-2. Its header was written and not synced, then nothing more could be opened, then what it was for went."""
-    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=0, segment_max_events=1)
-    world.start()
-    for name in ("a", "b"):
-        world.put(name, durability="fsync")
-        world.write(name, 1)
-    world.advance_ms(2100)
-    world.write_records("a", [{"data": 2, "tag": "gone"}])
-    world.fail_storage("open", errno.EMFILE, path_part="/seg-00000000000000000002", nth=2)  # the first one makes it
-    world.advance_ms(1100)
-    assert world.ring.faults.struck["open"] == 1
-    world.delete("a", match="gone")
-    world.write("b", 2)
-    world.advance_ms(2100)
-    world.power_cut()
-    world.start()
-    assert (world.data("a"), world.data("b")) == ([1], [1, 2])
-
-
-def test_files_given_up_by_a_checkpoint_whose_snapshot_failed_go_with_the_next_one() -> None:
-    """R-DUR-16: a full disk heals by itself, so what is deleted has to leave it without a restart."""
-    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=0)
-    world.start()
-    world.put("a", durability="fsync")
-    world.write("a", 1)
-    world.advance_ms(1100)
-    segments = world.ring.list_directory("/srv/topics/topics/0000000000000001")
-    assert segments
-    world.delete("a", before_seq=2)
-    world.fail_storage("open", errno.EMFILE, path_part="/snapshot-")
-    world.advance_ms(1100)
-    assert world.ring.faults.struck["open"] == 1
-    world.write("a", 2)
-    world.advance_ms(2100)
-    assert not set(segments) & set(world.ring.list_directory("/srv/topics/topics/0000000000000001"))
-
-
-def test_a_directory_whose_subdirectory_found_no_space_is_synced_once_there_is_some() -> None:
-    """R-DUR-2. To the next checkpoint it is nothing new."""
-    for seed in range(4):
-        world = SimWorld(seed, checkpoint_wal_bytes=1, pack_run_bytes=0)
-        world.start()
-        world.put("a", durability="fsync")
-        world.write("a", 1)
-        world.fail_storage("make_directory", errno.ENOSPC, path_part="/topics/topics/")
-        world.advance_ms(3200)
-        assert world.ring.faults.struck["make_directory"] == 1
-        world.power_cut()
-        world.start()
-        assert world.data("a") == [1], f"seed {seed}"
-        world.close()
 
 
 def test_what_a_restart_took_from_an_ephemeral_topic_stays_gone_when_its_class_changes() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import gc
-from collections.abc import Iterator
 
 import pytest
 
@@ -25,13 +23,6 @@ _LOSES_ALL = 7
 _FILES = pytest.mark.parametrize(
     ("run_bytes", "path_part"), [(0, "/seg-"), (1 << 20, "/pack-")], ids=["segment", "pack"]
 )
-
-
-@pytest.fixture(autouse=True)
-def _bury_the_dead() -> Iterator[None]:
-    """Coroutines of killed processes end here, and not wherever the collector happens to run next."""
-    yield
-    gc.collect()
 
 
 @_FILES
