@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 FOREVER = 1 << 62
-_AGAIN = (errno.EINTR, errno.EAGAIN)
+AGAIN = (errno.EINTR, errno.EAGAIN)
+"""Nothing has failed, and nothing was done."""
 
 
 @dataclass(slots=True)
@@ -87,7 +88,7 @@ class Faults:
                 continue
             rule.left -= 1
             self.struck[kind] += 1
-            if (rule.error or (kind != "sync" and not rule.keep)) and rule.error not in _AGAIN:
+            if (rule.error or (kind != "sync" and not rule.keep)) and rule.error not in AGAIN:
                 self.failures.append((kind, path))
             return Fault(rule.error, rule.keep)
         return None

@@ -152,7 +152,9 @@ class Client:
         elif status == 500:
             machine.counts["answered 500"] += 1
             error = answer["error"]
-            told = "Too many open" in error["message"] or error.get("detail", {}).get("reason") == "not_created"
+            reason = error.get("detail", {}).get("reason")
+            told = "Too many open" in error["message"] or reason == "not_created"
             lacks_descriptors = machine.descriptors_are_few and told
-            if machine.disk_is_sound and not lacks_descriptors:
+            is_interrupted = machine.is_interrupted and reason in {"no_log_file", "not_created"}
+            if machine.disk_is_sound and not lacks_descriptors and not is_interrupted:
                 raise machine.wrong(f"{name}: one was answered {answer} on a sound disk")

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tests.sim import SimRing, SimStoppedError
+from tests.sim.faults import AGAIN
 from tests.sim.file import SimFile
 from tests.sim.whole.claims import claimed_too_much
 from tests.sim.whole.listed import find
@@ -121,6 +122,8 @@ class Machine:
         """Of the operations that failed: how many before the last audit, and before the last start."""
         self._lost_to_lies = False
         self.descriptors_are_few = False
+        self.is_interrupted = False
+        """Signals end writes of the log, again and again: no failure, but a file may not be ready for a second."""
         self.ended: list[int] = []
         self.operations = 0
         """Requests of clients answered in this life."""
@@ -363,6 +366,7 @@ class Machine:
             self.ring.disk.capacity_bytes = self.ring.disk.used_bytes + faulty.space_bytes
         self.ring.fd_limit = len(self.ring.open_fds) + faulty.descriptors if faulty.descriptors else 4096
         self.descriptors_are_few = bool(faulty.descriptors)
+        self.is_interrupted = any(fault.error in AGAIN for fault in faulty.plans)
         if faulty.descriptors or faulty.completions_max:
             self.say(f"LIMITS: {faulty.descriptors} more descriptors, completions {faulty.completions_max} (0: any)")
         self.ring.completions_max = faulty.completions_max
