@@ -196,7 +196,7 @@ class Worker(Client):
                 if held.seq in skipped:
                     if now_ms <= deadlines[held.seq]:
                         raise self._wrong(queue, f"{verb} of {held.text} came in time and was skipped")
-                    if verb == "ack":
+                    if verb == "ack" and held.text in queue.there:  # else a delete may have had it
                         queue.ending.discard(held.text)
                 elif verb == "ack":
                     queue.over({held.text}, self._now_ns)
