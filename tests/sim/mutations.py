@@ -316,7 +316,7 @@ MUTANTS = (
     _one(
         "a snapshot at every start",
         "store/store.py",
-        "if self.power_lost or (found.loaded is not None and found.loaded.store.rebuilt):",
+        "if has_gaps or self.power_lost or (found.loaded is not None and found.loaded.store.rebuilt):",
         "if found.loaded is not None:",
     ),
     _one(
@@ -388,10 +388,10 @@ MUTANTS = (
     _one(
         "the session noted before the gap that a power cut left",
         "store/store.py",
-        "        await self._settle(found)\n"
+        "        await self._settle(found, has_gaps=has_gaps)\n"
         "        await write_session(loop, directory, self.checkpointer.snapshot_number)\n",
         "        await write_session(loop, directory, self.checkpointer.snapshot_number)\n"
-        "        await self._settle(found)\n",
+        "        await self._settle(found, has_gaps=has_gaps)\n",
         _SELDOM,
     ),
     _one(
@@ -464,8 +464,8 @@ MUTANTS = (
     _one(
         "segments given up before a snapshot has their copies in the cold directory",
         "store/checkpoint.py",
-        "            await self.take_snapshot(clean=False)\n            self._tiering.drop_hot(self._moved)",
-        "            self._tiering.drop_hot(self._moved)\n            await self.take_snapshot(clean=False)",
+        "        mark(moved, COLD)\n",
+        "        mark(moved, COLD)\n        self._tiering.drop_hot(moved)\n",
         _CRASHES,
     ),
     _one(
@@ -526,8 +526,8 @@ MUTANTS = (
     _one(
         "what a failed checkpoint wrote of a segment counted",
         "store/segment_copy.py",
-        "        if segment is None or settled is None or not self._placed:\n            return\n",
-        "        return\n",
+        "        if self._is_new and segment is not None:\n",
+        "        return\n        if self._is_new and segment is not None:\n",
         _SELDOM,
     ),
     _one(

@@ -123,12 +123,15 @@ class FakeCatalog:
     def add_idempotency(self, topic_id: int, key: bytes, first_seq: int, count: int, started_ms: int) -> None:
         self.keys[topic_id, key] = (first_seq, count)
 
-    def recovered(self, *, power_lost: bool) -> None:
+    def recovered(self, *, power_lost: bool) -> bool:
         self.power_lost = power_lost
+        has_gaps = False
         for topic in self.topics.values():
             if power_lost and topic.reserved > topic.head:
                 topic.gaps.append((topic.head + 1, topic.reserved))
                 topic.head = topic.reserved
+                has_gaps = True
+        return has_gaps
 
     # --- what the engine itself does ---------------------------------------------------------------------------------
     def kill(self, topic_id: int, seqs: list[int]) -> None:

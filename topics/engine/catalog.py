@@ -249,7 +249,8 @@ class EngineCatalog:
         if topic is not None:
             topic.key_store().store(key, KeyEntry(first_seq, count, started_ms), started_ms, _ANY_AGE_MS)
 
-    def recovered(self, *, power_lost: bool) -> None:
+    def recovered(self, *, power_lost: bool) -> bool:
+        has_lost = False
         self._routers.before_rows()
         self._add_held()
         for topic in self._topics.values():
@@ -266,6 +267,7 @@ class EngineCatalog:
             if given_out > topic.head:
                 floors.add_gap(Gap(topic.head + 1, given_out, CRASH))
                 topic.head = given_out
+                has_lost = True
             if topic.stage_class == "disk":
                 topic.reserved = max(topic.head, reserved)
             topic.next_seq = topic.head + 1
@@ -279,6 +281,7 @@ class EngineCatalog:
         self._gaps.clear()
         self._reserved.clear()
         self._routers.recovered()
+        return has_lost
 
     # --- checkpoint --------------------------------------------------------------------------------------------------
     def topics_in_log(self) -> list[int]:
@@ -405,6 +408,8 @@ class EngineCatalog:
             rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
             alive = chunk.flags[_where(rows)] < DEAD
             died[start:end] = ~alive
+            if lengths is None:
+                alive &= self._lie_in_log(chunk.file_ids[_where(rows)])
             if not alive.all():
                 rows = rows[alive]
             if len(rows):
@@ -417,6 +422,11 @@ class EngineCatalog:
                     chunk.lengths[where] = lengths[start:end][alive]
                     chunk.flags[where] &= np.uint8(~FLAG_COPY & 0xFF)
         return seqs[died]
+
+    def _lie_in_log(self, file_ids: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """Not so those that a checkpoint copied which a kill then kept from recycling the log."""
+        unique, inverse = np.unique(file_ids, return_inverse=True)
+        return np.array([self._core.usage.is_log(file_id) for file_id in unique.tolist()], np.bool_)[inverse]
 
     def exists(self, topic_id: int) -> bool:
         return topic_id in self._topics

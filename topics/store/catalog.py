@@ -122,10 +122,11 @@ class Catalog(Protocol):
     def add_idempotency(self, topic_id: int, key: bytes, first_seq: int, count: int, started_ms: int) -> None:
         """A write of the log carried this key: its records are seqs first_seq .. first_seq + count - 1."""
 
-    def recovered(self, *, power_lost: bool) -> None:
+    def recovered(self, *, power_lost: bool) -> bool:
         """Everything was handed over. power_lost: the machine went down, so seqs between a topic's head and its
-        reservation may have been given out: they become a crash gap and the head moves past them. The store makes
-        that durable (it takes a snapshot) before anything is served."""
+        reservation may have been given out: they become a crash gap and the head moves past them.
+
+        True: there are such gaps. The store makes them durable (it takes a snapshot) before anything is served."""
 
     # --- checkpoint: copy rows -> sync -> flip deletions -> snapshot -> mark -> recycle log files -------------------
     def topics_in_log(self) -> list[int]:

@@ -25,7 +25,7 @@ import msgspec
 import numpy as np
 
 from topics.config import Config
-from topics.errors import StorageError
+from topics.errors import DiskFullError, StorageError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.catalog import Catalog, Deletions
@@ -37,7 +37,7 @@ from topics.store.filetable import FileKind, FileTable, StoredFile
 from topics.store.flagging import Flagging
 from topics.store.format import FrameType, wal_file_no
 from topics.store.log import Log
-from topics.store.manifest import Manifest, ReplayStart, Segment, StorePart, pack_store_part
+from topics.store.manifest import COLD, HOT, Manifest, ReplayStart, Segment, StorePart, pack_store_part
 from topics.store.openfiles import OpenFiles
 from topics.store.reader import Reader
 from topics.store.relocate import Relocation
@@ -45,7 +45,7 @@ from topics.store.scarcity import affordable, live_rows
 from topics.store.segment_format import index_path
 from topics.store.snapshot import write_snapshot
 from topics.store.space import is_full
-from topics.store.tiering import Tiering, mark_cold
+from topics.store.tiering import Tiering, mark
 from topics.store.tiers import Tiers
 from topics.store.turns import Turns
 
@@ -91,8 +91,6 @@ class Checkpointer:
         """Deleted records whose flag is not on the disk yet; outlives a checkpoint that failed."""
         self._given_up: list[int] = []
         """Ids of segments and packs that the next snapshot does not list; they go when it is there."""
-        self._moved: list[Segment] = []
-        """The same of segments here whose copies in the cold directory it lists."""
         self._stopped = False
         self._ended_ns = 0
         """When the last one ended, well or not."""
@@ -168,12 +166,10 @@ class Checkpointer:
         except (OSError, StorageError) as error:
             self.counters.failed += 1
             self.counters.error = str(error)
-            if isinstance(error, OSError) and lacks_descriptors(error):
-                pass
-            elif isinstance(error, OSError) and not is_full(error):
-                self._log.admission.latch(f"a checkpoint failed: {error}")
-            else:
+            if isinstance(error, DiskFullError) or (isinstance(error, OSError) and is_full(error)):
                 await self._on_full_disk()
+            elif isinstance(error, OSError) and not lacks_descriptors(error):
+                self._log.admission.latch(f"a checkpoint failed: {error}")
             raise
         finally:
             self._running = None
@@ -220,12 +216,15 @@ class Checkpointer:
         """After all the log waits for: a slow cold directory holds up the next checkpoint at most."""
         moved = await self._tiering.copy_due()
         self.counters.cold_failed = self._tiering.broken
-        mark_cold(moved)
-        self._moved += moved
-        if self._moved:
+        if not moved:
+            return
+        mark(moved, COLD)
+        try:
             await self.take_snapshot(clean=False)
-            self._tiering.drop_hot(self._moved)
-            self._moved.clear()
+        except (OSError, StorageError):
+            mark(moved, HOT)  # copied again by the next one
+            raise
+        self._tiering.drop_hot(moved)
 
     def _make_do(self, left: list[StoredFile], replay: dict[int, ReplayStart]) -> list[StoredFile]:
         """Those of the files that there is space to empty; what is replayed begins with the first of the others."""

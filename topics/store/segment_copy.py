@@ -34,6 +34,8 @@ class SegmentCopy:
         self._settled: Segment | None = None
         self._fd = -1
         self._placed: list[Placed] = []
+        self._is_new = False
+        """The segment is not listed yet."""
 
     @property
     def segment(self) -> Segment:
@@ -48,7 +50,8 @@ class SegmentCopy:
         await self._close_file()
         segment = self._manifest.tail(self.topic_id)
         if segment is None:
-            segment = await self._create(first_seq, description)
+            self._segment = segment = await self._create(first_seq, description)
+            self._is_new = True
         else:
             await cut_back(self._files, self._directory, segment)
         self._fd = await self._files.open(f"{self._directory}/{segment.path}", os.O_RDWR)
@@ -71,9 +74,7 @@ class SegmentCopy:
         )
         segment.last_seq = first_seq - 1
         path = f"{self._directory}/{segment.path}"
-        self._copying.unsynced.files[path] = None  # it is listed from here on, even if nothing is ever added to it
         segment.file_id = self._table.add(FileKind.SEGMENT, path, size=segment.frames_end).file_id
-        self._manifest.add_segment(segment)
         return segment
 
     def room(self, seqs: NDArray[np.uint64], lengths: NDArray[np.uint32]) -> int:
@@ -107,6 +108,9 @@ class SegmentCopy:
         segment = self.segment
         self._copying.unsynced.files[f"{self._directory}/{segment.path}"] = None
         self._table[segment.file_id].size = segment.frames_end
+        if self._is_new:  # never listed while it is empty: no snapshot may miss it when it is given up again
+            self._manifest.add_segment(segment)
+            self._is_new = False
         placed, self._placed = self._placed, []
         self._settled = copy.copy(segment)
         for entry in placed:
@@ -116,15 +120,12 @@ class SegmentCopy:
         """Ends; what was written but not settled (an error came) does not count."""
         await self._close_file()
         segment, settled = self._segment, self._settled
-        if segment is None or settled is None or not self._placed:
-            return
-        segment.last_seq, segment.last_ts, segment.records = settled.last_seq, settled.last_ts, settled.records
-        segment.size, segment.frames_end, segment.sum = settled.size, settled.frames_end, settled.sum
-        if segment.records == 0:
-            self._manifest.drop_segment(segment)
+        if self._is_new and segment is not None:
             self._table.remove(self._table[segment.file_id])
-            self._copying.unsynced.files.pop(f"{self._directory}/{segment.path}", None)
             await unlink_if_there(self._files, f"{self._directory}/{segment.path}")
+        elif segment is not None and settled is not None and self._placed:
+            segment.last_seq, segment.last_ts, segment.records = settled.last_seq, settled.last_ts, settled.records
+            segment.size, segment.frames_end, segment.sum = settled.size, settled.frames_end, settled.sum
 
     async def _close_file(self) -> None:
         if self._fd >= 0:

@@ -23,7 +23,7 @@ from topics.store.filecalls import unlink_if_there
 from topics.store.filetable import FileTable, StoredFile
 from topics.store.format import FrameType
 from topics.store.log import Log, ShardStart
-from topics.store.manifest import Manifest, ReplayStart, StorePart, pack_store_part
+from topics.store.manifest import ReplayStart, StorePart, pack_store_part
 from topics.store.memory import MemoryFrames
 from topics.store.openfiles import OpenFiles
 from topics.store.reader import Reader
@@ -119,7 +119,7 @@ class Store:
         await self.log.open(self._starts(found))
         loop.on_pass_end(self.log.flush, FLUSH_ORDER)
         await self._rewrite_tails(found)
-        self._catalog.recovered(power_lost=self.power_lost)
+        has_gaps = self._catalog.recovered(power_lost=self.power_lost)
         self.checkpointer = Checkpointer(
             loop,
             config,
@@ -137,7 +137,7 @@ class Store:
                 if shard >= self._shards
             },
         )
-        await self._settle(found)
+        await self._settle(found, has_gaps=has_gaps)
         await write_session(loop, directory, self.checkpointer.snapshot_number)
         self.log.admission.on_latch.append(self._on_latch)
         self.checkpointer.start()
@@ -212,7 +212,7 @@ class Store:
             commit = await future
             if commit.error is not None:
                 raise commit.error
-            self._move(parts, starts, commit, found.manifest)
+            self._move(parts, starts, commit)
         for replay in found.shards.values():
             for path in replay.lost:
                 await unlink_if_there(self._loop.files, path)
@@ -221,17 +221,16 @@ class Store:
             if not stored.live_rows:
                 await self.log.retire(stored)
 
-    def _move(self, parts: list[TailPart], starts: list[int], commit: Commit, manifest: Manifest) -> None:
-        """Points the rows of the tail to where they lie now; not those that were copied already and are read there."""
+    def _move(self, parts: list[TailPart], starts: list[int], commit: Commit) -> None:
+        """Points the rows of the tail to where they lie now."""
         frames = np.concatenate([part.frames for part in parts])
         shifts = np.repeat(starts, [len(part.frames) for part in parts]) + commit.base
         is_record = frames["type"] == FrameType.RECORD
         records, offsets = frames[is_record], (frames["offset"] + shifts.astype(np.uint64))[is_record]
-        for topic_id, found in indices_by_topic(records["topic_id"]):
-            where = found[records["seq"][found] > manifest.copied_upto(topic_id)]
+        for topic_id, where in indices_by_topic(records["topic_id"]):
             self._catalog.moved(topic_id, records["seq"][where], commit.file_id, offsets[where].astype(np.uint32))
 
-    async def _settle(self, found: Recovered) -> None:
+    async def _settle(self, found: Recovered, *, has_gaps: bool) -> None:
         """What must be durable before the first answer: crash gaps, and a log of another shard count."""
         in_use_no_more = any(survey.used for shard, survey in found.surveys.items() if shard >= self._shards)
         if found.loaded is not None and (found.loaded.store.shards != self._shards or in_use_no_more):
@@ -239,7 +238,7 @@ class Store:
             return
         if self._lost_writes:  # flags in segments and packs, too, that the page cache goes on showing
             await self.checkpointer.flag_deleted()
-        if self.power_lost or (found.loaded is not None and found.loaded.store.rebuilt):
+        if has_gaps or self.power_lost or (found.loaded is not None and found.loaded.store.rebuilt):
             await self.checkpointer.take_snapshot(clean=False)
 
     def _on_latch(self) -> None:

@@ -18,7 +18,7 @@ from topics.config import Config
 from topics.loop.loop import Loop
 from topics.store.filecalls import lacks_descriptors, make_directories
 from topics.store.filetable import FileTable, StoredFile
-from topics.store.manifest import COLD, HOT, Manifest, Segment
+from topics.store.manifest import HOT, Manifest, Segment
 from topics.store.openfiles import OpenFiles
 from topics.store.segment_format import TOPICS_DIRECTORY, index_path, topic_directory
 from topics.store.side_by_side import side_by_side
@@ -102,7 +102,7 @@ class Tiering:
         return copied
 
     def _on_error(self, error: OSError) -> None:
-        self.broken = not (is_full(error) or lacks_descriptors(error))
+        self.broken |= not (is_full(error) or lacks_descriptors(error))
         when = "until the next start" if self.broken else "for now"
         log.warning("moving segments to %s failed, they stay here %s: %s", self._tiers.cold, when, error)
 
@@ -169,7 +169,7 @@ class Tiering:
         self._loop.spawn(self._opener.remove(fd, path, index_path(path)), "move")
 
 
-def mark_cold(moved: list[Segment]) -> None:
-    """The next snapshot lists them in the cold directory."""
+def mark(moved: list[Segment], tier: int) -> None:
+    """The next snapshot lists them there."""
     for segment in moved:
-        segment.tier = COLD
+        segment.tier = tier

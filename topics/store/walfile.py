@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
+from typing import NoReturn
 
 from topics.errors import DiskFullError
 from topics.loop.loop import Loop
@@ -84,7 +85,12 @@ class WalDirectory:
         path = f"{self._path}/{wal_file_name(number)}"
         if size <= self._file_bytes and self._spares:
             size, zeroed = self._file_bytes, True
-            await files.rename(self._spares.popleft(), path)
+            spare = self._spares.popleft()
+            try:
+                await files.rename(spare, path)
+            except OSError as error:
+                self._spares.appendleft(spare)
+                self._raise(error, size)
         else:
             await self._create(self._temporary, path, size, zeroed=zeroed)
         fd = direct_fd = -1
@@ -108,23 +114,31 @@ class WalDirectory:
 
     async def _create(self, temporary: str, path: str, size: int, *, zeroed: bool) -> None:
         files = self._loop.files
-        fd = await files.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        fd = -1
         try:
+            fd = await files.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             if zeroed:
                 await self._zero(fd, size)
             else:
                 files.allocate(fd, size)
                 await files.fsync(fd)
+            await files.close(fd)
+            fd = -1
+            await files.rename(temporary, path)
         except OSError as error:
             with contextlib.suppress(OSError):
-                await files.close(fd)
+                if fd >= 0:
+                    await files.close(fd)
             with contextlib.suppress(OSError):
                 await files.unlink(temporary)
-            if is_full(error):
-                raise DiskFullError(f"no space for a log file of {size} bytes") from error
-            raise
-        await files.close(fd)
-        await files.rename(temporary, path)
+            self._raise(error, size)
+
+    @staticmethod
+    def _raise(error: OSError, size: int) -> NoReturn:
+        """A file system may lack space for a name, or an inode, too."""
+        if is_full(error):
+            raise DiskFullError(f"no space for a log file of {size} bytes") from error
+        raise error
 
     async def _zero(self, fd: int, size: int) -> None:
         """Reserves and zeroes a file, synced, so that commits into it change no metadata.

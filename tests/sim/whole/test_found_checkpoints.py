@@ -242,3 +242,66 @@ def test_a_directory_whose_subdirectory_found_no_space_is_synced_once_there_is_s
         world.start()
         assert world.data("a") == [1], f"seed {seed}"
         world.close()
+
+
+def test_a_segment_that_was_given_up_empty_takes_nothing_with_it_that_has_its_name_now() -> None:
+    """R-DUR-2. No space for its first records, then for nothing at all, and no descriptor for the snapshot."""
+    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=0, wal_file_bytes=256 << 10)
+    world.start()
+    for name in ("a", "b"):
+        world.put(name, durability="fsync")
+    world.write("a", "x" * 60_000)
+    world.fail_storage("write", errno.ENOSPC, path_part="/seg-", nth=2)  # behind its header
+    world.advance_ms(1100)
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes + 60_000
+    world.fail_storage("open", errno.EMFILE, path_part="/snapshot-")
+    world.request("POST", "/v0/topics/b", {"records": [{"data": 1}]})
+    world.advance_ms(1100)
+    assert world.ring.faults.struck == {"write": 1, "open": 1}
+    world.ring.disk.capacity_bytes = None
+    world.advance_ms(100)
+    world.write("b", 2)
+    world.advance_ms(2200)
+    world.crash_and_start()
+    assert world.data("a") == ["x" * 60_000]
+
+
+def test_a_segment_that_a_snapshot_lists_stays_though_its_first_records_find_no_space() -> None:
+    """R-DUR-2. The checkpoint before could write its header only, and the one between nothing at all."""
+    world = SimWorld(
+        checkpoint_wal_bytes=1,
+        pack_run_bytes=0,
+        wal_file_bytes=256 << 10,
+        segment_max_events=3,
+        checkpoint_bytes_per_pass=4096,
+    )
+    world.start()
+    for name in ("a", "b"):
+        world.put(name, durability="fsync")
+    world.write("a", 1, 2, 3)
+    world.advance_ms(2100)
+    world.write_singly("a", "x" * 30_000, "y" * 30_000)
+    world.fail_storage("write", errno.ENOSPC, path_part="/seg-00000000000000000004", nth=2)
+    world.advance_ms(1100)
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes + 50_000
+    world.request("POST", "/v0/topics/b", {"records": [{"data": 1}]})
+    world.advance_ms(1100)
+    world.ring.disk.capacity_bytes = None
+    world.fail_storage("write", errno.ENOSPC, path_part="/seg-00000000000000000004", nth=2)
+    world.write("b", 2)
+    world.advance_ms(1100)
+    assert world.ring.faults.struck["write"] == 2
+    world.crash_and_start()
+    assert world.data("a") == [1, 2, 3, "x" * 30_000, "y" * 30_000]
+
+
+def test_a_disk_that_has_no_inode_for_the_next_log_file_heals_like_one_that_is_full() -> None:
+    """R-DUR-16: an error of lacking space when a file gets its name does not end the log."""
+    world = SimWorld(checkpoint_wal_bytes=1)
+    world.start()
+    world.fail_storage("open", errno.ENOSPC, path_part="/prepare-", times=3)
+    for number in range(12):
+        world.request("POST", "/v0/topics/a", {"records": [{"data": number}]})
+        world.advance_ms(1100)
+    assert world.ring.faults.struck["open"] == 3
+    assert world.write("a", "on")["last_seq"] > 0

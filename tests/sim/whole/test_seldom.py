@@ -254,14 +254,20 @@ def test_a_checkpoint_that_has_space_for_few_log_files_leaves_the_others_to_the_
     assert world.data("a") == texts[:wrote]
 
 
-@pytest.mark.parametrize("nth", range(1, 6))
-def test_what_a_checkpoint_wrote_of_a_segment_before_space_ran_out_is_written_over_by_the_next(nth: int) -> None:
+@pytest.mark.parametrize("copied", [0, 3], ids=["new", "grown"])
+@pytest.mark.parametrize("nth", range(1, 5))
+def test_what_a_checkpoint_wrote_of_a_segment_before_space_ran_out_is_written_over_by_the_next(
+    nth: int, copied: int
+) -> None:
     """R-DUR-2, R-DUR-16: nobody was told where it lies."""
     world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=0, checkpoint_bytes_per_pass=4096)
     world.start()
     world.put("a", durability="fsync")
     texts = [f"{number} ".ljust(3000, "x") for number in range(8)]
-    world.write_singly("a", *texts)
+    if copied:
+        world.write_singly("a", *texts[:copied])
+        world.advance_ms(2100)
+    world.write_singly("a", *texts[copied:])
     world.fail_storage("write", errno.ENOSPC, path_part="/seg-", nth=nth)
     world.advance_ms(1100)
     assert world.ring.faults.struck["write"] == 1
