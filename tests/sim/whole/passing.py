@@ -150,8 +150,8 @@ class Passing(Clients):
         self.check(topic, page, asked)
         seqs = {row["$seq"] for row in page["records"]}
         topic.acked = {seq: acked for seq, acked in topic.acked.items() if seq in seqs}
-        if page["caught_up"]:
-            topic.gone = topic.texts - {row["data"] for row in page["records"]}
+        found = {row["data"] for row in page["records"]}
+        topic.gone = topic.texts - found if page["caught_up"] else topic.gone - found
 
     def check(self, topic: Topic, page: Any, asked: Asked) -> None:
         """A page from 0."""
