@@ -26,6 +26,7 @@ def small_chunks() -> Iterator[None]:
         patch.object(index_module, "CHUNK_ROWS_MAX", 16),
         patch.object(chunk_module, "_ROWS_MIN", 4),
         patch.object(index_module, "_HOLE_ROWS_MAX", 3),
+        patch.object(index_module, "_MANY_ROWS", 20),
     ):
         yield
 
@@ -36,6 +37,7 @@ steps = st.lists(
         st.tuples(st.just("one"), st.integers(0, 6), st.just(0)),
         st.tuples(st.just("scatter"), st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(0, 30)),
         st.tuples(st.just("kill"), st.integers(0, 120), st.just(0)),
+        st.tuples(st.just("run"), st.integers(1, 120), st.sampled_from([0, 3, 19, 20, 60, 1 << 50])),
         st.tuples(st.just("evict"), st.integers(0, 20), st.integers(0, 60)),
         st.tuples(st.just("evict one"), st.just(0), st.just(0)),
         st.tuples(st.just("match"), st.integers(0, 120), st.sampled_from([b"t0", b"t1", b"t"])),
@@ -94,6 +96,11 @@ def _remove(index: Index, model: dict[int, tuple[int, bytes | None]], step: str,
     if step == "kill":
         doomed = [seq for seq in ordered if seq <= a]  # type: ignore[operator]
         assert index.kill_through(a) == len(doomed)  # type: ignore[arg-type]
+    elif step == "run":
+        first, last = int(a), int(a) + int(b)  # type: ignore[call-overload]
+        doomed = [seq for seq in ordered if first <= seq <= last]
+        killed_rows = index.kill_run(first, last)
+        assert [chunk.first + row for chunk, rows in killed_rows for row in rows.tolist()] == doomed
     elif step == "match":
         assert isinstance(b, bytes)
         predicate = Predicate(b == b"t", b)

@@ -65,6 +65,7 @@ _WINDOW_ROWS = 64
 _NEXT_ROWS = 1024
 _FEW_ROWS = 64
 """Up to here Python's own numbers are faster than arrays of them."""
+_MANY_ROWS = 1 << 16
 
 
 class Index:
@@ -517,7 +518,12 @@ class Index:
             if end <= chunk.count and max(chunk.flags[start:end].tobytes()) < DEAD:
                 self._kill_few(chunk, start, end)
                 return [(chunk, np.arange(start, end))]
-        return self.kill_seqs(np.arange(first, last + 1, dtype=np.uint64))
+        if count <= _MANY_ROWS:
+            return self.kill_seqs(np.arange(first, last + 1, dtype=np.uint64))
+        here = self.chunks[max(0, position) :]  # most of a run of millions no chunk may hold
+        within = [(max(first, chunk.first), min(last, chunk.end - 1)) for chunk in here if chunk.first <= last]
+        parts = [np.arange(start, end + 1, dtype=np.uint64) for start, end in within if start <= end]
+        return self.kill_seqs(np.concatenate(parts)) if parts else []
 
     def _kill_few(self, chunk: Chunk, start: int, end: int) -> None:
         """Rows [start, end) of a chunk, all live, die: `_kill_rows` and `_after_kill` for the commonest case."""

@@ -28,6 +28,8 @@ from topics.store.format import FrameType
 NACK_DELAY_MS_MAX = 86_400_000
 _LEASED = JobState.LEASED
 _FEW_RUNS = 8
+_MANY_SEQS = 1 << 20
+"""Runs of so many are not made into seqs: most may never have been here (`lifecycle.py`)."""
 
 
 class Consumption(Operation):
@@ -63,7 +65,7 @@ class Consumption(Operation):
 def consume_now(core: Core, topic: Topic, runs: list[int]) -> None:
     """The records of these jobs die, silently. runs: as in `to_runs`."""
     index = topic.index
-    if len(runs) <= 2 * _FEW_RUNS:
+    if len(runs) <= 2 * _FEW_RUNS or sum(runs[1::2]) - sum(runs[::2]) >= _MANY_SEQS:
         killed = [part for at in range(0, len(runs), 2) for part in index.kill_run(runs[at], runs[at + 1])]
     else:
         killed = index.kill_seqs(np.array(from_runs(runs), np.uint64))
