@@ -8,21 +8,18 @@
 from __future__ import annotations
 
 import re
-import struct
 from typing import TYPE_CHECKING, Any
 
-from tests.sim.file import SimFile
+from tests.sim.whole.controls import Controls
 from tests.sim.whole.listed import Listed, is_durable
 from topics.engine.topic import Life
-from topics.store.format import FRAME_HEADER_BYTES, FrameType
+from topics.store.format import FrameType
 
 if TYPE_CHECKING:
     from tests.sim.whole.machine import Machine
 
 _RESERVATION = re.compile(rb'\{"generation":(\d+)\}')
 """The payload of a frame that reserves seqs."""
-_FRAME_HEAD = struct.Struct("<IBBQQ")
-"""Length, type, flags, topic, seq."""
 
 
 class Numbers:
@@ -31,14 +28,14 @@ class Numbers:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._last_id = self._last_order = 0
-        self._frames: dict[int, tuple[SimFile, int, list[tuple[int, int, int]]]] = {}
-        """By the file's identity: (topic id, generation, seq) of the reservations durable in it after so many syncs."""
+        self._reservations = Controls(FrameType.HEAD_RESERVATION, _RESERVATION, _read)
+        """(topic id, generation, seq) of those that are durable."""
         self._known: dict[int, int] = {}
         """By topic id: up to here all was found to be in order in this life."""
 
     def started(self, engine: Any) -> None:
         """A server has recovered."""
-        self._frames.clear()
+        self._reservations.clear()
         self._known.clear()
         machine, registry = self._machine, engine._core.registry
         listed = machine.monitor.snapshot(durable=True)
@@ -81,19 +78,11 @@ class Numbers:
         upto = max(image.head, image.reserved) if image is not None else 0
         generation = image.generation if image is not None else 0
         for file, _end in self._machine.monitor.files_of(listed, log_only=True):
-            for found_id, found_generation, seq in self._reservations(file):
+            for found_id, found_generation, seq in self._reservations.of(file):
                 if found_id == topic_id and found_generation > generation:
                     upto = max(upto, seq)
         return upto
 
-    def _reservations(self, file: SimFile) -> list[tuple[int, int, int]]:
-        known = self._frames.get(id(file))
-        if known is None or known[1] != file.syncs:
-            found = []
-            for match in _RESERVATION.finditer(file.durable):
-                if match.start() >= FRAME_HEADER_BYTES:
-                    head = _FRAME_HEAD.unpack_from(file.durable, match.start() - FRAME_HEADER_BYTES)
-                    if head[1] == FrameType.HEAD_RESERVATION:
-                        found.append((head[3], int(match[1]), head[4]))
-            known = self._frames[id(file)] = file, file.syncs, found
-        return known[2]
+
+def _read(topic_id: int, seq: int, match: re.Match[bytes]) -> list[tuple[int, int, int]]:
+    return [(topic_id, int(match[1]), seq)]
