@@ -406,10 +406,11 @@ class EngineCatalog:
         died = np.ones(len(seqs), np.bool_)
         for chunk, start, end in topic.index.by_chunk(seqs):
             rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
-            alive = chunk.flags[_where(rows)] < DEAD
+            where = _where(rows)
+            alive = chunk.flags[where] < DEAD
             died[start:end] = ~alive
             if lengths is None:
-                alive &= self._lie_in_log(chunk.file_ids[_where(rows)])
+                alive &= self._lie_in_log(chunk.file_ids[where])
             if not alive.all():
                 rows = rows[alive]
             if len(rows):

@@ -159,9 +159,7 @@ class WalDirectory:
         try:
             await self._loop.files.allocate_zeroed(file.stored.fd, size)
         except OSError as error:
-            if is_full(error):
-                raise DiskFullError(f"no space for a log file of {size} bytes") from error
-            raise
+            self._raise(error, size)
         file.size = size
 
     def begin(self, file: WalFile, first_batch_no: int, now_ms: int) -> WalHeader:
