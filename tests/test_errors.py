@@ -6,7 +6,16 @@ import logging
 
 import pytest
 
-from topics.errors import CorruptError, LogReadOnlyError, RequestError, StorageError, as_request_error, without_paths
+from topics.errors import (
+    CorruptError,
+    LogReadOnlyError,
+    NoLogFileError,
+    NotCreatedError,
+    RequestError,
+    StorageError,
+    as_request_error,
+    without_paths,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,3 +56,8 @@ def test_the_log_keeps_the_whole_story_once(caplog: pytest.LogCaptureFixture) ->
         "/data/seg/1.seg",
         "/data/seg/2.seg",
     ]
+
+
+def test_a_client_is_told_why_nothing_of_its_request_is_there() -> None:
+    for error, reason in ((NoLogFileError("no"), "no_log_file"), (NotCreatedError("no"), "not_created")):
+        assert as_request_error(error).detail == {"reason": reason}

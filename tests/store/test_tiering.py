@@ -209,3 +209,10 @@ def test_a_cold_directory_of_somebody_else_is_refused() -> None:
     other = StoreWorld(world.end(power_cut=False), config=replace(config(), data_dir="another"))
     with pytest.raises(StorageError, match="belongs to another data directory"):
         other.open()
+
+
+def test_a_cold_directory_that_failed_is_given_up_whatever_follows() -> None:
+    tiering = filled().store.checkpointer._tiering
+    for error in (errno.EIO, errno.EMFILE):
+        tiering._on_error(OSError(error, "no"))
+    assert tiering.broken
