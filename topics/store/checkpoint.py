@@ -375,6 +375,7 @@ class Checkpointer:
 
     def _remove(self) -> None:
         """Unlinks files that no snapshot lists any more, once their readers have gone."""
+        self._opener.remove_owed()
         given_up, self._given_up[:] = self._given_up[:], []
         for file_id in given_up:
             stored = self._table.get(file_id)

@@ -37,6 +37,7 @@ class OpenFiles:
         self._most = most
         self._open: OrderedDict[int, StoredFile] = OrderedDict()
         self._waiting: dict[int, list[Callable[[int], None]]] = {}
+        self._owed: list[str] = []
 
     def touch(self, file: StoredFile) -> None:
         """It is read again."""
@@ -77,12 +78,21 @@ class OpenFiles:
         self._open.pop(file.file_id, None)
 
     async def remove(self, fd: int, *paths: str) -> None:
-        """Closes the descriptor of a file that was forgotten (-1: it has none) and unlinks what belongs to it."""
-        files = self._loop.files
+        """Closes the descriptor of a file that was forgotten (-1: it has none) and unlinks what belongs to it.
+
+        What cannot be unlinked is owed: no snapshot lists it, so it costs space until `remove_owed` or a start.
+        """
         if fd >= 0:
-            await files.close(fd)
-        try:
-            for path in paths:
-                await unlink_if_there(files, path)
-        except OSError as error:  # no snapshot lists it: a start after a kill removes it
-            log.warning("removing %s failed: %s", paths[0], error)
+            await self._loop.files.close(fd)
+        for path in paths:
+            try:
+                await unlink_if_there(self._loop.files, path)
+            except OSError as error:
+                log.warning("removing %s failed, the next checkpoint tries again: %s", path, error)
+                self._owed.append(path)
+
+    def remove_owed(self) -> None:
+        """Another try for what could not be unlinked. A path is never given to another file in one run."""
+        owed, self._owed = self._owed, []
+        if owed:
+            self._loop.spawn(self.remove(-1, *owed), "drop")

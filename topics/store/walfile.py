@@ -8,6 +8,7 @@ never replays them.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections import deque
 from typing import NoReturn
@@ -18,6 +19,8 @@ from topics.store.filetable import FileKind, FileTable, StoredFile
 from topics.store.format import WAL_FIRST_BATCH_OFFSET, WalHeader, boot_hash, wal_file_name
 from topics.store.past_cache import goes_direct
 from topics.store.space import is_full
+
+log = logging.getLogger(__name__)
 
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 _ZEROS = memoryview(bytes(1 << 20))
@@ -173,25 +176,32 @@ class WalDirectory:
     async def retire(self, stored: StoredFile, *, keep: bool = True) -> None:
         """Takes back a file whose records all lie elsewhere, durably, and that nobody reads: a spare, or deleted.
 
-        keep False: deleted in any case.
+        keep False: deleted in any case. Raises OSError: the file is still there, and in the table, to be asked again.
         """
         assert not stored.active, "the log is still writing to this file"
         files = self._loop.files
         size = self._loop.ring.file_size(stored.path)
+        ours = os.path.dirname(stored.path) == self._path
+        written = stored.zeroed or stored.size >= size - size // _SPARE_UNWRITTEN_PART
+        spare = ""
+        if keep and ours and written and size == self._file_bytes and len(self._spares) < self._spares_max:
+            spare = f"{self._path}/spare-{os.path.basename(stored.path)[4:]}"
+            await files.rename(stored.path, spare)
+        else:
+            await files.unlink(stored.path)
         self._table.remove(stored)
         for fd in (stored.fd, stored.direct_fd):
             if fd >= 0:
                 await files.close(fd)
-        ours = os.path.dirname(stored.path) == self._path
-        written = stored.zeroed or stored.size >= size - size // _SPARE_UNWRITTEN_PART
-        if keep and ours and written and size == self._file_bytes and len(self._spares) < self._spares_max:
-            spare = f"{self._path}/spare-{os.path.basename(stored.path)[4:]}"
-            await files.rename(stored.path, spare)
+        if spare:
             self._spares.append(spare)
-        else:
-            await files.unlink(stored.path)
 
     async def drop_spares(self) -> None:
-        """Gives the spares' space back to a full disk."""
-        while self._spares:
-            await self._loop.files.unlink(self._spares.popleft())
+        """Gives the spares' space back to a full disk. One that cannot go stays a spare."""
+        for _ in range(len(self._spares)):
+            spare = self._spares.popleft()
+            try:
+                await self._loop.files.unlink(spare)
+            except OSError as error:
+                log.warning("removing %s failed, it is kept for reuse: %s", spare, error)
+                self._spares.append(spare)

@@ -1,0 +1,78 @@
+"""Files that nothing needs any more and that cannot be removed at once, as on a full copy-on-write file system."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+import pytest
+
+from tests.store.log_world import LogWorld
+from tests.store.store_world import StoreWorld, small_config
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(autouse=True)
+def _end_all_worlds() -> Iterator[None]:
+    yield
+    LogWorld.end_all()
+
+
+def written(**changes: int) -> StoreWorld:
+    world = StoreWorld(config=small_config(**changes)).open()
+    world.create(1)
+    for _ in range(10):
+        world.append(1, 10, size=300)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("kind", "path_part", "no_spares"),
+    [("unlink", "/wal-", {"wal_spare_files": 0, "checkpoint_wal_bytes": 65_535}), ("rename", "/spare-", {})],
+    ids=["removed", "kept as a spare"],
+)
+def test_a_log_file_that_could_not_be_retired_is_retired_by_the_next_checkpoint(
+    kind: str, path_part: str, no_spares: dict[str, int]
+) -> None:
+    world = written(**no_spares)
+    oldest = "wal-0000000000000001.log"
+    world.ring.faults.fail(kind, errno.ENOSPC, path_part=path_part)
+    with pytest.raises(OSError, match="No space"):
+        world.checkpoint()
+    assert oldest in world.files("wal/shard-00")
+    world.append(1, 1)
+    world.checkpoint()
+    assert oldest not in world.files("wal/shard-00")
+    assert not world.store.log.read_only
+    world.check_every_record()
+
+
+def test_a_segment_that_could_not_be_removed_goes_with_the_next_checkpoint() -> None:
+    world = written()
+    world.checkpoint()
+    world.drop(1)
+    world.ring.faults.fail("unlink", errno.ENOSPC, path_part="/seg-", times=2)
+    world.checkpoint()
+    world.passes(20)
+    assert world.files("topics/0000000000000001")
+    world.create(2)
+    world.checkpoint()
+    world.passes(20)
+    assert world.ring.faults.struck["unlink"] == 2
+    assert world.files("topics/0000000000000001") == []
+
+
+def test_a_spare_that_cannot_be_removed_stays_a_spare() -> None:
+    world = LogWorld()
+    while world.log.counters.rotations < 2:
+        world.write(count=20, bytes_each=1000)
+        world.settle()
+    world.loop.run_task(world.log.retire(world.log.left_files()[0]))
+    world.ring.faults.fail("unlink", errno.ENOSPC, path_part="/spare-")
+    world.loop.run_task(world.log.drop_spares())
+    assert world.ring.faults.struck["unlink"] == 1
+    while world.log.counters.rotations < 5:
+        world.write(count=20, bytes_each=1000)
+        world.settle()
+    assert not any(name.startswith("spare-") for name in world.ring.list_directory("data/wal/shard-00")), "it was used"
