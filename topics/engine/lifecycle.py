@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import numpy as np
 
@@ -66,6 +68,23 @@ class Reconfiguration(Operation):
         topic.config_doubtful = True
         if topic.next_config is self.config:
             topic.set_config(topic.config, topic.config)
+        self.done(error)
+
+
+class Turn(Operation):
+    """A PUT that waits until what no frame tells of was applied; then it is asked again."""
+
+    __slots__ = ("again", "done")
+
+    def __init__(self, core: Core, topic: Topic, again: Callable[[], None], done: Done[PutResult]) -> None:
+        super().__init__(core, topic)
+        self.again = again
+        self.done = done
+
+    def apply(self, commit: Commit) -> None:
+        self.again()
+
+    def fail(self, error: TopicsError) -> None:
         self.done(error)
 
 
@@ -165,6 +184,10 @@ class Lifecycle:
         core = self.core
         if config.type != topic.config.type:
             raise refusals.incompatible_type(topic, config.type)
+        if topic.pending and topic.stage_class == "ephemeral" and config.durability != "ephemeral":
+            # The list of what is gone (below) is made of what was applied; a loss may wait behind a PUT on its way.
+            Turn(core, topic, lambda: self.put(topic.name, config, done), done).stage_unlogged()
+            return
         now_ms = core.clock.now_ms()
         expire(core, topic, now_ms)  # what the old ttl_ms has expired stays so
         core.check_backlog()

@@ -157,6 +157,35 @@ def test_what_went_while_a_topic_was_ephemeral_stays_gone_when_its_class_changes
     assert {name: world.data(name) for name in names} == kept
 
 
+def test_what_goes_from_an_ephemeral_topic_behind_a_change_on_its_way_stays_gone_when_the_class_changes_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R-DEL-1, R-CFG-3: the list of what is gone was made before the delete was applied."""
+    world = SimWorld()
+    world.start()
+    world.put("a", durability="disk")
+    world.write_records("a", [{"data": 1}, {"data": 2, "tag": "gone"}, {"data": 3}])
+    world.put("a", durability="ephemeral")
+    monkeypatch.setitem(LATENCY_NS, "sync", 20_000_000)
+    requests = [
+        ("PUT", "/v0/topics/a", {"durability": "ephemeral", "cap_records": 10}),
+        ("POST", "/v0/topics/a/delete", {"match": "gone"}),
+        ("PUT", "/v0/topics/a", {"durability": "disk", "cap_records": 10}),
+    ]
+    connections = [world.connect() for _ in requests]
+    for connection, request in zip(connections, requests, strict=True):
+        connection.start(*request)
+        world.advance_ms(3)
+    assert not any(connection.take_bytes() for connection in connections), "each waits for the one before"
+    world.advance_ms(100)
+    assert [connection.answer().status for connection in connections] == [200] * 3
+    assert world.data("a") == [1, 3]
+    world.write("a", 4)
+    world.crash_and_start()
+    assert world.data("a") == [1, 3, 4]
+
+
+
 def test_a_record_that_a_killed_start_with_other_shards_copied_is_copied_once() -> None:
     """R-DUR-13, R-DUR-15: `count`, `bytes`. The snapshot before the flags lists the copy, and the log has it, too."""
     for effects in range(60, 160, 2):
