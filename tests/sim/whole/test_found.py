@@ -185,7 +185,6 @@ def test_what_goes_from_an_ephemeral_topic_behind_a_change_on_its_way_stays_gone
     assert world.data("a") == [1, 3, 4]
 
 
-
 def test_a_record_that_a_killed_start_with_other_shards_copied_is_copied_once() -> None:
     """R-DUR-13, R-DUR-15: `count`, `bytes`. The snapshot before the flags lists the copy, and the log has it, too."""
     for effects in range(60, 160, 2):
