@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import inspect
 import multiprocessing
 import os
 import sys
@@ -11,15 +12,25 @@ import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.sim.whole.plan import SHORT, WHOLE, Length
 from tests.sim.whole.run import replay, run, run_chunk, run_last_chunk
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 _CHUNK = 25
 _WARMING = range(4)
 """Seeds run once before the forks: code that has run is quicker, and the processes of the chunks are short."""
 _TELL_S = 20
 """Between two lines of progress."""
+
+
+def tell_unless_dead(unraisable: UnraisableHookArgs) -> None:
+    """A killed process leaves coroutines in the middle of an await; what they say when they are collected is nothing."""
+    if not inspect.iscoroutine(unraisable.object):
+        sys.__unraisablehook__(unraisable)
 
 
 def until_failure(seeds: range, length: Length) -> int:
@@ -42,6 +53,7 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="one crash each, and a fifth of the requests")
     options = parser.parse_args()
     length = SHORT if options.short else WHOLE
+    sys.unraisablehook = tell_unless_dead
     if options.seed is not None:
         out = options.trace.open("w") if options.trace else sys.stdout
         run(options.seed, lambda line: print(line, file=out), length=length)
