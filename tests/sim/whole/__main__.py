@@ -28,7 +28,7 @@ _TELL_S = 20
 
 
 def tell_unless_dead(unraisable: UnraisableHookArgs) -> None:
-    """A killed process leaves coroutines in the middle of an await; what they say when they are collected is nothing."""
+    """A killed process leaves coroutines in the middle of an await, and the collector complains of them."""
     if not inspect.iscoroutine(unraisable.object):
         sys.__unraisablehook__(unraisable)
 
