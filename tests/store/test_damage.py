@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from tests.sim import SimRing
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
-from topics.errors import CorruptError, FormatError
+from topics.errors import CorruptError, FormatError, LogReadOnlyError
 from topics.store.format import WAL_FIRST_BATCH_OFFSET
 from topics.store.segment_format import FLAGS_OFFSET_PER_ROW, INDEX_HEADER_BYTES
 
@@ -53,6 +55,23 @@ def test_a_log_file_header_that_rots_stops_the_start() -> None:
     ring.corrupt_file(first_log(ring), 20)
     with pytest.raises(CorruptError, match="checksum of the file header"):
         StoreWorld(ring).open()
+
+
+@pytest.mark.parametrize("written", [1, 3, 4, 20, 63])
+def test_a_first_write_to_a_log_file_that_was_cut_off_in_the_header_is_a_torn_tail(written: int) -> None:
+    """Found by seed 3017646: a start refused a file that said no more than `T`."""
+    world = StoreWorld().open()
+    world.ring.faults.shorten("write", written, path_part="/wal-")
+    world.ring.faults.fail("write", errno.EIO, path_part="/wal-")
+    with pytest.raises(LogReadOnlyError):
+        world.create(1)
+    ring = world.end(power_cut=False)
+    assert len(ring.file_bytes(first_log(ring)).rstrip(b"\0")) == written
+    world = StoreWorld(ring).open()
+    assert world.catalog.topics == {}
+    world.create(1)
+    world.append(1, 3)
+    assert sorted(world.next_life().topic(1).rows) == [1, 2, 3]
 
 
 def test_a_log_file_cut_short_stops_the_start_and_names_the_place() -> None:

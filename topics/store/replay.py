@@ -151,7 +151,12 @@ async def _used_file(files: FileCalls, reader: DirectReader, path: str, number: 
         block = bytes(await reader.read(fd, 0, BLOCK_BYTES))
         if block[:4] == bytes(4) or len(block) < WAL_HEADER_BYTES:
             return None
-        header = WalHeader.unpack(block, path)
+        try:
+            header = WalHeader.unpack(block, path)
+        except (CorruptError, FormatError):
+            if await _ends_in_its_header(reader, fd, size):
+                return None
+            raise
         if header.file_no != number:
             return None
         head = await reader.read(fd, WAL_FIRST_BATCH_OFFSET, BATCH_HEADER_BYTES)
@@ -175,6 +180,15 @@ async def _used_file(files: FileCalls, reader: DirectReader, path: str, number: 
         return None
     finally:
         await reader.close(fd)
+
+
+async def _ends_in_its_header(reader: DirectReader, fd: int, size: int) -> bool:
+    """Nothing but zeros behind a part of the header: the first write to the file was cut off, nothing was acked."""
+    for offset in range(0, size, CHUNK_BYTES):
+        data = bytes(await reader.read(fd, offset, min(CHUNK_BYTES, size - offset)))
+        if len(data.rstrip(b"\0")) >= (WAL_HEADER_BYTES if offset == 0 else 1):
+            return False
+    return True
 
 
 async def _highest_synced(reader: DirectReader, fd: int, file: LogFile, offset: int) -> int:
