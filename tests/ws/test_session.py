@@ -71,8 +71,10 @@ class Engine:
             self.waiting.append(done)
 
     def state(self, name: str, *, touch: bool, done: Callable[[Any], None]) -> None:
-        if name == "absent":
+        if name.startswith("absent"):
             done(RequestError("topic_not_found", "no"))
+        elif name == "bug":
+            raise ValueError("a bug of ours")
         else:
             self.waiting.append(lambda result: done(TopicState(name, DEFAULT, 5, 1, 5, 5, 0, None, None, None)))
 
@@ -174,6 +176,35 @@ def test_a_subscribe_waits_for_the_commands_before_it() -> None:
     assert peer.engine.feed.names == {"a", "b"}
     peer.answer()
     assert [message["request_id"] for message in peer.wire.messages] == [0, 1, 2]
+
+
+def test_a_subscribe_may_name_thousands_of_topics_and_what_is_behind_it_is_executed() -> None:
+    peer = Peer()
+    absent = {f"absent{number}": {} for number in range(5000)}
+    subscribe = text({"op": "subscribe", "topics": {**absent, "a": {}}, "lenient": True, "request_id": 1})
+    peer.session.receive(subscribe + publish(2) + text({"op": "ping", "request_id": 3}))
+    peer.answer()
+    peer.answer()
+    assert [message["op"] for message in peer.wire.messages] == ["subscribed", "ack", "pong"]
+
+
+def test_a_subscribe_that_fails_in_any_way_holds_up_nothing_behind_it() -> None:
+    peer = Peer()
+    for names in (["bug"], ["a", "bug"], ["a", "absent"]):
+        subscribe = text({"op": "subscribe", "topics": {key: {} for key in names}, "request_id": 1})
+        peer.session.receive(subscribe + publish(2))
+        while peer.engine.waiting:
+            peer.answer()
+        assert [message["op"] for message in peer.wire.messages[-2:]] == ["error", "ack"]
+        assert peer.engine.feed.names == set()
+
+
+def test_a_client_that_left_in_its_subscribe_has_no_more_topics_looked_up() -> None:
+    peer = Peer()
+    peer.session.receive(text({"op": "subscribe", "topics": {"a": {}, "b": {}, "c": {}}}))
+    peer.session.lost()
+    peer.answer()
+    assert peer.engine.waiting == []
 
 
 def test_a_shutdown_lets_what_was_begun_end() -> None:

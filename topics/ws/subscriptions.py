@@ -10,12 +10,13 @@ from typing import Protocol
 
 from topics.engine.delivery.frames import Burst, CaughtUpFrame, RecordsFrame, TombstoneFrame
 from topics.engine.delivery.subscription import Subscription
-from topics.engine.results import DiffQuery, TopicState
-from topics.errors import RequestError, TopicsError, as_request_error
+from topics.engine.results import DiffQuery
+from topics.errors import TopicsError, as_request_error
 from topics.ws import replies
 from topics.ws.commands import Start, Subscribe
 from topics.ws.framing import text_frame
 from topics.ws.host import Host
+from topics.ws.look_up import Found, LookUp
 
 _RENDERING = "websocket"
 
@@ -33,44 +34,35 @@ class Reader(Protocol):
 class Subscriptions:
     """The sink of the connection's feed. Nothing is delivered from `pause` to `go_on`."""
 
-    __slots__ = ("_ended", "_feed", "_host", "_reader", "_write", "beginning")
+    __slots__ = ("_feed", "_host", "_look_up", "_reader", "_write")
 
     def __init__(self, host: Host, reader: Reader) -> None:
         self._host = host
         self._reader = reader
         self._write = reader.write
         self._feed = host.engine.open_feed(self)
-        self._ended = False
-        self.beginning = False
+        self._look_up: LookUp | None = None
+
+    @property
+    def beginning(self) -> bool:
         """A subscribe waits for the states of its topics."""
+        return self._look_up is not None
 
-    def begin(self, command: Subscribe, done: Callable[[bytes | TopicsError], None]) -> None:
+    def begin(self, command: Subscribe, done: Callable[[bytes | Exception], None]) -> None:
         """All of the command's topics or, with an error, none. done: the reply's text; `go_on` is to follow it."""
-        self.beginning = True
-        found: dict[str, TopicState] = {}
-        missing = list(reversed(command.starts))
 
-        def on_state(name: str, state: TopicState | TopicsError) -> None:
-            if not self._ended:
-                if isinstance(state, TopicState):
-                    found[name] = state
-                elif not (command.lenient and isinstance(state, RequestError) and state.code == "topic_not_found"):
-                    self.beginning = False
-                    done(state)
-                    return
-                ask()
+        def on_found(found: Found | Exception) -> None:
+            self._look_up = None
+            try:
+                reply = found if isinstance(found, Exception) else self._follow(command, found)
+            except Exception as error:
+                reply = error
+            done(reply)
 
-        def ask() -> None:
-            if missing:
-                name = missing.pop()
-                self._host.engine.state(name, touch=False, done=lambda state: on_state(name, state))
-            else:
-                self.beginning = False
-                done(self._follow(command, found))
+        self._look_up = LookUp(self._host.engine, list(command.starts), on_found, lenient=command.lenient)
+        self._look_up.go_on()
 
-        ask()
-
-    def _follow(self, command: Subscribe, found: dict[str, TopicState]) -> bytes:
+    def _follow(self, command: Subscribe, found: Found) -> bytes:
         query = DiffQuery(
             limit=command.limit,
             nodes=command.nodes,
@@ -99,7 +91,8 @@ class Subscriptions:
         self._feed.resume()
 
     def end(self) -> None:
-        self._ended = True
+        if self._look_up is not None:
+            self._look_up.cancel()
         self._feed.close()
 
     # --- as the feed's sink ------------------------------------------------------------------------------------------
