@@ -170,6 +170,14 @@ class Core:
         self.fds[fd] = handle
         return fd
 
+    def new_fd_now(self, handle: Handle) -> int:
+        """For a blocking call. Raises OSError, and then the handle is closed."""
+        fd = self.new_fd(handle)
+        if fd < 0:
+            self.release(handle)
+            raise OSError(-fd, os.strerror(-fd))
+        return fd
+
     def release(self, handle: Handle) -> None:
         """One use less; the last one closes."""
         handle.uses -= 1

@@ -228,7 +228,7 @@ class SimFiles:
         handle = Handle(node, path, os.O_RDWR)
         node.opens += 1
         node.locked_by = handle
-        return self._core.new_fd(handle)
+        return self._core.new_fd_now(handle)
 
     def write_now(self, fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
         """Takes effect when it returns, or not at all; meanwhile the clock moves and nothing else does."""

@@ -35,7 +35,7 @@ class SimSockets:
 
     def listen(self, host: str, port: int, backlog: int, keepalive_ms: int = 0) -> tuple[int, Address]:
         listener = self._network.listen(host, port, backlog, keepalive_ms)
-        return self._core.new_fd(Handle(listener)), listener.address
+        return self._core.new_fd_now(Handle(listener)), listener.address
 
     def peer_of(self, fd: int) -> Address:
         endpoint = self._core.handle_of(fd).node

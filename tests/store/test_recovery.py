@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+
+import pytest
+
 from tests.sim.disk import SimDirectory
 from tests.sim.file import SimFile
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
+from topics.errors import LogReadOnlyError
 from topics.store.format import FrameType
 
 
@@ -239,3 +244,15 @@ def test_a_checkpoint_that_waits_for_the_last_one_does_not_begin_behind_it() -> 
     world.loop.run_until(lambda: closing.done and late.done)
     late.result()
     assert world.store.checkpointer.snapshot_number == before + 2, "the two copies of one snapshot"
+
+
+def test_a_start_whose_own_commit_fails_notes_that_for_the_next_one() -> None:
+    """R-DUR-6: what the page cache shows of the log may be lost, whoever asked for the sync."""
+    world = StoreWorld().open()
+    world.create(1)
+    world.append(1, 3, fsync=False)
+    ring = world.end(power_cut=False)
+    ring.faults.fail("sync", errno.EIO, path_part="/wal-")
+    with pytest.raises(LogReadOnlyError):
+        StoreWorld(ring).open()
+    assert StoreWorld(ring.next_life(power_cut=False)).open().store.power_lost

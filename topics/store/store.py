@@ -61,6 +61,8 @@ class Store:
         """Paths of newer snapshots that were damaged."""
         self._disowning: Task[None] | None = None
         self._noted_in_vain = False
+        self._found_snapshot = 0
+        """The newest one when the log was opened."""
         self._lost_writes = False
         """The session before noted that a write or sync failed."""
         self._closing = False
@@ -86,7 +88,7 @@ class Store:
             await store._open(on_progress)
         except Exception:
             with contextlib.suppress(OSError):  # what stopped the start is what is told
-                await store._close_files()
+                await store._end_start()
             store._directory.release()
             raise
         except BaseException:
@@ -108,7 +110,7 @@ class Store:
             lost_writes=self._lost_writes,
         )
         loaded = found.loaded
-        number = loaded.number if loaded is not None else await self._write_first_snapshot()
+        number = self._found_snapshot = loaded.number if loaded is not None else await self._write_first_snapshot()
         self.power_lost = loaded is not None and self._lost_power(found, session)
         self.skipped_snapshots = loaded.skipped if loaded is not None else []
         for path in self.skipped_snapshots:
@@ -140,6 +142,8 @@ class Store:
         await self._settle(found, has_gaps=has_gaps)
         await write_session(loop, directory, self.checkpointer.snapshot_number)
         self.log.admission.on_latch.append(self._on_latch)
+        if self.log.read_only:  # since before anybody listened
+            self._on_latch()
         self.checkpointer.start()
         progress(1.0)
 
@@ -288,6 +292,14 @@ class Store:
     def release(self) -> None:
         """Gives the directory's lock back, also after a failure that left no way to close; idempotent."""
         self._directory.release()
+
+    async def _end_start(self) -> None:
+        """After a start that failed. The next one has to know if it was the log that did."""
+        try:
+            if self.log.read_only:
+                await write_session(self._loop, self._config.data_dir, self._found_snapshot, lost_writes=True)
+        finally:
+            await self._close_files()
 
     async def _close_files(self) -> None:
         for file in self.files:

@@ -6,6 +6,7 @@
 - A sync that fails while the server stops.
 - A file of a checkpoint that finds no space or no descriptor, once, checkpoints that follow it, then a power cut.
 - Starts that are killed again and again, with another number of log shards each time.
+- A start that meets a disk that fails, is full, or a process that may open few files.
 - A commit whose write was interrupted before its first byte, so that its chain is broken: nothing has failed.
 
 And what the code has fixed numbers for is small in some seeds: reservations of seqs, so that topics of a few dozen
@@ -29,6 +30,8 @@ _CHAINS = 0.03
 """Share of the others, whose chains are broken."""
 _KILLED_STARTS = 0.05
 """Share of those left."""
+_FAILED_STARTS = 0.06
+"""Share of those left then."""
 _ALWAYS = 1 << 30
 _BLOCK_BYTES = 4096
 
@@ -45,6 +48,8 @@ def aim(plan: Plan) -> None:
         _broken_chain(plan, rng)
     elif rng.random() < _KILLED_STARTS:
         _killed_starts(plan, rng)
+    elif rng.random() < _FAILED_STARTS:
+        _failed_starts(plan, rng)
 
 
 def _short_commits(plan: Plan, rng: random.Random) -> None:
@@ -100,6 +105,26 @@ def _killed_starts(plan: Plan, rng: random.Random) -> None:
 def _choose_killed(rng: random.Random) -> Starting:
     effects = [rng.choice((rng.randint(1, 40), rng.randint(1, 250))) for _ in range(rng.choice((1, 2, 3, 5)))]
     return Starting(tuple((count, rng.random() < 0.5) for count in effects), twice=rng.random() < 0.3)
+
+
+def _failed_starts(plan: Plan, rng: random.Random) -> None:
+    for at in range(len(plan.lives)):
+        if rng.random() < 0.6:
+            starting = plan.lives[at].starting._replace(faulty=_choose_trouble(rng), cut_after=rng.random() < 0.4)
+            _change(plan, at, starting=starting)
+    starting = plan.last.starting._replace(faulty=_choose_trouble(rng), cut_after=rng.random() < 0.4)
+    plan.last = plan.last._replace(starting=starting)
+
+
+def _choose_trouble(rng: random.Random) -> Faulty:
+    kind = rng.choice(("open", "read", "write", "write", "sync", "sync", "rename", "unlink", "space", "descriptors"))
+    if kind == "space":
+        return Faulty(space_bytes=rng.choice((0, 4096, 20_000, 100_000)))
+    if kind == "descriptors":
+        return Faulty(descriptors=rng.randint(1, 8))
+    error = errno.EIO if kind in {"read", "sync"} else rng.choice((errno.EIO, errno.ENOSPC))
+    nth = rng.choice((rng.randint(1, 10), rng.randint(1, 60)))
+    return Faulty((PlannedFault(kind, error, nth=nth, times=rng.choice((1, 1, _ALWAYS))),))
 
 
 def _change(plan: Plan, at: int, **changes: object) -> None:

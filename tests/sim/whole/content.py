@@ -17,7 +17,7 @@ from tests.sim.whole.listed import find, newest, place_in_log, read_listed
 from topics.config import Config
 from topics.errors import CorruptError, FormatError
 from topics.store import codec
-from topics.store.format import WAL_FIRST_BATCH_OFFSET, WalHeader
+from topics.store.format import WAL_FIRST_BATCH_OFFSET, Frame, FrameType, WalHeader
 from topics.store.segment_format import index_path
 
 _OF_EVERY_START = ("/session", "/lock")
@@ -91,8 +91,11 @@ def _scan(data: bytes, header: WalHeader) -> Iterator[tuple[int, bytes]]:
         yield header.first_batch_no + batch, data[offset : offset + length]
 
 
-def difference(before: Content, after: Content) -> str:
-    """The first there is; "" for none. Frames may have been added: what serves goes on with what was left undone."""
+def difference(before: Content, after: Content, *, may_copy: bool) -> str:
+    """The first there is; "" for none. Frames may have been added: what serves goes on with what was left undone.
+
+    may_copy: there are routers; else nobody writes records.
+    """
     for path in sorted(before.files.keys() | after.files.keys()):
         one, two = before.files.get(path), after.files.get(path)
         if two is None and path not in before.listed:
@@ -107,6 +110,10 @@ def difference(before: Content, after: Content) -> str:
         if later[: len(frames)] != frames:
             at = _alike(frames, later)
             return f"shard {shard}: of {len(frames)} frames, then {len(later)}, those from {at} on differ"
+        for frame in later[len(frames) :]:
+            added = Frame.unpack(frame, f"shard {shard}")
+            if added.type == FrameType.RECORD and not may_copy:
+                return f"shard {shard}: the record {added.seq} of topic {added.topic_id} is there once more"
     return ""
 
 

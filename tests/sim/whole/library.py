@@ -174,6 +174,7 @@ class LibraryMachine(Machine):
             if self.lacks_nothing:
                 raise self.wrong(f"closing the log failed: {error}") from error
         self.stopped = True
+        self.stopped_well = self.lacks_nothing and not self.lied
         self._check_complaints()
         self.counts["logs closed"] += 1
 

@@ -117,6 +117,8 @@ class Machine:
         """Since the last audit a process was killed that could not note that a sync of its log had failed."""
         self.stopped = False
         """This life has ended by itself."""
+        self.stopped_well = False
+        """Besides, it has said that nothing is lost (R-DUR-3), and had no reason to be wrong."""
         self._excused = False
         self._failures_audited = self._failures_at_start = 0
         """Of the operations that failed: how many before the last audit, and before the last start."""
@@ -155,7 +157,7 @@ class Machine:
         self.generation += 1
         self.operations = 0
         self.ended = []
-        self.stopped = False
+        self.stopped = self.stopped_well = False
         self._failures_at_start = len(self.ring.faults.failures)
         self.config = self.plan.config(self.ring.life)
         if self.tracing:
@@ -227,7 +229,8 @@ class Machine:
 
     def _refused(self, reason: str) -> bool:
         failures = self.ring.faults.failures[self._failures_at_start :]
-        if not self._excused and not any(kind in _DISK_KINDS for kind, _path in failures):
+        lacks_room = self.ring.disk.capacity_bytes is not None or self.descriptors_are_few
+        if not self._excused and not lacks_room and not any(kind in _DISK_KINDS for kind, _path in failures):
             raise self.wrong(f"the server refused to start on a sound disk: {reason}")
         self.say("REFUSED to start:", reason)
         return False
@@ -310,7 +313,8 @@ class Machine:
         self.say("POWER CUT" if power_cut else "KILL", f"after {self.ring.effects} operations")
         self.counts["power cuts" if power_cut else "kills"] += 1
         self.generation += 1
-        self.power_failed |= power_cut
+        self.power_failed |= power_cut and not self.stopped_well
+        self.counts["power cuts after a graceful stop"] += power_cut and self.stopped_well
         self.ring.faults.clear()
         self.ring.completions_max = 0
         if power_cut:
@@ -327,6 +331,7 @@ class Machine:
         self.server.stop()
         self.run_until(lambda: bool(self.ended))
         self.stopped = True
+        self.stopped_well = self.lacks_nothing and not self.lied
         if self.ended != [0] and self.lacks_nothing:
             raise self.wrong(f"a graceful stop ended with {self.ended}")
         self.say("STOPPED", self.ended)

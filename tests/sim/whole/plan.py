@@ -60,6 +60,10 @@ class Starting(NamedTuple):
     """Recoveries stopped after so many operations, each by a kill or (True) a power cut."""
     twice: bool = False
     """The first recovery that succeeds is followed by a crash and another one, which has to find the same."""
+    faulty: Faulty = Faulty()
+    """Of a start that comes before all of them: it may fail, and is killed when it serves."""
+    cut_after: bool = False
+    """Behind that start the power is cut."""
 
     @property
     def crashes(self) -> int:

@@ -17,7 +17,7 @@ from tests.sim.whole.machine import Actor, Machine, SimStoppedError, Wrong
 from tests.sim.whole.monitor import TEXT
 from tests.sim.whole.owned import Owner
 from tests.sim.whole.passing import Passing
-from tests.sim.whole.plan import WHOLE, Length, Life, Plan
+from tests.sim.whole.plan import WHOLE, Faulty, Length, Life, Plan
 from tests.sim.whole.shared import Shared
 from tests.sim.whole.workers import Workers
 
@@ -49,6 +49,8 @@ def run(
                 begin(machine, life, actors)
                 if life is not plan.last:
                     _live(machine, life, actors)
+        if machine.found:
+            raise machine.found  # whoever caught it took it for an error of its own
     except Exception as problem:
         error = machine.found or problem
         error.add_note(f"seed {seed}: see it with `{replay(seed, length)}`")
@@ -108,6 +110,11 @@ def _make(kind: Callable[[Machine, random.Random], Actor], machine: Machine, see
 def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
     """Starts, perhaps after starts that were cut short, and audits what is there."""
     machine.step_wall(life.clock_step_ms)
+    if life.starting.faulty != Faulty() and not machine.lied:
+        machine.arm(life.starting.faulty)
+        served = machine.start()
+        machine.counts["starts with faults outlived" if served else "starts with faults refused"] += 1
+        machine.crash(power_cut=life.starting.cut_after)
     for effects, power_cut in life.starting.interrupted:
         if machine.lied and machine.power_failed:
             machine.excuse()
@@ -147,7 +154,8 @@ def _recover_again(machine: Machine) -> None:
     start(machine)
     if shards != machine.config.wal_shards:  # all is copied out of the log, to be there in whatever shards
         return
-    if found := difference(left, content(machine.ring.disk, machine.config)):
+    may_copy = len(machine.engine._core.routers) > 0
+    if found := difference(left, content(machine.ring.disk, machine.config), may_copy=may_copy):
         raise machine.wrong(f"a second recovery leaves something else: {found}")
     machine.counts["recovered twice to the same bytes"] += 1
 
@@ -202,6 +210,8 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
             return machine.descriptors_are_few and ring.clock.monotonic_ns() > given_up_ns  # nobody may get in
 
         machine.run_until(is_over)
+        if machine.ended and machine.lacks_nothing:
+            raise machine.wrong(f"the server ended by itself, with {machine.ended}")
         if life.settles and not machine.descriptors_are_few:
             machine.settle(actors)
         if life.graceful:
