@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 _SELDOM = "tests/sim/whole/test_seldom.py"
 _FOUND = "tests/sim/whole/test_found_checkpoints.py"
+_RECOVERY = "tests/store/test_recovery.py"
 _CRASHES = "tests/store/test_crash_points.py"
 
 
@@ -386,12 +387,25 @@ MUTANTS = (
         _SELDOM,
     ),
     _one(
+        "a start whose log fails does not note it",
+        "store/store.py",
+        "            if broke or self.log.read_only:\n",
+        "            if False:\n",
+        _RECOVERY,
+    ),
+    _one(
+        "a graceful stop syncs nothing",
+        "store/store.py",
+        "            await self.log.drain()\n            if checkpoint and not self.log.read_only:\n",
+        "            if False:\n",
+    ),
+    _one(
         "the session noted before the gap that a power cut left",
         "store/store.py",
-        "        await self._settle(found, has_gaps=has_gaps)\n"
-        "        await write_session(loop, directory, self.checkpointer.snapshot_number)\n",
-        "        await write_session(loop, directory, self.checkpointer.snapshot_number)\n"
-        "        await self._settle(found, has_gaps=has_gaps)\n",
+        "        await self._or_with_reserve(lambda: self._settle(found, has_gaps=has_gaps))\n"
+        "        await self._or_with_reserve(lambda: write_session(loop, directory, self.checkpointer.snapshot_number))\n",
+        "        await self._or_with_reserve(lambda: write_session(loop, directory, self.checkpointer.snapshot_number))\n"
+        "        await self._or_with_reserve(lambda: self._settle(found, has_gaps=has_gaps))\n",
         _SELDOM,
     ),
     _one(
@@ -421,9 +435,16 @@ MUTANTS = (
     _one(
         "flags before a snapshot has the floors",
         "store/checkpoint.py",
-        "        await self.take_snapshot(clean=False)\n        flagging =",
+        "        await self.take_snapshot(clean=False, flagging=self._manifest.paths_of(about))\n        flagging =",
         "        flagging =",
         _SELDOM,
+    ),
+    _one(
+        "flags that a kill cut short not synced by the next start",
+        "store/recovery.py",
+        "    await _sync_flags(files, tiers, manifest, set(store.flagging))\n",
+        "",
+        _FOUND,
     ),
     _one(
         "runs read again that were merged elsewhere",

@@ -19,6 +19,7 @@ snapshot, the log behind it, and files that it does not list.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -294,12 +295,13 @@ class Checkpointer:
 
         What caps evicted is worked out again by a replay, from the records that lived then. A record that is flagged
         would be missing there, so the floors as they are now become durable first, in a snapshot that changes nothing
-        else: the log behind it is the same as before.
+        else: the log behind it is the same as before. It names the files, for a start that finds this cut short.
         """
         self._unflagged += self._catalog.take_deletions()
         if not self._unflagged:
             return
-        await self.take_snapshot(clean=False)
+        about = {entry.file_id for entry in self._unflagged}
+        await self.take_snapshot(clean=False, flagging=self._manifest.paths_of(about))
         flagging = Flagging(self._loop.files, self._loop.files.write_nowait, Tiers.of(self._config), self._manifest)
         await flagging.flag(self._unflagged)
         self._unflagged.clear()
@@ -339,8 +341,8 @@ class Checkpointer:
             if file.live_rows:
                 raise StorageError(f"{file.path}: {file.live_rows} records were not copied; the log file is kept")
 
-    async def take_snapshot(self, *, clean: bool) -> None:
-        """The catalog and the files in use, of one instant. Raises OSError."""
+    async def take_snapshot(self, *, clean: bool, flagging: Sequence[str] = ()) -> None:
+        """The catalog and the files in use, of one instant; flagging: see StorePart. Raises OSError."""
         part = StorePart(
             replay=self._replay,
             segments=list(self._manifest.all_segments()),
@@ -348,6 +350,7 @@ class Checkpointer:
             boot=self._loop.ring.boot_id(),
             shards=max(1, self._config.wal_shards),
             clean=clean,
+            flagging=list(flagging),
         )
         store = pack_store_part(part)
         catalog = self._catalog.snapshot()

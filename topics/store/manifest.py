@@ -93,6 +93,9 @@ class StorePart(msgspec.Struct, omit_defaults=True):
     """Taken when the log was closed: everything is in segments."""
     rebuilt: bool = False
     """Made by `topics fsck --rebuild`: topics come from the descriptions in segments (Catalog.adopt)."""
+    flagging: list[str] = []
+    """Paths (below their directory) of segments and packs in which deletes were about to be flagged: after a kill the
+    page cache may show flags that no sync has made durable."""
     format: int = 1
 
 
@@ -155,6 +158,11 @@ class Manifest:
         """Of every data file in use in a tier, below its directory."""
         packs = {pack.path for pack in self.packs.values()} if tier == HOT else set()
         return {segment.path for segment in self.all_segments() if segment.tier == tier} | packs
+
+    def paths_of(self, file_ids: set[int]) -> list[str]:
+        """Of those of these files that are in use."""
+        files: list[Segment | Pack] = [*self.all_segments(), *self.packs.values()]
+        return [file.path for file in files if file.file_id in file_ids]
 
     @classmethod
     def of(cls, part: StorePart) -> Manifest:

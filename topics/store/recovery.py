@@ -10,6 +10,7 @@ Nothing is written here but zeros behind unsealed segments, so a recovery that i
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from topics.errors import CorruptError
 from topics.loop.loop import Loop
 from topics.store.catalog import Catalog, RowColumns
 from topics.store.codec import Frames
-from topics.store.filecalls import FileCalls, ReadCalls, list_if_there, unlink_if_there
+from topics.store.filecalls import FileCalls, ReadCalls, list_if_there, sync_file, unlink_if_there
 from topics.store.filetable import FileKind, FileTable
 from topics.store.format import (
     FLAG_EXT,
@@ -98,6 +99,7 @@ async def recover(
             catalog.adopt(topic_id, bytes(description))
     else:
         catalog.restore(loaded.catalog)
+    await _sync_flags(files, tiers, manifest, set(store.flagging))
     await _load_rows(loop, tiers, catalog, table, manifest, lost_writes=lost_writes)
 
     reader = DirectReader(files, direct=goes_direct(files.direct_block_bytes(directory)))
@@ -153,6 +155,20 @@ def _refuse_orphaned(loop: Loop, directory: str) -> None:
 
 
 # --- segments and packs ----------------------------------------------------------------------------------------------
+
+
+async def _sync_flags(files: FileCalls, tiers: Tiers, manifest: Manifest, about: set[str]) -> None:
+    """A process killed while it flagged deletes left flags in the page cache that a power cut would take.
+
+    What they say is read in a moment, so it has to stay: what the log says of it may go with the next checkpoint.
+    """
+    segments = [segment for segment in manifest.all_segments() if segment.path in about]
+    paths = [tiers.path(segment) for segment in segments]
+    paths += [index_path(tiers.path(segment)) for segment in segments if segment.sealed]
+    paths += [f"{tiers.hot}/{pack.path}" for pack in manifest.packs.values() if pack.path in about]
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):  # an index is derived again, and a segment is missed in a moment
+            await sync_file(files, path)
 
 
 async def _load_rows(

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import numpy as np
 
 from topics.config import Config
+from topics.errors import DiskFullError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future, Task
 from topics.store.catalog import Catalog
 from topics.store.checkpoint import Checkpointer
 from topics.store.commit import Commit
 from topics.store.directory import Session, TakenDirectory, check_marker, read_session, take, write_session
-from topics.store.filecalls import unlink_if_there
+from topics.store.filecalls import lacks_descriptors, unlink_if_there
 from topics.store.filetable import FileTable, StoredFile
 from topics.store.format import FrameType
 from topics.store.log import Log, ShardStart
@@ -32,6 +35,7 @@ from topics.store.replay import TailPart
 from topics.store.row_columns import indices_by_topic
 from topics.store.segment_format import TOPICS_DIRECTORY
 from topics.store.snapshot import write_snapshot
+from topics.store.space import is_full
 from topics.store.tiers import Tiers
 
 log = logging.getLogger(__name__)
@@ -86,9 +90,9 @@ class Store:
         try:
             await check_marker(loop, store._directory)
             await store._open(on_progress)
-        except Exception:
+        except Exception as error:
             with contextlib.suppress(OSError):  # what stopped the start is what is told
-                await store._end_start()
+                await store._end_start(error)
             store._directory.release()
             raise
         except BaseException:
@@ -139,13 +143,25 @@ class Store:
                 if shard >= self._shards
             },
         )
-        await self._settle(found, has_gaps=has_gaps)
-        await write_session(loop, directory, self.checkpointer.snapshot_number)
+        await self._or_with_reserve(lambda: self._settle(found, has_gaps=has_gaps))
+        await self._or_with_reserve(lambda: write_session(loop, directory, self.checkpointer.snapshot_number))
         self.log.admission.on_latch.append(self._on_latch)
         if self.log.read_only:  # since before anybody listened
             self._on_latch()
         self.checkpointer.start()
         progress(1.0)
+
+    async def _or_with_reserve(self, step: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """A start on a full disk may use the space that is kept for such times: who is to delete needs a server."""
+        try:
+            await step()
+        except (DiskFullError, OSError) as error:
+            lacks_space = isinstance(error, DiskFullError) or is_full(error)
+            if not lacks_space or not await self.log.space.release_reserve():
+                raise
+            log.warning("the disk is full; the start uses the reserve: %s", error)
+            self.log.space.note_full()
+            await step()
 
     async def _write_first_snapshot(self) -> int:
         """An empty directory gets a snapshot before anything else, so that one without is known to have lost it."""
@@ -293,10 +309,11 @@ class Store:
         """Gives the directory's lock back, also after a failure that left no way to close; idempotent."""
         self._directory.release()
 
-    async def _end_start(self) -> None:
-        """After a start that failed. The next one has to know if it was the log that did."""
+    async def _end_start(self, error: Exception) -> None:
+        """After a start that failed. The next one has to know if a disk did, for then the page cache may lie."""
+        broke = isinstance(error, OSError) and not is_full(error) and not lacks_descriptors(error)
         try:
-            if self.log.read_only:
+            if broke or self.log.read_only:
                 await write_session(self._loop, self._config.data_dir, self._found_snapshot, lost_writes=True)
         finally:
             await self._close_files()

@@ -122,6 +122,10 @@ class Machine:
         self._excused = False
         self._failures_audited = self._failures_at_start = 0
         """Of the operations that failed: how many before the last audit, and before the last start."""
+        self._has_reserve = False
+        """When the process was started there was space for bad times."""
+        self._shards_served = 0
+        """With how many the last one that served was started; another number needs more space than the reserve."""
         self._lost_to_lies = False
         self.descriptors_are_few = False
         self.is_interrupted = False
@@ -160,10 +164,13 @@ class Machine:
         self.stopped = self.stopped_well = False
         self._failures_at_start = len(self.ring.faults.failures)
         self.config = self.plan.config(self.ring.life)
+        reserve = find(self.ring.disk.root, f"{self.config.data_dir}/reserve", durable=False)
+        self._has_reserve = isinstance(reserve, SimFile) and len(reserve.live) >= self.config.disk_reserve_bytes
         if self.tracing:
             self.say("START", self.plan.differences(self.config))
         if not self._open():
             return False
+        self._shards_served = self.config.wal_shards
         if not self._excused:
             self.numbers.started(self.engine)
         return True
@@ -229,7 +236,8 @@ class Machine:
 
     def _refused(self, reason: str) -> bool:
         failures = self.ring.faults.failures[self._failures_at_start :]
-        lacks_room = self.ring.disk.capacity_bytes is not None or self.descriptors_are_few
+        may_lack_space = not self._has_reserve or self.config.wal_shards != self._shards_served
+        lacks_room = self.descriptors_are_few or (self.ring.disk.capacity_bytes is not None and may_lack_space)
         if not self._excused and not lacks_room and not any(kind in _DISK_KINDS for kind, _path in failures):
             raise self.wrong(f"the server refused to start on a sound disk: {reason}")
         self.say("REFUSED to start:", reason)

@@ -134,6 +134,7 @@ class Plan:
             wal_shards=rng.choice((1, 1, 2, 3)),
             verify=rng.random() < 0.1,
             cold_dir=COLD if random.Random(f"{seed}:cold").random() < 0.3 else "",
+            disk_reserve_bytes=random.Random(f"{seed}:reserve bytes").choice((0, 0, 128 << 10)),
         )
         self.with_faults = rng.random() < 0.5
         self.heavy = rng.random() < 0.15

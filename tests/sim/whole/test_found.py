@@ -205,3 +205,27 @@ def test_a_record_that_a_killed_start_with_other_shards_copied_is_copied_once() 
         assert world.data("a") == [1, 3]
         assert world.state("a")["count"] == 2, f"killed {effects} operations into a start"
         world.close()
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+@pytest.mark.parametrize("left", [0, 4096, 20_000])
+def test_a_start_on_a_full_disk_uses_the_reserve(left: int, power_cut: bool) -> None:
+    """R-DUR-16: whoever is to delete needs a server."""
+    world = SimWorld(checkpoint_wal_bytes=1, disk_reserve_bytes=64 << 10)
+    world.start()
+    world.put("a", durability="fsync")
+    world.write("a", 1, 2, 3)
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes + left
+    if power_cut:
+        world.power_cut()
+        world.start()
+    else:
+        world.crash_and_start()
+    assert world.data("a") == [1, 2, 3]
+    world.delete("a", before_seq=2)
+    world.crash_and_start()
+    assert world.data("a") == [2, 3]
+    world.ring.disk.capacity_bytes = None
+    world.advance_ms(2500)
+    world.write("a", 4)
+    assert world.data("a") == [2, 3, 4]

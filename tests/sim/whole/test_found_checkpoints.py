@@ -12,6 +12,7 @@ import pytest
 from tests.contract.sim_world import SimWorld
 from tests.sim import SimStoppedError
 from tests.sim.core import LATENCY_NS
+from tests.sim.file import SimFile
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -305,3 +306,28 @@ def test_a_disk_that_has_no_inode_for_the_next_log_file_heals_like_one_that_is_f
         world.advance_ms(1100)
     assert world.ring.faults.struck["open"] == 3
     assert world.write("a", "on")["last_seq"] > 0
+
+
+def test_a_delete_stays_done_whose_flags_a_killed_checkpoint_left_in_the_page_cache() -> None:
+    """R-DEL-1: the next start saw the record dead, and its checkpoint gave up the log that says so. Seed 3028013."""
+    interrupted = 0
+    for effects, seed in itertools.product(range(25, 40), range(2, 6)):
+        world = SimWorld(seed, checkpoint_wal_bytes=1)
+        world.start()
+        world.put("a", durability="fsync")
+        world.write_records("a", [{"data": 1}, {"data": 2, "tag": "gone"}, {"data": 3}])
+        world.advance_ms(2100)
+        world.delete("a", match="gone")
+        world.ring.stop_at(world.ring.effects + effects)
+        with contextlib.suppress(SimStoppedError):
+            world.advance_ms(1100)
+        pack = world.ring.disk.find("/srv/topics/packs/pack-0000000000000001.data")
+        interrupted += isinstance(pack, SimFile) and bool(pack.pending)
+        world.crash_and_start()
+        world.write("b", 4)
+        world.advance_ms(2100)
+        world.power_cut()
+        world.start()
+        assert world.data("a") == [1, 3], f"killed {effects} operations into the time of a checkpoint, seed {seed}"
+        world.close()
+    assert interrupted, "none was killed between the flag and its sync"
