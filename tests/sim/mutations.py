@@ -403,8 +403,10 @@ MUTANTS = (
         "the session noted before the gap that a power cut left",
         "store/store.py",
         "        await self._or_with_reserve(lambda: self._settle(found, has_gaps=has_gaps))\n"
-        "        await self._or_with_reserve(lambda: write_session(loop, directory, self.checkpointer.snapshot_number))\n",
-        "        await self._or_with_reserve(lambda: write_session(loop, directory, self.checkpointer.snapshot_number))\n"
+        "        await self._or_with_reserve("
+        "lambda: write_session(loop, directory, self.checkpointer.snapshot_number))\n",
+        "        await self._or_with_reserve("
+        "lambda: write_session(loop, directory, self.checkpointer.snapshot_number))\n"
         "        await self._or_with_reserve(lambda: self._settle(found, has_gaps=has_gaps))\n",
         _SELDOM,
     ),
