@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.loop.handlers import Recorder
+from tests.loop.stuck_sends import fill_buffers
 from tests.loop.test_loop_on_rings import RINGS, make_loop, until
 from topics.loop import Connection, Loop
 from topics.loop._links import ffi, lib
@@ -57,6 +58,8 @@ class ColumnEcho(Recorder):
         for ref, text in self.links.answer(number, memory, refs, lengths, len(texts), 1):
             conn = self.links.connection(ref)
             if conn is not None:
+                if conn.owned:
+                    self.links.leave(conn)
                 conn.write(text)
 
 
@@ -140,6 +143,8 @@ def test_an_answer_larger_than_the_socket_takes_goes_out_whole(world: World) -> 
     conn.write(b"b")
     for _ in range(20):
         world.loop.run_pass(1_000_000)
+    assert world.server.conn.outbound_bytes
+    assert not world.loop.pinned(), "the rest is the connection's own: the buffer is free for others"
     conn.resume_reading()
     until(world.loop, lambda: len(world.heard(conn)) == 1 + size, passes=20_000)
 
@@ -202,6 +207,62 @@ def span_world(request: pytest.FixtureRequest) -> Iterator[World]:
     loop = make_loop(request.param)
     yield World(loop, SpanEcho)
     loop.close()
+
+
+@pytest.mark.parametrize("server", [ColumnEcho, SpanEcho])
+@pytest.mark.parametrize("ring", RINGS)
+def test_answers_go_by_bytes_while_sends_are_stuck_in_all_buffers(ring: str, server: type[ColumnEcho]) -> None:
+    loop = make_loop(ring)
+    try:
+        world = World(loop, server)
+        conn = world.connect()
+        conn.write(b"a")
+        until(loop, lambda: world.heard(conn) == b"a")
+        assert world.server.conn.owned
+        stuck = fill_buffers(world.server.links)
+        for text in (b"ab", b"abc"):
+            conn.write(text[-1:])
+            until(loop, lambda text=text: world.heard(conn) == text)  # type: ignore[misc]
+        assert not world.server.conn.owned
+        assert set(loop.pinned().values()) == {65536 - 1}
+        assert len(loop.pinned()) == stuck
+    finally:
+        loop.close()
+
+
+def test_a_buffer_is_kept_and_counted_until_the_last_of_its_sends_has_ended() -> None:
+    table = ffi.gc(lib.tp_links_new(8), lib.tp_links_free)
+    slots = [lib.tp_link_open(table) for _ in range(60)]
+    sends = [slot << 4 | 3 for slot in slots]
+    for slot, send in zip(slots, sends, strict=True):
+        lib.tp_link_set(table, slot, 7, send)
+        lib.tp_link_own(table, slot)
+    for first in range(0, 60, 2):  # two answers a pass
+        number = lib.tp_links_buffer(table, 1000, ffi.new("char **"))
+        refs = ffi.new("uint64_t[]", slots[first : first + 2])
+        lengths = ffi.new("uint32_t[]", [400, 600])
+        lib.tp_links_answer(table, number, refs, lengths, 2, 1, ffi.new("uint64_t[2]"), ffi.new("int[2]"))
+
+    def pinned() -> dict[int, int]:
+        keys, shares = ffi.new("uint64_t[60]"), ffi.new("uint64_t[60]")
+        found = lib.tp_links_pinned(table, 60, keys, shares)
+        return dict(zip(keys[0:found], shares[0:found], strict=True))
+
+    def end(ended: list[int], res: list[int]) -> int:
+        columns = ffi.new("uint64_t[]", ended), ffi.new("int[]", res), ffi.new("uint32_t[]", [0] * len(ended))
+        return int(lib.tp_links_sort(table, len(ended), *columns, 0))
+
+    assert pinned() == {send: 32768 - (400, 600)[at % 2] for at, send in enumerate(sends)}
+    assert end(sends[0::2], [400] * 30) == 0
+    assert pinned() == dict.fromkeys(sends[1::2], 65536 - 600)
+    assert lib.tp_links_trim(table) == 0
+    assert end(sends[1::2], [599] * 30) == 30, "short: the Connections go on with a copy of the rest"
+    assert len(pinned()) == 30, "not before they have it"
+    for slot in slots[1::2]:
+        lib.tp_link_leave(table, slot, ffi.new("char **"), ffi.new("uint32_t *"))
+    assert pinned() == {}
+    assert lib.tp_links_trim(table) == (30 - 8) * 65536
+    assert lib.tp_links_trim(table) == 0
 
 
 def test_spans_of_what_was_received_are_answers(span_world: World) -> None:

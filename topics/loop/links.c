@@ -6,7 +6,7 @@
 
 #include "links.h"
 
-enum { KIND_BITS = 4, RECV = 2, SEND = 3, SLOT_BITS = 24, F_BUFFER = 1, F_MORE = 2, BUFFERS_MAX = 4096 };
+enum { KIND_BITS = 4, RECV = 2, SEND = 3, SLOT_BITS = 24, F_BUFFER = 1, F_MORE = 2, BUFFERS_MAX = 4096, IDLE_KEPT = 8 };
 #define SLOT_OF(user_data) ((uint32_t)((user_data) >> KIND_BITS) & ((1u << SLOT_BITS) - 1))
 
 struct link {
@@ -15,6 +15,7 @@ struct link {
     uint32_t length; /* of the send in flight */
     int fd, buffer;  /* buffer: of the send in flight, -1 without one; its completion gives it back */
     uint8_t open, owned, busy;
+    uint8_t ended; /* the send from the buffer has, and not well: its bytes are only waiting for the Connection */
     uint32_t next_free;
     uint64_t passed; /* the pass in which a receive went to the Connection: what follows it may not overtake it */
 };
@@ -93,6 +94,7 @@ static void give_back(tp_links *l, struct link *link)
 {
     if (link->buffer >= 0) l->buffers[link->buffer].users--;
     link->buffer = -1;
+    link->ended = 0;
 }
 
 void tp_link_close(tp_links *l, uint32_t slot)
@@ -119,6 +121,7 @@ int tp_link_leave(tp_links *l, uint32_t slot, char **flying, uint32_t *length)
     *length = link->length;
     link->owned = link->busy = 0;
     link->length = 0;
+    if (link->ended) give_back(l, link);
     return busy;
 }
 
@@ -153,8 +156,9 @@ uint32_t tp_links_sort(tp_links *l, uint32_t count, uint64_t *user_data, int *re
             struct link *link = l->links + slot;
             if (link->send_data == user_data[i] && link->buffer >= 0) {
                 int whole = link->owned && (uint32_t)res[i] == link->length;
-                /* of one that went wrong, the Connection takes the bytes over before the buffer is used again */
+                /* of one that went wrong, the Connection takes the bytes over (leave) before the buffer is used again */
                 if (whole || !link->owned) give_back(l, link);
+                else link->ended = 1;
                 if (whole) {
                     link->length = 0;
                     l->sent++;
@@ -215,6 +219,37 @@ int tp_links_buffer(tp_links *l, uint64_t bytes, char **memory)
     }
     *memory = b->memory;
     return found;
+}
+
+uint32_t tp_links_pinned(tp_links *l, uint32_t room, uint64_t *send_data, uint64_t *bytes)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < l->count; i++) {
+        const struct link *link = l->links + i;
+        if (link->buffer < 0) continue;
+        const struct buffer *b = l->buffers + link->buffer;
+        uint64_t share = b->room / b->users;
+        if (found < room) {
+            send_data[found] = link->send_data;
+            bytes[found] = share > link->length ? share - link->length : 0;
+        }
+        found++;
+    }
+    return found;
+}
+
+uint64_t tp_links_trim(tp_links *l)
+{
+    int idle = 0;
+    uint64_t freed = 0;
+    for (int i = 0; i < l->buffer_count; i++) {
+        struct buffer *b = l->buffers + i;
+        if (b->users || !b->memory || ++idle <= IDLE_KEPT) continue;
+        freed += b->room;
+        free(b->memory);
+        *b = (struct buffer){0};
+    }
+    return freed;
 }
 
 uint32_t tp_links_answer(tp_links *l, int buffer, const uint64_t *refs, const uint32_t *lengths, uint32_t count,

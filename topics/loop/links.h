@@ -20,7 +20,7 @@ void tp_link_close(tp_links *l, uint32_t slot);
 /* From the next receive on they are rows; one that was received already is to be answered first. */
 void tp_link_own(tp_links *l, uint32_t slot);
 /* Back to its Connection. Returns 1 when a request was received and not answered; *flying and *length get the bytes of
- * the send in flight (length 0: none), good until its completion. */
+ * the send in flight (length 0: none), good until its completion, and if that has come, until the next call. */
 int tp_link_leave(tp_links *l, uint32_t slot, char **flying, uint32_t *length);
 /* The tick of its last answer; *busy as tp_link_leave returns it, *length of the send in flight. */
 uint64_t tp_link_since(tp_links *l, uint32_t slot, int *busy, uint32_t *length);
@@ -36,9 +36,14 @@ void tp_links_begin(tp_links *l);
 /* Sends that went out whole since the last call. */
 uint64_t tp_links_sent(tp_links *l);
 
-/* Room for answers of at least `bytes`; returns its number, its memory in *memory, or -ENOMEM. It may be had again as
- * soon as nothing is in flight from it. */
+/* Room for answers of at least `bytes`; returns its number, its memory in *memory, or -ENOMEM: no memory, or 4096 of them
+ * are in flight. It may be had again as soon as nothing is in flight from it. */
 int tp_links_buffer(tp_links *l, uint64_t bytes, char **memory);
+/* The sends in flight from a buffer, `room` of them at most: their user_data, and for each its share of the buffer beyond
+ * its own bytes, as that is kept until the last of them has ended. Returns how many there are. */
+uint32_t tp_links_pinned(tp_links *l, uint32_t room, uint64_t *send_data, uint64_t *bytes);
+/* Frees idle buffers beyond a few, and returns their bytes; not between tp_links_buffer and tp_links_answer. */
+uint64_t tp_links_trim(tp_links *l);
 /* Answers, one behind the other in a buffer, lengths[i] bytes to refs[i]. The other columns get one row each: fds -1
  * where the link is not owned any more, else the send to queue, in flight from here on. Returns how many are -1. */
 uint32_t tp_links_answer(tp_links *l, int buffer, const uint64_t *refs, const uint32_t *lengths, uint32_t count,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any, NamedTuple, Protocol, cast
 
 from typing_extensions import Buffer
@@ -20,6 +21,8 @@ from topics.loop.operations import KIND_BITS, SLOT_BITS
 from topics.loop.ring import Completions, Ring
 
 _SLOT_MASK = (1 << SLOT_BITS) - 1
+_BY_BYTES = -1
+"""Number of memory that no send is made from: see `Links.room`."""
 
 Sort = Callable[[Any, Any, Any, int], int]
 """Completions as C columns user_data, res, flags and their number; moves those that stay together, returns how many."""
@@ -200,17 +203,24 @@ class Links:
 
     # --- answers -----------------------------------------------------------------------------------------------------
     def room(self, size: int) -> tuple[int, Any]:
-        """Memory for `size` bytes of answers, and its number; for one `answer`, at once."""
+        """Memory for `size` bytes of answers, and its number; for one `answer`, at once.
+
+        While sends are stuck in all buffers there may be (4096), it is memory that `answer` only hands back.
+        """
         number = lib.tp_links_buffer(self._table, size, self._memory)
         if number < 0:
-            raise MemoryError("no memory for answers")
+            return _BY_BYTES, ffi.new("char[]", size)
         return number, self._memory[0]
 
     def answer(self, number: int, data: Any, refs: Any, lengths: Any, count: int, tick: int) -> list[tuple[int, bytes]]:  # noqa: PLR0917
         """Queues the answers of `room`'s memory: lengths[i] bytes each, one behind the other, to refs[i].
 
-        Returns those that could not be sent so: (ref, bytes) of connections that came back, or are gone.
+        Returns those that could not be sent so: (ref, bytes) of connections that came back, or are gone; when the
+        memory is no buffer, of all, and those still owned are to leave first.
         """
+        if number == _BY_BYTES:
+            ends = [0, *accumulate(lengths[0:count])]
+            return [(refs[row], bytes(ffi.buffer(data + ends[row], lengths[row]))) for row in range(count)]
         user_data, fds = self._room_for(count)
         odd = lib.tp_links_answer(self._table, number, refs, lengths, count, tick, user_data, fds)
         return self._queue(count, odd, lengths, data)
@@ -220,8 +230,9 @@ class Links:
     ) -> list[tuple[int, bytes]]:
         """Queues the answers memory[starts[i]:ends[i]] to refs[i], in two calls for all: what `rows` gave, or lists.
 
-        The bytes are copied. Returns as `answer`: (ref, bytes) of connections that came back, or are gone. Raises
-        ValueError for an empty span, or one outside of the memory.
+        The bytes are copied. Returns as `answer`: (ref, bytes) of connections that came back, or are gone; of all,
+        which come back with this call, when there is no buffer. Raises ValueError for an empty span, or one outside of
+        the memory.
         """
         if count > self._lengths_room:
             self._lengths_room = max(count, 256)
@@ -236,8 +247,28 @@ class Links:
         if odd < 0:
             if odd == -errno.EINVAL:
                 raise ValueError("a span that is empty, or does not lie in the memory")
-            raise MemoryError("no memory for answers")
+            for conn in filter(None, map(self.connection, refs[0:count])):
+                if conn.owned:
+                    self.leave(conn)
+            return [(refs[row], bytes(ffi.buffer(spans + starts[row], lengths[row]))) for row in range(count)]
         return self._queue(count, odd, lengths, self._memory[0])
+
+    # --- what is kept for those who take nothing ---------------------------------------------------------------------
+    def pinned(self) -> dict[int, int]:
+        """Sends in flight from the buffers, by send_data: bytes of memory each keeps beyond its own.
+
+        A buffer is kept until the last of its sends has ended; its bytes are shared out among those.
+        """
+        count = lib.tp_links_pinned(self._table, 0, ffi.NULL, ffi.NULL)
+        if not count:
+            return {}
+        send_data, shares = ffi.new("uint64_t[]", count), ffi.new("uint64_t[]", count)
+        lib.tp_links_pinned(self._table, count, send_data, shares)
+        return dict(zip(ffi.unpack(send_data, count), ffi.unpack(shares, count), strict=True))
+
+    def trim(self) -> None:
+        """Frees idle buffers beyond a few. Not between `room` and `answer`."""
+        lib.tp_links_trim(self._table)
 
     def _room_for(self, count: int) -> tuple[Any, Any]:
         """Columns user_data and fds of so many sends."""

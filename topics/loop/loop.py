@@ -259,6 +259,19 @@ class Loop:
             links = self._traffic.links = Links(self.ring)
         return links
 
+    def pinned(self) -> dict[int, int]:
+        """Bytes of memory that sends in flight keep beyond their own, by the connections' `send_data`.
+
+        Answers of a pass lie in one buffer, and who takes nothing keeps it.
+        """
+        links = self._traffic.links
+        return {} if links is None else links.pinned()
+
+    def trim(self) -> None:
+        """Gives back memory that many sends in flight have needed and none needs now."""
+        if self._traffic.links is not None:
+            self._traffic.links.trim()
+
     # --- ending ------------------------------------------------------------------------------------------------------
     def close(self) -> None:
         """Cancels tasks, aborts connections, waits a bounded time for what is in flight; closes files and the ring."""

@@ -74,6 +74,7 @@ class Sweep:
         self._service.tick += 1
         self._set_date()
         self._check()
+        self._loop.trim()
         self._loop.call_later(self._every_ms * 1_000_000, self._look)
 
     def _set_date(self) -> None:
@@ -82,7 +83,8 @@ class Sweep:
     def _check(self) -> None:
         tick = self._service.tick
         stalled: dict[int, tuple[int, int]] = {}
-        held = 0
+        pinned = self._loop.pinned()
+        held = sum(pinned.values())
         for conn in self._connections():
             outbound = conn.outbound_bytes
             held += outbound + conn.state.held_bytes
@@ -100,11 +102,17 @@ class Sweep:
         if self._pace is not None:
             self._pace.forget_others()
         if 0 < self._max_bytes < held:
-            self._shed(held)
+            self._shed(held, pinned)
 
-    def _shed(self, held: int) -> None:
-        """Drops connections, the largest first, until what the server holds for clients is within its limit."""
-        sizes = [(conn.outbound_bytes + conn.state.held_bytes, conn) for conn in self._connections()]
+    def _shed(self, held: int, pinned: dict[int, int]) -> None:
+        """Drops connections, the largest first, until what the server holds for clients is within its limit.
+
+        pinned: what their sends keep besides, by send_data.
+        """
+        sizes = [
+            (conn.outbound_bytes + conn.state.held_bytes + pinned.get(conn.send_data, 0), conn)
+            for conn in self._connections()
+        ]
         dropped = 0
         for size, conn in sorted(sizes, key=lambda row: row[0], reverse=True):
             if held <= self._max_bytes:
