@@ -57,6 +57,13 @@ def test_tags_nodes_and_meta_come_back_with_their_record(log: topics.Log) -> Non
     assert values_of(log.read("t", node="default")) == [1]
 
 
+def test_a_list_of_many_pages_is_read_to_its_end(tmp_path: Path) -> None:
+    with topics.open(str(tmp_path), max_limit=1, **SMALL) as log:
+        for number in range(400):
+            log.put_topic(f"t{number:03}", durability="ephemeral")
+        assert [topic.name for topic in log.topics()] == [f"t{number:03}" for number in range(400)]
+
+
 def test_ready_made_texts_are_appended_as_they_are(log: topics.Log) -> None:
     result = log.append_many("t", [b'{"a":1.50}', b"[]"])
     assert (result.first_seq, result.last_seq) == (1, 2)

@@ -165,20 +165,35 @@ class Starts:
         def start(done: Done[list[TopicState]]) -> None:
             found: list[TopicState] = []
 
-            def ask(after: str) -> None:
-                self._engine.list_topics(prefix, after, self._config.max_limit, False, _any_name, on_page)
+            after: str | None = ""
+            running = waits = False
 
             def on_page(page: TopicPage | TopicsError) -> None:
+                nonlocal after, waits
+                waits = False
                 if isinstance(page, TopicsError):
+                    after = None
                     done(page)
                     return
                 found.extend(page.rows)
-                if page.next_after is None:
+                after = page.next_after
+                if after is None:
                     done(found)
                 else:
-                    ask(page.next_after)
+                    go_on()
 
-            ask("")
+            def go_on() -> None:
+                """Most pages come from inside the question, so a loop asks: pages are not calls within each other."""
+                nonlocal running, waits
+                if running:
+                    return
+                running = True
+                while after is not None and not waits:
+                    waits = True
+                    self._engine.list_topics(prefix, after, self._config.max_limit, False, _any_name, on_page)
+                running = False
+
+            go_on()
 
         return start
 

@@ -52,12 +52,12 @@ class Move:
         if self._topic.life is Life.GONE:
             self._then()
             return
-        self._part = [job for job in self._left[:_PART] if self._is_ours(job)]
-        del self._left[:_PART]
+        self._part = []
+        while self._left and not self._part:
+            self._part = [job for job in self._left[:_PART] if self._is_ours(job)]
+            del self._left[:_PART]
         if self._part:
             decode_jobs(self._core, self._topic, self._part, self._on_read)
-        elif self._left:
-            self.go_on()
         else:
             self._then()
 
