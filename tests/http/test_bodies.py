@@ -6,6 +6,7 @@ import random
 import pytest
 
 from tests.http.wire import Echo, Peer, make_service
+from topics.http.keyring import parse_keys
 
 HEAD = b"POST /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -70,6 +71,19 @@ def test_a_chunked_body_is_refused_as_soon_as_it_crosses_the_limit(echo: Echo) -
     assert peer.send(CHUNKED + b"8\r\n12345678\r\n") == []
     (response,) = peer.send(b"3\r\n")
     assert response.status == 413
+
+
+def test_behind_a_chunked_body_that_is_over_the_limit_and_whole_the_connection_goes_on(echo: Echo) -> None:
+    keys = parse_keys("secret", 2)
+    principal = keys.find(b"secret")
+    assert principal is not None
+    peer = Peer(make_service(echo.routes(), max_body_bytes=10, keyring=keys))
+    big = CHUNKED.replace(b"Host", b"Authorization: Bearer secret\r\nHost") + b"b\r\n12345678901\r\n0\r\n\r\n"
+    data = big + b"GET /v0/topics/a HTTP/1.1\r\nAuthorization: Bearer secret\r\nHost: localhost\r\n\r\n"
+    for pieces in ([], [len(big)], [len(big), len(data) - 1]):
+        responses = peer.send(data, pieces=pieces)
+        assert [response.status for response in responses] == [413, 200]
+        assert (principal.in_flight, peer.http.held_bytes) == (0, 0)
 
 
 def test_a_body_of_exactly_the_limit_is_taken_and_zero_is_no_limit(echo: Echo) -> None:

@@ -11,6 +11,7 @@ from topics.config import Config, tiny_config
 from topics.errors import RequestError
 from topics.http.call import Call
 from topics.http.connection import HttpConnection
+from topics.http.keyring import NO_KEYS, Keyring
 from topics.http.routes import Body, Route, RouteTable
 from topics.http.scope import Scope
 from topics.http.service import Service
@@ -160,11 +161,13 @@ class Echo:
         )
 
 
-def make_service(routes: RouteTable, bound_host: str = "127.0.0.1", **settings: Any) -> Service:
+def make_service(
+    routes: RouteTable, bound_host: str = "127.0.0.1", keyring: Keyring = NO_KEYS, **settings: Any
+) -> Service:
     base = tiny_config("/nowhere")
     values = {name: getattr(base, name) for name in Config.__slots__} | settings
     loop = FakeLoop()
-    service = Service(Config(**values), loop.clock, routes, FakeProbes(), bound_host)
+    service = Service(Config(**values), loop.clock, routes, FakeProbes(), bound_host, keyring)
     service.use_loop(loop, lambda count: bytes(range(count)))
     return service
 

@@ -306,8 +306,10 @@ class HttpConnection:
                 self._refuse_syntax(error)
                 return b""
             if limit and body.size > limit:
+                self._body = None
+                self._uncount()
                 self._refuse(plan, too_large(limit), body_unread=not body.done)
-                return b""
+                return rest
             if not body.done:
                 return b""
             whole = body.take()
