@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.http.h2_peer import H2Client
+from tests.http.wire import Wire
 from tests.server.world import World
 from topics.engine.results import DiffResult, TopicState
 from topics.engine.topic_config import DEFAULT
@@ -280,6 +282,58 @@ def test_a_request_that_does_not_finish_is_abandoned_after_the_grace(world: Worl
     world.run_ms(2500)
     assert world.codes == [0]
     assert world.backend.closed
+
+
+def test_a_stop_waits_for_a_client_that_takes_its_answer_slowly(world: World) -> None:
+    """R-LIFE-7."""
+    world.ring.network.socket_buffer_bytes = 4000
+    client = world.start().connect()
+    client.tcp.send(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    world.run_ms(5)
+    world.server.stop()
+    wire = Wire()
+    ms = 0
+    while not client.tcp.ended:
+        world.run_ms(50)
+        ms += 50
+        wire.sent += client.tcp.receive(2000)
+    (response,) = wire.take()
+    assert response.status == 200
+    assert ms > 2000, "the client is to be slower than any pause"
+    client.tcp.close()
+    world.run_ms(20)
+    assert world.codes == [0]
+
+
+def test_a_stop_waits_for_an_answer_over_http2_whose_client_opens_its_window_slowly(world: World) -> None:
+    """R-LIFE-7."""
+    world.ring.network.socket_buffer_bytes = 4000
+    tcp, client = world.start().connect().tcp, H2Client()
+    stream = client.begin("GET", "/openapi.json")
+    tcp.send(client.take())
+    world.run_ms(5)
+    world.server.stop()
+    ms = 0
+    while not tcp.ended:
+        world.run_ms(50)
+        ms += 50
+        client.feed(tcp.receive(2000))
+        updates = client.take()
+        if updates and not tcp.ended:
+            tcp.send(updates)
+    assert client.seen[stream].response.json["openapi"]
+    assert ms > 2000, "the client is to be slower than any pause"
+
+
+def test_a_client_that_takes_nothing_does_not_delay_the_stop(world: World) -> None:
+    """R-LIFE-8."""
+    world.ring.network.socket_buffer_bytes = 4000
+    client = world.start().connect()
+    client.tcp.send(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    world.run_ms(5)
+    world.server.stop()
+    world.run_ms(4000)
+    assert world.codes == [0]
 
 
 @pytest.mark.parametrize("error", [OSError("no disk"), ValueError("a bug")])

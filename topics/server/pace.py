@@ -1,4 +1,7 @@
-"""Bodies that arrive too slowly: one that trickles holds memory and a place among its key's requests in flight."""
+"""How fast clients give and take: bodies that trickle in, and answers that are not taken.
+
+A body that trickles holds memory and a place among its key's requests in flight; so does an answer.
+"""
 
 from __future__ import annotations
 
@@ -33,3 +36,23 @@ class BodyPace:
 
     def forget_others(self) -> None:
         self._begun, self._seen = self._seen, {}
+
+
+class Stalls:
+    """For how long connections have taken nothing of what was written for them. Called like `BodyPace`."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, tuple[int, int]] = {}
+        """Connection number to (bytes not taken, since when so many or more)."""
+        self._seen: dict[int, tuple[int, int]] = {}
+
+    def look(self, number: int, outbound_bytes: int, now: int) -> int:
+        """How long ago some of it was taken or, when that was never seen, it was looked at first."""
+        before, since = self._before.get(number, (0, now))
+        if outbound_bytes < before:
+            since = now
+        self._seen[number] = outbound_bytes, since
+        return now - since
+
+    def forget_others(self) -> None:
+        self._before, self._seen = self._seen, {}

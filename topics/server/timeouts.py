@@ -16,7 +16,7 @@ from topics.http.service import Service
 from topics.http.transport import Waits
 from topics.loop.connection import Connection
 from topics.loop.loop import Loop
-from topics.server.pace import BodyPace
+from topics.server.pace import BodyPace, Stalls
 
 _log = logging.getLogger(__name__)
 
@@ -53,8 +53,7 @@ class Sweep:
         least = config.min_body_bytes_per_s * _PACE_WINDOW_MS // 1000
         self._pace = BodyPace(self._ticks(_PACE_WINDOW_MS), least) if least else None
         self._max_bytes = config.max_client_bytes
-        self._stalled: dict[int, tuple[int, int]] = {}
-        """Connection number to (unsent bytes, tick at which there were that many)."""
+        self._stalls = Stalls()
         self._stopped = False
 
     def start(self) -> None:
@@ -82,23 +81,19 @@ class Sweep:
 
     def _check(self) -> None:
         tick = self._service.tick
-        stalled: dict[int, tuple[int, int]] = {}
         pinned = self._loop.pinned()
         held = sum(pinned.values())
         for conn in self._connections():
             outbound = conn.outbound_bytes
             held += outbound + conn.state.held_bytes
             if outbound and not conn.state.patient:
-                before = self._stalled.get(conn.id)
-                since = before[1] if before is not None and before[0] <= outbound else tick
-                stalled[conn.id] = (outbound, since)
-                if tick - since > self._waits.stall:
+                if self._stalls.look(conn.id, outbound, tick) > self._waits.stall:
                     conn.abort()
                 continue
             slow = self._pace is not None and not self._pace.look(conn.id, conn.state.arriving, tick)
             if slow or conn.state.overdue(self._waits):
                 conn.close()
-        self._stalled = stalled
+        self._stalls.forget_others()
         if self._pace is not None:
             self._pace.forget_others()
         if 0 < self._max_bytes < held:
