@@ -3,11 +3,13 @@
 import hashlib
 import random
 from array import array
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topics.engine.write_columns import GROUP
 from topics.http._scan import ffi, lib
 from topics.http.lane_answers import REQUEST
 
@@ -70,6 +72,33 @@ def test_answers_of_many_topics_are_what_the_general_path_would_say(
     assert got == expected
     if expected:
         assert lib.tp_render_topics(out, 20, *arguments) == -1
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_name_learnt_since_is_no_other_ones_group_however_many_scans_there_were(reads: bool) -> None:
+    """A scanner counts from 256 scans before 2^32 on."""
+    scanner = ffi.gc(lib.tp_scanner_new(1 << 14, 100, 1 << 20, 255, 0), lib.tp_scanner_free)
+    assert lib.tp_learn_host(scanner, b"x", 1) == 0
+    suffix, rows, topics, count = b"/diff" * reads, ffi.new("void **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
+    requests, groups = ffi.new("unsigned char[]", 10 * REQUEST.size), ffi.new("unsigned char[]", 10 * GROUP.size)
+    first, reasons = lib.tp_learn_topic(scanner, b"a" + suffix, 1 + len(suffix), lib.TP_NO_KEY), ffi.new("uint8_t[]", 2)
+    for scan in range(600):
+        name = b"b%d" % scan + suffix
+        other = lib.tp_learn_topic(scanner, name, len(name), lib.TP_NO_KEY)
+        parts = [
+            b"POST /v0/topics/%b HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" % each
+            + b"Content-Length: 2\r\n\r\n{}"
+            for each in (b"a" + suffix, name)
+        ]
+        starts, ends = ffi.new("uint64_t[]", [0, len(parts[0])]), ffi.new("uint64_t[]", [*accumulate(map(len, parts))])
+        found = lib.tp_scan_requests(scanner, b"".join(parts), starts, ends, 2, requests, groups, 10, reasons)
+        assert list(reasons[0:2]) == [0, 0]
+        if reads:
+            assert lib.tp_scanned_reads(scanner, rows, topics, count) == 2
+            assert list(topics[0][0 : count[0]]) == [first, other]
+        else:
+            grouped = [row[:3] for row in GROUP.iter_unpack(ffi.buffer(groups, found * GROUP.size))]
+            assert grouped == [(first, 0, 1), (other, 1, 1)]
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 31, 55, 56, 63, 64, 65, 119, 120, 127, 128, 1000])

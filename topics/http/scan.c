@@ -13,6 +13,7 @@
 #include "sha256.h"
 
 enum { HOSTS_MAX = 16, HOST_BYTES_MAX = 128, NAMES_MAX = 1 << 18, NAME_BYTES_MAX = 255, LENGTH_DIGITS_MAX = 9 };
+static const uint64_t SCANS_BEFORE = 0xffffff00; /* so that every server comes to see more scans than 32 bits count */
 enum { NOBODY = 0xffffffff, NOT_ANY = 0xfffffffe };
 enum {
     TP_MISS_PART = 1, /* head or body not whole */
@@ -36,7 +37,8 @@ struct name {
     uint32_t off, len;     /* in the arena */
     uint32_t key;
     uint8_t forgotten, reads; /* reads: the target of reads, "<name>/diff" */
-    uint32_t group, stamp;    /* of the scan `stamp`; of reads, the slot */
+    uint32_t group;           /* in the scan `stamp`; of reads, the slot */
+    uint64_t stamp;           /* 64 bits: one that comes again would give a name the group of another; 0: none yet */
 };
 
 struct tp_scanner {
@@ -51,7 +53,7 @@ struct tp_scanner {
     uint32_t *slots, slot_count; /* number of a name + 1; a power of two of them */
     char *arena;
     uint64_t arena_used, arena_room;
-    uint32_t stamp;
+    uint64_t stamp; /* the number of this scan */
     struct tp_request *found; /* in order of arrival */
     struct tp_read *reads;    /* likewise, and the names they are for, each once */
     uint32_t *read_topics;
@@ -69,6 +71,7 @@ tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, ui
     s->max_body_bytes = max_body_bytes;
     s->max_key_bytes = max_key_bytes;
     s->secret = secret | 1;
+    s->stamp = SCANS_BEFORE;
     s->slot_count = 256;
     s->slots = calloc(s->slot_count, sizeof *s->slots);
     if (!s->slots) {
