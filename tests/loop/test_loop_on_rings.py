@@ -20,6 +20,7 @@ from tests.loop.kernel_world import limited
 from tests.sim import SimRing
 from topics.clock import SystemClock
 from topics.loop import Connection, Listener, Loop, StreamLimits
+from topics.loop.operations import SERIAL_MAX
 from topics.loop.portable import PortableRing
 from topics.loop.signals import install_signal_handlers
 from topics.uring.probe import probe
@@ -178,6 +179,41 @@ def test_abort_in_the_middle_ends_every_operation(loop: Loop) -> None:
     listener.stop_accepting()
     until(loop, lambda: loop._operations.in_flight == 0)
     assert not loop._operations.sending
+
+
+@pytest.mark.parametrize("with_slots", [False, True])
+def test_numbers_of_connections_begin_again_at_their_end_without_those_in_use(loop: Loop, with_slots: bool) -> None:
+    if with_slots:
+        loop.use_links()
+    server, client = Recorder(), Recorder()
+    server.on_receive = Connection.write
+    listener = pair(loop, server, client)
+    operations = loop._operations
+    used = operations._serial
+    operations._serial = SERIAL_MAX - 3
+    for _ in range(4):
+        join(loop, listener, server, client)
+    assert operations._serial < SERIAL_MAX - 3
+    assert operations._serial > used or with_slots
+    for number, conn in enumerate(client.conns):
+        conn.write(b"%d" % number)
+    until(loop, lambda: len(client.data()) == 5)
+    assert sorted(client.data()) == sorted(b"01234")
+    numbers = [conn.send_data for conn in server.conns + client.conns] + [*operations.receiving, *operations.accepting]
+    assert len(set(numbers)) == len(numbers) == 21
+
+
+def test_completions_reach_their_callbacks_however_many_there_were(loop: Loop, directory: str) -> None:
+    loop._operations._callback_serial = 1 << 40
+
+    async def work() -> bytes:
+        fd = await loop.files.open(f"{directory}/a", os.O_RDWR | os.O_CREAT)
+        await loop.files.write_all(fd, b"abc", 0)
+        found = await loop.files.read(fd, 3, 0)
+        await loop.files.close(fd)
+        return found
+
+    assert loop.run_task(work()) == b"abc"
 
 
 def test_a_refused_connect_names_the_address(loop: Loop) -> None:
