@@ -76,3 +76,26 @@ def test_a_spare_that_cannot_be_removed_stays_a_spare() -> None:
         world.write(count=20, bytes_each=1000)
         world.settle()
     assert not any(name.startswith("spare-") for name in world.ring.list_directory("data/wal/shard-00")), "it was used"
+
+
+def test_a_spare_that_is_about_to_be_removed_is_nobody_elses() -> None:
+    world = StoreWorld(config=small_config(checkpoint_wal_bytes=1 << 40, pack_run_bytes=0)).open()
+    ready = world.store.log.shards[0].ahead.ready
+    world.create(1)
+    for _ in range(12):
+        world.append(1, 1, size=15_000)
+    world.checkpoint()
+    world.loop.run_until(lambda: len(ready) == 1)
+    world.append(1, 3, size=15_000)
+    world.ring.faults.fail("write", errno.ENOSPC, path_part="/seg-")
+    with pytest.raises(OSError, match="No space"):
+        world.checkpoint()
+    for _ in range(3):
+        world.append(1, 1, size=14_000)
+    world.loop.run_until(lambda: len(ready) == 1)
+    checkpoint = world.loop.spawn(world.store.checkpointer.run(), "checkpoint")
+    checkpoint.when_done(lambda: None)
+    world.append(1, 1, size=40_000)  # the log goes on in the next file, and takes a spare for the one behind it
+    world.loop.run_until(lambda: checkpoint.done)
+    checkpoint.result()
+    world.check_every_record()

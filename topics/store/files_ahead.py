@@ -139,7 +139,8 @@ class FilesAhead:
         try:
             await self._directory.drop_spares()
             await self._space.release_reserve()
-            size = max(wanted, min(self._file_bytes, self._space.reserve_bytes // _RESERVE_PARTS))
+            part = align_up(self._space.reserve_bytes // _RESERVE_PARTS, BLOCK_BYTES)
+            size = max(wanted, min(self._file_bytes, part))
             self.ready.append(await self._directory.prepare(size))
             return
         except (DiskFullError, OSError):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.errors import CorruptError, FormatError
+from topics.errors import CorruptError, FormatError, StorageError
 from topics.loop.tasks import Future
 from topics.store.catalog import Deletions
 from topics.store.filecalls import FileCalls
@@ -115,7 +115,7 @@ class Flagging:
         return count
 
     async def _flag_frames(self, path: str, offsets: NDArray[np.uint32], lengths: NDArray[np.uint32]) -> None:
-        fd = await self._files.open(path, os.O_RDWR)
+        fd = await self._open(path)
         try:
             writes = Writes(self._write, fd)
             for offset in (offsets.astype(np.int64) + lengths - 1).tolist():
@@ -128,7 +128,7 @@ class Flagging:
     async def _flag_segment_index(self, path: str, segment: Segment, offsets: NDArray[np.uint32]) -> None:
         """A missing or damaged index is left alone: it will be derived from the data, flags included."""
         try:
-            fd = await self._files.open(index_path(path), os.O_RDWR)
+            fd = await self._open(index_path(path))
         except FileNotFoundError:
             return
         try:
@@ -153,6 +153,17 @@ class Flagging:
             return
         finally:
             await self._files.close(fd)
+
+    async def _open(self, path: str) -> int:
+        """A cold directory that cannot be reached fails a checkpoint, not the log: nothing was written to it."""
+        try:
+            return await self._files.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if self._tiers.cold and path.startswith(f"{self._tiers.cold}/"):
+                raise StorageError(f"{path}: deletes cannot be flagged: {error}") from error
+            raise
 
     async def _flag_columns(self, fd: int, columns_at: int, rows: int, offsets: NDArray[np.uint32]) -> None:
         """Reads the offsets and flags columns and writes the flags back."""

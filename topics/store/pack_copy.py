@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from topics.errors import CorruptError
+from topics.store import codec
 from topics.store.catalog import RowColumns
 from topics.store.copying import Copying, Placed, own_frames
 from topics.store.filecalls import FileCalls, make_directories, unlink_if_there
@@ -19,8 +23,21 @@ from topics.store.segment import check_copied
 from topics.store.segment_format import PACK_DIRECTORY, pack_path
 from topics.store.turns import Turns
 
+log = logging.getLogger(__name__)
+
 _RUNS_PER_PACK = 2048
 """The index of a pack is made in one go: of so many runs it takes some milliseconds."""
+
+
+class Runs(NamedTuple):
+    """Runs of one topic that are to be merged with what comes out of the log."""
+
+    rows: list[RowColumns]
+    merged: set[tuple[int, int]]
+    """(pack number, run number)"""
+
+
+NO_RUNS = Runs([], set())
 
 
 class SmallCopy(NamedTuple):
@@ -28,8 +45,13 @@ class SmallCopy(NamedTuple):
 
     topic_id: int
     rows: list[RowColumns]
-    merged: set[tuple[int, int]]
-    """(pack number, run number) of the runs this one replaces."""
+    """Out of the log."""
+    before: Runs
+    """What its run replaces."""
+
+    @property
+    def all_rows(self) -> list[RowColumns]:
+        return [*self.before.rows, *self.rows]
 
 
 class PackCopy:
@@ -47,13 +69,13 @@ class PackCopy:
         """Collects; `flush` reads and writes it. size: bytes of its rows."""
         self._small.append(entry)
         self.collected_bytes += size
-        self.collected_reads += sum(len(part.seqs) for part in entry.rows)
+        self.collected_reads += sum(len(part.seqs) for part in entry.all_rows)
 
     async def flush(self) -> None:
         """Reads what was collected in one go and adds it to the pack."""
         small, self._small, self.collected_bytes, self.collected_reads = self._small, [], 0, 0
         ranges = [
-            [(part.file_id, *piece) for part in entry.rows for piece in contiguous(part.offsets, part.lengths)]
+            [(part.file_id, *piece) for part in entry.all_rows for piece in contiguous(part.offsets, part.lengths)]
             for entry in small
         ]
         pieces = [Piece(*piece) for entry in ranges for piece in entry]
@@ -61,18 +83,26 @@ class PackCopy:
         self._turns.resume()
         at = 0
         for entry, entry_pieces in zip(small, ranges, strict=True):
-            data = own_frames(views[at : at + len(entry_pieces)], entry.topic_id, entry.rows)
+            mine = views[at : at + len(entry_pieces)]
             at += len(entry_pieces)
             if self._copying.catalog.exists(entry.topic_id):
-                await self._add_run(entry, data)
+                await self._add_run(entry, mine)
             if self._turns.over:
                 await self._turns.rest()
 
-    async def _add_run(self, entry: SmallCopy, data: bytes | memoryview) -> None:
+    async def _add_run(self, entry: SmallCopy, views: list[memoryview]) -> None:
         copying = self._copying
         description = copying.catalog.describe(entry.topic_id)  # it may be deleted while we wait
-        seqs = np.concatenate([part.seqs for part in entry.rows])
-        scan = check_copied(data, 0, entry.topic_id, seqs, 0)
+        merged = entry.before.merged
+        try:
+            data, seqs, scan = _checked(entry.topic_id, entry.all_rows, views)
+        except CorruptError as error:
+            if not merged:
+                raise
+            log.error("merging runs of topic %d failed, they stay as they are: %s", entry.topic_id, error)
+            merged = set()
+            out_of_log = sum(len(contiguous(part.offsets, part.lengths)) for part in entry.rows)
+            data, seqs, scan = _checked(entry.topic_id, entry.rows, views[len(views) - out_of_log :])
         if self._file is None:
             self._file = await _PackFile.create(copying)
         pack = self._file
@@ -80,7 +110,7 @@ class PackCopy:
         offsets = (scan.frames["offset"] + frames_at).astype(np.uint32)
         pack.placed.append(Placed(entry.topic_id, seqs, offsets, scan.frames["length"].copy()))
         pack.runs.append(run)
-        pack.merged.append((entry.topic_id, entry.merged))
+        pack.merged.append((entry.topic_id, merged))
         if pack.writer.pending_bytes >= copying.config.checkpoint_bytes_per_pass:
             await pack.write(pack.writer.take())
         if pack.writer.position >= copying.config.segment_max_bytes or len(pack.runs) >= _RUNS_PER_PACK:
@@ -124,6 +154,15 @@ class PackCopy:
             manifest.drop_runs(topic_id, merged)
             emptied = [manifest.packs.pop(number) for number in packs if not manifest.packs[number].runs]
             self._copying.given_up += [pack.file_id for pack in emptied]
+
+
+def _checked(
+    topic_id: int, rows: list[RowColumns], views: list[memoryview]
+) -> tuple[bytes | memoryview, NDArray[np.uint64], codec.FrameScan]:
+    """Frames of these rows out of their pieces, the rows' seqs, and what a scan says. Raises CorruptError."""
+    data = own_frames(views, topic_id, rows)
+    seqs = np.concatenate([part.seqs for part in rows])
+    return data, seqs, check_copied(data, 0, topic_id, seqs, 0)
 
 
 class _PackFile:

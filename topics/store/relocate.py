@@ -8,12 +8,14 @@ snapshot that lists them.
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.errors import CorruptError
 from topics.loop.tasks import Cancelled, Task
 from topics.store.catalog import RowColumns
 from topics.store.copying import SEQ_SPAN_MAX, Copying
@@ -21,12 +23,14 @@ from topics.store.filecalls import lacks_descriptors, sync_file
 from topics.store.filetable import FileKind
 from topics.store.gathering import Gathering
 from topics.store.manifest import Segment
-from topics.store.pack_copy import PackCopy, SmallCopy
+from topics.store.pack_copy import NO_RUNS, PackCopy, Runs, SmallCopy
 from topics.store.row_columns import select
 from topics.store.segment import seal_segment
 from topics.store.segment_copy import SegmentCopy
 from topics.store.segment_format import index_path, topic_directory
 from topics.store.turns import Turns
+
+log = logging.getLogger(__name__)
 
 RUNS_MAX = 8
 """A topic with so many runs in packs is merged into one run or into its first segment."""
@@ -89,28 +93,33 @@ class Relocation:
         # copy by position may lie in an older file than a direct write before it.
         from_files = self._log_files()
         if topic_id in self._manifest.segments:
-            await self._to_segments(topic_id, [], from_files, last_seq)
+            await self._to_segments(topic_id, NO_RUNS, from_files, last_seq)
             return
         found = catalog.bytes_in_files(topic_id, from_files, last_seq=last_seq)
         size, first_seq = found.bytes, found.first_seq
-        small: list[RowColumns] = []
-        merged: set[tuple[int, int]] = set()
-        runs = self._manifest.runs.get(topic_id, [])
-        if runs and (len(runs) + 1 >= RUNS_MAX or size >= self._config.pack_run_bytes):
-            packs = sorted({pack.file_id for pack, _ in runs})
-            small = catalog.rows_in_files(topic_id, np.array(packs, np.uint32))
-            merged = {(pack.number, run.number) for pack, run in runs}
-            size += _bytes_of(small)
-            first_seq = min([first_seq, *(int(part.seqs[0]) for part in small)])
+        before = self._runs_to_merge(topic_id, size, found.last_seq)
+        if before.rows:
+            size += _bytes_of(before.rows)
+            first_seq = min(first_seq, int(before.rows[0].seqs[0]))
         wide = found.last_seq - first_seq >= SEQ_SPAN_MAX
         if wide or size >= self._config.pack_run_bytes:
-            await self._to_segments(topic_id, small, from_files, found.last_seq)
-            self.packs.drop_runs(topic_id, merged)
+            await self._to_segments(topic_id, before, from_files, found.last_seq)
             return
-        small += catalog.rows_in_files(topic_id, from_files, last_seq=found.last_seq)
-        self.packs.add(SmallCopy(topic_id, small, merged), size)
+        small = catalog.rows_in_files(topic_id, from_files, last_seq=found.last_seq)
+        self.packs.add(SmallCopy(topic_id, small, before), size)
         if self.packs.collected_bytes >= self._budget or self.packs.collected_reads >= _READS_PER_PASS:
             await self.packs.flush()
+
+    def _runs_to_merge(self, topic_id: int, size: int, last_seq: int) -> Runs:
+        """Its runs in packs, if they are too many or, with `size` bytes out of the log, enough for a segment."""
+        runs = self._manifest.runs.get(topic_id, [])
+        if not runs or (len(runs) + 1 < RUNS_MAX and size < self._config.pack_run_bytes):
+            return NO_RUNS
+        packs = sorted({pack.file_id for pack, _ in runs})
+        rows = self._catalog.rows_in_files(topic_id, np.array(packs, np.uint32))
+        if rows and last_seq - int(rows[0].seqs[0]) >= SEQ_SPAN_MAX:
+            return NO_RUNS  # no file can hold them all; they stay below the segments
+        return Runs(rows, {(pack.number, run.number) for pack, run in runs})
 
     def _log_files(self) -> NDArray[np.uint32]:
         return np.array([file.file_id for file in self._table if file.kind is FileKind.WAL], np.uint32)
@@ -145,19 +154,45 @@ class Relocation:
             raise OSError(errno.EIO, f"a sync failed: {error}") from error
 
     # --- segments ----------------------------------------------------------------------------------------------------
-    async def _to_segments(
-        self, topic_id: int, before: list[RowColumns], from_files: NDArray[np.uint32], last_seq: int
-    ) -> None:
+    async def _to_segments(self, topic_id: int, before: Runs, from_files: NDArray[np.uint32], last_seq: int) -> None:
         """Rows out of packs (`before`), then those in the log, a window at a time: a topic may have millions."""
+        await self._merge(topic_id, before)
         writer = SegmentCopy(self.copying, self._gathering, topic_id)
         try:
-            rows = before or self._window(topic_id, from_files, 0, last_seq)
+            rows = self._window(topic_id, from_files, 0, last_seq)
             while rows:
                 for part in rows:
                     if not await self._extend(writer, part):
                         return
                 rows = self._window(topic_id, from_files, int(rows[-1].seqs[-1]) + 1, last_seq)
             writer.settle()
+        finally:
+            await writer.close()
+
+    async def _merge(self, topic_id: int, before: Runs) -> None:
+        """Runs into the topic's first segment: all of their rows, or none, and then the runs are gone.
+
+        Were a part of a run in a segment, both would be listed, and what is deleted in the one would live in the other.
+        A run with a record that is damaged stays where it is: nothing else waits for its merge.
+        """
+        writer = SegmentCopy(self.copying, self._gathering, topic_id)
+        try:
+            for rows in before.rows:
+                chunks = _Chunks(rows, self._budget)
+                at = 0
+                while at < len(rows.seqs):
+                    if not self._catalog.exists(topic_id):
+                        return
+                    await writer.open(int(rows.seqs[at]))
+                    end = chunks.end(at)
+                    await writer.append(select(rows, slice(at, end)))
+                    at = end
+            writer.settle()
+            self.packs.drop_runs(topic_id, before.merged)
+            if before.rows and writer.is_full():
+                await self.seal(writer.segment)
+        except CorruptError as error:
+            log.error("merging runs of topic %d failed, they stay as they are: %s", topic_id, error)
         finally:
             await writer.close()
 

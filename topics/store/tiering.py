@@ -18,6 +18,7 @@ from topics.config import Config
 from topics.loop.loop import Loop
 from topics.store.filecalls import lacks_descriptors, make_directories
 from topics.store.filetable import FileTable, StoredFile
+from topics.store.format import BLOCK_BYTES
 from topics.store.manifest import HOT, Manifest, Segment
 from topics.store.openfiles import OpenFiles
 from topics.store.segment_format import TOPICS_DIRECTORY, index_path, topic_directory
@@ -49,7 +50,7 @@ class Tiering:
         self._tiers = Tiers.of(config)
         self._keep_segments = config.hot_retain_segments
         self._keep_bytes = config.hot_retain_bytes
-        self._chunk_bytes = config.checkpoint_bytes_per_pass
+        self._chunk_bytes = max(BLOCK_BYTES, config.checkpoint_bytes_per_pass)
         self._manifest = manifest
         self._table = table
         self._opener = opener

@@ -198,8 +198,8 @@ class WalDirectory:
 
     async def drop_spares(self) -> None:
         """Gives the spares' space back to a full disk. One that cannot go stays a spare."""
-        for _ in range(len(self._spares)):
-            spare = self._spares.popleft()
+        spares, self._spares = self._spares, deque()  # nobody takes one meanwhile that is about to go
+        for spare in spares:
             try:
                 await self._loop.files.unlink(spare)
             except OSError as error:
