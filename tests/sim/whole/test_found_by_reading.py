@@ -46,7 +46,7 @@ def test_a_delete_stays_done_whose_record_was_merged_by_a_checkpoint_that_failed
 
 @pytest.mark.parametrize("bytes_more", [3000, 10], ids=["into a segment", "into a run"])
 def test_a_record_that_rots_in_a_pack_holds_up_no_checkpoint(bytes_more: int, caplog: pytest.LogCaptureFixture) -> None:
-    """R-DUR-17 at most costs that record: the log is recycled, others are copied, and a stop is a good one."""
+    """It costs that record at most: the log is recycled, others are copied, and a stop is a good one."""
     world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=2000)
     world.start()
     world.put("a", durability="fsync")
