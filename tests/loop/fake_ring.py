@@ -104,6 +104,9 @@ class FakeRing:
         self.sent_now.append((fd, data))
         return res
 
+    def pinned(self) -> dict[int, int]:
+        return {}
+
     def queue_shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
         self.queue("shutdown", user_data, fd, sends_only)
 

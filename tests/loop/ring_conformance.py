@@ -371,6 +371,7 @@ class RingConformance:
         for n, ((_, client), text) in enumerate(zip(ends, texts, strict=True)):
             assert pair.driver.res(SEND + n) == len(text)
             assert pair.client_receives(len(text), client) == text
+        assert pair.ring.pinned() == {}
 
     def test_sends_take_any_buffer_of_bytes_and_keep_it_alive(self, pair: Pair) -> None:
         for make in (bytes, bytearray, lambda data: memoryview(data)[:]):

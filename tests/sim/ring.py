@@ -101,6 +101,9 @@ class SimRing:
         for user_data, fd, data in sends:
             self._sockets.send(user_data, fd, data)
 
+    def pinned(self) -> dict[int, int]:
+        return {}
+
     def queue_open(self, user_data: int, path: str, flags: int, mode: int) -> None:
         self._files.open(user_data, path, flags)
 

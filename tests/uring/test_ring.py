@@ -275,6 +275,32 @@ class TestPinnedMemory:
         buffer.extend(b"moved")
         assert ring._pins == {}
 
+    def test_a_reader_that_takes_nothing_keeps_a_part_of_its_pass_and_that_is_counted(self, ring: UringRing) -> None:
+        pairs = [socket.socketpair() for _ in range(101)]
+        try:
+            stuck = pairs[50][0]
+            stuck.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while stuck.send(bytes(4096)):
+                    pass
+            sends = [(1 + n, near.fileno(), b"%4d" % n * 500) for n, (near, _far) in enumerate(pairs)]
+            ring.queue_sends(sends)
+            assert set(ring.pinned()) == {user_data for user_data, _fd, _data in sends}
+            assert sum(ring.pinned().values()) > 200_000
+            collect(ring, 100)
+            assert ring.pinned() == {51: 32_000}
+            for number, (_near, far) in enumerate(pairs):
+                if number != 50:
+                    assert far.recv(4096) == b"%4d" % number * 500
+            while not ring.reap()[0]:
+                pairs[50][1].recv(1 << 20)
+                ring.submit_and_wait(0)
+            assert ring.pinned() == {}
+        finally:
+            for near, far in pairs:
+                near.close()
+                far.close()
+
     def test_one_user_data_twice_in_flight_is_our_own_mistake(self, ring: UringRing) -> None:
         ring.queue_read(1, 0, bytearray(8), 0)
         with pytest.raises(AssertionError):

@@ -262,10 +262,10 @@ class Loop:
     def pinned(self) -> dict[int, int]:
         """Bytes of memory that sends in flight keep beyond their own, by the connections' `send_data`.
 
-        Answers of a pass lie in one buffer, and who takes nothing keeps it.
+        Answers of a pass lie in one buffer, and small sends of a pass are copied together: who takes nothing keeps all.
         """
         links = self._traffic.links
-        return {} if links is None else links.pinned()
+        return self.ring.pinned() if links is None else self.ring.pinned() | links.pinned()
 
     def trim(self) -> None:
         """Gives back memory that many sends in flight have needed and none needs now."""

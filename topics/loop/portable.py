@@ -86,6 +86,9 @@ class PortableRing(BlockingCalls):
             raise RuntimeError(self._refusal)
         return self._sockets.send_now(fd, data)
 
+    def pinned(self) -> dict[int, int]:
+        return {}
+
     def queue_shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
         self._queue(user_data, self._sockets.shutdown, (user_data, fd, sends_only))
 

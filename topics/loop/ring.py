@@ -79,6 +79,10 @@ class Ring(Protocol):
         -EAGAIN: the socket takes nothing now. Only for a descriptor without a send queued or in flight.
         """
 
+    def pinned(self) -> dict[int, int]:
+        """Of sends in flight whose bytes lie in memory together with those of others, which is kept until the last of
+        them has ended: their shares of it, by user_data."""
+
     def queue_shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
         """shutdown(fd, SHUT_RDWR), or SHUT_WR: the peer sees our end, and what it still sends is received."""
 

@@ -10,6 +10,7 @@ import os
 import socket
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any
@@ -25,6 +26,8 @@ from topics.uring.setup import memlock_text, open_ring_memory
 
 JOIN_BYTES = 2048
 """Sends up to this size are copied together and pinned once; a larger one is pinned by itself."""
+JOINED_BYTES = 32_768
+"""As many are copied together: one whose peer takes nothing keeps them all until it ends."""
 WORKERS = 8
 """Cap of the kernel's worker threads for this ring, for files and for the rest each."""
 POWERS_OF_TWO = tuple(1 << bits for bits in range(16))
@@ -35,6 +38,16 @@ Send = tuple[int, int, Buffer]
 """user_data, descriptor, bytes."""
 
 Sort = Callable[[Any, Any, Any, int], int]
+
+
+class _Joined:
+    """Memory of several sends."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
 
 _open_rings: weakref.WeakSet[UringRing] = weakref.WeakSet()
 _closed_ring = lib.tp_closed()
@@ -133,12 +146,24 @@ class UringRing(BlockingCalls):
             self._queue_large([send for send, length in sized if length > JOIN_BYTES])
             self.queue_sends([send for send, length in sized if length <= JOIN_BYTES])
             return
+        if sum(lengths) <= JOINED_BYTES:
+            self._queue_joined(user_data, fds, parts, lengths)
+            return
+        step = JOINED_BYTES // max(lengths)
+        for at in range(0, len(lengths), step):
+            rows = slice(at, at + step)
+            self._queue_joined(user_data[rows], fds[rows], parts[rows], lengths[rows])
+
+    def _queue_joined(
+        self, user_data: tuple[int, ...], fds: tuple[int, ...], parts: tuple[Buffer, ...], lengths: list[int]
+    ) -> None:
+        """Copied together, and pinned as one."""
         joined = b"".join(parts)
         assert len(joined) == sum(lengths), "a send's buffer is not made of bytes"
         data = ffi.from_buffer("uint8_t[]", joined)
         pins = self._pins
         expected = len(pins) + len(lengths)
-        pins.update(zip(user_data, repeat(data)))
+        pins.update(zip(user_data, repeat(_Joined(data))))
         assert len(pins) == expected, "a user_data was in flight twice"
         self._check(lib.tp_sends(self._ring, len(lengths), user_data, fds, lengths, data))
 
@@ -168,6 +193,11 @@ class UringRing(BlockingCalls):
 
     def send_now(self, fd: int, data: bytes) -> int:
         return lib.tp_send_now(self._ring, fd, data, len(data))
+
+    def pinned(self) -> dict[int, int]:
+        joined = {user_data: pin for user_data, pin in self._pins.items() if type(pin) is _Joined}
+        users = Counter(map(id, joined.values()))
+        return {user_data: len(pin.data) // users[id(pin)] for user_data, pin in joined.items()}
 
     def queue_shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
         self._check(lib.tp_shutdown(self._ring, user_data, fd, sends_only))
