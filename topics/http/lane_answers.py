@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any, Protocol
 
 from topics.engine.bulk_reads import PlainReads
-from topics.engine.durations import milliseconds
+from topics.engine.durations import milliseconds, throttle_wait
 from topics.engine.plain_appends import PlainAppended
 from topics.engine.results import AppendResult
 from topics.engine.write_columns import GroupRow
@@ -24,7 +24,7 @@ REQUEST = struct.Struct("=8I")
 """receive, topic, off, len, flags, end, key_off, key_len: a tp_request of columns.h."""
 _WITHOUT_SEQS = 1
 _ANSWER = Phase.ANSWER
-_FIXED_BYTES = 400
+_FIXED_BYTES = 450
 """Of an answer, beyond head, name and seqs."""
 _NAME_BYTES = 257
 """Of a topic's name as JSON, at most: no character of one is escaped."""
@@ -238,8 +238,7 @@ class Answers:
             columns = group.columns
             times = (columns.started_ns, result.append_ns, result.sync_ns)
             if times != before:  # those of a pass and a commit have them in common
-                total, append, sync = now_ns - times[0], times[1], times[2]
-                after = _CLOSING % (milliseconds(total), milliseconds(append), milliseconds(sync))
+                after = _CLOSING % self._figures(now_ns - times[0], times[1], times[2])
                 before = times
             opening = b'{"topic":%b,"first_seq":' % group.topic
             size = lib.tp_render_answers(
@@ -268,13 +267,20 @@ class Answers:
             sends += self._count[0]
         self.send(number, memory, sends)
 
+    def _figures(self, total_ns: int, append_ns: int, sync_ns: int) -> tuple[bytes, bytes, bytes]:
+        """Of a write: the time in all, with what pressure cost of it (`throttle_wait_ms`), of appending, of syncing."""
+        total = milliseconds(total_ns)
+        window_ns = self.service.engine.throttle_window_ns
+        if window_ns:
+            total += throttle_wait(window_ns, total_ns - append_ns - sync_ns)
+        return total, milliseconds(append_ns), milliseconds(sync_ns)
+
     def _render_many(  # noqa: PLR0917 - columns
         self, groups: Groups, appended: PlainAppended, now_ns: int, memory: Any, room: int, sends: int
     ) -> int:
         """Answers to the requests of many topics, their sends from number `sends` on; returns the bytes."""
         columns, head = groups.columns, self.service.writer.json_head
-        total, append_ns, sync_ns = now_ns - columns.started_ns, appended.append_ns, appended.sync_ns
-        after = _CLOSING % (milliseconds(total), milliseconds(append_ns), milliseconds(sync_ns))
+        after = _CLOSING % self._figures(now_ns - columns.started_ns, appended.append_ns, appended.sync_ns)
         topics: list[int] = []
         for group, seq in zip(appended.groups, appended.first_seqs, strict=True):
             topics += (group[1], group[2], seq)
@@ -371,16 +377,15 @@ class Answers:
     def _close_with(self, group: Group, result: AppendResult) -> None:
         """The server is going away: every answer is its connection's last, and what is behind it gets none."""
         service = self.service
-        performance = b'"server_total_ms":' + milliseconds(service.now_ns() - group.columns.started_ns)
+        total_ns = service.now_ns() - group.columns.started_ns
         if result.deduped:
+            performance = b'"server_total_ms":' + milliseconds(total_ns)
             for ref, _count, flags in group.requests():
                 body = _repeated(group, result, flags, performance)
                 self._one(ref, service.writer.render(200, body, connection=b"close"), last=True)
             return
-        performance += b',"wal_append_ms":%b,"fsync_ms":%b' % (
-            milliseconds(result.append_ns),
-            milliseconds(result.sync_ns),
-        )
+        figures = self._figures(total_ns, result.append_ns, result.sync_ns)
+        performance = b'"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b' % figures
         seq = result.first_seq
         for ref, count, flags in group.requests():
             body = records.write_json(group.topic, seq, count, not flags & _WITHOUT_SEQS, performance)
