@@ -395,6 +395,28 @@ def test_a_fault_in_one_connection_ends_that_one_alone(world: World, caplog: pyt
     assert "a bug of ours" in caplog.text
 
 
+@pytest.mark.parametrize("fault", ["lost", "overdue"])
+def test_a_fault_in_the_look_at_a_connection_or_at_its_end_is_its_own(
+    world: World, caplog: pytest.LogCaptureFixture, fault: str
+) -> None:
+    one, two = world.start().connect(), world.connect()
+    broken, _ = world.server.listener.connections
+
+    class Broken(type(broken.state)):  # type: ignore[misc]
+        def fail(self, *_: object) -> None:
+            raise ValueError("a bug")
+
+    setattr(Broken, fault, Broken.fail)
+    broken.state = Broken(world.server.service, broken)
+    if fault == "lost":
+        one.tcp.reset()
+    world.run_ms(3000)
+    assert one.tcp.ended or fault == "lost"
+    assert "a bug of ours" in caplog.text
+    assert two.ask(GET)[0].status == 200
+    assert len(world.server.listener.connections) == 1
+
+
 def test_many_clients_are_served_in_one_pass(world: World) -> None:
     world.start()
     clients = [world.connect() for _ in range(50)]

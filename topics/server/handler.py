@@ -65,7 +65,10 @@ class HttpHandler:
             self._give_up(conn)
 
     def lost(self, conn: Connection, error: int) -> None:
-        conn.state.lost()
+        try:
+            conn.state.lost()
+        except Exception:
+            _log.exception("ending connection %d failed by a bug of ours", conn.id)
 
     @staticmethod
     def _give_up(conn: Connection) -> None:

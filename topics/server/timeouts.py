@@ -84,20 +84,29 @@ class Sweep:
         pinned = self._loop.pinned()
         held = sum(pinned.values())
         for conn in self._connections():
-            outbound = conn.outbound_bytes
-            held += outbound + conn.state.held_bytes
-            if outbound and not conn.state.patient:
-                if self._stalls.look(conn.id, outbound, tick) > self._waits.stall:
-                    conn.abort()
-                continue
-            slow = self._pace is not None and not self._pace.look(conn.id, conn.state.arriving, tick)
-            if slow or conn.state.overdue(self._waits):
-                conn.close()
+            try:
+                held += self._look_at(conn, tick)
+            except Exception:  # its state is anybody's guess; the others are looked at all the same
+                _log.exception("looking at connection %d failed by a bug of ours; it is closed", conn.id)
+                conn.abort()
         self._stalls.forget_others()
         if self._pace is not None:
             self._pace.forget_others()
         if 0 < self._max_bytes < held:
             self._shed(held, pinned)
+
+    def _look_at(self, conn: Connection, tick: int) -> int:
+        """Ends a connection that has kept us waiting for too long; returns the bytes held for it."""
+        outbound = conn.outbound_bytes
+        held: int = outbound + conn.state.held_bytes
+        if outbound and not conn.state.patient:
+            if self._stalls.look(conn.id, outbound, tick) > self._waits.stall:
+                conn.abort()
+            return held
+        slow = self._pace is not None and not self._pace.look(conn.id, conn.state.arriving, tick)
+        if slow or conn.state.overdue(self._waits):
+            conn.close()
+        return held
 
     def _shed(self, held: int, pinned: dict[int, int]) -> None:
         """Drops connections, the largest first, until what the server holds for clients is within its limit.
