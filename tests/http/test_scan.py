@@ -101,6 +101,27 @@ def test_a_name_learnt_since_is_no_other_ones_group_however_many_scans_there_wer
             assert grouped == [(first, 0, 1), (other, 1, 1)]
 
 
+def test_of_too_many_hosts_the_one_not_met_for_the_longest_time_is_forgotten() -> None:
+    scanner = ffi.gc(lib.tp_scanner_new(1 << 14, 100, 1 << 20, 255, 0), lib.tp_scanner_free)
+    lib.tp_learn_topic(scanner, b"a", 1, lib.TP_NO_KEY)
+    requests, groups = ffi.new("unsigned char[]", REQUEST.size), ffi.new("unsigned char[]", GROUP.size)
+
+    def is_known(host: int) -> bool:
+        head = b"POST /v0/topics/a HTTP/1.1\r\nHost: h%d\r\nContent-Type: application/json\r\n" % host
+        data = head + b"Content-Length: 2\r\n\r\n{}"
+        starts, ends, reasons = ffi.new("uint64_t[]", [0]), ffi.new("uint64_t[]", [len(data)]), ffi.new("uint8_t[]", 1)
+        return bool(lib.tp_scan_requests(scanner, data, starts, ends, 1, requests, groups, 1, reasons))
+
+    for host in range(16):
+        assert not is_known(host)
+        assert lib.tp_learn_host(scanner, b"h%d" % host, 2 + (host > 9)) == host
+    for host in (*range(3), *range(4, 16)):
+        assert is_known(host)
+    assert lib.tp_learn_host(scanner, b"h16", 3) == 3
+    assert [host for host in range(17) if not is_known(host)] == [3]
+    assert lib.tp_learn_host(scanner, b"x" * 129, 129) == -1
+
+
 @pytest.mark.parametrize("length", [0, 1, 3, 31, 55, 56, 63, 64, 65, 119, 120, 127, 128, 1000])
 def test_a_digest_is_sha_256_whatever_the_length(length: int) -> None:
     text = random.Random(length).randbytes(length)

@@ -304,6 +304,21 @@ def test_a_request_alone_in_its_pass_goes_the_general_way() -> None:
     assert first.send(plain("t")).answer("POST").status == 200
 
 
+def test_however_many_hosts_there_were_the_next_one_is_learnt() -> None:
+    world = SimWorld(all_in_lane=True)
+    world.start()
+    assert world.server is not None
+    assert world.server.lane is not None
+    conn = world.connect()
+    for host in range(40):
+        request = plain("t").replace(b"localhost", b"host%d" % host)
+        before = world.server.lane.taken
+        for _ in range(2):
+            assert conn.send(request).answer("POST").status < 300
+        assert world.server.lane.taken == before + 1
+    assert len(world.server.lane._hosts) == 16
+
+
 def test_the_write_that_creates_a_topic_is_enough_to_learn_it() -> None:
     world = SimWorld()
     world.start()

@@ -83,7 +83,8 @@ class Lane:
         self._are_counted = False
         """Some are."""
         self.change_keys(keyring)
-        self._hosts: set[bytes] = set()
+        self._hosts: list[bytes] = []
+        """Those the scanner knows, by their places."""
         self._declined: dict[bytes, int] = {}
         """How often a name was not learnt, in this tick."""
         self._declined_tick = 0
@@ -397,14 +398,19 @@ class Lane:
             if route is None or route.handler not in {records.write, records.diff} or request.authority:
                 continue
             host = request.headers.get(b"host", b"")
-            if host and host not in self._hosts and lib.tp_learn_host(self._scanner, host, len(host)) == 0:
-                self._hosts.add(host)
+            if host and host not in self._hosts:
+                self._learn_host(host)
             path = request.framing.target.partition(b"?")[0]
             reads = route.handler is records.diff
             target = plan.name.encode() + _READ_SUFFIX if reads else plan.name.encode()
             if path == _PATH + target and self._declined.get(target, 0) < _DECLINED_MAX:
                 self._learn_topic(plan.name, target, plan.name_json, plan.counted, reads=reads)
         planner.seen_once.clear()
+
+    def _learn_host(self, host: bytes) -> None:
+        place = lib.tp_learn_host(self._scanner, host, len(host))
+        if place >= 0:
+            self._hosts[place : place + 1] = [host]
 
     def change_keys(self, keyring: Keyring) -> None:
         """Other keys are valid from now on; what was learnt of topics was learnt with the old ones."""

@@ -47,7 +47,7 @@ struct tp_scanner {
     uint8_t *digests;
     uint32_t key_count;
     uint32_t host_count;
-    struct { uint32_t len; char text[HOST_BYTES_MAX]; } hosts[HOSTS_MAX];
+    struct { uint64_t stamp; uint32_t len; char text[HOST_BYTES_MAX]; } hosts[HOSTS_MAX]; /* stamp: of the last scan that met it */
     struct name *names;
     uint32_t name_count, name_room;
     uint32_t *slots, slot_count; /* number of a name + 1; a power of two of them */
@@ -97,16 +97,25 @@ void tp_scanner_free(tp_scanner *s)
 
 int tp_learn_host(tp_scanner *s, const char *host, uint32_t len)
 {
-    if (s->host_count == HOSTS_MAX || len == 0 || len > HOST_BYTES_MAX) return -1;
-    memcpy(s->hosts[s->host_count].text, host, len);
-    s->hosts[s->host_count++].len = len;
-    return 0;
+    uint32_t at = 0;
+    if (len == 0 || len > HOST_BYTES_MAX) return -1;
+    if (s->host_count < HOSTS_MAX) at = s->host_count++;
+    else
+        for (uint32_t i = 1; i < HOSTS_MAX; i++)
+            if (s->hosts[i].stamp < s->hosts[at].stamp) at = i;
+    memcpy(s->hosts[at].text, host, len);
+    s->hosts[at].len = len;
+    s->hosts[at].stamp = s->stamp;
+    return (int)at;
 }
 
-static int host_is_known(const tp_scanner *s, const char *p, uint64_t len)
+static int host_is_known(tp_scanner *s, const char *p, uint64_t len)
 {
     for (uint32_t i = 0; i < s->host_count; i++)
-        if (s->hosts[i].len == len && !memcmp(s->hosts[i].text, p, len)) return 1;
+        if (s->hosts[i].len == len && !memcmp(s->hosts[i].text, p, len)) {
+            s->hosts[i].stamp = s->stamp;
+            return 1;
+        }
     return 0;
 }
 
@@ -247,7 +256,7 @@ static inline int is_printable(const char *p, const char *end)
 #define IS(p, len, text) ((len) == sizeof(text) - 1 && !memcmp(p, text, sizeof(text) - 1))
 
 /* One field, its line from p to `stop` (the CR). 0, or the reason why it is not plain. */
-static int read_field(const tp_scanner *s, const char *p, const char *stop, uint32_t *seen, uint32_t *flags,
+static int read_field(tp_scanner *s, const char *p, const char *stop, uint32_t *seen, uint32_t *flags,
                       uint64_t *length, uint32_t *key, const char **idempotency_key, uint32_t *idempotency_len)
 {
     const char *colon = memchr(p, ':', (size_t)(stop - p));

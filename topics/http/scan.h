@@ -7,7 +7,8 @@ typedef struct tp_scanner tp_scanner;
 tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, uint64_t max_body_bytes,
                            uint32_t max_key_bytes, uint64_t secret);
 void tp_scanner_free(tp_scanner *s);
-/* A Host value requests may carry, exactly so. 0, or -1: no room for another. */
+/* A Host value requests may carry, exactly so; one that is not known yet. Its place, below 16: when all are taken, that of the one
+ * which no scan has met for the longest time, and which is forgotten. -1: too long. */
 int tp_learn_host(tp_scanner *s, const char *host, uint32_t len);
 /* `count` digests (SHA-256, 32 bytes each) of the secrets that requests must have one of as `Authorization: Bearer`.
  * 0, or -1: no memory. Without this, a request with that field is not plain. */
