@@ -196,8 +196,9 @@ class Lifecycle:
             done(PutResult(False, config))
             return
         before = removal(topic)
-        if before.cap != (0, 0):
-            # What the old caps have evicted stays so, too.
+        if before.cap != (0, 0) and topic.stage_class != "ephemeral":
+            # What the old caps have evicted stays so, too. (In class `ephemeral` a replay would count records whose
+            # deletion no frame tells of; the floors and the list below say all there is to say.)
             core.log.stage_control(topic.id, FrameType.FLOORS, before.upto, now_ms, encode(before))
         if topic.queue is not None and _keeps_leases(topic.next_config) != _keeps_leases(config):
             # From here on the leases there are either survive a restart, too, or are forgotten by it.
