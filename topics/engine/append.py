@@ -111,7 +111,7 @@ class AppendBatch(Operation):
             last = first + count - 1
             result = make_tuple(AppendResult, (first, last, last, count, created, False, write_ns, sync_ns))
             if key is not None:
-                self.appender.on_key_published(topic, key, first, count)
+                self.appender.on_key_published(topic, key, first, count, in_memory=self.file_id != 0)
             done(result)
             first += count
 
@@ -316,10 +316,10 @@ class Appender:
         waiting.append((request, done))
         return True
 
-    def on_key_published(self, topic: Topic, key: Key, first_seq: int, count: int) -> None:
+    def on_key_published(self, topic: Topic, key: Key, first_seq: int, count: int, *, in_memory: bool) -> None:
         """Stores the entry with the publication itself (R-IDEM-6) and answers the duplicates that waited."""
         name, started_ms = key
-        entry = KeyEntry(first_seq, count, started_ms)
+        entry = KeyEntry(first_seq, count, started_ms, in_memory)
         keys = topic.key_store()
         keys.store(name, entry, self.core.clock.now_ms(), topic.config.idempotency_window_ms)
         for _request, done in keys.end(name):

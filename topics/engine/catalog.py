@@ -231,6 +231,8 @@ class EngineCatalog:
                 delete_now(self._core, topic, removal.upto, removal.before, removal.predicate())
 
     def _configure(self, topic: Topic, order: int, change: ConfigPayload) -> None:
+        if change.keys_forgotten and topic.keys is not None:
+            topic.keys.forget_through(change.keys_forgotten)
         if order <= topic.order:
             return
         topic.order = order
@@ -258,6 +260,8 @@ class EngineCatalog:
             if topic.config.durability == "ephemeral":
                 index.kill_through(topic.head)
                 floors.raise_to(deleted=topic.head)  # rows of a time in another class stay gone (R-DUR-5)
+                topic.keys = None  # as long as their records (R-IDEM-8)
+                topic.keys_forgotten = topic.head
             floors.gaps = self._gaps.get(topic.id, ())
             reserved = self._reserved.get(topic.id, 0)
             given_out = reserved if power_lost else 0

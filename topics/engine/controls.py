@@ -37,6 +37,8 @@ class ConfigPayload(msgspec.Struct, omit_defaults=True):
     """Reservations up to this one no longer count: all before is on stable storage with this frame."""
     floors: FloorMarks | None = None
     """What was lost while no frame told of it (class `ephemeral`)."""
+    keys_forgotten: int = 0
+    """Idempotency keys of writes up to this seq were forgotten with their records, by a restart (class `ephemeral`)."""
 
 
 class RemovalPayload(msgspec.Struct, omit_defaults=True):

@@ -12,6 +12,8 @@ class KeyEntry(NamedTuple):
     first_seq: int
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on an entry
     started_ms: int
+    in_memory: bool = False
+    """Its records are of class `ephemeral`: no restart keeps them, nor the entry (R-IDEM-8)."""
 
     def answer(self) -> AppendResult:
         """What a duplicate gets; the head right after the write was its own last seq."""
@@ -63,8 +65,12 @@ class KeyStore:
                 break
             del entries[oldest]
 
+    def forget_through(self, seq: int) -> None:
+        """Forgets the entries of writes up to this seq (recovery)."""
+        self._entries = {key: entry for key, entry in self._entries.items() if entry.first_seq > seq}
+
     def within(self, now_ms: int, window_ms: int) -> Iterator[tuple[bytes, KeyEntry]]:
-        """Entries a duplicate may still find (snapshot)."""
+        """Entries a duplicate may still find after a restart (snapshot)."""
         for key, entry in self._entries.items():
-            if now_ms - entry.started_ms <= window_ms:
+            if not entry.in_memory and now_ms - entry.started_ms <= window_ms:
                 yield key, entry

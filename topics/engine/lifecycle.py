@@ -210,6 +210,7 @@ class Lifecycle:
             if config.durability != "ephemeral":
                 # No frame tells what has gone since, of records of a time in another class.
                 change.floors = FloorMarks.of(topic.floors)
+                change.keys_forgotten = topic.keys_forgotten
                 if gone := _gone(core, topic):
                     payload = encode(RemovalPayload(before.upto, seqs=gone))
                     core.log.stage_control(topic.id, FrameType.CONSUME, before.upto, now_ms, payload)

@@ -58,6 +58,7 @@ class Topic:
         "id",
         "index",
         "keys",
+        "keys_forgotten",
         "last_read_ms",
         "last_ts",
         "last_write_ms",
@@ -90,6 +91,8 @@ class Topic:
         self.floors = Floors()
         self.index = Index(usage)
         self.keys: KeyStore | None = None
+        self.keys_forgotten = 0
+        """A restart in class `ephemeral` forgot those of writes up to this seq, whatever the log tells of them."""
         self.queue = Leases(self.index, self.floors) if config.is_queue else None
         """Who works on what; None for a log."""
         self.reserved = NO_RESERVATION

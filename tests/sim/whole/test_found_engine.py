@@ -22,3 +22,57 @@ def test_a_cap_of_an_ephemeral_time_evicts_nothing_in_a_replay_that_it_did_not_e
     for _ in range(2):
         assert (world.data("a"), world.diff("a")["tombstone"]) == ([1, 2, 3], None)
         world.crash_and_start()
+
+
+def test_a_key_of_an_ephemeral_write_is_forgotten_with_its_records() -> None:
+    """R-IDEM-8. Whatever the class is by the time of the stop; a key of another class is kept by a snapshot, too."""
+    for class_at_stop in ("ephemeral", "disk"):
+        world = SimWorld()
+        world.start()
+        world.put("a", durability="disk")
+        world.write("a", "kept", idempotency_key="of disk")
+        world.put("a", durability="ephemeral")
+        world.write("a", "gone", idempotency_key="of memory")
+        assert world.write("a", "gone", idempotency_key="of memory")["deduped"]
+        world.put("a", durability=class_at_stop)
+        world.restart()
+        assert not world.write("a", "again", idempotency_key="of memory")["deduped"]
+        if class_at_stop == "ephemeral":
+            assert not world.write("a", "again, too", idempotency_key="of disk")["deduped"]
+            assert world.data("a") == ["again", "again, too"]
+        else:
+            assert world.write("a", "kept", idempotency_key="of disk")["deduped"]
+            assert world.data("a") == ["kept", "again"]
+
+
+def test_a_key_that_a_restart_forgot_does_not_come_back_with_the_next_class() -> None:
+    """R-IDEM-8. The log still tells of the write."""
+    world = SimWorld()
+    world.start()
+    world.put("a", durability="fsync")
+    world.write("a", "gone", idempotency_key="k")
+    world.put("a", durability="ephemeral")
+    world.crash_and_start()
+    world.put("a", durability="fsync")
+    world.crash_and_start()
+    assert not world.write("a", "again", idempotency_key="k")["deduped"]
+    world.crash_and_start()
+    assert world.write("a", "again", idempotency_key="k")["deduped"]
+    assert world.data("a") == ["again"]
+
+
+def test_a_key_of_a_kept_record_outlives_checkpoints_in_an_ephemeral_time() -> None:
+    """R-IDEM-8. Its frame is recycled by then, so the snapshot has to tell of it."""
+    world = SimWorld(checkpoint_wal_bytes=1)
+    world.start()
+    world.put("a", durability="fsync")
+    world.write("a", "kept", idempotency_key="k")
+    world.put("a", durability="ephemeral")
+    world.put("b")
+    for at in range(4):
+        world.write("b", at)
+        world.advance_ms(1000)
+    world.put("a", durability="fsync")
+    world.crash_and_start()
+    assert world.write("a", "kept", idempotency_key="k")["deduped"]
+    assert world.data("a") == ["kept"]
