@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.sim_world import SimWorld
+from tests.contract.world import Connection
+from tests.sim.core import LATENCY_NS
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -76,3 +78,43 @@ def test_a_key_of_a_kept_record_outlives_checkpoints_in_an_ephemeral_time() -> N
     world.crash_and_start()
     assert world.write("a", "kept", idempotency_key="k")["deduped"]
     assert world.data("a") == ["kept"]
+
+
+def claim_while_a_poison_job_is_read(monkeypatch: pytest.MonkeyPatch, **settings: int) -> tuple[SimWorld, Connection]:
+    """A queue of three jobs, the first of them poison; a claim of all three waits for the disk."""
+    world = SimWorld(hot_tail_bytes=4096, **settings)
+    world.start()
+    world.put("q", type="queue", lease_ms=100, cap_records=3, max_deliveries=1, dead_letter="dl", leases_durable=True)
+    world.write("q", 1, 2, 3)
+    assert world.request("POST", "/v0/topics/q/claim", {"node": "n"}).json["count"] == 1
+    world.advance_ms(200)
+    world.restart()  # nothing is in memory any more
+    monkeypatch.setitem(LATENCY_NS, "read", 20_000_000)
+    claim = world.ask("POST", "/v0/topics/q/claim", {"node": "n", "max": 3})
+    world.advance_ms(5)
+    assert claim.nothing_came
+    return world, claim
+
+
+@pytest.mark.parametrize("by_cap", [False, True])
+def test_jobs_that_go_while_a_poison_job_cannot_be_moved_are_not_handed_out(
+    monkeypatch: pytest.MonkeyPatch, by_cap: bool
+) -> None:
+    """R-DEL-7, R-TTL-3, R-Q-26. There is no room for the dead-letter topic."""
+    world, claim = claim_while_a_poison_job_is_read(monkeypatch, max_topics=1)
+    if by_cap:
+        world.write("q", 4, 5, 6)
+    else:
+        assert world.delete("q", before_seq=4)["deleted"] == 3
+    answer = claim.answer().json
+    assert (answer["claimed"], answer["ready"]) == ([], 3 if by_cap else 0)
+
+
+def test_a_poison_job_that_is_deleted_while_it_is_read_becomes_no_dead_letter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R-DEL-7. The other jobs are handed out."""
+    world, claim = claim_while_a_poison_job_is_read(monkeypatch)
+    assert world.delete("q", before_seq=2)["deleted"] == 1
+    assert [job["data"] for job in claim.answer().json["claimed"]] == [2, 3]
+    assert world.request("GET", "/v0/topics/dl").status == 404

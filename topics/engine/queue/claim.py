@@ -202,6 +202,8 @@ class Pass:
             del one.jobs[fitting:]
 
     def _deliver(self) -> None:
+        """While poison jobs were moved, retention and time may have taken what was dealt."""
+        self._leases.look(self._core.clock.now_ms())
         for one in self._claims:
             Delivery(self._core, self._topic, self._leases, one).begin()
 

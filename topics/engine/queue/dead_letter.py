@@ -52,6 +52,7 @@ class Move:
         if self._topic.life is Life.GONE:
             self._then()
             return
+        self._leases.look(self._core.clock.now_ms())
         self._part = []
         while self._left and not self._part:
             self._part = [job for job in self._left[:_PART] if self._is_ours(job)]
@@ -85,7 +86,13 @@ class Move:
         if name is None:  # it was taken out of the configuration while the bytes were read
             self._give_up(StorageError("no dead-letter topic"))
             return
-        copies = [dead_letter_of(frame, self._topic.name, config) for frame in frames]
+        self._leases.look(self._core.clock.now_ms())
+        there = [(job, frame) for job, frame in zip(self._part, frames, strict=True) if self._is_ours(job)]
+        if not there:  # deleted while they were read (R-DEL-7)
+            self.go_on()
+            return
+        self._part = [job for job, _frame in there]
+        copies = [dead_letter_of(frame, self._topic.name, config) for _job, frame in there]
         self._core.appender.append_copies(name, pack_rows(copies), self._on_copied)
 
     def _on_copied(self, result: AppendResult | TopicsError) -> None:
