@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from tests.contract.sim_world import SimWorld
@@ -118,3 +120,58 @@ def test_a_poison_job_that_is_deleted_while_it_is_read_becomes_no_dead_letter(
     assert world.delete("q", before_seq=2)["deleted"] == 1
     assert [job["data"] for job in claim.answer().json["claimed"]] == [2, 3]
     assert world.request("GET", "/v0/topics/dl").status == 404
+
+
+def test_a_job_whose_ack_failed_goes_to_a_stream_with_a_free_slot_at_once() -> None:
+    """R-Q-28, R-DUR-7."""
+    world = SimWorld()
+    world.start()
+    world.put("q", type="queue", lease_ms=20_000, durability="fsync")
+    world.write("q", 1)
+    assert world.request("POST", "/v0/topics/q/claim", {"node": "b"}).json["count"] == 1
+    stream = world.ask("GET", "/v0/topics/q/work?node=a&max=1")
+    world.advance_ms(100)
+    world.fail_storage("write", errno.ENOSPC)
+    assert world.request("POST", "/v0/topics/q/ack", {"node": "b", "seqs": [1]}).status == 500
+    world.heal_storage()
+    world.advance_ms(250)
+    assert b"event: job" in stream.take_bytes()
+
+
+def test_a_poison_job_that_could_not_be_moved_is_tried_again_by_an_open_stream() -> None:
+    """R-Q-26, R-Q-28: the stream is a claim that does not end. There is no room for the dead-letter topic at first."""
+    world = SimWorld(max_topics=2)
+    world.start()
+    world.put("other")
+    world.put("q", type="queue", lease_ms=100, max_deliveries=1, dead_letter="dl")
+    world.write("q", "poison")
+    assert world.request("POST", "/v0/topics/q/claim", {"node": "b"}).json["count"] == 1
+    world.ask("GET", "/v0/topics/q/work?node=a&max=1")
+    world.advance_ms(1000)
+    assert world.request("GET", "/v0/topics/dl").status == 404
+    world.drop("other")
+    world.advance_ms(6000)
+    assert (world.data("dl"), world.data("q")) == (["poison"], [])
+
+
+@pytest.mark.parametrize("poison", [False, True])
+def test_a_job_that_comes_while_a_stream_reads_one_that_goes_is_pushed_at_once(
+    monkeypatch: pytest.MonkeyPatch, poison: bool
+) -> None:
+    """R-Q-28. The stream is told of the new job while its claim, which brings nothing, is on its way."""
+    world = SimWorld(hot_tail_bytes=4096)
+    world.start()
+    world.put("q", type="queue", lease_ms=100, leases_durable=True, max_deliveries=1, dead_letter="dl")
+    world.write("q", "gone")
+    if poison:
+        assert world.request("POST", "/v0/topics/q/claim", {"node": "b"}).json["count"] == 1
+        world.advance_ms(200)
+    world.restart()
+    monkeypatch.setitem(LATENCY_NS, "read", 20_000_000)
+    stream = world.ask("GET", "/v0/topics/q/work?node=a&max=1&lease_ms=60000")
+    world.advance_ms(5)
+    if not poison:
+        assert world.delete("q", before_seq=2)["deleted"] == 1
+    world.write("q", "new")
+    world.advance_ms(250)
+    assert b'"data":"new"' in stream.take_bytes()

@@ -6,15 +6,22 @@ from topics.engine.core import Core
 from topics.engine.topic import Life, Topic
 
 _LATEST_MS = 5000
-"""The wall clock may be moved: it is looked at this often at least, while a queue has streams and leases."""
+"""The wall clock may be moved: it is looked at this often at least, while a queue has streams and leases. So often,
+too, streams try again to move what could not be moved."""
 
 
-def tend(core: Core, topic: Topic) -> None:
-    """Something was leased, delayed or extended: the queue's alarm goes off when the first of that is due."""
+def tend(core: Core, topic: Topic, *, again: bool = False) -> None:
+    """Something was leased, delayed or extended: the queue's alarm goes off when the first of that is due.
+
+    again: what is claimable could not be claimed, so it goes off in a while in any case.
+    """
     leases = topic.queue
     if leases is None or not leases.streams or topic.life is Life.GONE:
         return
     due_ms = leases.next_due()
+    if again:
+        latest_ms = core.clock.now_ms() + _LATEST_MS
+        due_ms = latest_ms if due_ms is None else min(due_ms, latest_ms)
     if due_ms is None:
         return
     if leases.alarm is not None:

@@ -265,11 +265,19 @@ class Delivery:
             self._answer()
 
     def _held(self) -> list[Job]:
-        """The jobs that are still there and still leased as they were dealt."""
+        """The jobs that are still there and still leased as they were dealt.
+
+        Nobody was told of those that are gone, so nobody could end their leases: they take no slot of a stream.
+        """
         first, end = self._claim.lease_ids
-        return [
-            job for job in self._claim.jobs if job.live and first <= job.lease_id < end and job.state is JobState.LEASED
-        ]
+        held = []
+        for job in self._claim.jobs:
+            if first <= job.lease_id < end and job.state is JobState.LEASED:
+                if job.live:
+                    held.append(job)
+                else:
+                    self._leases.finish(job)
+        return held
 
     def _answer(self) -> None:
         core, one, leases = self._core, self._claim, self._leases

@@ -57,8 +57,11 @@ class Consumption(Operation):
         """Nothing is deleted: the jobs are claimable again."""
         leases = self.topic.queue
         assert leases is not None, "only queues have jobs"
+        acked = any(job.state is JobState.ENDING for job in self.jobs)
         for job in self.jobs:
             leases.release(job)
+        if acked:  # jobs that could not be moved are not tried again at once
+            self.core.wake(self.topic)
         self.done(error)
 
 

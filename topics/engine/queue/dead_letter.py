@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from topics.engine.core import Core
+from topics.engine.queue.alarm import tend
 from topics.engine.queue.completion import Consumption, stage_consumption
 from topics.engine.queue.fetch import decode_jobs
 from topics.engine.queue.job import Job, JobState
@@ -72,6 +73,7 @@ class Move:
         """The jobs stay in the queue, with their counts (R-Q-26); those still to come would fare no better."""
         for job in self._part + self._left:
             self._leases.release(job)
+        tend(self._core, self._topic, again=True)
         self._then()
 
     def _on_read(self, frames: list[Frame] | StorageError) -> None:
@@ -84,6 +86,7 @@ class Move:
         config = self._topic.config
         name = config.dead_letter
         if name is None:  # it was taken out of the configuration while the bytes were read
+            self._core.wake(self._topic)  # they are jobs like any other now
             self._give_up(StorageError("no dead-letter topic"))
             return
         self._leases.look(self._core.clock.now_ms())

@@ -53,6 +53,8 @@ class PushStream:
         """Leased on this connection."""
         self._claim: Claim | None = None
         """On its way."""
+        self._told = False
+        """Of something that it may have come too early for."""
         self._paused = False
         self._is_open = False
 
@@ -119,6 +121,7 @@ class PushStream:
     # --- jobs --------------------------------------------------------------------------------------------------------
     def _refill(self) -> None:
         """Claims into the free slots; without a window to wait for, a few at a time, so that streams take turns."""
+        self._told = self._claim is not None
         if not self._is_open or self._paused or self._claim is not None:
             return
         core, topic = self._core, self._topic
@@ -145,7 +148,7 @@ class PushStream:
             for seq, job in result.each:
                 if not self._sink.deliver(seq, job):
                     self._paused = True
-            if result.count:
+            if result.count or self._told:
                 self._core.wake(self._topic)  # more slots, or more jobs
 
 
