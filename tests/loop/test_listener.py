@@ -136,3 +136,27 @@ def test_stopping_waits_for_the_accept_and_keeps_open_connections() -> None:
     assert handler.take() == [("connected", 1)]
     assert len(listener.connections) == 1
     assert not listener.accepting
+
+
+def test_who_was_accepted_before_a_stop_and_waits_for_the_spare_is_refused() -> None:
+    loop, ring, handler, listener = listening(StreamLimits(refusal=b"busy"))
+    closes = closed(ring)
+    ring.complete(ring.one("accept"), -errno.EMFILE)
+    loop.run_pass(0)
+    loop.run_pass(None)
+    loop.run_pass(0)
+    del ring.answers["open"]
+    accept = ring.one("accept")
+    ring.complete(accept, 50, F_MORE)
+    loop.run_pass(0)
+    listener.stop_accepting()
+    ring.complete(ring.one("open"), 91)
+    ring.complete(accept, -errno.ECANCELED)
+    loop.run_pass(0)
+    refusal = ring.one("send")
+    assert refusal.arguments == (50, b"busy")
+    ring.complete(refusal, 4)
+    loop.run_pass(0)
+    loop.run_pass(0)
+    assert handler.take() == []
+    assert sorted(closes) == [3, 50, 90, 91]

@@ -128,7 +128,7 @@ class Listener:
         if self._stopping or (cap and len(self._streams.connections) >= cap):
             self._refuse(fd)
         elif self._shedding:
-            self._open_spare(lambda found: self._serve(fd, peer) if found else self._refuse(fd))
+            self._open_spare(lambda found: self._serve(fd, peer) if found and not self._stopping else self._refuse(fd))
         else:
             self._serve(fd, peer)
 
