@@ -99,6 +99,7 @@ class RouterManager:
         router = Router(name, core.registry.take_order(), source, dest, config)
         router.position = source.head
         router.examined = 0
+        router.untied = source.next_seq - 1
         payload = encode(RouterPayload(router.id, name, source.id, dest.id, StoredConfig.of(config), router.position))
         # Also in the source's shard: recovery knows by it which records may have been forwarded.
         now_ms = core.clock.now_ms()

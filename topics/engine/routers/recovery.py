@@ -148,6 +148,7 @@ class RouterRecovery:
     def recovered(self) -> None:
         """All is there: a source may have lost seqs that were forwarded, and gives them out again (R-DUR-4, -5)."""
         for router in self._core.routers.by_name.values():
+            router.untied = router.source.head  # the tail, written again, may lie before the creation as well
             if router.position > router.source.head:
                 router.position = router.source.head
                 router.examined, router.own = self._examined.get(router.id, 0), []  # its own copies count, too

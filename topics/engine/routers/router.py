@@ -85,6 +85,7 @@ class Router:
         "parked",
         "position",
         "source",
+        "untied",
         "waiting",
     )
 
@@ -102,6 +103,9 @@ class Router:
         """Every source record up to here was forwarded, or was found to be none of ours."""
         self.forwarded = 0
         """`forwarded_total` (R-RTR-15)."""
+        self.untied = 0
+        """Source seqs up to here may lie before the router's creation in the log, and a replay passes them by: they are
+        never copied by position."""
         # --- at work
         self.busy = False
         """A step waits for something: retention, a read, a commit."""

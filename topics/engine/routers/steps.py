@@ -167,8 +167,8 @@ class Steps:
         """Whether the first rows are copied by position, and those of which the same is true: one step does one thing.
 
         By position go records in a file that the log writes to just now. Records of a weaker class could be others
-        after a power cut, those of exactly_once say more than their originals, and those that lie elsewhere already
-        are few: their copies are written out.
+        after a power cut, those of exactly_once say more than their originals, those on their way when the router was
+        made lie before its creation, and those that lie elsewhere already are few: their copies are written out.
         """
         core = self._core
         by_position = (
@@ -177,8 +177,11 @@ class Steps:
             and router.dest.stage_class != "ephemeral"
         )
         first = int(rows.file_ids[0])
-        shared = by_position and core.usage.may_be_shared(first)
-        if shared:
+        untied = by_position and int(rows.seqs[0]) <= router.untied
+        shared = by_position and not untied and core.usage.may_be_shared(first)
+        if untied:
+            same = rows.seqs <= np.uint64(router.untied)
+        elif shared:
             same = rows.file_ids == first
         elif by_position:
             files = np.unique(rows.file_ids).tolist()
