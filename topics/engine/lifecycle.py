@@ -113,6 +113,8 @@ class Removal(Operation):
 
     def fail(self, error: TopicsError) -> None:
         self.topic.life = Life.LIVE
+        for router in self.core.routers.of_topic(self.topic):  # they may have gone to rest meanwhile
+            self.core.forwarding.note(router)
         self.done(error)
         self._resume()
 

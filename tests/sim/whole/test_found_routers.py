@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -63,4 +64,102 @@ def test_copies_of_records_on_their_way_when_the_router_was_made_survive_a_kill(
     assert len(world.data("d")) == 4
     world.crash_and_start()
     assert len(world.data("d")) == 4
+    world.close()
+
+
+# --- routers that come and go ----------------------------------------------------------------------------------------
+def test_a_deleted_router_stays_deleted_when_the_log_of_its_source_outlasts_that_of_its_destination() -> None:
+    """R-RTR-11, R-DUR-13. A checkpoint on a full disk empties one shard of the log alone."""
+    world = SimWorld(
+        wal_shards=2, checkpoint_wal_bytes=1 << 30, checkpoint_every_ms=1 << 40, disk_low_water_bytes=200_000
+    )
+    world.start()
+    (source, *_), (dest, big, *_) = _topics_by_shard(world, durability="disk")
+    _route(world, source, dest)
+    assert world.request("DELETE", "/v0/routers/r").json["deleted"]
+    for name in (source, big):
+        for _ in range(8):
+            world.write(name, "x" * 40_000)
+    world.delete(big, before_seq=100)
+    world.advance_ms(1500)
+    disk = world.ring.disk
+    disk.capacity_bytes = disk.used_bytes + 100_000
+    world.advance_ms(4000)
+    disk.capacity_bytes = None
+    world.crash()
+    emptied, lasting = (f"/srv/topics/wal/shard-0{shard}" for shard in (1, 0))
+    first = "wal-0000000000000001.log"
+    assert first in world.ring.disk.list_directory(lasting), "the scenario is another by now"
+    assert first not in world.ring.disk.list_directory(emptied), "the scenario is another by now"
+    world.start()
+    assert _routers(world) == []
+    world.advance_ms(500)
+    assert world.data(dest) == []
+    world.close()
+
+
+def test_a_router_whose_making_failed_is_not_there_after_a_restart_either() -> None:
+    """R-DUR-13. It is written to two shards of the log, of which one failed."""
+    world = SimWorld(wal_shards=2)
+    world.start()
+    (source, *_), (dest, *_) = _topics_by_shard(world)
+    for shard in (0, 1):
+        world.fail_storage("write", errno.ENOSPC, path_part=f"/shard-0{shard}/")
+        assert world.request("PUT", "/v0/routers/r", {"source": source, "dest": dest}).status == 500
+        world.heal_storage()
+        world.advance_ms(5000)
+        assert _routers(world) == []
+        world.write(source, "never routed")
+        world.crash_and_start()
+        world.advance_ms(500)
+        assert _routers(world) == []
+        assert world.data(dest) == []
+    world.close()
+
+
+def test_a_router_whose_deletion_failed_while_it_was_made_is_there_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-RTR-4, R-DUR-13."""
+    world = SimWorld()
+    world.start()
+    world.put("s")
+    world.put("d")
+    monkeypatch.setitem(LATENCY_NS, "sync", 20 * _MS)
+    monkeypatch.setitem(LATENCY_NS, "write", 10 * _MS)
+    made = world.ask("PUT", "/v0/routers/r", {"source": "s", "dest": "d"})
+    world.advance_ms(1)
+    gone = world.ask("DELETE", "/v0/routers/r")
+    world.advance_ms(1)
+    world.fail_storage("write", errno.ENOSPC, nth=2)
+    assert (made.answer().status, gone.answer().status) == (201, 500)
+    world.heal_storage()
+    world.advance_ms(3000)
+    assert world.request("GET", "/v0/routers/r").status == 200
+    world.write("s", 1)
+    assert world.data("d") == [1]
+    world.close()
+
+
+@pytest.mark.parametrize("what", ["topic", "router"])
+def test_a_deletion_that_fails_leaves_routers_that_forward(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-RTR-5. What was written meanwhile comes without anybody writing or asking again."""
+    world = SimWorld(wal_shards=2)
+    world.start()
+    (source, *_), (dest, *_) = _topics_by_shard(world)
+    _route(world, source, dest)
+    world.write(source, 0)
+    assert world.data(dest) == [0]
+    reader = world.ask("POST", f"/v0/topics/{dest}/diff", {"from_seq": 1, "wait_ms": 3000})
+    world.advance_ms(50)
+    monkeypatch.setitem(LATENCY_NS, "sync", 20 * _MS)
+    monkeypatch.setitem(LATENCY_NS, "write", 10 * _MS)
+    world.fail_storage("write", errno.ENOSPC, path_part="/shard-01/")
+    gone = world.ask("DELETE", f"/v0/topics/{dest}" if what == "topic" else "/v0/routers/r")
+    world.advance_ms(1)
+    monkeypatch.setitem(LATENCY_NS, "write", 30_000)
+    written = world.ask("POST", f"/v0/topics/{source}", {"records": [{"data": 1}]})
+    assert (written.answer().status, gone.nothing_came) == (200, True)
+    assert gone.answer().status == 500
+    world.heal_storage()
+    monkeypatch.setitem(LATENCY_NS, "sync", 100_000)
+    assert [record["data"] for record in reader.answer().json["records"]] == [1]
     world.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 
 from topics.engine import refusals
@@ -69,7 +70,7 @@ class RouterManager:
             if topic is not None and topic.life is Life.DELETING:
                 topic.parked.append(lambda: self.put(name, config, done))
                 return
-        if existing is not None and existing.life is RouterLife.DELETING:
+        if existing is not None and existing.life is not RouterLife.LIVE:
             existing.parked.append(lambda: self.put(name, config, done))
             return
         source, dest = topics
@@ -98,8 +99,8 @@ class RouterManager:
         source, dest = self._lifecycle.create_missing((config.source, config.dest))
         router = Router(name, core.registry.take_order(), source, dest, config)
         router.position = source.head
-        router.examined = 0
         router.untied = source.next_seq - 1
+        router.examined = 0
         payload = encode(RouterPayload(router.id, name, source.id, dest.id, StoredConfig.of(config), router.position))
         # Also in the source's shard: recovery knows by it which records may have been forwarded.
         now_ms = core.clock.now_ms()
@@ -108,26 +109,65 @@ class RouterManager:
         core.routers.add(router)
         missing = 2
         failed: TopicsError | None = None
+        written: list[Topic] = []
 
-        def on_part(error: TopicsError | None) -> None:
+        def on_part(topic: Topic, error: TopicsError | None) -> None:
             nonlocal missing, failed
             missing -= 1
             failed = failed or error
+            if error is None:
+                written.append(topic)
             if missing:
                 return
             if failed is not None:
                 if router.life is not RouterLife.GONE:
                     core.routers.remove(router)
-                done(failed)
+                # A half of it would be a router again after a restart.
+                self._stage_deletion(router, written, partial(self._end, router, partial(done, failed)))
                 return
             if router.life is RouterLife.CREATING:
                 router.life = RouterLife.LIVE
                 self._forwarding.note(router)
-            done(RouterPut(True, router.config))
+            self._end(router, partial(done, RouterPut(True, router.config)))
 
         for topic in (source, dest):
             topic.filling = None
-            _Part(core, topic, on_part).stage(synced=True)
+            _Part(core, topic, partial(on_part, topic)).stage(synced=True)
+
+    def _stage_deletion(self, router: Router, topics: list[Topic], then: Callable[[], None]) -> None:
+        """Where these lie the log says that the router is gone; `then` is called in any case, when that is decided."""
+        core = self._core
+        waits = 1
+
+        def one(_error: TopicsError | None = None) -> None:
+            nonlocal waits
+            waits -= 1
+            if waits == 0:
+                then()
+
+        payload = encode(RouterDeletePayload(router.id))
+        for topic in topics:
+            if topic.life is Life.GONE:
+                continue
+            try:
+                with core.log.use_reserve():
+                    order = core.registry.take_order()
+                    core.log.stage_control(
+                        topic.id, FrameType.ROUTER_DELETE, order, core.clock.now_ms(), payload, counted=False
+                    )
+            except TopicsError:
+                continue  # nothing can be written any more
+            waits += 1
+            topic.filling = None
+            _Part(core, topic, one).stage(synced=True)
+        one()
+
+    def _end(self, router: Router, answer: Callable[[], None]) -> None:
+        """A creation or deletion is decided."""
+        answer()
+        parked, router.parked = router.parked, []
+        for resume in parked:
+            resume()
 
     def _update(self, router: Router, config: RouterConfig, done: Done[RouterPut]) -> None:
         core = self._core
@@ -156,12 +196,13 @@ class RouterManager:
             return
         try:
             check_allowed(router, allowed)
-            if router.life is RouterLife.DELETING:
+            if router.life is not RouterLife.LIVE:
                 router.parked.append(lambda: self.delete(name, allowed, done))
                 return
-            if router.dest.life is Life.DELETING:
-                router.dest.parked.append(lambda: self.delete(name, allowed, done))
-                return
+            for topic in (router.source, router.dest):
+                if topic.life is Life.DELETING:
+                    topic.parked.append(lambda: self.delete(name, allowed, done))
+                    return
             core.check_backlog()
             order = core.registry.take_order()
             with core.log.use_reserve():
@@ -170,20 +211,21 @@ class RouterManager:
         except TopicsError as error:
             done(error)
             return
-        before, router.life = router.life, RouterLife.DELETING
+        router.life = RouterLife.DELETING
 
         def on_part(error: TopicsError | None) -> None:
-            if error is not None:
-                router.life = RouterLife.LIVE if before is RouterLife.LIVE else before
-                done(error)
-            else:
+            if error is None:
                 if router.life is not RouterLife.GONE:
                     core.routers.remove(router)
                 self._forwarding.forget(router)
-                done(RouterDeleted(True))
-            parked, router.parked = router.parked, []
-            for resume in parked:
-                resume()
+                # The creation lies in the source's shard, too, whose files may last longer than those of this one.
+                answer = partial(done, RouterDeleted(True))
+                self._stage_deletion(router, [router.source], partial(self._end, router, answer))
+                return
+            if router.life is not RouterLife.GONE:
+                router.life = RouterLife.LIVE
+                self._forwarding.note(router)
+            self._end(router, partial(done, error))
 
         router.dest.filling = None
         _Part(core, router.dest, on_part).stage(synced=True)
