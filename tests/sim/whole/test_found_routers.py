@@ -163,3 +163,68 @@ def test_a_deletion_that_fails_leaves_routers_that_forward(what: str, monkeypatc
     monkeypatch.setitem(LATENCY_NS, "sync", 100_000)
     assert [record["data"] for record in reader.answer().json["records"]] == [1]
     world.close()
+
+
+# --- jobs ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("what", ["topic", "router"])
+def test_a_job_acknowledged_during_a_deletion_that_fails_is_forwarded(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-RTR-18. The deletion of its router, or of that one's destination."""
+    world = SimWorld(wal_shards=2, commit_in_place_max_us=0)
+    world.start()
+    (queue, *_), (dest, other, *_) = _topics_by_shard(world, type="queue", discard="reject")
+    world.put(dest, type="queue", discard="reject", cap_records=1)
+    _route(world, queue, dest)
+    world.write(queue, 1, 2)
+    assert world.data(dest) == [1]
+    assert world.request("POST", f"/v0/topics/{queue}/claim", {"node": "n", "max": 2}).json["count"] == 2
+    monkeypatch.setitem(LATENCY_NS, "sync", 20 * _MS)
+    monkeypatch.setitem(LATENCY_NS, "write", 10 * _MS)
+    world.ask("PUT", f"/v0/topics/{other}", {"type": "queue", "priority": 1})
+    world.advance_ms(1)
+    world.fail_storage("write", errno.ENOSPC, path_part="/shard-01/")
+    gone = world.ask("DELETE", f"/v0/topics/{dest}" if what == "topic" else "/v0/routers/r")
+    world.advance_ms(1)
+    monkeypatch.setitem(LATENCY_NS, "write", 30_000)
+    acked = world.ask("POST", f"/v0/topics/{queue}/ack", {"node": "n", "seqs": [2]})
+    assert acked.answer().status in (200, 500)
+    assert gone.answer().status == 500
+    world.heal_storage()
+    monkeypatch.setitem(LATENCY_NS, "sync", 100_000)
+    world.advance_ms(2500)
+    world.delete(dest, before_seq=2)
+    world.advance_ms(500)
+    assert world.data(dest) == [2]
+    world.close()
+
+
+def test_a_job_leased_while_an_ack_waits_for_the_router_is_not_acknowledged_by_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R-RTR-18. A late ack of an earlier lease of that node, say; nothing was kept for the router."""
+    world = SimWorld(commit_in_place_max_us=0)
+    world.start()
+    world.put("q", type="queue")
+    world.put("d", discard="reject", cap_records=1)
+    _route(world, "q", "d")
+    world.put("q2", type="queue")
+    world.write("q2", 0)
+    world.request("POST", "/v0/topics/q2/claim", {"node": "n"})
+    for kind in ("write", "sync"):
+        monkeypatch.setitem(LATENCY_NS, kind, 30 * _MS)
+    assert world.request("POST", "/v0/topics/q", {"records": [{"data": 1}, {"data": 2}]}).status == 200
+    world.ask("GET", "/v0/routers/r")  # drives the router: its step is on its way
+    world.advance_ms(2)
+    acked = world.ask("POST", "/v0/topics/q/ack", {"node": "n", "seqs": [2]})
+    world.advance_ms(2)
+    claimed = world.ask("POST", "/v0/topics/q/claim", {"node": "n", "max": 2})
+    world.advance_ms(200)
+    assert claimed.answer().json["count"] == 2
+    assert acked.answer().json["skipped"] == [2]
+    monkeypatch.undo()
+    world.delete("d", before_seq=2)
+    world.advance_ms(500)
+    assert world.data("d") == [2]
+    assert world.data("q") == [1, 2]
+    world.close()

@@ -6,6 +6,8 @@ committed the job can neither expire nor be acked again; then record, lease and 
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import numpy as np
 
 from topics.engine.controls import encode, from_runs, removal, to_runs
@@ -91,17 +93,19 @@ def ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:
         _ack(core, request, done)
         return
     jobs, _skipped = held(topic.queue, request)
+    seqs = [job.seq for job in jobs]
 
     def on_forwarded(error: TopicsError | None) -> None:
         if error is not None:
             done(error)
         else:
-            _ack(core, request, done)
+            _ack(core, request, done, set(seqs))
 
-    core.forwarding.before_consumption(topic, [job.seq for job in jobs], on_forwarded, bounded=True)
+    core.forwarding.before_consumption(topic, seqs, on_forwarded, bounded=True)
 
 
-def _ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:
+def _ack(core: Core, request: HeldJobs, done: Done[AckResult], prepared: Container[int] | None = None) -> None:
+    """prepared: no others are acknowledged, also if they were leased to this node since; None: routers need nothing."""
     try:
         found = find_queue(core, request.queue, lambda: ack(core, request, done))
         if found is None:
@@ -111,7 +115,7 @@ def _ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:
         now_ms = core.clock.now_ms()
         expire(core, topic, now_ms)
         leases.look(now_ms)
-        jobs, skipped = held(leases, request)
+        jobs, skipped = held(leases, request, prepared)
         if not any(job.live for job in jobs):
             for job in jobs:
                 leases.finish(job)
@@ -192,8 +196,11 @@ def extend(core: Core, request: HeldJobs, lease_ms: int, done: Done[ExtendResult
         done(error)
 
 
-def held(leases: Leases, request: HeldJobs) -> tuple[list[Job], list[int]]:
-    """The jobs that are held as the request says, each once, and the seqs of the rest, in its order (R-Q-7)."""
+def held(leases: Leases, request: HeldJobs, among: Container[int] | None = None) -> tuple[list[Job], list[int]]:
+    """The jobs that are held as the request says, each once, and the seqs of the rest, in its order (R-Q-7).
+
+    among: no other seqs; None: any.
+    """
     _, node, seqs, fences = request
     jobs: list[Job] = []
     skipped: list[int] = []
@@ -207,6 +214,7 @@ def held(leases: Leases, request: HeldJobs) -> tuple[list[Job], list[int]]:
             or job.node != node
             or (fences and fences[at] is not None and fences[at] != job.lease_id)
             or seq in taken
+            or (among is not None and seq not in among)
         ):
             skipped.append(seq)
         else:

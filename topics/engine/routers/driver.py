@@ -158,7 +158,7 @@ class Forwarding:
         Routers forward them first; one that cannot keeps their frames, durably. bounded: unless it keeps as much as it
         may already; then the jobs are not to be acknowledged, and `then` gets a RequestError.
         """
-        routers = [router for router in source.routers if router.life is RouterLife.LIVE]
+        routers = source.routers
         waits = len(routers) + 1
         failed: TopicsError | None = None
 

@@ -42,7 +42,7 @@ class Keeping(Operation):
         self.done(None)
 
     def fail(self, error: TopicsError) -> None:
-        self.done(error)
+        self.done(error if self.router.life is not RouterLife.GONE else None)
 
 
 def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, bounded: bool) -> None:
@@ -52,9 +52,13 @@ def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, boun
     when the router would keep more than `router_keep_bytes`, which stay in memory and in the log until it goes on.
     """
     source, dest = router.source, router.dest
+    deleting = _deletion_of(router)
+    if deleting is not None:  # it may fail
+        deleting.append(lambda: keep_frames(core, router, seqs, done, bounded=bounded))
+        return
     wanted = np.array(sorted(seq for seq in seqs if seq > router.position and seq not in router.kept), np.uint64)
     wanted = wanted[source.index.alive(wanted)]
-    if not len(wanted) or router.life is not RouterLife.LIVE or dest.life is not Life.LIVE:
+    if not len(wanted) or router.life is RouterLife.GONE:
         done(None)
         return
     rows = source.index.at(wanted)
@@ -67,6 +71,9 @@ def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, boun
     def on_fetched(fetched: Fetched) -> None:
         if isinstance(fetched, StorageError):
             done(fetched)
+            return
+        if router.life is RouterLife.GONE or _deletion_of(router) is not None:
+            keep_frames(core, router, seqs, done, bounded=bounded)
             return
         frames: list[tuple[int, bytes]] = []
         try:
@@ -87,3 +94,10 @@ def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, boun
         Keeping(core, router, frames, done).stage(synced=True)
 
     core.reader.fetch(plan.pieces, on_fetched)
+
+
+def _deletion_of(router: Router) -> list[Callable[[], None]] | None:
+    """Who waits for the outcome of a deletion that is on its way and takes the router along."""
+    if router.life is RouterLife.DELETING:
+        return router.parked
+    return router.dest.parked if router.dest.life is Life.DELETING else None
