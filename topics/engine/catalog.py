@@ -257,17 +257,18 @@ class EngineCatalog:
         self._add_held()
         for topic in self._topics.values():
             index, floors = topic.index, topic.floors
+            # What a router has forwarded or keeps was given out. Lost by a class that may lose it, or by a sync that
+            # failed, which a process killed at once could not note; but others know of these seqs.
+            known = max([0, *(router.highest_seen for router in topic.routers)])
             if topic.config.durability == "ephemeral":
+                topic.head = max(topic.head, known)
                 index.kill_through(topic.head)
                 floors.raise_to(deleted=topic.head)  # rows of a time in another class stay gone (R-DUR-5)
                 topic.keys = None  # as long as their records (R-IDEM-8)
                 topic.keys_forgotten = topic.head
             floors.gaps = self._gaps.get(topic.id, ())
             reserved = self._reserved.get(topic.id, 0)
-            given_out = reserved if power_lost else 0
-            if topic.stage_class == "disk":
-                # Lost by a sync that failed, which a process killed at once could not note; but their copies are there.
-                given_out = max([given_out, *(router.position for router in topic.routers)])
+            given_out = max(known, reserved if power_lost else 0)
             if given_out > topic.head:
                 floors.add_gap(Gap(topic.head + 1, given_out, CRASH))
                 topic.head = given_out

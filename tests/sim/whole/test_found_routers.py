@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -227,4 +228,83 @@ def test_a_job_leased_while_an_ack_waits_for_the_router_is_not_acknowledged_by_i
     world.advance_ms(500)
     assert world.data("d") == [2]
     assert world.data("q") == [1, 2]
+    world.close()
+
+
+# --- seqs of a former life -------------------------------------------------------------------------------------------
+def test_what_comes_into_an_ephemeral_source_after_a_kill_is_forwarded_whatever_its_class_becomes() -> None:
+    """R-RTR-1. The router's position is of the life before: seqs up to there are not given out again."""
+    world = SimWorld()
+    world.start()
+    world.put("s", durability="ephemeral")
+    world.put("d", durability="disk")
+    _route(world, "s", "d")
+    world.write("s", 1, 2, 3, 4, 5)
+    assert world.data("d") == [1, 2, 3, 4, 5]
+    world.crash_and_start()
+    world.put("s", durability="disk")
+    world.write("s", "a", "b", "c")
+    world.crash_and_start()
+    assert world.data("s") == ["a", "b", "c"]
+    assert world.data("d") == [1, 2, 3, 4, 5, "a", "b", "c"]
+    world.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_comes_into_a_source_after_a_power_cut_is_forwarded_whatever_the_router_had_seen(seed: int) -> None:
+    """R-RTR-1, R-RTR-16. Class `memory`, and a kill before the router has come that far again."""
+    world = SimWorld(seed, wal_shards=2, sync_every_ms=60_000, commit="link")
+    world.start()
+    (source, *_), (dest, *_) = _topics_by_shard(world, durability="memory")
+    world.put(dest, durability="fsync")
+    _route(world, source, dest)
+    world.write(source, 1, 2, 3, 4, 5)
+    assert world.data(dest) == [1, 2, 3, 4, 5]
+    world.power_cut()
+    world.start()
+    world.write(source, "a", "b", "c")
+    world.crash_and_start()
+    world.advance_ms(500)
+    assert world.data(source)[-3:] == ["a", "b", "c"]
+    assert world.data(dest) == [1, 2, 3, 4, 5, "a", "b", "c"]
+    world.close()
+
+
+def test_frames_kept_of_an_ephemeral_queue_do_not_take_the_place_of_what_comes_after_a_kill() -> None:
+    """R-RTR-1, R-RTR-18."""
+    world = SimWorld()
+    world.start()
+    world.put("q", type="queue", durability="ephemeral")
+    world.put("d", discard="reject", cap_records=1)
+    _route(world, "q", "d")
+    world.write("q", 1, 2, 3)
+    assert world.data("d") == [1]
+    world.request("POST", "/v0/topics/q/claim", {"node": "n", "max": 3})
+    assert world.request("POST", "/v0/topics/q/ack", {"node": "n", "seqs": [2, 3]}).json["acked"] == 2
+    world.crash_and_start()
+    last = world.write("q", "gone")["last_seq"]
+    world.delete("q", before_seq=last + 1)
+    world.put("d")
+    world.advance_ms(500)
+    assert world.data("d") == [1, 2, 3]
+    world.write("q", "new 2", "new 3", "new 4")
+    assert world.data("d") == [1, 2, 3, "new 2", "new 3", "new 4"]
+    world.close()
+
+
+def test_what_is_written_to_ephemeral_mirrors_after_a_kill_has_no_hops_of_what_was_there_before() -> None:
+    """R-RTR-12."""
+    world = SimWorld()
+    world.start()
+    for name in "ab":
+        world.put(name, durability="ephemeral")
+    _route(world, "a", "b", "ab", allow_cycle=True)
+    _route(world, "b", "a", "ba", allow_cycle=True)
+    world.write("a", "x")
+    world.advance_ms(1000)
+    world.crash_and_start()
+    world.write("a", *range(5))
+    world.advance_ms(2000)
+    assert Counter(world.data("a")) == dict.fromkeys(range(5), 5)
+    assert Counter(world.data("b")) == dict.fromkeys(range(5), 4)
     world.close()

@@ -23,8 +23,6 @@ class RouterRecovery:
         self._core = core
         self._gaps = gaps
         self._adopted: list[RouterImage] = []
-        self._examined: dict[int, int] = {}
-        """By router id: how far the snapshot says that it had looked at its destination."""
         self.log_rows = LogRows()
 
     def take_image(self, image: RouterImage) -> None:
@@ -37,7 +35,6 @@ class RouterRecovery:
         router.position = max(router.position, image.position)
         router.forwarded = max(router.forwarded, image.forwarded)
         router.examined = max(router.examined, image.examined)
-        self._examined[router.id] = router.examined
         router.evidence.update(image.evidence)
         router.keep(image.kept)
 
@@ -125,6 +122,7 @@ class RouterRecovery:
             self._add_gap(topic, gap)
         if forward.hops:
             add_hops(topic, forward.hops)
+            topic.head = max(topic.head, forward.hops[-1][1])  # else others would have these seqs, and the hops
         if forward.refs:
             # Those that a power cut took from the source are not there, and their seqs are not given out again.
             topic.head = max(topic.head, at + sum(end - begin + 1 for begin, end in forward.refs) - 1)
@@ -146,12 +144,9 @@ class RouterRecovery:
             del gone[pair]
 
     def recovered(self) -> None:
-        """All is there: a source may have lost seqs that were forwarded, and gives them out again (R-DUR-4, -5)."""
+        """All is there. No position lies above its source's head: the catalog saw to that."""
         for router in self._core.routers.by_name.values():
             router.untied = router.source.head  # the tail, written again, may lie before the creation as well
-            if router.position > router.source.head:
-                router.position = router.source.head
-                router.examined, router.own = self._examined.get(router.id, 0), []  # its own copies count, too
             if router.config.guarantee != EXACTLY_ONCE:
                 router.own = []
             router.examined = min(router.examined, router.dest.head)

@@ -150,5 +150,10 @@ class Router:
         self.kept_bytes = sum(map(len, self.kept.values()))
 
     @property
+    def highest_seen(self) -> int:
+        """No seq of the source up to here may be given out again."""
+        return max(self.position, *self.kept, 0)
+
+    @property
     def is_behind(self) -> bool:
         return self.position < self.source.head
