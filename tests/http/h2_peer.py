@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,10 @@ from h2.settings import SettingCodes, Settings
 from tests.http.wire import Response, Wire
 from topics.http.first_bytes import FirstBytes
 from topics.http.service import Service
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return struct.pack(">I", len(payload))[1:] + bytes((kind, flags)) + struct.pack(">I", stream) + payload
 
 
 @dataclass

@@ -1,6 +1,5 @@
 """HTTP/2: the protocol's choice, requests, windows, limits and ends, frame by frame, over the package's client side."""
 
-import struct
 from itertools import pairwise
 
 import pytest
@@ -9,7 +8,7 @@ from h2.settings import SettingCodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.http.h2_peer import H2Client, H2Peer
+from tests.http.h2_peer import H2Client, H2Peer, frame
 from tests.http.wire import Echo, Peer, make_service
 from topics.errors import RequestError
 from topics.http.admission import UNREAD_BODY_BYTES_MAX
@@ -21,10 +20,6 @@ from topics.http.transport import Arriving, Waits
 
 WAITS = Waits(head=60, idle=75, ping_after=20, ping_timeout=20, stall=30)
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
-
-
-def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    return struct.pack(">I", len(payload))[1:] + bytes((kind, flags)) + struct.pack(">I", stream) + payload
 
 
 @pytest.fixture

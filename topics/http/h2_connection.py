@@ -19,6 +19,7 @@ from h2.errors import ErrorCodes
 from h2.events import (
     ConnectionTerminated,
     DataReceived,
+    Event,
     PingAckReceived,
     RemoteSettingsChanged,
     RequestReceived,
@@ -35,6 +36,7 @@ from topics.http.admission import UNREAD_BODY_BYTES_MAX, ignores_body, refusal_b
 from topics.http.allowance import Allowance
 from topics.http.call import Call, run
 from topics.http.errors import BadRequestError, envelope, extra_headers, status_of
+from topics.http.h2_frames import GOAWAY, FrameCutter
 from topics.http.h2_request import answer_fields, list_limit
 from topics.http.h2_sender import Sender
 from topics.http.h2_stream import Http2Stream
@@ -61,6 +63,7 @@ class Http2Connection:
     __slots__ = (
         "_closed",
         "_controls",
+        "_cutter",
         "_drained",
         "_ended",
         "_h2",
@@ -84,6 +87,7 @@ class Http2Connection:
         config = service.config
         now_ns = service.now_ns()
         self._h2 = _open(config)
+        self._cutter = FrameCutter(len(PREFACE))
         self._sender = Sender(self._h2, transport, self._on_sent)
         self._streams: dict[int, Http2Stream] = {}
         """Requests that are not over: received, handled or answered."""
@@ -133,8 +137,15 @@ class Http2Connection:
         if self._closed:
             return
         self._since = self.service.tick
+        events: list[Event] = []
         try:
-            events = self._h2.receive_data(data)
+            for piece, kind in self._cutter.cut(data):
+                if kind == GOAWAY:
+                    self._sender.flush()  # the package drops what it has for a peer that says GOAWAY
+                told = self._h2.receive_data(piece)
+                if kind == GOAWAY:
+                    self._stay_open(told)
+                events += told
         except H2Error:
             self._close()  # with the GOAWAY the package has written
             return
@@ -233,7 +244,8 @@ class Http2Connection:
             if stream.counted is not None:
                 stream.counted.in_flight += 1
             if plan.expects_continue:
-                self._h2.send_headers(number, [(b":status", b"100")])
+                with contextlib.suppress(H2Error):  # the connection is over, by an event still to be handled
+                    self._h2.send_headers(number, [(b":status", b"100")])
 
     def _on_data(self, event: DataReceived) -> None:
         number, data = event.stream_id, event.data or b""
@@ -287,13 +299,18 @@ class Http2Connection:
         self._pinged = None
 
     def _on_goaway(self, event: ConnectionTerminated) -> None:
-        """The peer asks nothing more. What it has asked is answered, which the package would not do any more."""
+        """The peer asks nothing more. What it has asked is answered."""
         self._ended = True
         if event.error_code != ErrorCodes.NO_ERROR:
             for stream in list(self._streams.values()):
                 self._forget(stream)
-        elif self._streams:
-            self._h2.state_machine.state = ConnectionState.SERVER_OPEN
+
+    def _stay_open(self, events: list[Event]) -> None:
+        """A GOAWAY is the end of everything for the package, of the frames right behind it and of answers too. One
+        without an error is not (RFC 9113 6.8)."""
+        for event in events:
+            if isinstance(event, ConnectionTerminated) and event.error_code == ErrorCodes.NO_ERROR:
+                self._h2.state_machine.state = ConnectionState.SERVER_OPEN
 
     def _spend(self, controls: int, resets: int) -> None:
         """Ends the connection of a peer that makes us work for nothing."""

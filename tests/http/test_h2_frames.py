@@ -1,0 +1,83 @@
+"""HTTP/2 frame by frame: where they end, a GOAWAY among others, frames of which the package tells nothing."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.http.h2_peer import H2Peer, frame
+from tests.http.wire import Echo, make_service
+from topics.http.h2_connection import PREFACE
+from topics.http.h2_frames import PART, FrameCutter
+
+DATA, RST_STREAM, GOAWAY, WINDOW_UPDATE = 0, 3, 7, 8
+
+
+def goaway(code: int = 0) -> bytes:
+    return frame(GOAWAY, 0, 0, struct.pack(">II", 0, code))
+
+
+@pytest.fixture
+def echo() -> Echo:
+    return Echo()
+
+
+@pytest.fixture
+def h2(echo: Echo) -> H2Peer:
+    return H2Peer(make_service(echo.routes()))
+
+
+# --- where frames end ------------------------------------------------------------------------------------------------
+@given(
+    st.lists(st.builds(frame, st.integers(0, 11), st.integers(0, 255), st.integers(0, 9), st.binary(max_size=30))),
+    st.lists(st.integers(1, 40), min_size=1),
+)
+def test_frames_are_cut_out_however_they_come(frames: list[bytes], sizes: list[int]) -> None:
+    cutter, data = FrameCutter(len(PREFACE)), PREFACE + b"".join(frames)
+    whole, piece_of, kinds, at, turn = [], b"", [], 0, 0
+    while at < len(data):
+        received = data[at : at + sizes[turn % len(sizes)]]
+        at += len(received)
+        turn += 1
+        for piece, kind in cutter.cut(received):
+            piece_of += piece
+            if kind != PART:
+                whole.append(piece_of)
+                kinds.append(kind)
+                piece_of = b""
+    assert whole == [PREFACE, *frames]
+    assert kinds[1:] == [each[3] for each in frames]
+    assert piece_of == b""
+
+
+# --- a GOAWAY among other frames -------------------------------------------------------------------------------------
+def test_a_request_is_answered_when_a_goaway_comes_right_behind_it(h2: H2Peer) -> None:
+    """R-NET-1: on a new connection, whose settings are still to be sent, too."""
+    stream = h2.client.begin("GET", "/healthz")
+    h2.server.receive(h2.client.take() + goaway())
+    assert h2.seen(stream).response.status == 200
+    assert h2.client.server_settings
+    assert h2.wire.closed
+
+
+def test_behind_a_goaway_the_client_may_go_on_taking_its_answer(h2: H2Peer, echo: Echo) -> None:
+    stream = h2.begin("GET", "/park")
+    h2.raw(goaway() + frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 100)))
+    assert not h2.wire.closed
+    echo.parked[0].reply(b"1")
+    assert h2.seen(stream).response.json == 1
+    assert h2.wire.closed
+
+
+@pytest.mark.parametrize(("code", "closed"), [(0, False), (2, True)])
+def test_a_goaway_behind_an_expected_continue_is_no_fault_of_ours(h2: H2Peer, code: int, *, closed: bool) -> None:
+    h2.flush()
+    headers = {"content-type": "application/json", "expect": "100-continue"}
+    stream = h2.client.begin("POST", "/v0/topics/a", None, headers, end=False)
+    h2.raw(h2.client.take() + goaway(code))
+    assert (h2.wire.closed, h2.client.seen[stream].informational) == (closed, [] if closed else [100])
+    if not closed:
+        h2.client.send_body(stream, b"{}")
+        assert h2.seen(stream).response.status == 200
+        assert h2.wire.closed
