@@ -3,15 +3,17 @@
 import struct
 
 import pytest
+from h2.errors import ErrorCodes
+from h2.settings import SettingCodes
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.http.h2_peer import H2Peer, frame
 from tests.http.wire import Echo, make_service
 from topics.http.h2_connection import PREFACE
-from topics.http.h2_frames import PART, FrameCutter
+from topics.http.h2_frames import PART, PREFACE_END, FrameCutter
 
-DATA, RST_STREAM, GOAWAY, WINDOW_UPDATE = 0, 3, 7, 8
+DATA, HEADERS, RST_STREAM, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 7, 8, 9
 
 
 def goaway(code: int = 0) -> bytes:
@@ -30,7 +32,7 @@ def h2(echo: Echo) -> H2Peer:
 
 # --- where frames end ------------------------------------------------------------------------------------------------
 @given(
-    st.lists(st.builds(frame, st.integers(0, 11), st.integers(0, 255), st.integers(0, 9), st.binary(max_size=30))),
+    st.lists(st.builds(frame, st.integers(0, 11), st.sampled_from([4, 5, 255]), st.just(1), st.binary(max_size=30))),
     st.lists(st.integers(1, 40), min_size=1),
 )
 def test_frames_are_cut_out_however_they_come(frames: list[bytes], sizes: list[int]) -> None:
@@ -49,6 +51,12 @@ def test_frames_are_cut_out_however_they_come(frames: list[bytes], sizes: list[i
     assert whole == [PREFACE, *frames]
     assert kinds[1:] == [each[3] for each in frames]
     assert piece_of == b""
+
+
+def test_a_head_in_many_frames_is_one_piece_of_work() -> None:
+    cutter = FrameCutter(0)
+    head = frame(HEADERS, 1, 1, b"a") + frame(CONTINUATION, 0, 1, b"b") + frame(CONTINUATION, 4, 1, b"c")
+    assert [kind for _, kind in cutter.cut(frame(DATA, 0, 1) + head)] == [PREFACE_END, DATA, PART, PART, CONTINUATION]
 
 
 # --- a GOAWAY among other frames -------------------------------------------------------------------------------------
@@ -81,3 +89,37 @@ def test_a_goaway_behind_an_expected_continue_is_no_fault_of_ours(h2: H2Peer, co
         h2.client.send_body(stream, b"{}")
         assert h2.seen(stream).response.status == 200
         assert h2.wire.closed
+
+
+# --- frames without an event -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [(DATA, b""), (DATA, b"x"), (WINDOW_UPDATE, struct.pack(">I", 1)), (RST_STREAM, struct.pack(">I", 8))],
+    ids=["empty data", "data", "window update", "reset"],
+)
+def test_a_flood_of_frames_of_a_stream_that_is_over_ends_the_connection(echo: Echo, kind: int, payload: bytes) -> None:
+    h2 = H2Peer(make_service(echo.routes(), h2_control_burst=100, h2_controls_per_s=1))
+    streams = [h2.begin("GET", "/healthz") for _ in range(2)]
+    h2.raw(frame(kind, 0, streams[0], payload) * 90)
+    assert not h2.wire.closed
+    h2.server.receive(frame(kind, 0, streams[0], payload) * 90)
+    assert h2.wire.closed
+
+
+def test_a_flood_of_requests_on_a_stream_that_was_reset_ends_the_connection(echo: Echo) -> None:
+    h2 = H2Peer(make_service(echo.routes(), h2_control_burst=100, h2_controls_per_s=1, h2_resets_per_s=1))
+    stream = h2.begin("GET", "/wait")
+    h2.client.h2.reset_stream(stream, ErrorCodes.CANCEL)
+    h2.flush()
+    head = b"\x82\x86\x84\x41\x01a"
+    for count in (90, 90):
+        assert not h2.wire.closed
+        h2.server.receive(frame(HEADERS, 5, stream, head) * count)
+    assert h2.wire.closed
+
+
+def test_a_head_in_many_frames_is_no_flood(echo: Echo) -> None:
+    h2 = H2Peer(make_service(echo.routes(), h2_control_burst=5, h2_controls_per_s=1, max_head_bytes=1 << 20))
+    h2.client.h2.remote_settings[SettingCodes.MAX_FRAME_SIZE] = 16_384
+    for _ in range(3):
+        assert h2.ask("GET", "/healthz", x="y" * 60_000).status == 200

@@ -138,6 +138,7 @@ class Http2Connection:
             return
         self._since = self.service.tick
         events: list[Event] = []
+        controls = 0
         try:
             for piece, kind in self._cutter.cut(data):
                 if kind == GOAWAY:
@@ -145,12 +146,13 @@ class Http2Connection:
                 told = self._h2.receive_data(piece)
                 if kind == GOAWAY:
                     self._stay_open(told)
+                if not told and kind >= 0:
+                    controls += 1  # nothing happened: of a stream that is over, perhaps
                 events += told
         except H2Error:
             self._close()  # with the GOAWAY the package has written
             return
         resets = {event.stream_id for event in events if isinstance(event, StreamReset)}
-        controls = 0
         self._running = True
         for event in events:
             on_event = _ON_EVENT.get(type(event))

@@ -7,8 +7,10 @@ from typing import Final
 
 GOAWAY: Final = 7
 PART: Final = -1
-"""In the place of a kind: the frame goes on in the next piece."""
-_PREFACE: Final = -2
+"""In the place of a kind: the frame goes on in the next piece, or the head it is a part of does."""
+_HEADERS, _CONTINUATION = 1, 9
+_END_HEADERS = 4
+PREFACE_END: Final = -2
 _HEAD_BYTES = 9
 
 
@@ -19,13 +21,12 @@ class FrameCutter:
 
     def __init__(self, preface_bytes: int) -> None:
         self._head = b""
-        self._kind: int = _PREFACE
+        self._kind: int = PREFACE_END
         self._left = preface_bytes
         """Bytes to come of the frame whose head is here."""
 
     def cut(self, data: bytes | memoryview) -> Iterator[tuple[memoryview, int]]:
-        """`data` in pieces, each with the kind of the frame it ends, or PART; the preface is a piece of a kind that
-        no frame has."""
+        """`data` in pieces, each with the kind of the frame it ends, or PART; the preface ends with PREFACE_END."""
         view = memoryview(data)
         start = at = 0
         while at < len(view):
@@ -41,8 +42,9 @@ class FrameCutter:
             self._left -= step
             if self._left:
                 break
-            kind, self._kind, self._head = self._kind, PART, b""
-            yield view[start:at], kind
+            kind, head, self._kind, self._head = self._kind, self._head, PART, b""
+            goes_on = kind in {_HEADERS, _CONTINUATION} and not head[4] & _END_HEADERS
+            yield view[start:at], PART if goes_on else kind
             start = at
         if start < len(view):
             yield view[start:], PART
