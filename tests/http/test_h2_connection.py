@@ -14,6 +14,7 @@ from topics.errors import RequestError
 from topics.http.admission import UNREAD_BODY_BYTES_MAX
 from topics.http.connection import HttpConnection
 from topics.http.h2_connection import PREFACE, Http2Connection
+from topics.http.keyring import parse_keys
 from topics.http.response import JSON
 from topics.http.stream import Block
 from topics.http.transport import Arriving, Waits
@@ -323,6 +324,29 @@ def test_requests_wait_while_too_much_waits_for_windows(echo: Echo) -> None:
     h2.client.h2.increment_flow_control_window(2 << 20, first)
     h2.flush()
     assert len(echo.parked) == 1
+
+
+def test_requests_that_wait_for_windows_are_in_flight_for_their_key(echo: Echo) -> None:
+    """4.3: else all of them would run at once as soon as the client reads on."""
+    keys = parse_keys("secret", 2)
+    principal = keys.find(b"secret")
+    assert principal is not None
+    h2 = H2Peer(make_service(echo.routes(), keyring=keys, send_high_water_bytes=1 << 18), automatic=False)
+    key = {"authorization": "Bearer secret"}
+    first = h2.begin("GET", "/park", **key)
+    big_answer(echo, 1 << 20)
+    waiting = [h2.begin("GET", "/wait", **key) for _ in range(4)]
+    h2.client.h2.increment_flow_control_window(2 << 20)
+    assert (principal.in_flight, len(echo.parked)) == (2, 0)
+    h2.client.h2.reset_stream(waiting[0], ErrorCodes.CANCEL)
+    h2.flush()
+    assert principal.in_flight == 1
+    h2.client.h2.increment_flow_control_window(2 << 20, first)
+    h2.flush()
+    assert (principal.in_flight, len(echo.parked)) == (1, 1)
+    assert [h2.seen(stream).status for stream in waiting] == [0, 0, 429, 429]
+    h2.server.lost()
+    assert principal.in_flight == 0
 
 
 def test_an_answer_nobody_takes_is_reset_after_the_stall_timeout(echo: Echo) -> None:

@@ -242,9 +242,7 @@ class Http2Connection:
             self._serve(stream, b"")
         else:
             stream.body = bytearray()
-            stream.counted = plan.counted
-            if stream.counted is not None:
-                stream.counted.in_flight += 1
+            stream.count()
             if plan.expects_continue:
                 with contextlib.suppress(H2Error):  # the connection is over, by an event still to be handled
                     self._h2.send_headers(number, [(b":status", b"100")])
@@ -328,6 +326,7 @@ class Http2Connection:
     def _serve(self, stream: Http2Stream, body: bytes) -> None:
         """A whole request. It waits its turn while the peer leaves answers unread."""
         if self._waiting or self._clogged:
+            stream.count()
             self._waiting.append((stream, body))
             self._held_bodies += len(body)
         else:
@@ -355,9 +354,7 @@ class Http2Connection:
         body = bytes(stream.body or b"")
         self._held_bodies -= len(body)
         stream.body = None
-        counted, stream.counted = stream.counted, None
-        if counted is not None:
-            counted.in_flight -= 1
+        stream.uncount()
         return body
 
     def _refuse(self, stream: Http2Stream, error: RequestError) -> None:
@@ -441,6 +438,7 @@ class Http2Connection:
             stream, body = self._waiting.popleft()
             self._held_bodies -= len(body)
             if self._streams.get(stream.id) is stream:
+                stream.uncount()
                 self._run(stream, body)
                 self._sender.pump()
         self._running = False

@@ -27,12 +27,12 @@ class Http2Stream:
 
     __slots__ = (
         "_connection",
+        "_counted",
         "_first",
         "_out",
         "blocked",
         "body",
         "call",
-        "counted",
         "dropped_bytes",
         "ending",
         "finished",
@@ -57,8 +57,8 @@ class Http2Stream:
         """In a handler's hands, not answered."""
         self.since = connection.service.tick
         """When the present wait began, for more of the body or for room to send."""
-        self.counted: Principal | None = None
-        """Whose request is in flight while its body arrives; a call counts itself."""
+        self._counted: Principal | None = None
+        """Whose request is in flight while its body arrives, or it waits its turn; a call counts itself."""
         self.input_ended = input_ended
         self.dropped_bytes = 0
         """Of a body that nobody wants."""
@@ -107,6 +107,20 @@ class Http2Stream:
 
     def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
         raise AssertionError("HTTP/2 has no upgrade")
+
+    # --- what its key may have in flight -----------------------------------------------------------------------------
+    def count(self) -> None:
+        """Without a call the request is in flight."""
+        assert self.plan is not None and self._counted is None, "counted twice, or for nobody"
+        self._counted = self.plan.counted
+        if self._counted is not None:
+            self._counted.in_flight += 1
+
+    def uncount(self) -> None:
+        """Harmless again."""
+        counted, self._counted = self._counted, None
+        if counted is not None:
+            counted.in_flight -= 1
 
     # --- the Stream --------------------------------------------------------------------------------------------------
     def write(self, data: bytes) -> None:
