@@ -188,11 +188,11 @@ def test_the_windows_open_again_as_a_body_is_taken(h2: H2Peer) -> None:
 def test_a_body_that_stops_coming_is_reset_like_a_head_that_does(h2: H2Peer) -> None:
     stream = h2.client.begin("POST", "/v0/topics/a", b"{", {"content-type": "application/json"}, end=False)
     h2.flush()
-    assert (h2.server.arriving, h2.server.held_bytes) == (Arriving(1, 1), 1)
+    assert (h2.server.arriving, h2.server.held_bytes) == ([Arriving(1, 1)], 1)
     h2.service.tick += WAITS.head + 1
     h2.server.overdue(WAITS)
     assert h2.seen(stream).reset == ErrorCodes.CANCEL
-    assert (h2.server.arriving, h2.server.held_bytes) == (None, 0)
+    assert (h2.server.arriving, h2.server.held_bytes) == ([], 0)
 
 
 # --- heads and their limits ------------------------------------------------------------------------------------------

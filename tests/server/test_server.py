@@ -1,6 +1,7 @@
 """A whole server on the simulated ring: recovery, probes, limits of time, and the graceful stop."""
 
 import pytest
+from h2.errors import ErrorCodes
 
 from tests.http.h2_peer import H2Client
 from tests.http.wire import Wire
@@ -14,6 +15,7 @@ DIFF = (
     b"POST /v0/topics/a/diff HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     b'Content-Length: 17\r\n\r\n{"wait_ms":30000}'
 )
+JSON = {"content-type": "application/json"}
 STATE = TopicState("a", DEFAULT, 9, 4, 5, 310, 500, None, None, None)
 
 
@@ -178,6 +180,28 @@ def test_one_body_after_the_other_that_each_come_at_once_are_no_trickle(world: W
     assert not client.tcp.ended
 
 
+def test_each_body_of_an_http2_connection_has_to_keep_the_pace(world: World) -> None:
+    """T18: one that moves is no cover for others."""
+    tcp, client = world.start().connect().tcp, H2Client()
+    moving, *trickling = [client.begin("POST", "/v0/topics/t/diff", None, JSON, end=False) for _ in range(3)]
+    for _ in range(12):
+        client.h2.send_data(moving, b" " * 300)
+        for stream in trickling:
+            if client.seen[stream].reset is None:
+                client.h2.send_data(stream, b" ")
+        tcp.send(client.take())
+        world.run_ms(1000)
+        client.feed(tcp.receive())
+    assert [client.seen[stream].reset for stream in trickling] == [ErrorCodes.CANCEL] * 2
+    client.send_body(moving, b"{}")
+    tcp.send(client.take())
+    world.run_ms(5)
+    world.backend.engine.waiting[0](DiffResult(b"", 0, 9, 9, 1, None, 0, 0))
+    world.run_ms(5)
+    client.feed(tcp.receive())
+    assert client.seen[moving].response.status == 200
+
+
 def test_any_pace_will_do_when_told_so() -> None:
     """14: TOPICS_MIN_BODY_BYTES_PER_S=0."""
     world = World(min_body_bytes_per_s=0).start()
@@ -187,6 +211,27 @@ def test_any_pace_will_do_when_told_so() -> None:
         client.tcp.send(b" ")
         world.run_ms(1000)
     assert not client.tcp.ended
+
+
+def test_a_stop_waits_for_a_body_that_moves_behind_one_that_does_not(world: World) -> None:
+    """R-LIFE-7."""
+    tcp, client = world.start().connect().tcp, H2Client()
+    _, moving = [client.begin("POST", "/v0/topics/t/diff", None, JSON, end=False) for _ in range(2)]
+    tcp.send(client.take())
+    world.run_ms(5)
+    world.server.stop()
+    for _ in range(10):
+        client.h2.send_data(moving, b" ")
+        tcp.send(client.take())
+        world.run_ms(300)
+        client.feed(tcp.receive())
+    client.send_body(moving, b"{}")
+    tcp.send(client.take())
+    world.run_ms(5)
+    world.backend.engine.waiting[0](DiffResult(b"", 0, 9, 9, 1, None, 0, 0))
+    world.run_ms(5)
+    client.feed(tcp.receive())
+    assert client.seen[moving].response.status == 200
 
 
 def test_a_body_that_stopped_arriving_does_not_delay_the_stop(world: World) -> None:

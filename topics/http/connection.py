@@ -17,7 +17,7 @@ The next request of a connection is looked at after the previous one was answere
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from topics.errors import RequestError
 from topics.http.admission import UNREAD_BODY_BYTES_MAX, ignores_body, refusal_before_body, usable_body
@@ -111,8 +111,12 @@ class HttpConnection:
         return len(self._pending) + (0 if self._body is None else len(self._body))
 
     @property
-    def arriving(self) -> Arriving | None:
-        return Arriving(self._bodies, self.held_bytes) if self.phase is BODY else None
+    def arriving(self) -> Sequence[Arriving]:
+        return (Arriving(self._bodies, self.held_bytes),) if self.phase is BODY else ()
+
+    def cut_off(self, body: int) -> None:
+        """Where a next request would begin stays unknown."""
+        self._close()
 
     @property
     def busy(self) -> bool:

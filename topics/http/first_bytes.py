@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from topics.http.connection import HttpConnection
 from topics.http.h2_connection import PREFACE, Http2Connection
 from topics.http.service import Service
@@ -26,8 +28,11 @@ class FirstBytes:
         return len(self._received)
 
     @property
-    def arriving(self) -> Arriving | None:
-        return None
+    def arriving(self) -> Sequence[Arriving]:
+        return ()
+
+    def cut_off(self, body: int) -> None:
+        pass
 
     @property
     def busy(self) -> bool:

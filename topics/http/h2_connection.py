@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from h2.config import H2Configuration
@@ -115,11 +115,15 @@ class Http2Connection:
         return self._held_bodies + self._sender.held_bytes
 
     @property
-    def arriving(self) -> Arriving | None:
-        for number, stream in self._streams.items():
-            if stream.body is not None:
-                return Arriving(number, len(stream.body))
-        return None
+    def arriving(self) -> Sequence[Arriving]:
+        streams = self._streams.values()
+        return [Arriving(stream.id, len(stream.body)) for stream in streams if stream.body is not None]
+
+    def cut_off(self, body: int) -> None:
+        stream = self._streams.get(body)
+        if stream is not None:
+            self._reset(stream, ErrorCodes.CANCEL)
+            self._settle()
 
     @property
     def busy(self) -> bool:

@@ -111,7 +111,8 @@ class Http2Stream:
     # --- what its key may have in flight -----------------------------------------------------------------------------
     def count(self) -> None:
         """Without a call the request is in flight."""
-        assert self.plan is not None and self._counted is None, "counted twice, or for nobody"
+        assert self.plan is not None, "counted for nobody"
+        assert self._counted is None, "counted twice"
         self._counted = self.plan.counted
         if self._counted is not None:
             self._counted.in_flight += 1

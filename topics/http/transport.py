@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 
@@ -43,7 +44,7 @@ class Arriving(NamedTuple):
     """A request body of which more is to come."""
 
     body: int
-    """Tells it from the others of its connection."""
+    """Tells it from the others of its connection, also from those before it."""
     bytes: int
     """That have come."""
 
@@ -56,8 +57,11 @@ class ProtocolState(Protocol):
         """Kept here for the peer: input that is not whole, and output that waits for more than the socket."""
 
     @property
-    def arriving(self) -> Arriving | None:
-        """The request body that has been on its way for longest; None when none is. A graceful stop waits for it."""
+    def arriving(self) -> Sequence[Arriving]:
+        """Request bodies on their way. A graceful stop waits for those that move."""
+
+    def cut_off(self, body: int) -> None:
+        """Too little came of one of them for too long: its request is over."""
 
     @property
     def busy(self) -> bool:

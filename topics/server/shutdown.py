@@ -69,9 +69,9 @@ async def drain(server: Server) -> None:
 def _arriving(server: Server, bodies: BodyPace, now_ns: int) -> bool:
     """Some request's body is on its way."""
     moving = [
-        bodies.look(conn.id, conn.state.arriving, now_ns)
+        bodies.look(conn.id, arriving, now_ns)
         for conn in server.listener.connections
-        if conn.state.arriving is not None
+        for arriving in conn.state.arriving
     ]
     bodies.forget_others()
     return any(moving)

@@ -1,8 +1,8 @@
 """Connections that keep the server waiting, found by one look over all of them each second: no timer per request.
 
 A connection is closed when its protocol has waited for the peer too long (`overdue`: a request head, more of a body, a
-sign of life), when too little comes of a body, or when the peer takes nothing of its answer. When all of them together
-make the server hold too much, those with the most are dropped.
+sign of life), or when the peer takes nothing of its answer; a body of which too little comes is cut off. When all of
+them together make the server hold too much, those with the most are dropped.
 """
 
 from __future__ import annotations
@@ -103,8 +103,11 @@ class Sweep:
             if self._stalls.look(conn.id, outbound, tick) > self._waits.stall:
                 conn.abort()
             return held
-        slow = self._pace is not None and not self._pace.look(conn.id, conn.state.arriving, tick)
-        if slow or conn.state.overdue(self._waits):
+        if self._pace is not None:
+            for arriving in conn.state.arriving:
+                if not self._pace.look(conn.id, arriving, tick):
+                    conn.state.cut_off(arriving.body)
+        if conn.state.overdue(self._waits):
             conn.close()
         return held
 

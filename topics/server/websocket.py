@@ -59,12 +59,15 @@ class ServedSession(Session):
 
     __slots__ = ()
 
-    arriving = None
+    arriving = ()
 
     @property
     def patient(self) -> bool:
         """What it says at its end does not wait."""
         return not self._ended
+
+    def cut_off(self, body: int) -> None:
+        pass
 
     def overdue(self, waits: Waits) -> bool:
         """There is no limit on silence (11.6)."""
