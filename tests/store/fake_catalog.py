@@ -66,7 +66,7 @@ class FakeCatalog:
         """Rows are counted apart until the test gives the files itself."""
 
     # --- recovery --------------------------------------------------------------------------------------------------
-    def restore(self, snapshot: bytes | None) -> None:
+    def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> None:
         self.calls.append("restore")
         for entry in json.loads(snapshot)["topics"] if snapshot else ():
             topic = Topic(**{**entry, "gaps": [tuple(gap) for gap in entry["gaps"]]})

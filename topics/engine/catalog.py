@@ -55,7 +55,7 @@ class EngineCatalog:
         self._gaps: dict[int, tuple[Gap, ...]] = {}
         """Interior gaps wait until all rows are there: only then is it known what lives below them."""
         self._reserved: dict[int, int] = {}
-        self._has_snapshot = False
+        self._knows_leases = False
         self._routers = RouterRecovery(core, self._gaps)
         self._log_rows = self._routers.log_rows
 
@@ -63,8 +63,8 @@ class EngineCatalog:
     def use_files(self, files: FileTable) -> None:
         self._core.usage.use(files)
 
-    def restore(self, snapshot: bytes | None) -> None:
-        self._has_snapshot = snapshot is not None
+    def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> None:
+        self._knows_leases = snapshot is not None and not log_cut
         if snapshot is None:
             return
         image = msgspec.json.decode(snapshot, type=Snapshot[TopicImage])
@@ -280,8 +280,9 @@ class EngineCatalog:
             floors.settle_gaps(topic.earliest)
             if topic.queue is not None:
                 topic.queue.recovered(keep=topic.keeps_leases)
-        # Segments do not tell which lease ids were used: a rebuilt directory goes on from the clock.
-        rebuilt = not self._has_snapshot and bool(self._topics)
+        # Segments do not tell which lease ids were used, nor does a log that was cut: a rebuilt directory goes on from
+        # the clock.
+        rebuilt = not self._knows_leases and bool(self._topics)
         self._core.lease_ids.recovered(rebuilt_at_ms=self._core.clock.now_ms() if rebuilt else 0)
         self._gaps.clear()
         self._reserved.clear()

@@ -72,7 +72,7 @@ class Catalog(Protocol):
 
         use_files(...)
         restore(snapshot or None)
-        adopt(...)                          only in a directory rebuilt by `topics fsck --rebuild`
+        adopt(...)                          only in a directory rebuilt without a snapshot (`topics fsck --rebuild`)
         add_rows(...)                       rows of segments and packs, each topic's in seq order
         log_begins(copied)
         per chunk of log: apply_control for ordered controls, see_rows and add_rows by topic, add_idempotency,
@@ -90,8 +90,9 @@ class Catalog(Protocol):
     def use_files(self, files: FileTable) -> None:
         """The files that rows will lie in, whose `live_rows` the catalog counts. Called first, on an empty catalog."""
 
-    def restore(self, snapshot: bytes | None) -> None:
-        """Takes back what `snapshot()` gave; None: there is none."""
+    def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> None:
+        """Takes back what `snapshot()` gave; None: there is none. log_cut: a rebuild gave up part of the log behind it,
+        so nobody knows all that was given out since."""
 
     def adopt(self, topic_id: int, description: bytes) -> None:
         """A topic known only by its segments: `describe` of the time they were written. The latest call of a topic

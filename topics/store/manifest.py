@@ -92,7 +92,10 @@ class StorePart(msgspec.Struct, omit_defaults=True):
     clean: bool = False
     """Taken when the log was closed: everything is in segments."""
     rebuilt: bool = False
-    """Made by `topics fsck --rebuild`: topics come from the descriptions in segments (Catalog.adopt)."""
+    """Made by `topics fsck --rebuild` without a sound one: topics come from the descriptions in segments
+    (Catalog.adopt)."""
+    log_cut: bool = False
+    """Made by `topics fsck --rebuild`, which gave up part of the log: what was given out there is not known."""
     flagging: list[str] = []
     """Paths (below their directory) of segments and packs in which deletes were about to be flagged: after a kill the
     page cache may show flags that no sync has made durable."""

@@ -63,20 +63,8 @@ class PackWriter:
         self._put(bytes(start - self.position))
         self._put(header)
         self._put(data)
-        tags, table = tags_of(frames, data, 0)
-        rows = rows_of(frames, tags, table, 0)
-        self._columns.append(
-            IndexColumns(
-                rows.ts,
-                (rows.seqs - np.uint64(first_seq)).astype(np.uint32),
-                rows.offsets + np.uint32(frames_at),
-                rows.lengths,
-                rows.sizes,
-                tags,
-                rows.flags,
-                table,
-            )
-        )
+        columns = _columns_of(frames, data, first_seq)
+        self._columns.append(columns._replace(offsets=columns.offsets + np.uint32(frames_at)))
         self._runs.append((topic_id, first_seq, last_seq, start, len(frames)))
         return Run(topic_id, first_seq, last_seq, len(self._runs) - 1), frames_at
 
@@ -103,6 +91,23 @@ class PackWriter:
         self._put(packed)
         self._put(footer.pack(table, packed))
         return self.take()
+
+
+def _columns_of(frames: codec.Frames, data: bytes | memoryview, first_seq: int) -> IndexColumns:
+    """Of a run's frames, which lie in `data` at their offsets; what is deleted, or no record, is marked."""
+    tags, table = tags_of(frames, data, 0)
+    rows = rows_of(frames, tags, table, 0)
+    dead = codec.deleted(frames) | (frames["type"] != FrameType.RECORD)
+    return IndexColumns(
+        rows.ts,
+        (rows.seqs - np.uint64(first_seq)).astype(np.uint32),
+        rows.offsets,
+        rows.lengths,
+        rows.sizes,
+        tags,
+        rows.flags | dead * np.uint8(INDEX_DELETED),
+        table,
+    )
 
 
 _RUN_ENDS = ((0, "topic_id"), (0, "seq"), (-1, "seq"))
@@ -226,21 +231,7 @@ def scan_pack(data: bytes, path: str) -> PackIndex:
     for run in runs:
         header, frames = run.header, run.frames
         rows.append((header.topic_id, header.first_seq, header.last_seq, run.position, header.records))
-        tags, table = tags_of(frames, data, 0)
-        columns = rows_of(frames, tags, table, 0)
-        dead = (codec.deleted(frames) | (frames["type"] != FrameType.RECORD)).astype(np.uint8) * INDEX_DELETED
-        parts.append(
-            IndexColumns(
-                columns.ts,
-                (columns.seqs - np.uint64(header.first_seq)).astype(np.uint32),
-                columns.offsets,
-                columns.lengths,
-                columns.sizes,
-                tags,
-                columns.flags | dead.astype(np.uint8),
-                table,
-            )
-        )
+        parts.append(_columns_of(frames, data, header.first_seq))
     if not runs:
         raise CorruptError(f"{path}: a pack without runs", {"path": path})
     return PackIndex(np.array(rows, dtype=RUN_DTYPE), _joined(parts), True)

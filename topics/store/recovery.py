@@ -98,7 +98,7 @@ async def recover(
         for topic_id, description in msgspec.json.decode(loaded.catalog, type=list[tuple[int, msgspec.Raw]]):
             catalog.adopt(topic_id, bytes(description))
     else:
-        catalog.restore(loaded.catalog)
+        catalog.restore(loaded.catalog, log_cut=store.log_cut)
     await _sync_flags(files, tiers, manifest, set(store.flagging))
     await _load_rows(loop, tiers, catalog, table, manifest, lost_writes=lost_writes)
 

@@ -213,16 +213,15 @@ class Described(NamedTuple):
 def describe_file(data: bytes, path: str) -> Described:
     """What a segment's bytes say of it, verified. Raises FormatError or CorruptError (also for a damaged frame)."""
     header = SegmentHeader.unpack(data, path)
-    scan = codec.scan_frames(memoryview(data)[header.header_bytes :], base=header.header_bytes)
+    footer = read_footer(data, path)
+    stop = footer.frames_end if footer is not None else len(data)
+    scan = codec.scan_frames(memoryview(data)[header.header_bytes : stop], base=header.header_bytes)
     end = header.header_bytes + scan.position
     segment = Segment(header.topic_id, header.first_seq, 0, 0, header.header_bytes, 0, header.epoch, header.created_ms)
-    footer = read_footer(data, path)
+    is_whole = scan.reason is Stop.END
     if footer is not None:
-        if footer.epoch != header.epoch or footer.frames_end != end or footer.sum != scan.sum:
-            raise CorruptError(
-                f"{path}: damaged at byte {end} (topic {header.topic_id})", {"path": path, "offset": end}
-            )
-    elif scan.reason is not Stop.END:
+        is_whole &= (footer.epoch, footer.frames_end, footer.sum) == (header.epoch, end, scan.sum)
+    if not is_whole:
         raise CorruptError(f"{path}: damaged at byte {end} (topic {header.topic_id})", {"path": path, "offset": end})
     if len(scan.frames):
         extend(segment, extension_of(scan))

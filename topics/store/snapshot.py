@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from topics.errors import CorruptError
+import msgspec
+
+from topics.errors import CorruptError, StorageError
 from topics.store.filecalls import FileCalls, list_if_there, read_file, replace_file, unlink_if_there
 from topics.store.manifest import StorePart, unpack_store_part
 from topics.store.segment_format import SNAPSHOT_DIRECTORY, SnapshotFile, numbered, snapshot_path
@@ -51,6 +53,19 @@ async def load_snapshot(files: FileCalls, directory: str) -> Loaded | None:
             f"{skipped[0]}: no snapshot is sound. Run `topics fsck --rebuild` to restore from segments",
             {"path": skipped[0]},
         )
+    return None
+
+
+async def sound_snapshot(files: FileCalls, directory: str) -> Loaded | None:
+    """The newest one that can be read, whatever the others are; None when there is none."""
+    skipped: list[str] = []
+    for number in snapshot_numbers(files, directory):
+        path = f"{directory}/{snapshot_path(number)}"
+        try:
+            file = SnapshotFile.unpack(await read_file(files, path), path)
+            return Loaded(number, unpack_store_part(file.store), file.catalog, skipped)
+        except (StorageError, msgspec.DecodeError):
+            skipped.append(path)
     return None
 
 

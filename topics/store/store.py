@@ -258,7 +258,8 @@ class Store:
             return
         if self._lost_writes:  # flags in segments and packs, too, that the page cache goes on showing
             await self.checkpointer.flag_deleted()
-        if has_gaps or self.power_lost or (found.loaded is not None and found.loaded.store.rebuilt):
+        stored = found.loaded.store if found.loaded is not None else None
+        if has_gaps or self.power_lost or (stored is not None and (stored.rebuilt or stored.log_cut)):
             await self.checkpointer.take_snapshot(clean=False)
 
     def _on_latch(self) -> None:

@@ -1,0 +1,189 @@
+"""A rebuild without a snapshot: segments and packs say themselves which topic's they are and what they hold.
+
+Names, configs, heads and floors come from descriptions; deleted records stay deleted, their flags lie in the files.
+What lies in several files (a checkpoint was cut short, runs were merged) is taken from one of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from topics.errors import CorruptError, FormatError
+from topics.loop.loop import Loop
+from topics.store import codec
+from topics.store.filecalls import list_if_there, read_file, replace_file, unlink_if_there
+from topics.store.manifest import Pack, Run, Segment
+from topics.store.rebuild_listed import hints_of
+from topics.store.salvage import mend_segment, pack_of, salvage_pack
+from topics.store.segment import describe_file
+from topics.store.segment_format import PACK_DIRECTORY, index_path, numbered
+from topics.store.set_aside import SetAside
+from topics.store.tiers import Tiers
+
+
+@dataclass
+class _Source:
+    """A topic's records in one file, as the file tells it."""
+
+    topic_id: int
+    first_seq: int
+    last_seq: int
+    live_upto: int
+    """Highest seq that is not deleted."""
+    description: bytes
+    rank: tuple[int, int]
+    """Which wins where two hold the same seqs: segments, then newer packs, then packs that were not written to their
+    ends."""
+    records: int
+    segment: Segment | None = None
+    pack: int = 0
+    run: int = 0
+
+
+class RebuildDescribed:
+    """`mend`, then what the first snapshot lists."""
+
+    def __init__(self, loop: Loop, tiers: Tiers, aside: SetAside) -> None:
+        self._loop = loop
+        self._files = loop.files
+        self._tiers = tiers
+        self._aside = aside
+        self._sources: list[_Source] = []
+        self._packs: dict[int, Pack] = {}
+        self.segments: list[Segment] = []
+        self.descriptions: list[tuple[int, bytes]] = []
+        """(topic id, JSON), the oldest of a topic first."""
+        self.records = 0
+        """Frames kept."""
+
+    @property
+    def packs(self) -> list[Pack]:
+        return [pack for pack in self._packs.values() if pack.runs]
+
+    @property
+    def topic_ids(self) -> set[int]:
+        return {topic_id for topic_id, _ in self.descriptions}
+
+    async def mend(self) -> None:
+        """Raises OSError."""
+        for tier, root in self._tiers.roots():  # what was being moved lies in both: the first one found wins
+            await self._read_segments(tier, root)
+        await self._read_packs()
+        self._choose()
+
+    # --- segments ----------------------------------------------------------------------------------------------------
+    async def _read_segments(self, tier: int, root: str) -> None:
+        for topic in list_if_there(self._files, f"{root}/topics"):
+            for name in list_if_there(self._files, f"{root}/topics/{topic}"):
+                topic_id = numbered(topic, "")
+                if topic_id is None or not name.endswith(".data"):
+                    continue
+                path = f"{root}/topics/{topic}/{name}"
+                data = await read_file(self._files, path)
+                try:
+                    found = describe_file(data, path)
+                    is_sound = found.segment.sealed or not data[found.segment.frames_end :].strip(b"\0")
+                except (CorruptError, FormatError):
+                    is_sound = False
+                if not is_sound:
+                    await self._aside.copy(path, data)
+                    mended = mend_segment(data, path, topic_id, await hints_of(self._files, path))
+                    if mended is None:
+                        await unlink_if_there(self._files, path)
+                        continue
+                    found = describe_file(mended, path)
+                    await unlink_if_there(self._files, index_path(path))
+                    await replace_file(self._files, path, mended)
+                segment = found.segment
+                if not segment.sealed:  # an index beside it may be older than its latest deletes
+                    await unlink_if_there(self._files, index_path(path))
+                if segment.records:
+                    segment.tier = tier
+                    segment.sealed = True  # without a footer its index is derived once, and it does not grow
+                    self._sources.append(
+                        _Source(
+                            segment.topic_id,
+                            segment.first_seq,
+                            segment.last_seq,
+                            segment.last_seq,
+                            found.description,
+                            (1, 0),
+                            segment.records,
+                            segment,
+                        )
+                    )
+
+    # --- packs -------------------------------------------------------------------------------------------------------
+    async def _read_packs(self) -> None:
+        numbers = []
+        for name in list_if_there(self._files, f"{self._tiers.hot}/{PACK_DIRECTORY}"):
+            number = numbered(name, "pack-", ".data")
+            if number is not None:
+                numbers.append(number)
+        for number in sorted(numbers):
+            pack = Pack(number, 0, 0, {})
+            path = f"{self._tiers.hot}/{pack.path}"
+            data = await read_file(self._files, path)
+            found = salvage_pack(data, path)
+            pack.epoch = found.epoch
+            if not found.sound:
+                await self._aside.copy(path, data)
+                if not found.runs:
+                    await unlink_if_there(self._files, path)
+                    continue
+                pack.epoch = int.from_bytes(self._loop.ring.random_bytes(8), "little") | 1
+                now_ms = self._loop.clock.now_ms()
+                data, _ = pack_of(found.runs, number=number, epoch=pack.epoch, now_ms=now_ms)
+                await replace_file(self._files, path, data)
+            pack.size = len(data)
+            self._packs[number] = pack
+            rank = (0, number) if found.finished else (-1, number)
+            for row, run in enumerate(found.runs):
+                seqs = run.scan.frames["seq"]
+                live = seqs[~codec.deleted(run.scan.frames)]
+                live_upto = int(live[-1]) if len(live) else 0
+                self._sources.append(
+                    _Source(
+                        run.header.topic_id,
+                        int(seqs[0]),
+                        int(seqs[-1]),
+                        live_upto,
+                        run.header.description,
+                        rank,
+                        len(seqs),
+                        None,
+                        number,
+                        row,
+                    )
+                )
+
+    # --- what wins ---------------------------------------------------------------------------------------------------
+    def _choose(self) -> None:
+        by_topic: dict[int, list[_Source]] = {}
+        for source in self._sources:
+            by_topic.setdefault(source.topic_id, []).append(source)
+        for topic_id, sources in sorted(by_topic.items()):
+            kept: list[_Source] = []
+            for source in sorted(_without_begun_merge(sources), key=lambda source: source.rank, reverse=True):
+                if all(source.last_seq < other.first_seq or other.last_seq < source.first_seq for other in kept):
+                    kept.append(source)
+            for source in sorted(kept, key=lambda source: source.first_seq):
+                self.descriptions.append((topic_id, source.description))
+                self.records += source.records
+                if source.segment is not None:
+                    self.segments.append(source.segment)
+                else:
+                    run = Run(topic_id, source.first_seq, source.last_seq, source.run)
+                    self._packs[source.pack].runs[source.run] = run
+
+
+def _without_begun_merge(sources: list[_Source]) -> list[_Source]:
+    """A topic's, less the segments of a merge of its runs that was cut short: they do not reach to the last run's end.
+
+    A merge takes all runs of a topic, the oldest record first, and its segments lie above those that stay runs.
+    """
+    runs_upto = max((source.live_upto for source in sources if source.segment is None), default=0)
+    merged = [source for source in sources if source.segment is not None and source.first_seq <= runs_upto]
+    if max((source.last_seq for source in merged), default=runs_upto) >= runs_upto:
+        return sources
+    return [source for source in sources if source not in merged]

@@ -1,0 +1,90 @@
+"""The log's part of a rebuild: kept as far as it is sound, damage ends it, and what lies behind is set aside.
+
+Where it begins is what a sound snapshot says: files below that may be left over from a checkpoint that was cut short,
+and some of them were used again. Without a snapshot it begins with the first file there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from topics.errors import CorruptError, FormatError
+from topics.loop.loop import Loop
+from topics.store.filecalls import list_if_there, read_file, replace_file, unlink_if_there
+from topics.store.format import BLOCK_BYTES, wal_file_name, wal_file_no
+from topics.store.fsck import replay_shard
+from topics.store.manifest import ReplayStart
+from topics.store.past_cache import goes_direct
+from topics.store.replay import DirectReader
+from topics.store.set_aside import SetAside
+from topics.store.snapshot import Loaded
+
+
+class RebuildLog:
+    """`mend`, then `starts` and `cut`."""
+
+    def __init__(self, loop: Loop, directory: str, aside: SetAside) -> None:
+        self._loop = loop
+        self._files = loop.files
+        self._directory = directory
+        self._aside = aside
+        self.starts: dict[int, ReplayStart] = {}
+        """By shard, for the new snapshot; a shard that is not named is replayed whole."""
+        self.cut = False
+        """Part of it was given up."""
+
+    def is_older(self, found: Loaded) -> bool:
+        """Newer snapshots are damaged, and the log that goes with this one is recycled: its unlink did not survive a
+        power cut. It says nothing about what counts."""
+        return bool(found.skipped) and any(
+            start.marked and wal_file_name(start.file_no) not in self._names(f"shard-{shard:02d}")
+            for shard, start in found.store.replay.items()
+        )
+
+    def _names(self, shard: str) -> list[str]:
+        return list_if_there(self._files, f"{self._directory}/wal/{shard}")
+
+    async def mend(self, listed: Mapping[int, ReplayStart] | None) -> None:
+        """listed: where replay begins by a sound snapshot; None: there is none. Raises OSError, or StorageError for
+        damage that has no place."""
+        direct = goes_direct(self._files.direct_block_bytes(self._directory))
+        reader = DirectReader(self._files, direct=direct)
+        for name in list_if_there(self._files, f"{self._directory}/wal"):
+            if name.startswith("shard-") and name[6:].isdigit():
+                shard = int(name[6:])
+                start = listed.get(shard) if listed is not None else ReplayStart(0, marked=False)
+                start = await self._mend_shard(reader, f"{self._directory}/wal/{name}", start)
+                if start is not None:
+                    self.starts[shard] = start
+
+    async def _mend_shard(self, reader: DirectReader, path: str, start: ReplayStart | None) -> ReplayStart | None:
+        while True:
+            try:
+                await replay_shard(self._loop, reader, path, start)
+                return start
+            except (CorruptError, FormatError) as error:
+                if not await self._cut(path, getattr(error, "detail", None) or {}):
+                    if start is None or not start.marked:
+                        raise
+                    # The file it begins in is missing, or was cut off whole: it begins with the next one there is.
+                    start = ReplayStart(start.file_no, marked=False)
+                self.cut = True
+
+    async def _cut(self, shard: str, detail: dict[str, object]) -> bool:
+        """Keeps the damaged file up to the damage and sets aside the files behind it; False: nothing to cut."""
+        damaged, offset = str(detail.get("path", "")), detail.get("offset")
+        number = wal_file_no(damaged.rpartition("/")[2])
+        if number is None or not isinstance(offset, int):
+            return False
+        for name in list_if_there(self._files, shard):
+            other = wal_file_no(name)
+            if other is None or other < number:
+                continue
+            path = f"{shard}/{name}"
+            data = await read_file(self._files, path)
+            await self._aside.copy(path, data)
+            if other == number and offset > BLOCK_BYTES:
+                await replace_file(self._files, path, data[:offset] + bytes(len(data) - offset))
+            else:
+                await unlink_if_there(self._files, path)
+        return True
