@@ -11,6 +11,7 @@ import pytest
 from tests.sim import Faults, SimRing
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import StorageError
+from topics.store.filecalls import write_new_file
 from topics.store.fsck import verify
 from topics.store.rebuild import rebuild
 
@@ -106,6 +107,25 @@ def test_a_record_deleted_in_the_cold_directory_stays_deleted() -> None:
     assert {5, 15, 95}.isdisjoint(world.topic(1).rows)
     assert len(world.topic(1).rows) == 97
     world.check_every_record()
+
+
+def test_a_segment_that_has_lost_its_index_does_not_move_to_an_older_one() -> None:
+    """An earlier move that failed left it in the cold directory: it does not know of the latest deletes."""
+    world = filled(hot_retain_segments=100)
+    index = f"topics/{1:016x}/seg-{1:020d}.idx"
+    old = world.ring.file_bytes(f"{DIRECTORY}/{index}")
+    world.delete(1, [3])
+    world.checkpoint()
+    world = world.next_life(config=config(hot_retain_segments=9))
+    files = world.loop.files
+    for path in (COLD, f"{COLD}/topics", f"{COLD}/topics/{1:016x}"):
+        files.make_directory(path)
+    world.run(write_new_file(files, f"{COLD}/{index}", old))
+    world.run(files.unlink(f"{DIRECTORY}/{index}"))
+    world.append(1, 1)
+    world.checkpoint()
+    assert where(world)[0] == [1]
+    assert 3 not in world.next_life().topic(1).rows
 
 
 def test_files_without_a_live_record_go_from_the_cold_directory_too() -> None:

@@ -7,7 +7,6 @@ nothing moves any more until the next start: what a failed sync has dropped, ano
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from collections.abc import Coroutine, Iterator
@@ -16,7 +15,7 @@ from typing import Any
 
 from topics.config import Config
 from topics.loop.loop import Loop
-from topics.store.filecalls import lacks_descriptors, make_directories
+from topics.store.filecalls import lacks_descriptors, make_directories, unlink_if_there
 from topics.store.filetable import FileTable, StoredFile
 from topics.store.format import BLOCK_BYTES
 from topics.store.manifest import HOT, Manifest, Segment
@@ -117,8 +116,10 @@ class Tiering:
         """Its files are whole and synced; their names are not."""
         source, target = f"{self._tiers.hot}/{segment.path}", f"{self._tiers.cold}/{segment.path}"
         make_directories(self._files, self._tiers.cold, topic_directory(segment.topic_id), {})
-        with contextlib.suppress(FileNotFoundError):  # an index that is lost is made again from the segment
+        try:
             await self._copy_file(index_path(source), index_path(target))
+        except FileNotFoundError:  # it is made again from the segment, not from what an earlier move may have left
+            await unlink_if_there(self._files, index_path(target))
         await self._copy_file(source, target)
         return segment
 
