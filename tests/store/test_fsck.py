@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import os
 import random
 
 import pytest
@@ -57,6 +58,15 @@ def test_a_sound_directory_has_no_findings() -> None:
     assert report.findings == []
     assert (report.snapshots, report.segments, report.packs, report.records) == (2, 3, 1, 110)
     assert report.log_batches > 0
+
+
+def test_what_a_crash_left_half_written_in_a_file_that_no_snapshot_lists_is_no_damage() -> None:
+    ring = filled().end(power_cut=False)
+    for path in (f"{SEGMENTS}/seg-{999:020d}.data", f"{DIRECTORY}/packs/pack-{9:016x}.data"):
+        ring.disk.open(path, os.O_CREAT | os.O_RDWR)
+    report = check(ring)
+    assert report.findings == []
+    assert len([note for note in report.notes if "no snapshot lists it" in note]) == 2
 
 
 def data_files(ring: SimRing) -> list[str]:

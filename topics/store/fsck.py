@@ -149,6 +149,7 @@ async def _verify_segments(files: FileCalls, tiers: Tiers, manifest: Manifest | 
                 segment = listed.pop((tier, path), None)
                 if segment is None and manifest is not None:
                     report.notes.append(f"{root}/{path}: no snapshot lists it (a checkpoint was cut short)")
+                    continue  # whatever it holds counts for nothing, and the next start removes it
                 report.segments += 1
                 await _verify_segment(files, f"{root}/{path}", segment, report)
     for segment in listed.values():
@@ -235,6 +236,7 @@ async def _verify_packs(files: FileCalls, directory: str, manifest: Manifest | N
         pack = listed.pop(path, None)
         if pack is None and manifest is not None:
             report.notes.append(f"{path}: no snapshot lists it (a checkpoint was cut short)")
+            continue
         report.packs += 1
         full = f"{directory}/{path}"
         try:
