@@ -15,7 +15,7 @@ from topics.config import Config
 from topics.loop import Loop
 from topics.store.fsck import verify
 from topics.store.rebuild import Rebuilt, rebuild
-from topics.store.segment_format import SegmentHeader
+from topics.store.segment_format import FOOTER_BYTES, SegmentHeader
 
 IN_PACKS = small_config(pack_run_bytes=1 << 20)
 with_and_without_snapshots = pytest.mark.parametrize("snapshots", [True, False], ids=["snapshots", "no snapshots"])
@@ -161,6 +161,30 @@ def test_an_index_that_is_older_than_the_deletes_of_its_segment_is_not_believed(
     world.checkpoint()
     again, _ = rebuilt(ended(world), config, snapshots=snapshots)
     assert list(again.topic(1).rows) == [1, 4]
+
+
+def test_what_a_checkpoint_that_failed_left_in_a_segment_is_no_part_of_it_when_it_is_sealed_for_its_age() -> None:
+    config = small_config(pack_run_bytes=0, checkpoint_bytes_per_pass=1, segment_max_age_ms=60_000)
+    world = StoreWorld(config=config).open()
+    world.create(1)
+    world.append(1, 3)
+    world.checkpoint()
+    world.append(1, 4, size=3000)
+    world.ring.faults.fail("write", errno.ENOSPC, path_part="/seg-", nth=4)
+    with pytest.raises(OSError, match="No space"):
+        world.checkpoint()
+    world.delete(1, [4, 5, 6, 7])
+    world.checkpoint()
+    world.ring.clock.step_wall_ms(3_600_000)
+    world.checkpoint()
+    ring = ended(world)
+    (path,) = (f"{DIRECTORY}/topics/{1:016x}/{name}" for name in world.files(f"topics/{1:016x}") if ".data" in name)
+    data = ring.file_bytes(path)
+    assert b"1/5/" not in data
+    ring.corrupt_file(path, len(data) - FOOTER_BYTES)
+    ring.corrupt_file(path, len(data) - FOOTER_BYTES + 60)  # nothing says any more where the frames end
+    again, _ = rebuilt(ring, config, snapshots=False)
+    assert list(again.topic(1).rows) == [1, 2, 3]
 
 
 def test_a_snapshot_that_came_back_with_a_power_cut_is_not_believed_once_its_log_is_gone() -> None:

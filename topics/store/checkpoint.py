@@ -286,7 +286,7 @@ class Checkpointer:
         for segments in list(self._manifest.segments.values()):
             tail = segments[-1]
             if not tail.sealed and tail.created_ms < oldest and tail.frames_end >= self._config.pack_run_bytes:
-                await relocation.seal(tail)
+                await relocation.seal(tail, is_open=False)
         await relocation.sync()
         return relocation
 

@@ -25,7 +25,7 @@ from topics.store.gathering import Gathering
 from topics.store.manifest import Segment
 from topics.store.pack_copy import NO_RUNS, PackCopy, Runs, SmallCopy
 from topics.store.row_columns import select
-from topics.store.segment import seal_segment
+from topics.store.segment import cut_back, seal_segment
 from topics.store.segment_copy import SegmentCopy
 from topics.store.segment_format import index_path, topic_directory
 from topics.store.turns import Turns
@@ -219,8 +219,13 @@ class Relocation:
                 await self.seal(writer.segment)
         return True
 
-    async def seal(self, segment: Segment) -> None:
-        """Writes index and footer of a segment whose rows the catalog knows to be there."""
+    async def seal(self, segment: Segment, *, is_open: bool = True) -> None:
+        """Writes index and footer of a segment whose rows the catalog knows to be there.
+
+        is_open: a SegmentCopy has it, which has zeroed what a checkpoint that failed left behind the frames.
+        """
+        if not is_open:
+            await cut_back(self._files, self._directory, segment)
         if not self._catalog.exists(segment.topic_id):
             return
         before = self._manifest.segments[segment.topic_id]
