@@ -227,6 +227,7 @@ class EngineCatalog:
                 topic.lose_through(ttl=removal.ttl)
             elif kind == FrameType.CONSUME:
                 consume_now(self._core, topic, removal.seqs)
+                self._routers.consumed(topic, removal.seqs)
             else:
                 delete_now(self._core, topic, removal.upto, removal.before, removal.predicate())
 
@@ -259,7 +260,7 @@ class EngineCatalog:
             index, floors = topic.index, topic.floors
             # What a router has forwarded or keeps was given out. Lost by a class that may lose it, or by a sync that
             # failed, which a process killed at once could not note; but others know of these seqs.
-            known = max([0, *(router.highest_seen for router in topic.routers)])
+            known = self._routers.given_out(topic)
             if topic.config.durability == "ephemeral":
                 topic.head = max(topic.head, known)
                 index.kill_through(topic.head)

@@ -231,6 +231,38 @@ def test_a_job_leased_while_an_ack_waits_for_the_router_is_not_acknowledged_by_i
     world.close()
 
 
+@pytest.mark.parametrize("how", ["at once", "killed", "killed twice", "stopped"])
+def test_a_deleted_record_is_not_forwarded_though_it_was_kept_for_an_ack_that_came_too_late(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-DEL-9. Its frame is kept before the ack is staged, and the lease ran out meanwhile."""
+    world = SimWorld(wal_shards=2)
+    world.start()
+    (queue, *_), (dest, *_) = _topics_by_shard(world, type="queue", lease_ms=100)
+    world.put(dest, type="queue", discard="reject", cap_records=1)
+    _route(world, queue, dest)
+    world.write(queue, 1, 2, 3)
+    assert world.data(dest) == [1]
+    assert world.request("POST", f"/v0/topics/{queue}/claim", {"node": "n", "max": 3}).json["count"] == 3
+    assert world.request("POST", f"/v0/topics/{queue}/ack", {"node": "n", "seqs": [3]}).json["acked"] == 1
+    world.advance_ms(90)
+    monkeypatch.setitem(LATENCY_NS, "sync", 30 * _MS)
+    monkeypatch.setitem(LATENCY_NS, "write", 10 * _MS)
+    assert world.request("POST", f"/v0/topics/{queue}/ack", {"node": "n", "seqs": [2]}).json["skipped"] == [2]
+    monkeypatch.undo()
+    if how == "killed twice":
+        world.crash_and_start()
+    world.delete(queue, before_seq=10)
+    if how == "stopped":
+        world.restart()
+    elif how != "at once":
+        world.crash_and_start()
+    world.delete(dest, before_seq=2)
+    world.advance_ms(500)
+    assert world.data(dest) == [3]
+    world.close()
+
+
 # --- seqs of a former life -------------------------------------------------------------------------------------------
 def test_what_comes_into_an_ephemeral_source_after_a_kill_is_forwarded_whatever_its_class_becomes() -> None:
     """R-RTR-1. The router's position is of the life before: seqs up to there are not given out again."""

@@ -70,6 +70,9 @@ class Consumption(Operation):
 def consume_now(core: Core, topic: Topic, runs: list[int]) -> None:
     """The records of these jobs die, silently. runs: as in `to_runs`."""
     index = topic.index
+    for router in topic.routers:
+        if router.keeping:
+            router.consumed(runs)
     if len(runs) <= 2 * _FEW_RUNS or sum(runs[1::2]) - sum(runs[::2]) >= _MANY_SEQS:
         killed = [part for at in range(0, len(runs), 2) for part in index.kill_run(runs[at], runs[at + 1])]
     else:

@@ -55,7 +55,7 @@ class ForwardPayload(msgspec.Struct, omit_defaults=True):
 
 
 class KeepPayload(msgspec.Struct):
-    """KEEP: frames that the router needs although its source is done with the records."""
+    """KEEP: frames that the router needs once its source is done with the records: when their CONSUME counts."""
 
     router: int
     frames: list[tuple[int, bytes]]
@@ -76,6 +76,9 @@ class RouterImage(msgspec.Struct, omit_defaults=True):
     examined: int = 0
     evidence: list[tuple[int, int]] = []
     kept: list[tuple[int, bytes]] = []
+    """Of jobs that were acknowledged."""
+    keeping: list[tuple[int, bytes]] = []
+    """Of jobs whose ack was not decided."""
 
 
 def image_of_router(router: Router) -> RouterImage:
@@ -91,6 +94,7 @@ def image_of_router(router: Router) -> RouterImage:
         router.examined,
         list(router.evidence.items()),
         list(router.kept.items()),
+        list(router.keeping.items()),
     )
 
 

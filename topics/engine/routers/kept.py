@@ -56,14 +56,15 @@ def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, boun
     if deleting is not None:  # it may fail
         deleting.append(lambda: keep_frames(core, router, seqs, done, bounded=bounded))
         return
-    wanted = np.array(sorted(seq for seq in seqs if seq > router.position and seq not in router.kept), np.uint64)
+    has = router.kept.keys() | router.keeping.keys()
+    wanted = np.array(sorted(seq for seq in seqs if seq > router.position and seq not in has), np.uint64)
     wanted = wanted[source.index.alive(wanted)]
     if not len(wanted) or router.life is RouterLife.GONE:
         done(None)
         return
     rows = source.index.at(wanted)
     most, more = core.config.router_keep_bytes, int(rows.lengths.sum())
-    if bounded and 0 < most < router.kept_bytes + more and (router.kept or len(wanted) > 1):
+    if bounded and 0 < most < router.kept_bytes + more and (router.kept_bytes or len(wanted) > 1):
         done(refusals.router_keeps_enough(router))
         return
     plan = plan_pieces(rows)

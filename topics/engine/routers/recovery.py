@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 
+from topics.engine.controls import to_runs
 from topics.engine.core import Core
 from topics.engine.floors import TRIM, Gap, with_gap
 from topics.engine.routers.controls import ForwardPayload, KeepPayload, RouterDeletePayload, RouterImage, RouterPayload
@@ -11,6 +13,7 @@ from topics.engine.routers.forward import add_hops
 from topics.engine.routers.replay import LogRows
 from topics.engine.routers.router import EXACTLY_ONCE, Router, RouterLife, StoredConfig
 from topics.engine.topic import Topic
+from topics.store.catalog import SEQ_MAX
 from topics.store.format import FrameType
 
 ROUTER_TYPES = frozenset({FrameType.ROUTER_PUT, FrameType.ROUTER_DELETE, FrameType.FORWARD, FrameType.KEEP})
@@ -23,6 +26,8 @@ class RouterRecovery:
         self._core = core
         self._gaps = gaps
         self._adopted: list[RouterImage] = []
+        self._consumed: dict[int, list[list[int]]] = {}
+        """Runs of seqs by topic id."""
         self.log_rows = LogRows()
 
     def take_image(self, image: RouterImage) -> None:
@@ -37,6 +42,8 @@ class RouterRecovery:
         router.examined = max(router.examined, image.examined)
         router.evidence.update(image.evidence)
         router.keep(image.kept)
+        router.consumed(to_runs(sorted(seq for seq, _frame in image.kept)))
+        router.keep(image.keeping)
 
     def tie(self, pair: tuple[int, int]) -> None:
         """A router was between these topics."""
@@ -51,7 +58,8 @@ class RouterRecovery:
     def _adopt_all(self) -> None:
         images, self._adopted = self._adopted, []
         for image in images:
-            self.take_image(image)
+            # Nothing tells what became of these later: better forwarded than lost.
+            self.take_image(msgspec.structs.replace(image, kept=image.kept + image.keeping, keeping=[]))
 
     def _add(  # noqa: PLR0917 - one caller's columns
         self, router_id: int, name: str, source_id: int, dest_id: int, order: int, config: StoredConfig
@@ -132,6 +140,21 @@ class RouterRecovery:
         if gap.last > topic.floors.lost:
             self._gaps[topic.id] = with_gap(self._gaps.get(topic.id, ()), gap)
 
+    def consumed(self, topic: Topic, runs: list[int]) -> None:
+        """Jobs were acknowledged; routers' frames of them, in another shard perhaps, may be still to come."""
+        if topic.routers:
+            self._consumed.setdefault(topic.id, []).append(runs)
+
+    def given_out(self, topic: Topic) -> int:
+        """The highest seq of the topic that its routers know of. Asked once, while its head is what the log told."""
+        consumed = self._consumed.pop(topic.id, [])
+        # What is not there at all was not deleted, so its ack counts; of class `ephemeral` no ack is in the log.
+        consumed.append([1 if topic.config.durability == "ephemeral" else topic.head + 1, SEQ_MAX])
+        for router in topic.routers:
+            for runs in consumed if router.keeping else ():
+                router.consumed(runs)
+        return max([0, *(router.highest_seen for router in topic.routers)])
+
     def topic_gone(self, topic: Topic) -> None:
         for router in self._core.routers.of_topic(topic):
             self._core.routers.remove(router)
@@ -150,6 +173,10 @@ class RouterRecovery:
             if router.config.guarantee != EXACTLY_ONCE:
                 router.own = []
             router.examined = min(router.examined, router.dest.head)
+            if router.keeping:
+                seqs = np.array(sorted(router.keeping), np.uint64)
+                alive = seqs[router.source.index.alive(seqs)].tolist()  # the others were deleted (R-DEL-9)
+                router.keeping = {seq: router.keeping[seq] for seq in alive}
             router.drop_kept()
         for topic in self._core.registry.by_name.values():
             if topic.hops is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -76,6 +77,7 @@ class Router:
         "flight",
         "forwarded",
         "id",
+        "keeping",
         "kept",
         "kept_bytes",
         "life",
@@ -118,8 +120,10 @@ class Router:
         """Changes that wait for the outcome of a deletion."""
         self.kept: dict[int, bytes] = {}
         """Frames of jobs that were acknowledged while the router could not forward them, by source seq (R-RTR-18)."""
+        self.keeping: dict[int, bytes] = {}
+        """Frames of jobs whose ack is on its way, or came too late: what becomes of these is not decided."""
         self.kept_bytes = 0
-        """Of all of them."""
+        """Of all of both."""
         # --- exactly_once
         self.examined = 0
         """Destination records up to here were looked at for evidence (R-EO-3)."""
@@ -130,10 +134,18 @@ class Router:
         """Source seqs above `position` found in the destination already: the seq of the record there."""
 
     def keep(self, frames: Iterable[tuple[int, bytes]]) -> None:
-        """frames: by source seq."""
+        """frames: by source seq, of jobs that are about to be acknowledged."""
         for seq, frame in frames:
-            self.kept_bytes += len(frame) - len(self.kept.get(seq, b""))
-            self.kept[seq] = frame
+            if seq not in self.kept and seq not in self.keeping:
+                self.kept_bytes += len(frame)
+                self.keeping[seq] = frame
+
+    def consumed(self, runs: list[int]) -> None:
+        """The acks of these jobs are done: first and last seq of each run, ascending."""
+        for seq in list(self.keeping):
+            at = bisect_right(runs, seq)
+            if at % 2 or (at and runs[at - 1] == seq):
+                self.kept[seq] = self.keeping.pop(seq)
 
     def copied(self, first: int, last: int, before: int) -> None:
         """These seqs of the destination are its copies. before: the seq that the step which made them came behind."""
@@ -147,12 +159,13 @@ class Router:
     def drop_kept(self) -> None:
         """Those up to `position`; the others in order of seq."""
         self.kept = {seq: frame for seq, frame in sorted(self.kept.items()) if seq > self.position}
-        self.kept_bytes = sum(map(len, self.kept.values()))
+        self.keeping = {seq: frame for seq, frame in self.keeping.items() if seq > self.position}
+        self.kept_bytes = sum(map(len, self.kept.values())) + sum(map(len, self.keeping.values()))
 
     @property
     def highest_seen(self) -> int:
         """No seq of the source up to here may be given out again."""
-        return max(self.position, *self.kept, 0)
+        return max(self.position, *self.kept, *self.keeping, 0)
 
     @property
     def is_behind(self) -> bool:

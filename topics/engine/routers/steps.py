@@ -222,8 +222,12 @@ class Steps:
         index, floors = router.source.index, router.source.floors
         parts: list[tuple[memoryview, int, Selection]] = []
         for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
-            if index.deaths != deaths:  # deleted while it was read: not forwarded (R-DEL-9). What was evicted still is
-                rows = rows.rows(index.alive(rows.seqs) | (rows.seqs <= np.uint64(floors.lost)))
+            if (
+                index.deaths != deaths
+            ):  # deleted while it was read: not forwarded (R-DEL-9). What was evicted or acknowledged still is
+                kept = np.array(list(router.kept), np.uint64)
+                still = index.alive(rows.seqs) | (rows.seqs <= np.uint64(floors.lost)) | np.isin(rows.seqs, kept)
+                rows = rows.rows(still)
             parts.append((view, piece.offset, rows))
         try:
             copies = copies_of(router, [own_frames(router.source.id, *part) for part in parts])
@@ -285,7 +289,7 @@ class Steps:
         router.flight = None
         router.position = step.upto
         router.forwarded = forward.total
-        if router.kept:
+        if router.kept or router.keeping:
             router.drop_kept()
         if router.evidence:
             router.evidence = {seq: there for seq, there in router.evidence.items() if seq > step.upto}
