@@ -340,3 +340,22 @@ def test_what_is_written_to_ephemeral_mirrors_after_a_kill_has_no_hops_of_what_w
     assert Counter(world.data("a")) == dict.fromkeys(range(5), 5)
     assert Counter(world.data("b")) == dict.fromkeys(range(5), 4)
     world.close()
+
+
+# --- when they forward -----------------------------------------------------------------------------------------------
+def test_a_stop_drives_a_chain_to_its_end_on_a_slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-LIFE-7. What comes into the second router's source while it is driven goes on, too."""
+    world = SimWorld(commit_in_place_max_us=0)
+    world.start()
+    for name, durability in (("a", "disk"), ("b", "ephemeral"), ("c", "disk"), ("d", "ephemeral"), ("e", "disk")):
+        world.put(name, durability=durability)
+    for source, dest in ("de", "cd", "bc", "ab"):
+        _route(world, source, dest, source + dest)
+    world.advance_ms(200)
+    monkeypatch.setitem(LATENCY_NS, "write", 300 * _MS)
+    assert world.request("POST", "/v0/topics/a", {"records": [{"data": 1}]}).status == 200
+    assert world.stop() == 0
+    monkeypatch.undo()
+    world.start()
+    assert [world.data(name) for name in "abcde"] == [[1], [], [1], [], [1]]
+    world.close()

@@ -24,6 +24,8 @@ from topics.errors import TopicsError
 
 _ROUTERS_A_PASS = 64
 """Others want to be served, too."""
+_END_ROUNDS = 2 * HOPS_MAX
+"""What goes round in a cycle ends after that many hops; nothing new comes in by then."""
 _BUSY_DELAYS = 5
 """A step costs the same for one record and for a thousand: while a source is busy they are that much rarer."""
 
@@ -101,6 +103,10 @@ class Forwarding:
 
     def end(self, done: Callable[[], None]) -> None:
         """Calls `done` when all routers have come as far as they can; after that nothing is staged."""
+        self._end_round(_END_ROUNDS, done)
+
+    def _end_round(self, left: int, done: Callable[[], None]) -> None:
+        """Each round brings what the one before has put into sources a topic further."""
         routers = list(self._core.routers.by_name.values())
         waits = len(routers) + 1
 
@@ -108,6 +114,9 @@ class Forwarding:
             nonlocal waits
             waits -= 1
             if waits:
+                return
+            if left > 1 and any(not router.blocked for router in self._able()):
+                self._end_round(left - 1, done)
                 return
             self._steps.stopped = True
             if self._timer is not None:
@@ -118,6 +127,10 @@ class Forwarding:
         for router in routers:
             self.catch_up_router(router, one)
         one()
+
+    def _able(self) -> list[Router]:
+        """Those that are behind, with nothing in their way for good."""
+        return [router for router in self._core.routers.by_name.values() if self._steps.can_go_on(router)]
 
     # --- readers that wait -------------------------------------------------------------------------------------------
     def catch_up(self, topic: Topic, then: Callable[[], None], seen: tuple[Topic, ...] = ()) -> None:
