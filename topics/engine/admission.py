@@ -22,13 +22,16 @@ def check_admission(core: Core, topic: Topic, rows: Rows, now_ms: int) -> None:
             raise refusals.topic_full(topic)
     quota = core.config.max_total_bytes
     if quota and core.usage.bytes + core.usage.pending_bytes + size > quota:
-        freed = _expire_everywhere(core, now_ms)
+        freed = expire_everywhere(core, now_ms)
         if core.usage.bytes + core.usage.pending_bytes - freed + size > quota:
             raise refusals.limit_reached("max_total_bytes", quota)
 
 
-def _expire_everywhere(core: Core, now_ms: int) -> int:
-    """Stages the loss of what is expired in any topic; returns the bytes that will be free then."""
+def expire_everywhere(core: Core, now_ms: int) -> int:
+    """Stages the loss of what is expired in any topic; returns the bytes that will be free then.
+
+    Raises StorageError: it cannot be made durable.
+    """
     freed = 0
     for topic in list(core.registry.by_name.values()):
         ttl = expired_through(topic, now_ms)

@@ -359,3 +359,19 @@ def test_a_stop_drives_a_chain_to_its_end_on_a_slow_disk(monkeypatch: pytest.Mon
     world.start()
     assert [world.data(name) for name in "abcde"] == [[1], [], [1], [], [1]]
     world.close()
+
+
+def test_records_that_expired_unread_do_not_hold_a_router_under_the_quota() -> None:
+    """R-RTR-13, R-TTL-3. Nobody asks for the topic they are in."""
+    world = SimWorld(max_total_bytes=100)
+    world.start()
+    world.put("x", ttl_ms=500)
+    world.put("s")
+    world.put("d")
+    _route(world, "s", "d")
+    world.write("x", "x" * 78)
+    world.write("s", "0123456789")
+    assert world.data("d") == []
+    world.advance_ms(5000)
+    assert world.data("d") == ["0123456789"]
+    world.close()

@@ -7,6 +7,7 @@ retention on the source (R-FLOOR-7), then on the destination -> what is live beh
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
@@ -14,6 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.engine.admission import expire_everywhere
 from topics.engine.append import Appender
 from topics.engine.core import Core
 from topics.engine.index import Index, Selection
@@ -30,6 +32,8 @@ from topics.store.format import Frame
 from topics.store.reader import Fetched
 
 _STEP_ROWS = 8192
+_EXPIRES_EVERY_NS = 1_000_000_000
+"""A look at all topics, for routers that the quota holds."""
 _COPIED_ROWS = 1000
 _COPIED_BYTES = 4 << 20
 """What one step writes out at most; one record at least."""
@@ -51,6 +55,8 @@ class Steps:
         self._on_end = on_end
         self.stopped = False
         """Nothing is staged any more."""
+        self._expires_ns = 0
+        """When all topics may be looked at again."""
 
     def begin(self, router: Router) -> None:
         """Of a router that can go on and has none on its way."""
@@ -195,7 +201,7 @@ class Steps:
         return shared, rows
 
     def _admit_shared(self, router: Router, step: Step, rows: Selection) -> None:
-        room = room_for(self._core, router.dest, rows.sizes)
+        room = self._room_for(router.dest, rows.sizes)
         if room < len(rows.seqs):
             step.upto = int(rows.seqs[room]) - 1
             step.blocked = True
@@ -242,7 +248,7 @@ class Steps:
             copies, found = self._without_found(router, copies)
         else:
             found = []
-        room = room_for(self._core, router.dest, copies.sizes)
+        room = self._room_for(router.dest, copies.sizes)
         if room < len(copies.sizes):
             step.upto = int(copies.seqs[room]) - 1
             step.blocked = True
@@ -282,6 +288,18 @@ class Steps:
             router.flight = stage_forward(self, self._appender, router, step)
         except TopicsError:
             self._on_end(router, blocked=True)
+
+    def _room_for(self, topic: Topic, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
+        """See `room_for`. What has expired anywhere leaves room under the quota, though nobody may ask for it there."""
+        core = self._core
+        room = room_for(core, topic, sizes)
+        now_ns = core.clock.monotonic_ns()
+        if room == len(sizes) or not core.config.max_total_bytes or now_ns < self._expires_ns:
+            return room
+        self._expires_ns = now_ns + _EXPIRES_EVERY_NS
+        with contextlib.suppress(TopicsError):
+            expire_everywhere(core, core.clock.now_ms())
+        return room_for(core, topic, sizes)
 
     # --- its end -----------------------------------------------------------------------------------------------------
     def on_applied(self, forward: Forward) -> None:
