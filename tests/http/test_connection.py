@@ -5,11 +5,14 @@ import pytest
 from tests.http.wire import Echo, Peer, make_service
 from topics.errors import RequestError
 from topics.http.connection import PIPELINED_BYTES
+from topics.http.transport import Waits
 
 GET = b"GET /v0/topics/%b HTTP/1.1\r\nHost: localhost\r\n\r\n"
 PARK = b"GET /park HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /v0/topics/b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n"
 WAIT = b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n"
+STREAM = b"GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n"
+WAITS = Waits(head=60, idle=75, ping_after=20, ping_timeout=20, stall=30)
 
 
 def test_pipelined_requests_are_answered_in_order(peer: Peer) -> None:
@@ -118,6 +121,65 @@ def test_a_bug_in_a_handler_is_a_500_without_its_story(peer: Peer) -> None:
     assert response.code == "internal"
     assert b"a bug" not in response.body
     assert peer.ask("GET", "/v0/topics/a").status == 200
+
+
+def test_a_wait_whose_client_has_gone_ends_as_soon_as_its_turn_comes(peer: Peer, echo: Echo) -> None:
+    """R-NET-11: it was pipelined behind a request that was still being answered when the client closed."""
+    peer.send(PARK + WAIT + GET % b"a")
+    peer.http.end_of_stream()
+    echo.parked[0].reply(b"1")
+    assert [response.json for response in peer.wire.take()] == [1]
+    assert echo.abandoned == echo.parked[1:]
+    assert (peer.wire.closed, peer.service.in_progress) == (True, 0)
+
+
+def test_a_stream_whose_client_has_gone_is_not_begun(peer: Peer, echo: Echo) -> None:
+    """R-NET-11: one of jobs would lease them."""
+    peer.send(PARK + STREAM)
+    peer.http.end_of_stream()
+    echo.parked[0].reply(b"1")
+    assert [response.json for response in peer.wire.take()] == [1]
+    assert (peer.wire.closed, echo.streams) == (True, [])
+
+
+@pytest.mark.parametrize("waiting", [WAIT, STREAM])
+@pytest.mark.parametrize("before", [b"", PARK])
+def test_a_wait_with_too_much_behind_it_to_be_read_from_does_not_outlive_its_client(
+    peer: Peer, echo: Echo, waiting: bytes, before: bytes
+) -> None:
+    """R-NET-11: unread, it could leave without our noticing."""
+    peer.http.receive(before + waiting)
+    peer.http.receive((GET % b"a") * (PIPELINED_BYTES // len(GET % b"a") + 2))
+    if before:
+        echo.parked[0].reply(b"1")
+    assert peer.wire.paused
+    for _ in range(2):
+        assert not peer.wire.closed
+        peer.service.tick += 1
+        peer.http.overdue(WAITS)
+    assert (peer.wire.closed, peer.service.in_progress) == (True, 0)
+    assert len(echo.abandoned) + len(echo.told) == 1
+
+
+def test_a_short_wait_may_have_as_much_behind_it_as_any_request(peer: Peer, echo: Echo) -> None:
+    peer.send(WAIT)
+    gets = PIPELINED_BYTES // len(GET % b"a") + 2
+    peer.send((GET % b"a") * gets)
+    peer.service.tick += 1
+    peer.http.overdue(WAITS)
+    echo.parked[0].reply(b"1")
+    assert len(peer.wire.take()) == 1 + gets
+    assert not peer.wire.paused
+
+
+def test_a_wait_is_read_from_again_when_what_was_before_it_is_answered(peer: Peer, echo: Echo) -> None:
+    peer.send(PARK)
+    peer.send((GET % b"a") * (PIPELINED_BYTES // len(GET % b"a") + 2) + WAIT + GET % b"b")
+    assert peer.wire.paused
+    echo.parked[0].reply(b"1")
+    assert not peer.wire.paused
+    peer.http.end_of_stream()
+    assert (echo.abandoned, peer.wire.closed) == (echo.parked[1:], True)
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/nowhere"])

@@ -400,6 +400,22 @@ def test_a_half_closed_peer_gets_its_answers_and_its_waits_end(h2: H2Peer, echo:
     assert h2.wire.closed
 
 
+def test_waits_and_streams_of_a_half_closed_peer_whose_turn_comes_later_end_at_once(echo: Echo) -> None:
+    """R-NET-11: they had to wait for room; what is no wait is answered."""
+    h2 = H2Peer(make_service(echo.routes(), send_high_water_bytes=1 << 18))
+    h2.begin("GET", "/park")
+    h2.wire.over_high_water = True
+    last = [h2.begin("GET", path) for path in ("/wait", "/stream", "/healthz")][-1]
+    h2.server.end_of_stream()
+    h2.wire.over_high_water = False
+    h2.server.drained()
+    assert (echo.abandoned, echo.streams) == (echo.parked[1:], [])
+    assert h2.seen(last).response.status == 200
+    assert not h2.wire.closed
+    echo.parked[0].reply(b"1")
+    assert (h2.wire.closed, h2.service.in_progress) == (True, 0)
+
+
 def test_a_peer_that_says_goaway_gets_the_answers_it_waits_for(h2: H2Peer, echo: Echo) -> None:
     stream = h2.begin("GET", "/park")
     h2.raw(frame(GOAWAY, 0, 0, bytes(8)))

@@ -131,6 +131,9 @@ class HttpConnection:
     def overdue(self, waits: Waits) -> bool:
         """A head or more of a body did not come in time (R-NET-4). An answer takes what it takes."""
         waited = self.service.tick - self.since
+        if self._paused and waited > 1 and self._waits:
+            self._leave()  # unread, nobody would notice that it has left (R-NET-11)
+            return False
         if self.phase is HEAD:
             return waited > (waits.idle if self.idle else waits.head)
         return self.phase is BODY and waited > waits.head
@@ -153,6 +156,7 @@ class HttpConnection:
             self._pending += data
             if len(self._pending) > PIPELINED_BYTES and not self._paused:
                 self._paused = True
+                self.since = self.service.tick
                 self.transport.pause_reading()
         elif phase is BODY:
             self.since = self.service.tick
@@ -161,17 +165,12 @@ class HttpConnection:
     def end_of_stream(self) -> None:
         """The peer will send no more. Requests that are here get their answers, but a mere wait ends (R-NET-11)."""
         self._ended = True
-        if self.phase is ANSWER:
-            call = self._call
-            if call is None or call.on_disconnect is None:
-                return
-            self._call = None
-            call.abandon()
-        elif self.phase is STREAM:
-            self._leave_stream()
+        if self._waits:
+            self._leave()
         elif self.phase is HEAD and self._pending and self.transport.over_high_water:
             return
-        self._close()
+        elif self.phase is not ANSWER:
+            self._close()
 
     def lost(self) -> None:
         """The connection is gone, with whatever it was doing."""
@@ -232,6 +231,8 @@ class HttpConnection:
             self._successor.receive(data[at:])
         if (self._ended or self._paused or self.transport.over_high_water) and self.phase in (HEAD, BODY):
             self._settle()
+        elif (self._ended or self._paused) and self._waits:
+            self._settle_wait()
 
     def _settle(self) -> None:
         """While input is wanted: the end of a connection whose peer has finished, and reading no faster than answering.
@@ -247,6 +248,28 @@ class HttpConnection:
                 self.transport.pause_reading()
             else:
                 self.transport.resume_reading()
+
+    @property
+    def _waits(self) -> bool:
+        """What is under way may take long, and ends with its client (R-NET-11)."""
+        call = self._call
+        return self.phase is STREAM or (call is not None and call.on_disconnect is not None)
+
+    def _settle_wait(self) -> None:
+        """A wait, or an answer that goes on, has just begun: it is read from its client, which may leave."""
+        if self._ended:
+            self._leave()
+        elif len(self._pending) <= PIPELINED_BYTES:
+            self._paused = False
+            self.transport.resume_reading()
+
+    def _leave(self) -> None:
+        """The client of what `_waits` is gone, or as good as that."""
+        self._leave_stream()
+        call, self._call = self._call, None
+        if call is not None:
+            call.abandon()
+        self._close()
 
     def _wait_for_head(self, data: bytes, at: int) -> int:
         """Part of a head is here. Returns where it begins; refuses what cannot become one."""
@@ -343,6 +366,9 @@ class HttpConnection:
         started_ns = service.now_ns()
         self.phase = ANSWER
         self._plan = plan
+        if self._ended and plan.route is not None and plan.route.stream:
+            self._close()  # nobody listens, and jobs may be leased as soon as it is open
+            return
         if ignores_body(plan):
             body = b""
         elif not plan.usual_body:

@@ -66,6 +66,7 @@ class Http2Connection:
         "_cutter",
         "_drained",
         "_ended",
+        "_gone",
         "_h2",
         "_held_bodies",
         "_leaving",
@@ -105,6 +106,8 @@ class Http2Connection:
         """Answers that may go on; told once nothing else is under way."""
         self._ended = False
         """The peer begins no more requests: when those here are answered, the connection closes."""
+        self._gone = False
+        """It says nothing more at all."""
         self._leaving = False
         self._closed = False
         self._running = False
@@ -174,11 +177,9 @@ class Http2Connection:
 
     def end_of_stream(self) -> None:
         """The peer will send no more. Requests that are here get their answers, but a mere wait ends (R-NET-11)."""
-        self._ended = True
+        self._ended = self._gone = True
         for stream in list(self._streams.values()):
-            call = stream.call
-            waits = stream.streaming or (call is not None and call.on_disconnect is not None)
-            if waits or stream.body is not None:
+            if stream.waits or stream.body is not None:
                 self._forget(stream)
         self._settle()
 
@@ -345,6 +346,9 @@ class Http2Connection:
         service, plan = self.service, stream.plan
         started_ns = service.now_ns()
         assert plan is not None, "a request was let in without a plan"
+        if self._gone and plan.route is not None and plan.route.stream:
+            self._forget(stream)  # nobody listens, and jobs may be leased as soon as it is open
+            return
         if not ignores_body(plan) and not plan.usual_body:
             try:
                 body = usable_body(service, plan, body)
@@ -353,6 +357,8 @@ class Http2Connection:
                 return
         call = stream.call = Call(service, stream, plan, body, started_ns)
         run(call)
+        if self._gone and stream.waits:
+            self._forget(stream)
 
     def _take_body(self, stream: Http2Stream) -> bytes:
         body = bytes(stream.body or b"")

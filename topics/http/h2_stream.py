@@ -108,6 +108,11 @@ class Http2Stream:
     def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
         raise AssertionError("HTTP/2 has no upgrade")
 
+    @property
+    def waits(self) -> bool:
+        """What is under way may take long, and ends with its client (R-NET-11)."""
+        return self.streaming or (self.call is not None and self.call.on_disconnect is not None)
+
     # --- what its key may have in flight -----------------------------------------------------------------------------
     def count(self) -> None:
         """Without a call the request is in flight."""
