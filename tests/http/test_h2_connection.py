@@ -416,6 +416,19 @@ def test_waits_and_streams_of_a_half_closed_peer_whose_turn_comes_later_end_at_o
     assert (h2.wire.closed, h2.service.in_progress) == (True, 0)
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/park"])
+def test_a_half_closed_peer_owes_no_more_of_a_body_that_nobody_wants(h2: H2Peer, echo: Echo, path: str) -> None:
+    """R-NET-11: the end of the connection is the end of the body too."""
+    stream = h2.client.begin("GET", path, None, {"content-length": "5"}, end=False)
+    h2.flush()
+    h2.server.end_of_stream()
+    for call in echo.parked:
+        assert not h2.wire.closed
+        call.reply(b"1")
+    assert h2.seen(stream).status == 200
+    assert h2.wire.closed
+
+
 def test_a_peer_that_says_goaway_gets_the_answers_it_waits_for(h2: H2Peer, echo: Echo) -> None:
     stream = h2.begin("GET", "/park")
     h2.raw(frame(GOAWAY, 0, 0, bytes(8)))

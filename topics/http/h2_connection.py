@@ -179,8 +179,9 @@ class Http2Connection:
         """The peer will send no more. Requests that are here get their answers, but a mere wait ends (R-NET-11)."""
         self._ended = self._gone = True
         for stream in list(self._streams.values()):
-            if stream.waits or stream.body is not None:
+            if stream.waits or stream.finished or stream.body is not None:
                 self._forget(stream)
+            stream.input_ended = True  # what is to come of a body that nobody wants does not come
         self._settle()
 
     def lost(self) -> None:
