@@ -183,3 +183,11 @@ def test_what_is_taken_here_is_what_wsproto_has(parts: list[bytes], pieces: int)
         (kind, bytes([code & 255]) if kind == CLOSED else payload) for kind, payload, code in receive(data, pieces)
     ]
     assert found == as_wsproto_has_it(data)
+
+
+def test_what_was_taken_is_not_kept() -> None:
+    framing = Framing(0, 0)
+    framing.feed(frame(client.TEXT, b"x" * 60_000) + frame(client.TEXT, b"y")[:3])
+    assert framing.take() is not None
+    assert framing.take() is None
+    assert len(framing._input) == framing.held_bytes == 3

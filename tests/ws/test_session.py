@@ -154,6 +154,16 @@ def test_only_so_many_publishes_wait_and_the_rest_is_not_read() -> None:
     assert peer.session.held_bytes == 0
 
 
+def test_a_message_that_waits_for_those_before_it_is_counted_as_held() -> None:
+    peer = Peer()
+    big = text({"op": "ping", "request_id": "x" * 1_000_000})
+    peer.session.receive(publish(0) + big)
+    assert peer.session.held_bytes >= 1_000_000
+    peer.answer()
+    assert peer.session.held_bytes == 0
+    assert len(peer.wire.messages) == 2
+
+
 def test_a_client_that_does_not_read_is_not_read_from() -> None:
     peer = Peer()
     peer.wire.over_high_water = True

@@ -95,6 +95,14 @@ class Framing:
 
     def take(self) -> Received | None:
         """The next thing the peer said, None until more bytes come."""
+        received = self._take()
+        if received is None:
+            # What was looked at is not kept: an idle connection holds none of what came last.
+            self._input = self._input[self._at :]
+            self._at = 0
+        return received
+
+    def _take(self) -> Received | None:
         while not self.closed:
             if self._events is not None:
                 received = self._take_event(self._events)

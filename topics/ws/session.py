@@ -72,6 +72,7 @@ class Session:
         "_framing",
         "_host",
         "_next",
+        "_next_bytes",
         "_paused",
         "_pumping",
         "_release",
@@ -94,6 +95,8 @@ class Session:
         """How many of them are done and wait for one before them."""
         self._next: Command | Received | None = None
         """Taken from the input, to be executed when all before it are done."""
+        self._next_bytes = 0
+        """Of the message it was made of, which it holds; of what was taken last."""
         self._paused = False
         self._pumping = False
         self._closing = False
@@ -104,7 +107,7 @@ class Session:
     # --- what the connection below tells -----------------------------------------------------------------------------
     @property
     def held_bytes(self) -> int:
-        return self._framing.held_bytes
+        return self._framing.held_bytes + (0 if self._next is None else self._next_bytes)
 
     @property
     def busy(self) -> bool:
@@ -164,7 +167,10 @@ class Session:
 
     def _take(self) -> Command | Received | None:
         received = self._framing.take()
-        if received is None or received.kind != TEXT:
+        if received is None:
+            return None
+        self._next_bytes = len(received.data)
+        if received.kind != TEXT:
             return received
         return parse_command(received.data, self._host.scanner)
 
