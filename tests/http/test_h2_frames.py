@@ -36,7 +36,7 @@ def h2(echo: Echo) -> H2Peer:
     st.lists(st.integers(1, 40), min_size=1),
 )
 def test_frames_are_cut_out_however_they_come(frames: list[bytes], sizes: list[int]) -> None:
-    cutter, data = FrameCutter(len(PREFACE)), PREFACE + b"".join(frames)
+    cutter, data = FrameCutter(len(PREFACE), 30, 30), PREFACE + b"".join(frames)
     whole, piece_of, kinds, at, turn = [], b"", [], 0, 0
     while at < len(data):
         received = data[at : at + sizes[turn % len(sizes)]]
@@ -54,9 +54,32 @@ def test_frames_are_cut_out_however_they_come(frames: list[bytes], sizes: list[i
 
 
 def test_a_head_in_many_frames_is_one_piece_of_work() -> None:
-    cutter = FrameCutter(0)
+    cutter = FrameCutter(0, 1, 30)
     head = frame(HEADERS, 1, 1, b"a") + frame(CONTINUATION, 0, 1, b"b") + frame(CONTINUATION, 4, 1, b"c")
     assert [kind for _, kind in cutter.cut(frame(DATA, 0, 1) + head)] == [PREFACE_END, DATA, PART, PART, CONTINUATION]
+
+
+def test_a_frame_over_the_limit_ends_the_connection_before_it_has_come(h2: H2Peer) -> None:
+    """RFC 9113 4.2: 16 KiB, since the settings say nothing else; the package would wait for up to 16 MiB of it."""
+    h2.raw(frame(DATA, 0, 1, bytes(16_385))[:9])
+    assert h2.client.goaways[-1][0] == ErrorCodes.FRAME_SIZE_ERROR
+    assert h2.wire.closed
+
+
+def test_a_head_that_does_not_end_is_held_up_to_its_limit_and_counted(h2: H2Peer) -> None:
+    part = frame(CONTINUATION, 0, 1, bytes(16_000))
+    h2.raw(frame(HEADERS, 0, 1, bytes(16_000)) + part[:1000])
+    assert h2.server.held_bytes == 17_009
+    h2.raw(part[1000:] + part * 6)
+    assert not h2.wire.closed
+    h2.raw(part)
+    assert h2.client.goaways[-1][0] == ErrorCodes.ENHANCE_YOUR_CALM
+    assert h2.wire.closed
+
+
+def test_of_what_has_come_whole_nothing_is_held(h2: H2Peer) -> None:
+    h2.begin("GET", "/v0/topics/a", None, x="x" * 60_000)
+    assert h2.server.held_bytes == 0
 
 
 # --- a GOAWAY among other frames -------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from h2.events import (
     StreamReset,
     WindowUpdated,
 )
-from h2.exceptions import H2Error
+from h2.exceptions import H2Error, ProtocolError
 from h2.settings import SettingCodes, Settings
 
 from topics.config import Config
@@ -53,6 +53,8 @@ _HEADER_TABLE_BYTES = 4096
 _STREAM_ID_MAX = (1 << 31) - 1
 _GOAWAY_FRAME = struct.Struct(">HBBBIII")
 _PING = b"topics\0\0"
+_PADDING_BYTES_MAX = 4096
+"""Of the frames of a head that is within its limit: padding, lengths, frame heads."""
 _UPDATES_A_FRAME = 2
 """WINDOW_UPDATEs a peer may answer a DATA frame with: the stream's and the connection's."""
 
@@ -88,7 +90,8 @@ class Http2Connection:
         config = service.config
         now_ns = service.now_ns()
         self._h2 = _open(config)
-        self._cutter = FrameCutter(len(PREFACE))
+        limit = list_limit(config.max_head_bytes, config.max_head_fields)
+        self._cutter = FrameCutter(len(PREFACE), self._h2.max_inbound_frame_size, limit + _PADDING_BYTES_MAX)
         self._sender = Sender(self._h2, transport, self._on_sent)
         self._streams: dict[int, Http2Stream] = {}
         """Requests that are not over: received, handled or answered."""
@@ -115,7 +118,7 @@ class Http2Connection:
 
     @property
     def held_bytes(self) -> int:
-        return self._held_bodies + self._sender.held_bytes
+        return self._cutter.held_bytes + self._held_bodies + self._sender.held_bytes
 
     @property
     def arriving(self) -> Sequence[Arriving]:
@@ -156,8 +159,10 @@ class Http2Connection:
                 if not told and kind >= 0:
                     controls += 1  # nothing happened: of a stream that is over, perhaps
                 events += told
-        except H2Error:
-            self._close()  # with the GOAWAY the package has written
+        except ProtocolError as error:
+            if self._h2.state_machine.state is not ConnectionState.CLOSED:  # else the package has written its GOAWAY
+                self._h2.close_connection(error.error_code)
+            self._close()
             return
         resets = {event.stream_id for event in events if isinstance(event, StreamReset)}
         self._running = True
@@ -187,6 +192,7 @@ class Http2Connection:
     def lost(self) -> None:
         """The connection is gone, with whatever it was doing."""
         self._closed = True
+        self._cutter.held_bytes = 0
         self._waiting.clear()
         for stream in list(self._streams.values()):
             self._forget(stream)
