@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import NamedTuple
 
@@ -91,11 +92,17 @@ class SimFile:
                     self.newest = change.offset, change.offset + len(change.data)
         self.pending = [change for change in self.pending if change.order > upto]
 
-    def lose(self, upto: int) -> None:
-        """A sync failed: its pages are marked clean although the disk never got them."""
+    def lose(self, upto: int, rng: random.Random | None = None) -> None:
+        """A sync failed: its pages are marked clean although the disk never got them; with `rng`, some of them."""
+        all_of_them = rng is None or rng.random() < 0.5
         for change in self.pending:
-            if change.order <= upto and change.data is not None:
-                self.lost.append((change.offset, change.offset + len(change.data)))
+            if change.order > upto or change.data is None:
+                continue
+            for first, last in _pages(change.offset, change.offset + len(change.data)):
+                if all_of_them or (rng is not None and rng.random() < 0.5):
+                    self.lost.append((first, last))
+                else:
+                    _apply(self.durable, first, change.data[first - change.offset : last - change.offset])
         self.pending = [change for change in self.pending if change.order > upto or change.data is None]
 
     def sync_range(self, offset: int, size: int) -> None:
@@ -160,6 +167,12 @@ def _apply(image: bytearray, offset: int, data: bytes | None, *, cut: bool = Fal
         del image[offset:]
     if data is not None:
         image[offset : offset + len(data)] = data
+
+
+def _pages(start: int, end: int) -> list[tuple[int, int]]:
+    """[start, end) cut at the bounds of pages."""
+    cuts = [start, *range(start // BLOCK_BYTES * BLOCK_BYTES + BLOCK_BYTES, end, BLOCK_BYTES), end]
+    return list(itertools.pairwise(cuts))
 
 
 def _without(piece: tuple[int, int], start: int, end: int) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ from typing_extensions import Buffer
 
 from tests.sim.core import LATENCY_NS, Core, Handle, Operation
 from tests.sim.disk import SimDirectory
-from tests.sim.file import SimFile
+from tests.sim.file import BLOCK_BYTES, SimFile
 
 _ffi = cffi.FFI()
 
@@ -118,10 +118,18 @@ class SimFiles:
 
             if isinstance(handle.node, SimFile):
                 file = handle.node
-                operation.if_interrupted = lambda: self._disk.write(file, offset, data)
+                operation.if_interrupted = lambda: self._disk.write(file, offset, data[: self._cut(offset, len(data))])
             self._core.later("sync" if dsync else "write", end)
 
         return start
+
+    def _lose(self, file: SimFile, upto: int) -> None:
+        file.lose(upto, self._core.rng if self._core.shuffle else None)
+
+    def _cut(self, offset: int, size: int) -> int:
+        """How much of a write is done when its process is killed: whole pages of the file."""
+        pages = -(-(offset % BLOCK_BYTES + size) // BLOCK_BYTES)
+        return min(size, max(0, self._core.rng.randint(1, pages) * BLOCK_BYTES - offset % BLOCK_BYTES))
 
     def _write(self, handle: Handle, view: memoryview, data: bytes, offset: int, *, dsync: bool) -> int:
         fault = self._core.faults.take("write", handle.path)
@@ -142,7 +150,7 @@ class SimFiles:
             elif not fault.error:
                 self._core.faults.synced(file, file.order, honestly=False)
             else:
-                file.lose(file.order)
+                self._lose(file, file.order)
                 if fault.error != errno.ENOSPC:  # as of a write that finds no space: only its own bytes are not there
                     self._core.note_failed_sync(handle)
                 return -fault.error
@@ -174,7 +182,7 @@ class SimFiles:
             if fault is None:
                 node.sync(upto)
             elif fault.error:
-                node.lose(upto)
+                self._lose(node, upto)
                 self._core.note_failed_sync(handle)
         else:
             return -errno.EINVAL
