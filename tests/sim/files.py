@@ -183,7 +183,8 @@ class SimFiles:
                 node.sync(upto)
             elif fault.error:
                 self._lose(node, upto)
-                self._core.note_failed_sync(handle)
+                if fault.error != errno.ENOSPC or not handle.path.endswith(".tmp"):  # that one is written anew
+                    self._core.note_failed_sync(handle)
         else:
             return -errno.EINVAL
         return -fault.error if fault else 0

@@ -115,6 +115,8 @@ class Machine:
         """Since the last audit the power was cut: below `fsync` acknowledged records may be lost."""
         self.may_forget = False
         """Since the last audit a process was killed that could not note that a sync of its log had failed."""
+        self.may_skip = False
+        """Since the last audit a start had to go by what was reserved: seqs may be skipped, and that is told."""
         self.stopped = False
         """This life has ended by itself."""
         self.stopped_well = False
@@ -209,7 +211,7 @@ class Machine:
 
     def forgive(self) -> None:
         """All there is was read back: what failed before is no excuse any more."""
-        self.power_failed = self.may_forget = self._excused = False
+        self.power_failed = self.may_forget = self.may_skip = self._excused = False
         self._failures_audited = len(self.ring.faults.failures)
 
     @property
@@ -220,9 +222,10 @@ class Machine:
 
     @property
     def io_failed(self) -> bool:
-        """Since the last audit a sync failed: what was acknowledged below `fsync` may be lost, and that is told."""
+        """Since the last audit a sync of the log failed: what was acknowledged below `fsync` may be lost, and that is
+        told. What a checkpoint could not sync is in the log."""
         failures = self.ring.faults.failures[self._failures_audited :]
-        return self._excused or any(kind == "sync" for kind, _path in failures)
+        return self._excused or any(kind == "sync" and "/wal-" in path for kind, path in failures)
 
     @property
     def disk_is_sound(self) -> bool:
@@ -238,7 +241,8 @@ class Machine:
         failures = self.ring.faults.failures[self._failures_at_start :]
         may_lack_space = not self._has_reserve or self.config.wal_shards != self._shards_served
         lacks_room = self.descriptors_are_few or (self.ring.disk.capacity_bytes is not None and may_lack_space)
-        if not self._excused and not lacks_room and not any(kind in _DISK_KINDS for kind, _path in failures):
+        failed = any(kind in _DISK_KINDS for kind, _path in failures)
+        if not (self._excused or lacks_room or failed):
             raise self.wrong(f"the server refused to start on a sound disk: {reason}")
         self.say("REFUSED to start:", reason)
         return False
@@ -318,6 +322,7 @@ class Machine:
         self.look()
         self.counts["logs that failed syncs have latched"] += bool(self.ring.failed_syncs)
         self._check_noted(power_cut=power_cut)
+        self.may_skip |= (power_cut and not self.stopped_well) or self._excused or self._is_noted()
         self.say("POWER CUT" if power_cut else "KILL", f"after {self.ring.effects} operations")
         self.counts["power cuts" if power_cut else "kills"] += 1
         self.generation += 1
@@ -457,4 +462,5 @@ def _survey(path: str) -> Audit:
 
 _TIMES = ("performance", "effective_priority", "last_write_ts", "last_read_ts")
 _DISK_KINDS = {"open", "close", "read", "write", "sync", "rename", "unlink"}
+_DISK_KINDS |= {"make_directory", "list_directory", "file_size", "lock", "allocate"}
 __all__ = ["Actor", "Answer", "Audit", "Machine", "SimStoppedError", "Wrong"]

@@ -30,7 +30,7 @@ def audit(machine: Machine, rng: random.Random, topic: OwnedTopic) -> Audit:
 def _read_back(machine: Machine, rng: random.Random, topic: OwnedTopic, candidates: list[Maybe], looked: Any) -> Any:
     head = looked["head_seq"]
     classes = {state.config["durability"] for state in candidates if state is not None}
-    cut = (machine.power_failed or machine.disk_failed) and "disk" in classes
+    cut = machine.may_skip and "disk" in classes
     alive = distinct([state.after_power_cut(head) if cut else state for state in candidates if state is not None])
     answers: list[tuple[Operation, int, Any]] = [(Look(), 200, looked)]
     cursors = [0, rng.choice([head, head + 1, rng.randint(0, head), *_edges(alive)])]

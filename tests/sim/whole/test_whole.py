@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 
 import pytest
 
@@ -19,12 +20,30 @@ from tests.sim.whole.run import run as run_seed
 SEEDS = int(os.environ.get("TOPICS_TEST_SEEDS", "200"))
 SHORT_SEEDS = 1800
 CHUNK = 50
+ALWAYS = (
+    "snapshots checked",
+    "syncs before acks checked",
+    "records read back",
+    "copies read back",
+    "seqs found to be reserved",
+    "files given up with live records copied",
+    "recoveries interrupted",
+    "recovered twice",
+    "recovered twice to the same bytes",
+    "graceful stops",
+    "lives in which all was answered",
+    "runs of the library",
+    "faults: sync",
+    "faults: write",
+)
+"""What each fifty seeds have done, by the name of their count."""
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_whole_lives_from_a_seed(first: int) -> None:
-    _check(range(first, first + CHUNK), WHOLE)
+    counts = _check(range(first, first + CHUNK), WHOLE)
+    assert not [name for name in ALWAYS if not counts[name]], "a check was made nowhere"
 
 
 @pytest.mark.parametrize("first", range(100_000, 100_000 + SHORT_SEEDS, CHUNK))
@@ -32,11 +51,13 @@ def test_a_crash_and_what_is_left_from_a_seed(first: int) -> None:
     _check(range(first, first + CHUNK), SHORT)
 
 
-def _check(seeds: range, length: Length) -> None:
+def _check(seeds: range, length: Length) -> Counter[str]:
     chunk = run_chunk(seeds, length=length)
     assert not chunk.failures, "\n".join(f"{replay(seed, length)}: {text}" for seed, text in chunk.failures)
     assert chunk.counts["operations"] >= length.operations * CHUNK
+    assert chunk.counts["answered 429"] + chunk.counts["answered 503"] <= chunk.counts["operations"] // 50
     assert chunk.counts["kills"] + chunk.counts["power cuts"] >= length.crashes * CHUNK
+    return chunk.counts
 
 
 def test_a_seed_is_one_run() -> None:

@@ -53,8 +53,12 @@ class Workers(Clients):
             queue.exists = True
         jobs, _told, _head = yield from self.read_back(queue.path)
         if queue.dead_letters:
-            moved = yield from self.read_back(f"/v0/topics/{queue.dead_letters}")
-            queue.moved = set(moved[0].values()) if moved is not None else set()
+            page = yield from self.read_back(f"/v0/topics/{queue.dead_letters}")
+            moved = set(page[0].values()) if page is not None else set()
+            lost = queue.moved - moved
+            if lost and not (self.machine.power_failed or self.machine.io_failed):  # its class is `disk`
+                raise self.machine.wrong(f"{queue.dead_letters}: lost {sorted(lost)[:5]}")
+            queue.moved = moved
         yield from audit(self.machine, queue, list(jobs.values()))
 
 
