@@ -394,6 +394,19 @@ MUTANTS = (
         _RECOVERY,
     ),
     _one(
+        "floors forgotten by a snapshot",
+        "engine/snapshot.py",
+        "        FloorMarks.of(topic.floors),\n",
+        "        FloorMarks(),\n",
+    ),
+    _one(
+        "a replay drops what lies behind a gap",
+        "store/recovery.py",
+        "            if len(rows.seqs):\n                self._catalog.add_rows",
+        "            rows = select(rows, rows.seqs - rows.seqs[0] == np.arange(len(rows.seqs))) if len(rows.seqs) else rows\n"
+        "            if len(rows.seqs):\n                self._catalog.add_rows",
+    ),
+    _one(
         "a graceful stop syncs nothing",
         "store/store.py",
         "            await self.log.drain()\n            if checkpoint and not self.log.read_only:\n",
