@@ -403,7 +403,8 @@ MUTANTS = (
         "a replay drops what lies behind a gap",
         "store/recovery.py",
         "            if len(rows.seqs):\n                self._catalog.add_rows",
-        "            rows = select(rows, rows.seqs - rows.seqs[0] == np.arange(len(rows.seqs))) if len(rows.seqs) else rows\n"
+        "            if len(rows.seqs):\n"
+        "                rows = select(rows, rows.seqs - rows.seqs[0] == np.arange(len(rows.seqs)))\n"
         "            if len(rows.seqs):\n                self._catalog.add_rows",
     ),
     _one(

@@ -221,6 +221,9 @@ class EngineCatalog:
             for ended in from_runs(change.ended):
                 topic.queue.restore_end(ended)
         elif kind in (FrameType.DELETE_RECORDS, FrameType.FLOORS, FrameType.CONSUME):
+            # Up to here seqs were given out, if only to writes that failed. Were one given out again, this frame would
+            # take its record at the next replay.
+            topic.next_seq = max(topic.next_seq, seq + 1)
             removal = msgspec.json.decode(payload, type=RemovalPayload)
             topic.enforce_caps(removal.upto, *removal.cap)
             if kind == FrameType.FLOORS:
@@ -276,7 +279,7 @@ class EngineCatalog:
                 has_lost = True
             if topic.stage_class == "disk":
                 topic.reserved = max(topic.head, reserved)
-            topic.next_seq = topic.head + 1
+            topic.next_seq = max(topic.next_seq, topic.head + 1)
             topic.retain_caps()
             floors.settle_gaps(topic.earliest)
             if topic.queue is not None:

@@ -47,6 +47,7 @@ class RecordDeletion(Operation):
 
 def delete_now(core: Core, topic: Topic, upto: int, before_seq: int | None, match: Predicate | None) -> int:
     """Removes live records up to `upto` that are below `before_seq` and match; returns how many."""
+    upto = min(upto, topic.head)  # what was staged behind it may have failed: a floor is never above the head
     bound = upto if before_seq is None else min(before_seq - 1, upto)
     if bound <= 0:
         return 0

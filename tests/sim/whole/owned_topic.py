@@ -125,9 +125,16 @@ class OwnedTopic:
             self.newest = (0, 0, 0)
             for key in self.keys.values():
                 key.asked_ms = key.first_ms
+        tip = states[-1]
+        known = [state for step in [*self.history, self.possible(), states] for state in step]
+        heads = [
+            state.head for state in known if state is not None and tip is not None and state.instance == tip.instance
+        ]
+        given_out = max(heads, default=0) + self.burned + _rows(self.limbo)
+        self.burned = given_out - tip.head if tip is not None else 0
         self.states = states
         self.history = [states]
-        self.durable = self.burned = 0
+        self.durable = 0
         self.answered_ns = []
         self.refuses = self.has_failed = False
         self.limbo, self.settled = [], []

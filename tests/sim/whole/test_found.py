@@ -229,3 +229,24 @@ def test_a_start_on_a_full_disk_uses_the_reserve(left: int, power_cut: bool) -> 
     world.advance_ms(2500)
     world.write("a", 4)
     assert world.data("a") == [2, 3, 4]
+
+
+@pytest.mark.parametrize("match", [False, True])
+def test_a_record_is_not_taken_by_a_delete_that_came_before_it_and_behind_a_write_that_failed(match: bool) -> None:
+    """R-DEL-4, R-SEQ-6. Seed 3071600: the seq of the write that failed was given out again by the next start."""
+    world = SimWorld()
+    world.start()
+    world.put("a", durability="fsync")
+    world.write("a", 1)
+    world.fill_disk()
+    failed = world.request("POST", "/v0/topics/a", {"records": [{"data": "x" * 300_000, "tag": "t"}]})
+    assert failed.status == 500
+    world.delete("a", **({"match": "t"} if match else {"before_seq": 100}))
+    world.free_disk()
+    world.crash_and_start()
+    answer = world.write_records("a", [{"data": 2, "tag": "t"}])
+    assert answer["first_seq"] > 1
+    world.crash_and_start()
+    assert world.data("a") == ([1, 2] if match else [2])
+    state = world.state("a")
+    assert state["earliest_seq"] <= state["head_seq"]
