@@ -11,9 +11,10 @@ import numpy as np
 from topics.engine.admission import check_admission
 from topics.engine.controls import ReservationPayload, encode
 from topics.engine.core import Core
+from topics.engine.evictions import has_to_wait, log_evictions
 from topics.engine.idempotency import KeyEntry
 from topics.engine.lifecycle import Lifecycle
-from topics.engine.operations import AT_ONCE, Operation
+from topics.engine.operations import AT_ONCE, Operation, Turn
 from topics.engine.results import AppendRequest, AppendResult, Done
 from topics.engine.retention import expire
 from topics.engine.topic import Life, Topic
@@ -258,6 +259,9 @@ class Appender:
         if topic is not None and topic.life is Life.DELETING:
             topic.parked.append(lambda: self.append_copies(name, rows, done))
             return
+        if topic is not None and has_to_wait(topic):
+            Turn(self.core, topic, lambda: self.append_copies(name, rows, done), done).wait()
+            return
         try:
             if topic is None:
                 topic = self._lifecycle.create_for(AppendRequest(name, rows))
@@ -286,6 +290,9 @@ class Appender:
                 # What expired makes room, once that is durable.
                 expiry.then.append(lambda error: done(error) if error is not None else self.append(request, done))
                 return
+        if has_to_wait(topic):
+            Turn(core, topic, lambda: self.append(request, done), done).wait()
+            return
         key = request.key
         if key is not None and self._is_duplicate(topic, key, now_ms, request, done):
             return
@@ -360,6 +367,9 @@ class Appender:
             if filling is None:
                 filling = self._open(topic, reserved, fsync=fsync, synced=synced)
             batch = filling
+            if topic.memory_through:
+                records, size = topic.pending_records + count, topic.pending_bytes + rows.size
+                log_evictions(self.core, topic, topic.config, records=records, size=size)
             if is_short(topic, first):
                 self.grow(topic, first + count - 1, now_ms, count)
         topic.last_ts = ts

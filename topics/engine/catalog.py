@@ -227,7 +227,7 @@ class EngineCatalog:
             removal = msgspec.json.decode(payload, type=RemovalPayload)
             topic.enforce_caps(removal.upto, *removal.cap)
             if kind == FrameType.FLOORS:
-                topic.lose_through(ttl=removal.ttl)
+                topic.lose_through(cap=removal.evicted, ttl=removal.ttl)
             elif kind == FrameType.CONSUME:
                 consume_now(self._core, topic, removal.seqs)
                 self._routers.consumed(topic, removal.seqs)

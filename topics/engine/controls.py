@@ -50,6 +50,8 @@ class RemovalPayload(msgspec.Struct, omit_defaults=True):
     """cap_records and cap_bytes in force with discard old."""
     ttl: int = 0
     """FLOORS: records up to here expired."""
+    evicted: int = 0
+    """FLOORS: records up to here were evicted by caps, for which records counted that no frame tells of."""
     before: int | None = None
     """DELETE_RECORDS: exclusive bound."""
     match: tuple[bool, str] | None = None

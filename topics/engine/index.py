@@ -457,9 +457,25 @@ class Index:
         None above `upto` does. Returns the last one's seq, 0 when none had to.
         """
         last = 0
+        for chunk, rows in self._oldest(records, size, upto):
+            last = chunk.first + int(rows[-1])
+            self._kill_rows(chunk, rows)
+        if last:
+            self._after_kill()
+        return last
+
+    def oldest_through(self, records: int, size: int, upto: int) -> int:
+        """What `evict_oldest` would return; nothing dies."""
+        last = 0
+        for chunk, rows in self._oldest(records, size, upto):
+            last = chunk.first + int(rows[-1])
+        return last
+
+    def _oldest(self, records: int, size: int, upto: int) -> Iterator[tuple[Chunk, NDArray[np.intp]]]:
+        """The fewest oldest live rows, up to `upto`, that are at least `records` and `size` bytes together."""
         for chunk in self.chunks:
             if (records <= 0 and size <= 0) or chunk.first > upto:
-                break
+                return
             if not chunk.live:
                 continue
             rows = chunk.live_rows(0, min(chunk.count, upto + 1 - chunk.first))
@@ -469,11 +485,7 @@ class Index:
             if len(rows):
                 records -= len(rows)
                 size -= int(sums[len(rows) - 1])
-                last = chunk.first + int(rows[-1])
-                self._kill_rows(chunk, rows)
-        if last:
-            self._after_kill()
-        return last
+                yield chunk, rows
 
     def kill_through(self, seq: int) -> int:
         """All live rows up to and including `seq` die; returns how many."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 import numpy as np
 
 from topics.engine import refusals
 from topics.engine.controls import ConfigPayload, CreatePayload, LeasesPayload, RemovalPayload, encode, removal
 from topics.engine.core import Core
+from topics.engine.evictions import is_busy, log_evictions
 from topics.engine.floors import FloorMarks
 from topics.engine.names import check_topic_name
-from topics.engine.operations import Operation
+from topics.engine.operations import Operation, Turn
 from topics.engine.results import AppendRequest, DeleteTopicResult, Done, PutResult
 from topics.engine.retention import expire, when_retained
 from topics.engine.topic import Life, Topic
@@ -68,23 +67,6 @@ class Reconfiguration(Operation):
         topic.config_doubtful = True
         if topic.next_config is self.config:
             topic.set_config(topic.config, topic.config)
-        self.done(error)
-
-
-class Turn(Operation):
-    """A PUT that waits until what no frame tells of was applied; then it is asked again."""
-
-    __slots__ = ("again", "done")
-
-    def __init__(self, core: Core, topic: Topic, again: Callable[[], None], done: Done[PutResult]) -> None:
-        super().__init__(core, topic)
-        self.again = again
-        self.done = done
-
-    def apply(self, commit: Commit) -> None:
-        self.again()
-
-    def fail(self, error: TopicsError) -> None:
         self.done(error)
 
 
@@ -186,12 +168,13 @@ class Lifecycle:
         core = self.core
         if config.type != topic.config.type:
             raise refusals.incompatible_type(topic, config.type)
-        if topic.pending and topic.stage_class == "ephemeral" and config.durability != "ephemeral":
-            # The list of what is gone (below) is made of what was applied; a loss may wait behind a PUT on its way.
-            Turn(core, topic, lambda: self.put(topic.name, config, done), done).stage_unlogged()
-            return
         now_ms = core.clock.now_ms()
         expire(core, topic, now_ms)  # what the old ttl_ms has expired stays so
+        leaves_memory = topic.stage_class == "ephemeral" or topic.memory_through > 0
+        if config.durability != "ephemeral" and leaves_memory and (topic.filling is not None or is_busy(topic)):
+            # The list of what is gone (below) is made of what was applied, and so is what caps will evict.
+            Turn(core, topic, lambda: self.put(topic.name, config, done), done).wait()
+            return
         core.check_backlog()
         unchanged = config is topic.config and config is topic.next_config and topic.life is Life.LIVE
         if unchanged and not topic.config_doubtful:
@@ -216,11 +199,14 @@ class Lifecycle:
                 if gone := _gone(core, topic):
                     payload = encode(RemovalPayload(before.upto, seqs=gone))
                     core.log.stage_control(topic.id, FrameType.CONSUME, before.upto, now_ms, payload)
+                topic.memory_through = topic.head
         if topic.stage_class == "disk" and config.durability != "disk":
             # Synced with all before it, so from here on the new class alone says what a crash may take.
             change.generation = topic.generation
         order = core.registry.take_order()
         core.log.stage_control(topic.id, FrameType.TOPIC_CONFIG, order, now_ms, encode(change))
+        if config.durability != "ephemeral":
+            log_evictions(core, topic, config)
         topic.set_config(topic.config, config)
         Reconfiguration(core, topic, config, order, done).stage(synced=True)
 

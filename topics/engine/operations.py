@@ -6,6 +6,7 @@ classes: so records become visible in the order of their seqs, and a delete find
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from topics.engine.topic import Life, Topic
@@ -51,6 +52,33 @@ class Operation:
     def on_commit(self, commit: Commit) -> None:
         self.commit = commit
         settle(self.topic)
+
+
+class Turn(Operation):
+    """A change that waits until all before it is decided; then it is asked again."""
+
+    __slots__ = ("again", "failed")
+
+    def __init__(
+        self, core: Core, topic: Topic, again: Callable[[], None], failed: Callable[[TopicsError], None]
+    ) -> None:
+        super().__init__(core, topic)
+        self.again = again
+        self.failed = failed
+
+    def wait(self) -> None:
+        """Queues it behind something that is no Turn: whatever ends that goes on with this one.
+
+        Turns that wait for nothing but each other would ask again for ever.
+        """
+        self.commit = AT_ONCE
+        self.topic.pending.append(self)
+
+    def apply(self, commit: Commit) -> None:
+        self.again()
+
+    def fail(self, error: TopicsError) -> None:
+        self.failed(error)
 
 
 def settle(topic: Topic) -> None:

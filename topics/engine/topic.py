@@ -63,6 +63,7 @@ class Topic:
         "last_ts",
         "last_write_ms",
         "life",
+        "memory_through",
         "name",
         "next_config",
         "next_seq",
@@ -88,6 +89,8 @@ class Topic:
         self.head = 0
         self.next_seq = 1
         self.last_ts = 0
+        self.memory_through = 0
+        """Records up to here may lie in memory though the class is not `ephemeral` any more: see evictions.py."""
         self.floors = Floors()
         self.index = Index(usage)
         self.keys: KeyStore | None = None
@@ -136,7 +139,12 @@ class Topic:
         self.config, self.next_config = applied, staged
         self.filling = None
         self.stage_class = max(applied.durability, staged.durability, key=DURABILITIES.index)
-        self.plain = not applied.ttl_ms and applied.discard == "old" and self.stage_class != "ephemeral"
+        self.plain = (
+            not applied.ttl_ms
+            and applied.discard == "old"
+            and self.stage_class != "ephemeral"
+            and not self.memory_through
+        )
         """An append needs no admission and no retention first."""
         self.has_caps = applied.discard == "old" and bool(applied.cap_records or applied.cap_bytes)
         """Records may have to go after an append."""
@@ -145,6 +153,11 @@ class Topic:
             self.growing = 0
         elif self.reserved == NO_RESERVATION:
             self.reserved = 0
+
+    def leave_memory(self) -> None:
+        """None of the records that count is in memory any more."""
+        self.memory_through = 0
+        self.set_config(self.config, self.next_config)
 
     @property
     def earliest(self) -> int:
@@ -183,10 +196,10 @@ class Topic:
         if self.has_caps:
             self.enforce_caps(self.head, self.config.cap_records, self.config.cap_bytes)
 
-    def lose_through(self, *, ttl: int = 0, deleted: int = 0) -> int:
-        """Records up to here expired, or were deleted as a prefix; returns how many died."""
-        died = self.index.kill_through(max(ttl, deleted))
-        self.floors.raise_to(ttl=ttl, deleted=deleted)
+    def lose_through(self, *, cap: int = 0, ttl: int = 0, deleted: int = 0) -> int:
+        """Records up to here were evicted, expired, or were deleted as a prefix; returns how many died."""
+        died = self.index.kill_through(max(cap, ttl, deleted))
+        self.floors.raise_to(cap=cap, ttl=ttl, deleted=deleted)
         self.floors.settle_gaps(self.earliest)
         return died
 

@@ -175,3 +175,76 @@ def test_a_job_that_comes_while_a_stream_reads_one_that_goes_is_pushed_at_once(
     world.write("q", "new")
     world.advance_ms(250)
     assert b'"data":"new"' in stream.take_bytes()
+
+
+def topic_with_records_in_memory(**config: object) -> SimWorld:
+    """1 and 2 are in the log; 3 and 4, of a time in class `ephemeral`, in memory; the class is another since."""
+    world = SimWorld()
+    world.start()
+    world.put("a", durability="disk")
+    world.write("a", 1, 2)
+    world.put("a", durability="ephemeral")
+    world.write("a", 3, 4)
+    world.put("a", durability="disk", **config)
+    return world
+
+
+def assert_kept(world: SimWorld, data: list[int], lost_upto: int, kept: list[int]) -> None:
+    """Readers get `data` behind a tombstone of what a cap took, and after a kill the same of what was `kept`."""
+    for expected in (data, kept, kept):
+        gap = world.diff("a")["tombstone"]
+        assert (gap and (gap["gap_from"], gap["gap_to"], gap["reason"])) == (1, lost_upto, "cap")
+        assert world.data("a") == expected
+        world.crash_and_start()
+
+
+@pytest.mark.parametrize("config", [{"cap_records": 3}, {"cap_bytes": 3}, {"cap_records": 3, "cap_bytes": 4}])
+def test_what_a_cap_evicted_because_of_records_in_memory_stays_lost(config: dict[str, int]) -> None:
+    """R-DUR-8, R-FLOOR-5. A replay sees no records of class `ephemeral`, so it would evict less."""
+    assert_kept(topic_with_records_in_memory(**config), [2, 3, 4], 1, [2])
+    world = topic_with_records_in_memory(**config)
+    world.write("a", 5)
+    assert_kept(world, [3, 4, 5], 2, [5])
+    world = topic_with_records_in_memory()
+    world.put("a", durability="fsync", **config)
+    world.write("a", 5, 6)
+    assert_kept(world, [4, 5, 6], 3, [5, 6])
+
+
+def test_writes_that_are_made_at_once_evict_for_good_what_each_of_them_evicts() -> None:
+    """R-DUR-8. Some share a commit; what comes behind a delete waits until that tells what there is to evict."""
+    world = topic_with_records_in_memory(cap_records=3)
+    asked = [world.ask("POST", "/v0/topics/a", {"records": [{"data": at, "tag": "x"}]}) for at in (5, 6)]
+    asked += [world.ask("POST", "/v0/topics/a/delete", {"match": "x"})]
+    asked += [world.ask("POST", "/v0/topics/a", {"records": [{"data": at}]}) for at in (7, 8)]
+    assert [connection.answer().status for connection in asked] == [200] * 5
+    assert_kept(world, [4, 7, 8], 3, [7, 8])
+
+
+def test_what_copies_of_a_router_evict_because_of_records_in_memory_stays_lost() -> None:
+    """R-DUR-8, R-RTR-13. The copies come while a delete is on its way."""
+    world = topic_with_records_in_memory(cap_records=3)
+    world.put("s", durability="fsync")
+    assert world.request("PUT", "/v0/routers/r", {"source": "s", "dest": "a"}).status == 201
+    asked = [
+        world.ask("POST", "/v0/topics/s", {"records": [{"data": 5}, {"data": 6}]}),
+        world.ask("POST", "/v0/topics/a/delete", {"match": "none"}),
+        world.ask("POST", "/v0/topics/a", {"records": [{"data": 7}]}),
+    ]
+    assert [connection.answer().status for connection in asked] == [200] * 3
+    world.advance_ms(500)
+    data = world.data("a")
+    assert sorted(data) == [5, 6, 7]
+    assert_kept(world, data, 4, data)
+
+
+def test_changes_of_class_that_wait_for_another_come_one_after_the_other() -> None:
+    """Those that waited for each other alone asked again for ever."""
+    world = SimWorld()
+    world.start()
+    world.put("a", durability="ephemeral")
+    world.write("a", 1)
+    asked = [world.ask("PUT", "/v0/topics/a", {"durability": "ephemeral", "cap_records": 5})]
+    asked += [world.ask("PUT", "/v0/topics/a", {"durability": name}) for name in ("disk", "fsync", "memory")]
+    assert [connection.answer().status for connection in asked] == [200] * 4
+    assert world.state("a")["config"]["durability"] == "memory"

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from topics.engine.append import AppendBatch, Appender, reserve
 from topics.engine.controls import encode
 from topics.engine.core import Core
+from topics.engine.evictions import log_evictions
 from topics.engine.floors import TRIM, Gap
 from topics.engine.index import Index, Selection
 from topics.engine.results import AppendResult
@@ -183,6 +184,8 @@ def stage_forward(owner: StepOwner, appender: Appender, router: Router, step: St
     elif step.originals is not None:
         forward.share(payload.keep, ts)
         topic.last_ts = ts
+    if step.copies and topic.memory_through:
+        log_evictions(core, topic, topic.config, records=topic.pending_records, size=topic.pending_bytes)
     topic.filling = None
     if reserved:
         forward.reserves = True

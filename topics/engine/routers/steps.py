@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from topics.engine.admission import expire_everywhere
 from topics.engine.append import Appender
 from topics.engine.core import Core
+from topics.engine.evictions import has_to_wait
 from topics.engine.index import Index, Selection
+from topics.engine.operations import Turn
 from topics.engine.pieces import Plan, own_frames, plan_pieces
 from topics.engine.predicate import Predicate
 from topics.engine.retention import when_retained
@@ -284,6 +286,10 @@ class Steps:
         if step.upto <= router.position and not step.holes:
             self._on_end(router, blocked=step.blocked)
             return
+        if step.copies and has_to_wait(router.dest):  # then it is planned again
+            failed = partial(self._on_turn_failed, router)
+            Turn(self._core, router.dest, partial(self._on_end, router), failed).wait()
+            return
         try:
             router.flight = stage_forward(self, self._appender, router, step)
         except TopicsError:
@@ -300,6 +306,9 @@ class Steps:
         with contextlib.suppress(TopicsError):
             expire_everywhere(core, core.clock.now_ms())
         return room_for(core, topic, sizes)
+
+    def _on_turn_failed(self, router: Router, _error: TopicsError) -> None:
+        self._on_end(router, blocked=True)
 
     # --- its end -----------------------------------------------------------------------------------------------------
     def on_applied(self, forward: Forward) -> None:
