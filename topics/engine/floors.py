@@ -25,13 +25,20 @@ class Gap(NamedTuple):
 
 
 def with_gap(gaps: tuple[Gap, ...], gap: Gap) -> tuple[Gap, ...]:
-    """With a gap above all others; one that adjoins the last extends it, one that lies in it changes nothing."""
-    if gaps and gap.last <= gaps[-1].last:
+    """With a gap above all others; one that adjoins the last extends it, one that lies in it changes nothing.
+
+    Where the reasons differ they stay two: what a crash took is told with no more than that (R-DUR-6).
+    """
+    if not gaps:
+        return (gap,)
+    last = gaps[-1]
+    if gap.last <= last.last:
         return gaps
-    if gaps and gaps[-1].last + 1 >= gap.first:
-        last = gaps[-1]
+    if gap.first > last.last + 1:
+        return (*gaps, gap)
+    if gap.reason == last.reason:
         return (*gaps[:-1], Gap(last.first, gap.last, last.reason))
-    return (*gaps, gap)
+    return (*gaps, Gap(last.last + 1, gap.last, gap.reason))
 
 
 class Floors:
@@ -48,7 +55,7 @@ class Floors:
         """By prefix deletes: voluntary."""
         self.lost = 0
         self.gaps: tuple[Gap, ...] = ()
-        """Interior gaps, ascending, not adjacent."""
+        """Interior gaps, ascending; those that adjoin have different reasons."""
 
     @property
     def dead_through(self) -> int:

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from tests.contract.sim_world import SimWorld
-from tests.contract.world import Connection
+from tests.contract.world import Connection, tombstone
 from tests.sim.core import LATENCY_NS
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -248,3 +248,27 @@ def test_changes_of_class_that_wait_for_another_come_one_after_the_other() -> No
     asked += [world.ask("PUT", "/v0/topics/a", {"durability": name}) for name in ("disk", "fsync", "memory")]
     assert [connection.answer().status for connection in asked] == [200] * 4
     assert world.state("a")["config"]["durability"] == "memory"
+
+
+def test_holes_of_a_router_behind_what_a_power_cut_took_are_told_with_their_own_reason() -> None:
+    """R-DUR-6, R-TRIM-3: also after a restart, and each by a read of its own."""
+    world = SimWorld()
+    world.start()
+    world.put("s", durability="fsync", cap_records=2)
+    world.put("a", durability="disk", cap_records=2, discard="reject")
+    assert world.request("PUT", "/v0/routers/r", {"source": "s", "dest": "a"}).status == 201
+    world.write("s", 1, 2)
+    assert world.data("a") == [1, 2]
+    world.advance_ms(5000)
+    world.power_cut()
+    world.start()
+    skipped_upto = world.state("a")["head_seq"]
+    assert skipped_upto > 2
+    world.write("s", 3, 4, 5, 6)
+    for _ in range(2):
+        crash, trim = world.diff("a", 2), world.diff("a", skipped_upto)
+        assert crash["tombstone"] == tombstone(3, skipped_upto, "crash", skipped_upto + 2)
+        assert (crash["next_from_seq"], crash["caught_up"]) == (skipped_upto, False)
+        assert trim["tombstone"] == tombstone(skipped_upto + 1, skipped_upto + 2, "source_trim", skipped_upto + 2)
+        assert (trim["next_from_seq"], trim["caught_up"]) == (skipped_upto + 2, True)
+        world.crash_and_start()
