@@ -65,12 +65,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=400, help="at most so many a mutant")
     parser.add_argument("--only", default="", help="mutants whose name contains this")
     options = parser.parse_args()
+    chosen = [mutant for mutant in MUTANTS if options.only in mutant.name]
+    if not chosen:
+        parser.error(f"no mutant's name contains {options.only!r}")
     unnoticed = 0
-    for mutant in MUTANTS:
-        if options.only in mutant.name:
-            count, what = seeds_until_noticed(mutant, options.seeds)
-            unnoticed += count == 0
-            print(f"| {mutant.name} | {count or f'not in {options.seeds}'} | {what[:110]} |", flush=True)
+    for mutant in chosen:
+        count, what = seeds_until_noticed(mutant, options.seeds)
+        unnoticed += count == 0
+        print(f"| {mutant.name} | {count or f'not in {options.seeds}'} | {what[:110]} |", flush=True)
     return 1 if unnoticed else 0
 
 

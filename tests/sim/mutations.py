@@ -317,7 +317,7 @@ MUTANTS = (
     _one(
         "a snapshot at every start",
         "store/store.py",
-        "if has_gaps or self.power_lost or (found.loaded is not None and found.loaded.store.rebuilt):",
+        "if has_gaps or self.power_lost or (stored is not None and (stored.rebuilt or stored.log_cut)):",
         "if found.loaded is not None:",
     ),
     _one(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -39,3 +40,8 @@ def test_any_operation_may_fail(story: str) -> None:
 def test_every_mutant_still_finds_the_text_it_breaks(mutant: object) -> None:
     for path, text, _instead in mutant.patches:  # type: ignore[attr-defined]
         assert (ROOT / "topics" / path).read_text().count(text) == mutant.places, path  # type: ignore[attr-defined]
+
+
+def test_the_table_of_mutants_names_each_of_them() -> None:
+    told = re.findall(r"^\| (.+?) \| (?:\d+|test) \|", (ROOT / "docs" / "simulation.md").read_text(), re.MULTILINE)
+    assert sorted(told) == sorted(mutant.name for mutant in MUTANTS)
