@@ -146,6 +146,22 @@ def test_topics_that_are_gone_and_records_below_a_floor_stay_gone_though_a_pack_
     assert len(result.set_aside) == 1
 
 
+def test_seqs_of_deleted_records_are_not_given_out_again_when_only_a_segment_tells_of_them() -> None:
+    """Its description is of the time when it was begun, and no record lives that is as new as the last one."""
+    world = StoreWorld(config=small_config(pack_run_bytes=0)).open()
+    world.create(1)
+    world.append(1, 4)
+    world.checkpoint()
+    world.append(1, 4)
+    world.checkpoint()
+    world.delete(1, [7, 8])
+    world.checkpoint()
+    ring = world.end(power_cut=False)
+    drop(ring, "snapshots", "wal/shard-00")
+    again, _ = rebuilt(ring, world.config)
+    assert again.append(1, 1) == [9]
+
+
 @with_and_without_snapshots
 def test_an_index_that_is_older_than_the_deletes_of_its_segment_is_not_believed(snapshots: bool) -> None:
     """Sealing failed behind the index, so the segment stays open and deletes are flagged in its frames alone."""

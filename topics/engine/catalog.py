@@ -55,7 +55,8 @@ class EngineCatalog:
         self._gaps: dict[int, tuple[Gap, ...]] = {}
         """Interior gaps wait until all rows are there: only then is it known what lives below them."""
         self._reserved: dict[int, int] = {}
-        self._knows_leases = False
+        self._is_exact = False
+        """There is a snapshot, and the whole log behind it."""
         self._routers = RouterRecovery(core, self._gaps)
         self._log_rows = self._routers.log_rows
 
@@ -64,7 +65,7 @@ class EngineCatalog:
         self._core.usage.use(files)
 
     def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> None:
-        self._knows_leases = snapshot is not None and not log_cut
+        self._is_exact = snapshot is not None and not log_cut
         if snapshot is None:
             return
         image = msgspec.json.decode(snapshot, type=Snapshot[TopicImage])
@@ -159,6 +160,11 @@ class EngineCatalog:
 
     def log_begins(self, copied_upto: Mapping[int, int]) -> None:
         self._log_rows.copied_upto = copied_upto
+        if not self._is_exact:  # rebuilt: what a segment holds may be newer than what it says of its topic
+            for topic_id, upto in copied_upto.items():
+                topic = self._topics.get(topic_id)
+                if topic is not None:
+                    topic.head = max(topic.head, upto)
 
     def see_rows(self, topic_id: int, rows: RowColumns) -> None:
         self._log_rows.see(topic_id, rows)
@@ -286,7 +292,7 @@ class EngineCatalog:
                 topic.queue.recovered(keep=topic.keeps_leases)
         # Segments do not tell which lease ids were used, nor does a log that was cut: a rebuilt directory goes on from
         # the clock.
-        rebuilt = not self._knows_leases and bool(self._topics)
+        rebuilt = not self._is_exact and bool(self._topics)
         self._core.lease_ids.recovered(rebuilt_at_ms=self._core.clock.now_ms() if rebuilt else 0)
         self._gaps.clear()
         self._reserved.clear()

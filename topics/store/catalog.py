@@ -100,7 +100,8 @@ class Catalog(Protocol):
 
     def log_begins(self, copied_upto: Mapping[int, int]) -> None:
         """All rows of segments and packs were added; what follows is the log. Topic id to the highest seq that was
-        copied out of it: rows up to there are in segments, or are dead."""
+        copied out of it: rows up to there are in segments, or are dead. In a rebuilt directory a topic's head may be
+        below it so far: no seq up to there is free."""
 
     def see_rows(self, topic_id: int, rows: RowColumns) -> None:
         """Records of the log as they are there, also of topics that are gone and such as were copied already: other
