@@ -114,7 +114,12 @@ MUTANTS = (
         "            durable.synced,\n            self._chain,",
         "            durable.written,\n            self._chain,",
     ),
-    _one("a floor forgotten when a cap is raised", "engine/lifecycle.py", "if before.cap != (0, 0):", "if False:"),
+    _one(
+        "a floor forgotten when a cap is raised",
+        "engine/lifecycle.py",
+        'if before.cap != (0, 0) and topic.stage_class != "ephemeral":',
+        "if False:",
+    ),
     _one(
         "idempotency keys lost at a checkpoint",
         "engine/snapshot.py",
