@@ -590,8 +590,8 @@ MUTANTS = (
     _one(
         "what went while a topic was ephemeral not told when its class changes",
         "engine/lifecycle.py",
-        'if config.durability != "ephemeral":',
-        "if False:",
+        '            if config.durability != "ephemeral":\n',
+        "            if False:\n",
         "passing",
     ),
     # --- routers -----------------------------------------------------------------------------------------------------
