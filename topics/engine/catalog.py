@@ -30,7 +30,7 @@ from topics.engine.idempotency import KeyEntry
 from topics.engine.index import Selection
 from topics.engine.queue.completion import consume_now
 from topics.engine.routers.controls import images_of
-from topics.engine.routers.forward import add_hops
+from topics.engine.routers.forward import add_hops, seq_runs
 from topics.engine.routers.recovery import ROUTER_TYPES, RouterRecovery
 from topics.engine.routers.replay import runs_by_file
 from topics.engine.snapshot import Snapshot, TopicImage, image_of
@@ -57,6 +57,8 @@ class EngineCatalog:
         self._reserved: dict[int, int] = {}
         self._is_exact = False
         """There is a snapshot, and the whole log behind it."""
+        self._lost: dict[int, list[NDArray[np.uint64]]] = {}
+        """Seqs of copies whose originals are nowhere."""
         self._routers = RouterRecovery(core, self._gaps)
         self._log_rows = self._routers.log_rows
 
@@ -169,9 +171,16 @@ class EngineCatalog:
     def see_rows(self, topic_id: int, rows: RowColumns) -> None:
         self._log_rows.see(topic_id, rows)
 
-    def _add_held(self) -> None:
-        """Rows of destinations, copies by position among them, and then what was done to them."""
-        for topic_id, rows in self._log_rows.resolve():
+    def _head_of(self, topic_id: int) -> int | None:
+        topic = self._topics.get(topic_id)
+        return None if topic is None else topic.head
+
+    def _add_held(self, lost_file: int) -> None:
+        """Rows of destinations, copies by position among them, and then what was done to them.
+
+        Copies whose originals a power cut took lie in `lost_file`, until `_tell_lost`.
+        """
+        for topic_id, rows in self._log_rows.resolve(self._head_of, lost_file):
             topic = self._topics.get(topic_id)
             if topic is None or not len(rows.columns.seqs):
                 continue
@@ -181,6 +190,8 @@ class EngineCatalog:
                 tags = [] if part.tags is None else part.tags.tolist()
                 topic.index.add_scattered(columns.seqs, int(columns.file_ids[0]), columns, columns.ts, tags)
                 self._core.in_log.add(topic_id)
+                if int(columns.file_ids[0]) == lost_file:
+                    self._lost.setdefault(topic_id, []).append(columns.seqs)
         controls, self._log_rows.controls = self._log_rows.controls, []
         self._log_rows.clear()
         for control in controls:
@@ -264,7 +275,8 @@ class EngineCatalog:
     def recovered(self, *, power_lost: bool) -> bool:
         has_lost = False
         self._routers.before_rows()
-        self._add_held()
+        lost_file = self._core.usage.add_file()
+        self._add_held(lost_file.file_id)
         for topic in self._topics.values():
             index, floors = topic.index, topic.floors
             # What a router has forwarded or keeps was given out. Lost by a class that may lose it, or by a sync that
@@ -287,6 +299,8 @@ class EngineCatalog:
                 topic.reserved = max(topic.head, reserved)
             topic.next_seq = max(topic.next_seq, topic.head + 1)
             topic.retain_caps()
+            if topic.id in self._lost:
+                has_lost |= self._tell_lost(topic, np.concatenate(self._lost.pop(topic.id)))
             floors.settle_gaps(topic.earliest)
             if topic.queue is not None:
                 topic.queue.recovered(keep=topic.keeps_leases)
@@ -296,8 +310,24 @@ class EngineCatalog:
         self._core.lease_ids.recovered(rebuilt_at_ms=self._core.clock.now_ms() if rebuilt else 0)
         self._gaps.clear()
         self._reserved.clear()
+        self._lost.clear()
+        self._core.usage.remove_file(lost_file)
         self._routers.recovered()
         return has_lost
+
+    def _tell_lost(self, topic: Topic, seqs: NDArray[np.uint64]) -> bool:
+        """Copies whose originals are nowhere become gaps, but for those that a cap or a delete took; whether any did.
+
+        Readers may have seen them, and what they evicted is gone.
+        """
+        seqs = seqs[topic.index.alive(seqs)]
+        if not len(seqs):
+            return False
+        topic.index.kill_seqs(seqs)
+        gaps, topic.floors.gaps = topic.floors.gaps, ()
+        for gap in sorted([*gaps, *(Gap(first, last, CRASH) for first, last in seq_runs(seqs))]):
+            topic.floors.add_gap(gap)
+        return True
 
     # --- checkpoint --------------------------------------------------------------------------------------------------
     def topics_in_log(self) -> list[int]:

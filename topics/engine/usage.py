@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.store.filetable import FileKind, FileTable
+from topics.store.filetable import FileKind, FileTable, StoredFile
 from topics.store.memory import MemoryFrames
 
 
@@ -26,6 +26,13 @@ class Usage:
         """The files that rows point to, told before the first row comes; `memory` comes after recovery."""
         self._files = files
         self._memory = memory
+
+    def add_file(self) -> StoredFile:
+        """For rows of nothing that lies anywhere, until `remove_file`."""
+        return self._files.add(FileKind.WAL, "")
+
+    def remove_file(self, file: StoredFile) -> None:
+        self._files.remove(file)
 
     def is_sealed(self, file_id: int) -> bool:
         """A segment or pack: records deleted there are flagged in it at the next checkpoint."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contract.sim_world import SimWorld
+from tests.contract.world import tombstone
 from tests.sim.core import LATENCY_NS
 from topics.store.replay import ShardReplay
 
@@ -66,6 +67,56 @@ def test_copies_of_records_on_their_way_when_the_router_was_made_survive_a_kill(
     world.crash_and_start()
     assert len(world.data("d")) == 4
     world.close()
+
+
+def _lose_originals(caps: dict[str, Any], seed: int, chained: bool) -> tuple[SimWorld, str]:
+    """A world after a power cut, and the topic whose seqs 4 and 5 were copies of records that it took."""
+    world = SimWorld(seed, wal_shards=2, sync_every_ms=60_000, commit="link")
+    world.start()
+    (source, *_), (dest, last, *_) = _topics_by_shard(world, durability="disk")
+    world.put(dest, durability="fsync", **({} if chained else caps))
+    world.put(last, durability="fsync", **caps)
+    _route(world, source, dest)
+    if chained:
+        _route(world, dest, last, "r2")
+        dest = last
+    world.write(source, "0")
+    world.advance_ms(100)
+    world.write(dest, "d1", "d2")
+    assert world.data(dest) == ["d1", "d2"]
+    world.write(source, "12", "2")
+    page = world.diff(dest)
+    assert page["tombstone"] == tombstone(1, 3, "cap", 5)
+    assert [record["data"] for record in page["records"]] == ["12", "2"]
+    world.power_cut()
+    world.start()
+    return world, dest
+
+
+@pytest.mark.parametrize("chained", [False, True])
+@pytest.mark.parametrize("caps", [{"cap_records": 2}, {"cap_bytes": 8}])
+def test_copies_whose_originals_a_power_cut_took_are_told_and_what_they_evicted_stays_so(
+    caps: dict[str, Any], chained: bool
+) -> None:
+    """R-RTR-16, R-FLOOR-2, R-FLOOR-5, R-DUR-8. Also in a restart later, and where copies were copied again."""
+    lost = 0
+    for seed in range(1, 6, 2):
+        world, dest = _lose_originals(caps, seed, chained)
+        for _ in range(2):
+            page = world.diff(dest)
+            assert page["head_seq"] == 5
+            if page["records"]:  # written back in time, that is
+                assert [record["data"] for record in page["records"]] == ["12", "2"]
+                assert page["tombstone"] == tombstone(1, 3, "cap", 5)
+            else:
+                lost += 1
+                assert page["tombstone"] == tombstone(1, 5, "cap", 5, 6)
+                assert world.diff(dest, 3)["tombstone"] == tombstone(4, 5, "crash", 5, 6)
+            world.crash_and_start()
+        world.write(dest, "later")
+        assert world.data(dest)[-1] == "later"
+        world.close()
+    assert lost
 
 
 # --- routers that come and go ----------------------------------------------------------------------------------------

@@ -52,6 +52,9 @@ class ForwardPayload(msgspec.Struct, omit_defaults=True):
     """Which of its seqs were copied, as runs: the copies have the seqs behind the holes, in order."""
     keep: int = 0
     """Flags (format.FLAG_*) of the originals that the copies keep."""
+    sizes: list[int] = []
+    """Of these copies, where a cap counts bytes; one number when it is the same for all: a power cut may take the
+    originals, but what their copies evicted stays so."""
 
 
 class KeepPayload(msgspec.Struct):

@@ -120,7 +120,7 @@ class RouterRecovery:
                 router.copied(forward.hops[0][0], forward.hops[-1][1], first - 1)
         if forward.refs:  # of a topic that is gone, too: copies of its copies may be somewhere
             at = first + forward.holes
-            self.log_rows.forward(topic_id, at, forward.source, forward.refs, forward.keep, ts_ms)
+            self.log_rows.forward(topic_id, at, forward.source, forward.refs, forward.keep, ts_ms, forward.sizes)
         topic = self._core.registry.by_id.get(topic_id)
         if topic is None:
             return

@@ -3,19 +3,20 @@
 A forward by position says which source seqs became which seqs of the destination. Source and destination lie in
 different shards, which are read side by side, and a source may be deleted or trimmed by then. So while the log is read,
 rows of topics that routers tie together are kept here, whatever becomes of them, and a destination's rows and deletions
-wait until all is there. A record that a power cut took from the source leaves a hole in the destination.
+wait until all is there. A record that a power cut took from the source leaves a row without a frame: what it evicted
+stays so, and then it is told as lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.index import Selection
-from topics.store.catalog import NO_TAG, RowColumns
+from topics.store.catalog import NO_TAG, SEQ_MAX, RowColumns
 from topics.store.format import FLAG_COPY, FLAG_TAG
 
 Ref = tuple[int, int]
@@ -42,6 +43,8 @@ class _Forwards(NamedTuple):
     sources: list[int]
     counts: list[int]
     ts: list[int]
+    sizes: list[list[int]]
+    """Of each copy; [] where the frame does not say."""
 
 
 class LogRows:
@@ -87,11 +90,15 @@ class LogRows:
         self._blocks.setdefault(topic_id, []).append(Block(columns, tags))
 
     def forward(  # noqa: PLR0917 - what the frame says
-        self, dest_id: int, first: int, source_id: int, refs: list[Ref], keep: int, ts: int
+        self, dest_id: int, first: int, source_id: int, refs: list[Ref], keep: int, ts: int, sizes: list[int]
     ) -> None:
-        forwards = self._forwards.setdefault((dest_id, source_id, keep), _Forwards([], [], [], []))
+        """sizes: of the copies, in order; one number when it is the same for all, none when nobody said."""
+        forwards = self._forwards.setdefault((dest_id, source_id, keep), _Forwards([], [], [], [], []))
+        at = 0
         for begin, end in refs:
             count = end - begin + 1
+            forwards.sizes.append(sizes * count if len(sizes) == 1 else sizes[at : at + count])
+            at += count
             forwards.firsts.append(first)
             forwards.sources.append(begin)
             forwards.counts.append(count)
@@ -112,12 +119,21 @@ class LogRows:
             columns.file_ids[at[found]] = file_id
             columns.offsets[at[found]] = offsets[found]
 
-    def resolve(self) -> Iterator[tuple[int, Block]]:
+    def resolve(self, head_of: Callable[[int], int | None], lost_file: int) -> Iterator[tuple[int, Block]]:
         """(topic id, its rows of the log above what segments hold, ascending) of every topic held.
 
-        Copies of copies come after what they were made of: as many rounds as a record has hops.
+        Copies of copies come after what they were made of: as many rounds as a record has hops. head_of: the last seq
+        that is there of a topic, None when it is gone. Copies of what lay behind it, which a power cut took, and copies
+        of those, lie in the file `lost_file`.
         """
         groups = [(key, _expand(forwards)) for key, forwards in self._forwards.items()]
+        for place, ((dest_id, source_id, keep), wanted) in enumerate(groups):
+            head = head_of(source_id)
+            lost = wanted[1] > np.uint64(SEQ_MAX if head is None else head)
+            if lost.any():
+                block = _lost_copies(tuple(column[lost] for column in wanted), lost_file)
+                self._blocks.setdefault(dest_id, []).append(block)
+                groups[place] = ((dest_id, source_id, keep), tuple(column[~lost] for column in wanted))
         while groups:
             tables: dict[int, Block | None] = {}
             made: list[tuple[int, Block]] = []
@@ -152,28 +168,52 @@ class LogRows:
 
 
 _Wanted = tuple[Any, ...]
-"""Destination seqs, source seqs, ts: columns."""
+"""Destination seqs, source seqs, ts, sizes or 0: columns."""
 
 
 def _expand(forwards: _Forwards) -> _Wanted:
     counts = np.array(forwards.counts, np.int64)
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return tuple(
-        np.repeat(np.array(column, np.uint64), counts) + (within.astype(np.uint64) if runs else np.uint64(0))
-        for column, runs in ((forwards.firsts, True), (forwards.sources, True), (forwards.ts, False))
+    sizes = np.zeros(len(within), np.uint32)
+    at = 0
+    for count, given in zip(forwards.counts, forwards.sizes, strict=True):
+        if given:
+            sizes[at : at + count] = given
+        at += count
+    return (
+        *(
+            np.repeat(np.array(column, np.uint64), counts) + (within.astype(np.uint64) if runs else np.uint64(0))
+            for column, runs in ((forwards.firsts, True), (forwards.sources, True), (forwards.ts, False))
+        ),
+        sizes,
     )
+
+
+def _lost_copies(wanted: _Wanted, lost_file: int) -> Block:
+    """Rows of copies whose originals are nowhere."""
+    seqs, _sources, ts, sizes = wanted
+    nothing = np.zeros(len(seqs), np.uint32)
+    files = np.full(len(seqs), lost_file, np.uint32)
+    return Block(Selection(seqs, files, nothing, nothing, sizes, np.full(len(seqs), FLAG_COPY, np.uint8), ts), None)
 
 
 def _copies(table: Block, wanted: _Wanted, keep: int) -> tuple[Block, NDArray[np.bool_]]:
     """Rows of the copies whose originals are in the table, and which of `wanted` those are."""
-    seqs, sources, ts = wanted
+    seqs, sources, ts, sizes = wanted
     here = table.columns
     at = np.minimum(np.searchsorted(here.seqs, sources), len(here.seqs) - 1)
     found = here.seqs[at] == sources
     at = at[found]
     flags = (here.flags[at] & np.uint8(keep)) | np.uint8(FLAG_COPY)
+    given = sizes[found]  # what is lost may not know its own
     columns = Selection(
-        seqs[found], here.file_ids[at], here.offsets[at], here.lengths[at], here.sizes[at], flags, ts[found]
+        seqs[found],
+        here.file_ids[at],
+        here.offsets[at],
+        here.lengths[at],
+        np.where(given, given, here.sizes[at]),
+        flags,
+        ts[found],
     )
     tags = table.tags[at] if table.tags is not None and keep & FLAG_TAG else None
     return Block(columns, tags), found
