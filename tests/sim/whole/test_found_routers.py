@@ -282,6 +282,30 @@ def test_a_job_leased_while_an_ack_waits_for_the_router_is_not_acknowledged_by_i
     world.close()
 
 
+def test_an_acknowledged_job_is_forwarded_though_a_cap_has_taken_later_ones() -> None:
+    """R-RTR-18, R-TRIM-1. What the cap took is lost, what was acknowledged is kept."""
+    world = SimWorld()
+    world.start()
+    world.put("q", type="queue", cap_records=2)
+    world.put("d", discard="reject", cap_records=1)
+    _route(world, "q", "d")
+    world.write("q", 1)
+    world.advance_ms(500)
+    world.write("q", 2, 3)
+    assert world.data("d") == [1]
+    assert world.request("POST", "/v0/topics/q/claim", {"node": "n", "max": 2}).json["count"] == 2
+    world.write("q", 4)
+    assert world.request("POST", "/v0/topics/q/ack", {"node": "n", "seqs": [3]}).json["acked"] == 1
+    world.write("q", 5, 6)
+    assert world.data("q") == [5, 6]
+    world.crash_and_start()
+    world.put("d")
+    world.advance_ms(500)
+    assert world.data("d") == [1, 3, 5, 6]
+    assert world.request("GET", "/v0/routers/r").json["forwarded_total"] == 6
+    world.close()
+
+
 @pytest.mark.parametrize("how", ["at once", "killed", "killed twice", "stopped"])
 def test_a_deleted_record_is_not_forwarded_though_it_was_kept_for_an_ack_that_came_too_late(
     how: str, monkeypatch: pytest.MonkeyPatch

@@ -93,6 +93,8 @@ class Steps:
     def _plan(self, router: Router) -> None:
         source = router.source
         lost, head = source.floors.lost, source.head
+        if router.kept and self._stage_evicted(router, lost, head):
+            return
         rows = source.index.select(max(router.position, lost), head, _STEP_ROWS)
         whole = len(rows.seqs) < _STEP_ROWS
         step = Step(head if whole else int(rows.seqs[-1]), max(0, lost - router.position), head)
@@ -120,6 +122,19 @@ class Steps:
             kept = kept.rows(slice(most))
         plan = plan_pieces(kept)
         self._core.reader.fetch(plan.pieces, partial(self._on_fetched, router, step, plan, source.index.deaths))
+
+    def _stage_evicted(self, router: Router, lost: int, head: int) -> bool:
+        """Kept frames below the source's floor come a run at a time, between holes: acknowledged, not lost."""
+        position = router.position
+        kept = sorted(seq for seq in router.kept if position < seq <= lost)
+        if not kept:
+            return False
+        if kept[0] > position + 1:
+            self._stage(router, Step(kept[0] - 1, kept[0] - 1 - position, head))
+        else:
+            run = [seq for at, seq in enumerate(kept, kept[0]) if at == seq][:_STEP_ROWS]
+            self._forward_kept(router, Step(run[-1], 0, head), run)
+        return True
 
     def _forwardable(self, router: Router, rows: Selection) -> Selection:
         """Those that pass the filter and have hops left."""
