@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.engine.harness import Harness, records
+from tests.engine.harness import Answer, Harness, records
 from topics.config import Config
 from topics.engine.delivery.frames import Burst, RecordsFrame
 from topics.engine.delivery.subscription import Subscription
+from topics.engine.queue.results import ClaimRequest
 from topics.engine.results import DiffQuery
 from topics.engine.scheduling.governor import Governor, Sample
 from topics.engine.scheduling.ready import AGING_NS, WEIGHTS, ReadySet, aged, band_of
@@ -190,6 +191,28 @@ class Costly:
         raise AssertionError(error)
 
 
+class CostlyJobs:
+    """A push stream whose every job takes a millisecond."""
+
+    def __init__(self, h: Harness) -> None:
+        self.h = h
+        self.jobs = 0
+
+    def deliver(self, seq: int, job: bytes) -> bool:
+        self.h.loop.clock.advance_ns(MS)
+        self.jobs += 1
+        return True
+
+    def on_gone(self) -> None:
+        raise AssertionError
+
+    def on_shutdown(self) -> None:
+        raise AssertionError
+
+    def on_error(self, error: TopicsError) -> None:
+        raise error
+
+
 def test_what_changed_in_a_pass_is_delivered_in_order_of_names() -> None:
     h = Harness()
     for name in ("b", "a", "c"):
@@ -215,6 +238,21 @@ def test_a_pass_ends_when_its_time_is_over_and_the_rest_comes_later() -> None:
     assert h.loop.waiting, "the loop comes back by itself"
     h.engine.flush()
     assert reader.order == names
+
+
+def test_a_pass_also_ends_while_one_topic_alone_has_more_and_more() -> None:
+    """A push stream that has got some jobs asks for more within the pass."""
+    h = Harness(delivery_budget_us=5000)
+    h.put("q", type="queue", durability="ephemeral")
+    h.append(0, name="q")
+    h.engine.claim(ClaimRequest("q", "n"), Answer())  # lease ids are reserved with the first one
+    h.settle()
+    h.append(*range(64), name="q")
+    sink = CostlyJobs(h)
+    h.engine.open_push(ClaimRequest("q", "n", 64), sink).open()
+    for jobs in (16, 32, 48, 64):
+        assert sink.jobs == jobs
+        h.engine.flush()
 
 
 def test_a_higher_priority_comes_first_when_not_all_can() -> None:

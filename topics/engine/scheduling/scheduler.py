@@ -82,15 +82,17 @@ class Scheduler:
         """All of it, unless the time is over before."""
         core = self._core
         now_ns = started_ns
-        while core.awake:
+        served = False
+        while core.awake:  # again: a delivery may itself wake its topic, as a push stream does after some jobs
             awake, core.awake = core.awake, {}
             names = sorted(awake, key=_by_name) if len(awake) > 1 else list(awake)
             for at, topic in enumerate(names):
-                if at and (now_ns := self._now_ns()) >= until_ns:
+                if served and (now_ns := self._now_ns()) >= until_ns:
                     for left in names[at:]:
                         self._add(left, started_ns)
                     self._collect(started_ns)
                     return
+                served = True
                 _serve(topic)
         self.governor.on_delivered(now_ns - started_ns)  # how long the last of them waited for the others
 
