@@ -16,6 +16,7 @@ from functools import partial
 from topics.engine.append import Appender
 from topics.engine.core import Core
 from topics.engine.ports import Timer
+from topics.engine.routers.catch_up import CatchUp
 from topics.engine.routers.kept import keep_frames
 from topics.engine.routers.router import HOPS_MAX, Router, RouterLife
 from topics.engine.routers.steps import Steps
@@ -133,26 +134,9 @@ class Forwarding:
         return [router for router in self._core.routers.by_name.values() if self._steps.can_go_on(router)]
 
     # --- readers that wait -------------------------------------------------------------------------------------------
-    def catch_up(self, topic: Topic, then: Callable[[], None], seen: tuple[Topic, ...] = ()) -> None:
-        """See `Core.catch_up`. Goes up the chain: what feeds a source comes first; `seen` ends cycles."""
-        waits = 1
-
-        def one() -> None:
-            nonlocal waits
-            waits -= 1
-            if waits == 0:
-                then()
-
-        for router in topic.feeders:
-            if router.life is not RouterLife.LIVE:
-                continue
-            waits += 1
-            source = router.source
-            if source.feeders and source not in seen:
-                self.catch_up(source, partial(self.catch_up_router, router, one), (*seen, topic))
-            else:
-                self.catch_up_router(router, one)
-        one()
+    def catch_up(self, topic: Topic, then: Callable[[], None]) -> None:
+        """See `Core.catch_up`."""
+        CatchUp(topic, self.catch_up_router, then).go_on()
 
     def catch_up_router(self, router: Router, then: Callable[[], None]) -> None:
         """Calls `then` when the router has come to its source's head of now, or cannot."""
