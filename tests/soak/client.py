@@ -15,6 +15,7 @@ from typing import Any
 COMMAND = [sys.executable, "-m", "topics"]
 _START_S_MAX = 60.0
 _STOP_S_MAX = 30.0
+_ANSWER_S_MAX = 30.0
 
 
 class Gone(Exception):
@@ -25,7 +26,7 @@ class Client:
     """One kept-alive connection."""
 
     def __init__(self, address: str) -> None:
-        self._connection = http.client.HTTPConnection(address, timeout=30)
+        self._connection = http.client.HTTPConnection(address, timeout=_ANSWER_S_MAX)
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """(status, JSON). Raises Gone."""
@@ -34,6 +35,8 @@ class Client:
             self._connection.request(method, path, data, {"Content-Type": "application/json"} if data else {})
             answer = self._connection.getresponse()
             text = answer.read()
+        except TimeoutError as error:
+            raise AssertionError(f"{method} {path}: no answer in {_ANSWER_S_MAX} s") from error
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             raise Gone(repr(error)) from None
@@ -75,6 +78,9 @@ class Server:
             time.sleep(0.01)
 
     def kill(self) -> None:
+        """It must have been alive until then, and have had no fault of its own."""
+        assert self.process.poll() is None, f"the server ended with {self.process.returncode}: {self.tail()}"
+        assert "Traceback" not in self.tail(), self.tail()
         self.process.kill()
         self.process.wait()
 
