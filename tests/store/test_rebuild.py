@@ -345,6 +345,35 @@ def test_a_damaged_log_costs_nothing_that_the_snapshot_knows() -> None:
     assert sorted(again.next_life(power_cut=True).topic(2).rows) == [3]
 
 
+def test_a_bit_that_flips_in_the_header_of_a_log_file_costs_nothing() -> None:
+    world = StoreWorld(config=IN_PACKS).open()
+    world.create(1)
+    world.append(1, 3)
+    world.checkpoint()
+    world.append(1, 3)
+    path, _ = place(world, 1, 4)
+    ring = world.end(power_cut=False)
+    for at in range(0, 64, 5):
+        damaged = SimRing(0, disk=copy.deepcopy(ring.disk))
+        damaged.corrupt_file(path, at, 1 << at % 8)
+        again, _ = rebuilt(damaged, IN_PACKS)
+        assert list(again.topic(1).rows) == [1, 2, 3, 4, 5, 6], at
+
+
+def test_a_log_file_whose_header_is_lost_ends_the_log() -> None:
+    world = StoreWorld(config=IN_PACKS).open()
+    world.create(1)
+    world.append(1, 3)
+    world.checkpoint()
+    world.append(1, 3)
+    path, _ = place(world, 1, 4)
+    ring = world.end(power_cut=False)
+    write(ring, path, b"what is this?")
+    again, result = rebuilt(ring, IN_PACKS)
+    assert list(again.topic(1).rows) == [1, 2, 3]
+    assert any(path.rpartition("/")[2] in copied for copied in result.set_aside)
+
+
 def test_a_log_file_that_is_missing_where_the_log_begins_leaves_what_lies_behind_it() -> None:
     world = StoreWorld(config=IN_PACKS).open()
     world.create(1)

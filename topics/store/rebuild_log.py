@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
 from topics.store.filecalls import list_if_there, read_file, replace_file, unlink_if_there
-from topics.store.format import BLOCK_BYTES, wal_file_name, wal_file_no
+from topics.store.format import BLOCK_BYTES, WAL_HEADER_BYTES, WalHeader, wal_file_name, wal_file_no
 from topics.store.fsck import replay_shard
 from topics.store.manifest import ReplayStart
 from topics.store.past_cache import goes_direct
 from topics.store.replay import DirectReader
+from topics.store.salvage import unflipped
 from topics.store.set_aside import SetAside
 from topics.store.snapshot import Loaded
 
@@ -58,17 +59,41 @@ class RebuildLog:
                     self.starts[shard] = start
 
     async def _mend_shard(self, reader: DirectReader, path: str, start: ReplayStart | None) -> ReplayStart | None:
+        unreadable = await self._mend_headers(path, start.file_no if start is not None else 0)
         while True:
             try:
                 await replay_shard(self._loop, reader, path, start)
                 return start
             except (CorruptError, FormatError) as error:
-                if not await self._cut(path, getattr(error, "detail", None) or {}):
+                place = getattr(error, "detail", None) or {"path": unreadable, "offset": 0}
+                if not await self._cut(path, place):
                     if start is None or not start.marked:
                         raise
                     # The file it begins in is missing, or was cut off whole: it begins with the next one there is.
                     start = ReplayStart(start.file_no, marked=False)
                 self.cut = True
+
+    async def _mend_headers(self, shard: str, first: int) -> str:
+        """Puts right a bit that has flipped in the header of a file; the first path where that is not what is wrong."""
+        unreadable = ""
+        for name in sorted(list_if_there(self._files, shard)):
+            number = wal_file_no(name)
+            if number is None or number < first:
+                continue
+            path = f"{shard}/{name}"
+            block = await read_file(self._files, path, BLOCK_BYTES)
+            try:
+                WalHeader.unpack(block, path)
+                continue
+            except (CorruptError, FormatError):
+                header = unflipped(block, lambda head: WalHeader.unpack(head, ""))
+            if header is not None:
+                data = await read_file(self._files, path)
+                await self._aside.copy(path, data)
+                await replace_file(self._files, path, header.pack() + data[WAL_HEADER_BYTES:])
+            elif block[:4] != bytes(4):
+                unreadable = unreadable or path
+        return unreadable
 
     async def _cut(self, shard: str, detail: dict[str, object]) -> bool:
         """Keeps the damaged file up to the damage and sets aside the files behind it; False: nothing to cut."""

@@ -78,10 +78,10 @@ def _segment_header(data: bytes, path: str) -> SegmentHeader | None:
     try:
         return SegmentHeader.unpack(data, path)
     except (CorruptError, FormatError):
-        return _unflipped(data, lambda head: SegmentHeader.unpack(head, path))
+        return unflipped(data, lambda head: SegmentHeader.unpack(head, path))
 
 
-def _unflipped(data: bytes | memoryview, unpack: Callable[[memoryview], H]) -> H | None:
+def unflipped(data: bytes | memoryview, unpack: Callable[[memoryview], H]) -> H | None:
     """The header that `data` begins with when just one of its bits has flipped; its checksum tells which."""
     head = memoryview(bytearray(data[:_HEADER_MAX_BYTES]))
     for bit in range(8 * min(len(head), _UNFLIP_MAX_BYTES)):
@@ -187,7 +187,7 @@ def salvage_pack(data: bytes, path: str) -> SalvagedPack:
             header = RunHeader.unpack(view[at:], path)
         except (CorruptError, FormatError):
             sound = False
-            header = _unflipped(view[at:], lambda head: RunHeader.unpack(head, path))
+            header = unflipped(view[at:], lambda head: RunHeader.unpack(head, path))
         if header is None:
             at = _next_run(data, at + 8, positions)
             continue
