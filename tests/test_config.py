@@ -18,6 +18,7 @@ from topics.errors import UsageError
         ("max_limit", "5", "a whole number"),
         ("max_topics", -1, "use 0 to"),
         ("max_topics", 1 << 64, "use 0 to"),
+        ("pack_run_bytes", 1 << 29, "use 0 to 268435456"),
         ("ring_entries", 1, "use 8 to 32768"),
         ("ring_entries", 8192, "is above ring_completions"),
         ("port", "80", "a whole number"),

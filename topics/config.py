@@ -53,6 +53,7 @@ RANGES = {
     "commit_gather_us": (0, 1_000_000),
     "commit_in_place_max_us": (0, 1_000_000),
     "segment_max_bytes": (0, _SEGMENT_BYTES_MAX),
+    "pack_run_bytes": (0, _SEGMENT_BYTES_MAX // 8),  # a topic's runs, eight at most, become one file
     "disk_reserve_bytes": (0, 1 << 62),
     "router_delay_ms": (1, 60_000),
     "router_retry_ms": (1, 3_600_000),
