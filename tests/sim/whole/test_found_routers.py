@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -279,6 +280,31 @@ def test_a_job_leased_while_an_ack_waits_for_the_router_is_not_acknowledged_by_i
     world.advance_ms(500)
     assert world.data("d") == [2]
     assert world.data("q") == [1, 2]
+    world.close()
+
+
+def test_on_a_full_disk_jobs_before_a_router_are_acknowledged_and_forwarded_when_there_is_room() -> None:
+    """R-DUR-16, R-RTR-18. The router cannot go on, so it keeps them, in the reserve; up to half of it."""
+    world = SimWorld(disk_reserve_bytes=64 * 1024)
+    world.start()
+    world.put("q", type="queue")
+    world.put("d", discard="reject", cap_records=1)
+    world.write("d", "full")
+    _route(world, "q", "d")
+    jobs = ["x" * 16_000, "y" * 16_000]
+    world.write("q", *jobs)
+    assert world.request("POST", "/v0/topics/q/claim", {"node": "n", "max": 2}).json["count"] == 2
+    world.fill_disk()
+    assert world.request("POST", "/v0/topics/q", {"records": [{"data": "z" * 200_000}] * 20}).status == 500
+    ack = partial(world.request, "POST", "/v0/topics/q/ack")
+    assert ack({"node": "n", "seqs": [1]}).json["acked"] == 1
+    assert ack({"node": "n", "seqs": [2]}).json["error"]["detail"]["reason"] == "disk_full"
+    assert world.data("q") == [jobs[1]]
+    world.free_disk()
+    world.advance_ms(3000)
+    world.put("d")
+    world.advance_ms(500)
+    assert world.data("d") == ["full", *jobs]
     world.close()
 
 

@@ -17,7 +17,7 @@ from topics.engine.pieces import own_frames, plan_pieces
 from topics.engine.routers.controls import KeepPayload
 from topics.engine.routers.router import Router, RouterLife
 from topics.engine.topic import Life
-from topics.errors import StorageError, TopicsError
+from topics.errors import DiskFullError, StorageError, TopicsError
 from topics.store.commit import Commit
 from topics.store.format import FrameType
 from topics.store.reader import Fetched
@@ -84,10 +84,7 @@ def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, boun
                     own.seqs.tolist(), own.offsets.tolist(), own.lengths.tolist(), strict=True
                 ):
                     frames.append((seq, bytes(data[offset - base : offset - base + length])))
-            payload = encode(KeepPayload(router.id, frames))
-            core.log.stage_control(
-                dest.id, FrameType.KEEP, dest.next_seq - 1, core.clock.now_ms(), payload, counted=False
-            )
+            _stage(core, router, frames)
         except TopicsError as error:
             done(error)
             return
@@ -95,6 +92,21 @@ def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, boun
         Keeping(core, router, frames, done).stage(synced=True)
 
     core.reader.fetch(plan.pieces, on_fetched)
+
+
+def _stage(core: Core, router: Router, frames: list[tuple[int, bytes]]) -> None:
+    """Raises StorageError. On a full disk acks go on (R-DUR-16), until routers keep as much as half the reserve."""
+    dest = router.dest
+    payload = encode(KeepPayload(router.id, frames))
+    frame = dest.id, FrameType.KEEP, dest.next_seq - 1, core.clock.now_ms(), payload
+    try:
+        core.log.stage_control(*frame, counted=False)
+    except DiskFullError:
+        kept = sum(other.kept_bytes for other in core.routers.by_name.values())
+        if kept + len(payload) > core.config.disk_reserve_bytes // 2:
+            raise
+        with core.log.use_reserve():
+            core.log.stage_control(*frame, counted=False)
 
 
 def _deletion_of(router: Router) -> list[Callable[[], None]] | None:
