@@ -111,6 +111,10 @@ class Forwarding(Clients):
         if moved and not self.may_lose:
             told = [(seq, self.shown[seq], found.get(seq)) for seq in sorted(moved)[:5]]
             raise self.machine.wrong(f"the destination changed (seq, before, now): {told}")
+        again = {seq for seq, (text, _ts) in self.shown.items() if dest.get(seq, text) != text}
+        if again and not self.machine.may_forget:
+            told = [(seq, self.shown[seq][0], dest[seq]) for seq in sorted(again)[:5]]
+            raise self.machine.wrong(f"seqs of the destination were given again (seq, before, now): {told}")
         self.machine.counts["copies read back"] += len(dest)
         self.acked, self.shown = dict(source), found
         if not is_up:
@@ -137,6 +141,9 @@ class Forwarding(Clients):
         missing = {seq for seq, text in self.acked.items() if seq >= first and source.get(seq) != text}
         if missing and not self.may_lose:
             raise self.machine.wrong(f"the source of a router lost {sorted(missing)[:5]}")
+        again = {seq for seq, text in self.acked.items() if source.get(seq, text) != text}
+        if again and not self.machine.may_forget:
+            raise self.machine.wrong(f"seqs of the source of a router were given again: {sorted(again)[:5]}")
 
     def check_copies(self, found: dict[int, str], *, is_whole: bool, may_repeat: bool) -> None:
         """Of a destination, or of a part of it."""
