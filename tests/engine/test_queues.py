@@ -191,6 +191,9 @@ def test_heaps_of_jobs_long_gone_shrink() -> None:
         h.settle()
     assert len(topic.queue._times) < 2500
     assert len(topic.queue._by_seq) < 2500
+    for _ in range(3000):
+        h.engine.extend(HeldJobs("q", "w", [1]), 3_600_000, Answer())
+    assert len(topic.queue._times) < 2500
     assert counters(h) == (1, 0, 1)
 
 

@@ -209,6 +209,7 @@ class Leases:
     def extend(self, job: Job, until_ms: int) -> None:
         job.until = until_ms
         heappush(self._times, (until_ms, job.seq))
+        self._make_anew()  # a job may be extended again and again with no claim in between
 
     def end(self, job: Job) -> None:
         """A leased job's ack is on its way: the lease can no longer expire or be acked again."""
