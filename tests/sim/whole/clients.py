@@ -97,7 +97,7 @@ class Client:
     def connect(self) -> None:
         if self.shared.paused:
             return
-        self.wire = self.machine.connect(self._on_lost)
+        self.wire = self.machine.connect(self._on_lost, may_stall=True)
         if self.wire is None:
             self._later(RETRY_NS, self.connect)
         else:

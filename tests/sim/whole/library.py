@@ -131,7 +131,7 @@ class LibraryMachine(Machine):
             return self._refused(str(error))
         return True
 
-    def connect(self, on_lost: Callable[[], None]) -> Any:
+    def connect(self, on_lost: Callable[[], None], *, may_stall: bool = False) -> Any:
         return Calls(self, on_lost)
 
     def run_until(self, done: Callable[[], bool]) -> None:

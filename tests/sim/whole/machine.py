@@ -33,6 +33,7 @@ _NOTED_NS = 30_000_000
 """After this time something small has been written, with syncs that are not late."""
 _ANSWER_NS_MAX = 20_000_000_000
 _LOOK_EVERY_PASSES = 16
+_SMALL_SOCKET_BYTES = 8192
 _COPIED = ("/seg-", "/pack-", "/snapshot-")
 """Of the paths of what a checkpoint writes."""
 Answer = tuple[int, Any]
@@ -103,6 +104,8 @@ class Machine:
         self._say = say
         self.tracing = say is not None
         self.ring = SimRing(plan.seed, shuffle=True, split=plan.split, fd_limit=4096, **plan.ring_options)
+        if plan.stall_ns:
+            self.ring.network.socket_buffer_bytes = _SMALL_SOCKET_BYTES
         self.ring.disk.capacity_bytes = None
         self.ring.disk.make_directory("/srv")
         self.ring.disk.sync_everything()
@@ -368,9 +371,9 @@ class Machine:
             wire.reset()
         self.counts["lives in which all was answered"] += 1
 
-    def connect(self, on_lost: Callable[[], None]) -> Wire | None:
+    def connect(self, on_lost: Callable[[], None], *, may_stall: bool = False) -> Wire | None:
         try:
-            return Wire(self.ring.network, PORT, on_lost)
+            return Wire(self.ring.network, PORT, on_lost, self.plan.stall_ns if may_stall else 0)
         except OSError:
             return None
 

@@ -141,6 +141,8 @@ class Plan:
         """Large records below `fsync`, so that the log moves from file to file with bytes that are not synced."""
         self.alone_passes = random.Random(f"{seed}:alone").choice((0, 1, 8))
         """After so many passes to itself a connection has its commits and answers in place."""
+        self.stall_ns = random.Random(f"{seed}:stall").choice((0, 0, 0, 0, 0, 0, 200_000, 3_000_000))
+        """Clients take answers up to so much later, in small parts, out of small sockets; 0: at once."""
         self.large = False
         """Records of several blocks, too."""
         self.shard_counts: tuple[int, ...] = ()
