@@ -7,15 +7,12 @@ retention on the source (R-FLOOR-7), then on the destination -> what is live beh
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.admission import expire_everywhere
 from topics.engine.append import Appender
 from topics.engine.core import Core
 from topics.engine.evictions import has_to_wait
@@ -27,15 +24,14 @@ from topics.engine.retention import when_retained
 from topics.engine.routers.copies import Copies, copies_of
 from topics.engine.routers.evidence import Evidence
 from topics.engine.routers.forward import Forward, Step, stage_forward
+from topics.engine.routers.room import Room
 from topics.engine.routers.router import EXACTLY_ONCE, HOPS_MAX, Router, RouterLife
-from topics.engine.topic import Life, Topic
+from topics.engine.topic import Life
 from topics.errors import StorageError, TopicsError
 from topics.store.format import Frame
 from topics.store.reader import Fetched
 
 _STEP_ROWS = 8192
-_EXPIRES_EVERY_NS = 1_000_000_000
-"""A look at all topics, for routers that the quota holds."""
 _COPIED_ROWS = 1000
 _COPIED_BYTES = 4 << 20
 """What one step writes out at most; one record at least."""
@@ -57,8 +53,7 @@ class Steps:
         self._on_end = on_end
         self.stopped = False
         """Nothing is staged any more."""
-        self._expires_ns = 0
-        """When all topics may be looked at again."""
+        self._room = Room(core)
 
     def begin(self, router: Router) -> None:
         """Of a router that can go on and has none on its way."""
@@ -218,7 +213,7 @@ class Steps:
         return shared, rows
 
     def _admit_shared(self, router: Router, step: Step, rows: Selection) -> None:
-        room = self._room_for(router.dest, rows.sizes)
+        room = self._room.of(router.dest, rows.sizes)
         if room < len(rows.seqs):
             step.upto = int(rows.seqs[room]) - 1
             step.blocked = True
@@ -265,7 +260,7 @@ class Steps:
             copies, found = self._without_found(router, copies)
         else:
             found = []
-        room = self._room_for(router.dest, copies.sizes)
+        room = self._room.of(router.dest, copies.sizes)
         if room < len(copies.sizes):
             step.upto = int(copies.seqs[room]) - 1
             step.blocked = True
@@ -310,18 +305,6 @@ class Steps:
         except TopicsError:
             self._on_end(router, blocked=True)
 
-    def _room_for(self, topic: Topic, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
-        """See `room_for`. What has expired anywhere leaves room under the quota, though nobody may ask for it there."""
-        core = self._core
-        room = room_for(core, topic, sizes)
-        now_ns = core.clock.monotonic_ns()
-        if room == len(sizes) or not core.config.max_total_bytes or now_ns < self._expires_ns:
-            return room
-        self._expires_ns = now_ns + _EXPIRES_EVERY_NS
-        with contextlib.suppress(TopicsError):
-            expire_everywhere(core, core.clock.now_ms())
-        return room_for(core, topic, sizes)
-
     def _on_turn_failed(self, router: Router, _error: TopicsError) -> None:
         self._on_end(router, blocked=True)
 
@@ -345,23 +328,6 @@ class Steps:
     def on_failed(self, forward: Forward) -> None:
         forward.router.flight = None
         self._on_end(forward.router, blocked=True)
-
-
-def room_for(core: Core, topic: Topic, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
-    """How many copies of these sizes, the first ones, are admitted. Source: R-CAP-5, 7.5 check 8."""
-    config, count = topic.config, len(sizes)
-    limits = []
-    if config.discard == "reject":
-        if config.cap_records:
-            count = min(count, max(0, config.cap_records - topic.index.live - topic.pending_records))
-        if config.cap_bytes:
-            limits.append(config.cap_bytes - topic.index.bytes - topic.pending_bytes)
-    if core.config.max_total_bytes:
-        limits.append(core.config.max_total_bytes - core.usage.bytes - core.usage.pending_bytes)
-    for limit in limits:
-        sums = np.cumsum(sizes[:count], dtype=np.int64)
-        count = min(count, int(np.searchsorted(sums, limit, "right")))
-    return count
 
 
 def matching(index: Index, seqs: NDArray[np.uint64], predicate: Predicate) -> NDArray[np.bool_]:
