@@ -5,6 +5,7 @@ With --http2 (or TOPICS_TEST_HTTP2=1) requests go over HTTP/2; a test of HTTP/1 
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     # The coroutines of a server that was killed never end, and say so when they are collected, in whatever test.
     item.add_marker(pytest.mark.filterwarnings("ignore:coroutine .* was never awaited"))
     item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _bury_the_dead() -> Iterator[None]:
+    """Those coroutines end here, as in tests/engine."""
+    yield
+    gc.collect()
 
 
 def is_live(config: pytest.Config) -> bool:
