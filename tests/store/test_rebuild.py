@@ -61,8 +61,9 @@ def place(world: StoreWorld, topic_id: int, seq: int) -> tuple[str, int]:
 
 
 # --- which files count -----------------------------------------------------------------------------------------------
-def test_log_files_left_over_from_a_checkpoint_that_was_killed_do_not_end_the_log() -> None:
-    """R-DUR-1. They lie below the replay's start under names of the log, and some were used again: a hole."""
+@with_and_without_snapshots
+def test_log_files_left_over_from_a_checkpoint_that_was_killed_do_not_end_the_log(snapshots: bool) -> None:
+    """R-DUR-1. They lie below the replay's start under names of the log, and some are used again: a hole."""
     config = small_config(checkpoint_wal_bytes=1 << 40)
     world = StoreWorld(config=config).open()
     world.create(1)
@@ -82,7 +83,7 @@ def test_log_files_left_over_from_a_checkpoint_that_was_killed_do_not_end_the_lo
     world.append(1, 1)
     world.checkpoint()
     acked = world.append(1, 3)
-    again, result = rebuilt(world.end(power_cut=False), config)
+    again, result = rebuilt(world.end(power_cut=False), config, snapshots=snapshots)
     assert list(again.topic(1).rows)[-3:] == acked
     assert sorted(again.catalog.topics) == [1]
     assert result.set_aside == []

@@ -37,6 +37,7 @@ from topics.store.segment_format import TOPICS_DIRECTORY
 from topics.store.snapshot import write_snapshot
 from topics.store.space import is_full
 from topics.store.tiers import Tiers
+from topics.store.walfile import name_spares
 
 log = logging.getLogger(__name__)
 _NOTE_AGAIN_NS = 1_000_000_000
@@ -120,6 +121,11 @@ class Store:
         for path in self.skipped_snapshots:
             log.error("snapshot %s is damaged and was passed over", path)
         await unlink_all(loop, self._unneeded(found))
+        for shard, start in found.replay.items():
+            if shard in found.surveys and shard < self._shards:
+                survey = found.surveys[shard]
+                spares = await name_spares(loop.files, survey.spares, start.file_no)
+                found.surveys[shard] = survey._replace(spares=spares)
         if TOPICS_DIRECTORY in loop.files.list_directory(directory):
             await loop.files.sync_directory(f"{directory}/{TOPICS_DIRECTORY}")  # a killed process may not have done so
         await self.log.open(self._starts(found))

@@ -11,12 +11,14 @@ import contextlib
 import logging
 import os
 from collections import deque
+from collections.abc import Sequence
 from typing import NoReturn
 
 from topics.errors import DiskFullError
 from topics.loop.loop import Loop
+from topics.store.filecalls import FileCalls
 from topics.store.filetable import FileKind, FileTable, StoredFile
-from topics.store.format import WAL_FIRST_BATCH_OFFSET, WalHeader, boot_hash, wal_file_name
+from topics.store.format import WAL_FIRST_BATCH_OFFSET, WalHeader, boot_hash, wal_file_name, wal_file_no
 from topics.store.past_cache import goes_direct
 from topics.store.space import is_full
 
@@ -42,6 +44,27 @@ class WalFile:
         """0 until the file is taken into use."""
         self.position = WAL_FIRST_BATCH_OFFSET
         """Where the next batch goes."""
+
+
+async def name_spares(files: FileCalls, paths: Sequence[str], below: int) -> list[str]:
+    """Spare files, those of a lower number under the name of a spare: a checkpoint was killed before it recycled them.
+
+    Some of them are used again soon. Under names of the log the others would be taken for its beginning, with a hole
+    behind them, by a rebuild that finds no snapshot. The sync that makes the first of them count again covers this.
+    """
+    named = []
+    for path in paths:
+        directory, _, name = path.rpartition("/")
+        number = wal_file_no(name)
+        if number is not None and number < below:
+            spare = f"{directory}/spare-{name[4:]}"
+            try:
+                await files.rename(path, spare)
+                path = spare
+            except OSError as error:
+                log.warning("renaming %s failed, it keeps its name: %s", path, error)
+        named.append(path)
+    return named
 
 
 class WalDirectory:
