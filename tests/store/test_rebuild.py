@@ -1,66 +1,18 @@
-"""What a rebuild keeps: all that counted and is sound, and nothing that had gone."""
+"""What counts in a rebuild: all that counted before, and nothing that had gone."""
 
 from __future__ import annotations
 
 import copy
 import errno
-import os
 
 import pytest
 
 from tests.sim import SimRing
-from tests.sim.file import SimFile
+from tests.store.rebuilding import IN_PACKS, drop, ended, place, rebuilt, with_and_without_snapshots, write
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
-from topics.config import Config
-from topics.loop import Loop
-from topics.store.fsck import verify
-from topics.store.rebuild import Rebuilt, rebuild
-from topics.store.segment_format import FOOTER_BYTES, SegmentHeader
-
-IN_PACKS = small_config(pack_run_bytes=1 << 20)
-with_and_without_snapshots = pytest.mark.parametrize("snapshots", [True, False], ids=["snapshots", "no snapshots"])
+from topics.store.segment_format import FOOTER_BYTES
 
 
-def ended(world: StoreWorld) -> SimRing:
-    """Closed after a start of its own, so that nothing lies in the log."""
-    world.close()
-    again = StoreWorld(world.ring.next_life(power_cut=False), config=world.config).open()
-    again.close()
-    return again.ring.next_life(power_cut=False)
-
-
-def drop(ring: SimRing, *directories: str) -> None:
-    """Removes the files in these directories."""
-    for directory in directories:
-        for name in ring.disk.list_directory(f"{DIRECTORY}/{directory}"):
-            ring.disk.unlink(f"{DIRECTORY}/{directory}/{name}")
-
-
-def write(ring: SimRing, path: str, data: bytes) -> None:
-    """Over the beginning of a file, which is made when it is missing."""
-    file = ring.disk.open(path, os.O_RDWR | os.O_CREAT)
-    assert isinstance(file, SimFile)
-    ring.disk.write(file, 0, data)
-
-
-def rebuilt(ring: SimRing, config: Config, *, snapshots: bool = True) -> tuple[StoreWorld, Rebuilt]:
-    if not snapshots:
-        drop(ring, "snapshots")
-    loop = Loop(ring, ring.clock)
-    result = loop.run_task(rebuild(loop, DIRECTORY))
-    assert [finding for finding in loop.run_task(verify(loop, DIRECTORY)).findings if not finding.is_index] == []
-    world = StoreWorld(ring, config=config).open()
-    world.check_every_record()
-    return world, result
-
-
-def place(world: StoreWorld, topic_id: int, seq: int) -> tuple[str, int]:
-    """Path of the file that a record lies in, and its offset there."""
-    row = world.topic(topic_id).rows[seq]
-    return world.store.files[row.file_id].path, row.offset
-
-
-# --- which files count -----------------------------------------------------------------------------------------------
 @with_and_without_snapshots
 def test_log_files_left_over_from_a_checkpoint_that_was_killed_do_not_end_the_log(snapshots: bool) -> None:
     """R-DUR-1. They lie below the replay's start under names of the log, and some are used again: a hole."""
@@ -220,110 +172,6 @@ def test_a_snapshot_that_came_back_with_a_power_cut_is_not_believed_once_its_log
         write(ring, f"{DIRECTORY}/snapshots/{name}", data)
     again, _ = rebuilt(ring, IN_PACKS)
     assert list(again.topic(1).rows) == [1, 2, 3, 4, 5, 6]
-
-
-# --- what is left of a damaged file ----------------------------------------------------------------------------------
-@with_and_without_snapshots
-def test_deleted_records_stay_deleted_in_a_pack_that_is_mended(snapshots: bool) -> None:
-    world = StoreWorld(config=IN_PACKS).open()
-    for topic_id in (1, 2):
-        world.create(topic_id)
-        world.append(topic_id, 4)
-    world.checkpoint()
-    world.delete(1, [2, 3])
-    world.checkpoint()
-    path, offset = place(world, 2, 3)
-    ring = ended(world)
-    ring.corrupt_file(path, offset + 60)
-    again, result = rebuilt(ring, IN_PACKS, snapshots=snapshots)
-    assert {topic_id: list(topic.rows) for topic_id, topic in again.catalog.topics.items()} == {1: [1, 4], 2: [1, 2, 4]}
-    assert (len(result.set_aside), result.records) == (1, 7)
-    assert list(again.next_life(power_cut=True).topic(1).rows) == [1, 4]
-
-
-@with_and_without_snapshots
-def test_a_tag_that_looks_like_the_beginning_of_a_run_does_not_make_a_pack_a_damaged_one(snapshots: bool) -> None:
-    world = StoreWorld(config=IN_PACKS).open()
-    world.create(1)
-    world.append(1, 4, tag=b"TPRN-7")
-    world.checkpoint()
-    world.delete(1, [2, 3])
-    world.checkpoint()
-    again, result = rebuilt(ended(world), IN_PACKS, snapshots=snapshots)
-    assert list(again.topic(1).rows) == [1, 4]
-    assert result.set_aside == []
-
-
-@with_and_without_snapshots
-def test_a_mended_segment_goes_on_saying_what_its_footer_said(snapshots: bool) -> None:
-    """Records below a floor that the header does not know of stay gone."""
-    config = small_config(pack_run_bytes=0, segment_max_events=5)
-    world = StoreWorld(config=config).open()
-    world.create(1)
-    world.append(1, 3)
-    world.checkpoint()
-    world.evict(1, 2)
-    world.append(1, 2)
-    world.checkpoint()
-    path, offset = place(world, 1, 4)
-    ring = ended(world)
-    ring.corrupt_file(path, offset + 60)
-    again, _ = rebuilt(ring, config, snapshots=snapshots)
-    assert list(again.topic(1).rows) == [3, 5]
-    assert b'"floor": 2' in SegmentHeader.unpack(again.ring.file_bytes(path), path).description
-
-
-@with_and_without_snapshots
-@pytest.mark.parametrize("kind", ["segment", "pack", "run"])
-def test_a_bit_that_flips_in_a_header_costs_nothing(kind: str, snapshots: bool) -> None:
-    config = small_config(pack_run_bytes=0) if kind == "segment" else IN_PACKS
-    world = StoreWorld(config=config).open()
-    world.create(1)
-    world.append(1, 50)
-    world.checkpoint()
-    path, first = place(world, 1, 1)
-    begin, size = {"segment": (0, 100), "pack": (0, 32), "run": (4096, first - 4096)}[kind]
-    ring = ended(world)
-    for at in range(begin, begin + size, 11 if kind == "run" else 3):
-        if kind == "segment" and 48 <= at < 56:
-            continue  # where the frames begin and padding: no part of what is read
-        damaged = SimRing(0, disk=copy.deepcopy(ring.disk))
-        damaged.corrupt_file(path, at, 1 << at % 8)
-        again, result = rebuilt(damaged, config, snapshots=snapshots)
-        assert len(again.topic(1).rows) == 50, at
-        assert result.records == 50, at
-
-
-@with_and_without_snapshots
-def test_a_segment_whose_header_is_lost_keeps_its_records(snapshots: bool) -> None:
-    """By its footer, or by what the snapshot says of it."""
-    config = small_config(pack_run_bytes=0, segment_max_events=50)
-    world = StoreWorld(config=config).open()
-    world.create(1)
-    world.append(1, 60)
-    world.checkpoint()
-    sealed, tail = place(world, 1, 1)[0], place(world, 1, 60)[0]
-    ring = ended(world)
-    write(ring, sealed, bytes(4096))
-    if snapshots:
-        write(ring, tail, bytes(4096))
-    again, _ = rebuilt(ring, config, snapshots=snapshots)
-    assert len(again.topic(1).rows) == 60
-
-
-@pytest.mark.parametrize("at", range(4))
-def test_a_bit_that_flips_in_the_length_of_a_record_costs_that_record_alone(at: int) -> None:
-    """Without an index, too, that says where the next one lies."""
-    config = small_config(pack_run_bytes=0)
-    world = StoreWorld(config=config).open()
-    world.create(1)
-    world.append(1, 50)
-    world.checkpoint()
-    path, offset = place(world, 1, 20)
-    ring = ended(world)
-    ring.corrupt_file(path, offset + at, 0x10)
-    again, _ = rebuilt(ring, config)
-    assert sorted(again.topic(1).rows) == [seq for seq in range(1, 51) if seq != 20]
 
 
 def test_a_damaged_log_costs_nothing_that_the_snapshot_knows() -> None:
