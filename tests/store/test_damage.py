@@ -7,9 +7,12 @@ import errno
 import pytest
 
 from tests.sim import SimRing
+from tests.sim.disk import SimDirectory
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import CorruptError, FormatError, LogReadOnlyError
+from topics.loop import Loop
 from topics.store.format import WAL_FIRST_BATCH_OFFSET
+from topics.store.fsck import verify
 from topics.store.segment_format import FLAGS_OFFSET_PER_ROW, INDEX_HEADER_BYTES
 
 LOG = f"{DIRECTORY}/wal/shard-00"
@@ -89,6 +92,23 @@ def test_a_missing_log_file_stops_the_start() -> None:
     ring.disk.unlink(first_log(ring))
     with pytest.raises(CorruptError):
         StoreWorld(ring).open()
+
+
+def test_a_missing_directory_of_a_shard_stops_the_start_and_is_found() -> None:
+    world = StoreWorld(config=small_config(wal_shards=2)).open()
+    world.create(1)
+    world.checkpoint()
+    ring = world.end(power_cut=False)
+    for name in ring.disk.list_directory(f"{DIRECTORY}/wal/shard-01"):
+        ring.disk.unlink(f"{DIRECTORY}/wal/shard-01/{name}")
+    parent = ring.disk.find(f"{DIRECTORY}/wal")
+    assert isinstance(parent, SimDirectory)
+    del parent.live["shard-01"]
+    with pytest.raises(CorruptError, match=r"shard-01/wal-\d+.log: the log begins in this file, and it is missing"):
+        StoreWorld(ring, config=small_config(wal_shards=2)).open()
+    loop = Loop(ring, ring.clock)
+    report = loop.run_task(verify(loop, DIRECTORY))
+    assert [finding.path for finding in report.findings] == [f"{DIRECTORY}/wal/shard-01"]
 
 
 def test_one_damaged_snapshot_is_passed_over() -> None:

@@ -19,11 +19,11 @@ from topics.store.codec import Stop
 from topics.store.directory import Marker, refused_marker
 from topics.store.filecalls import FileCalls, list_if_there, read_file
 from topics.store.filetable import FileTable
-from topics.store.format import DELETED, DELETED_LIVE
+from topics.store.format import DELETED, DELETED_LIVE, shard_directory
 from topics.store.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
 from topics.store.pack import PackIndex, read_pack, scan_runs
 from topics.store.past_cache import goes_direct
-from topics.store.replay import DirectReader, ShardReplay, survey_shard
+from topics.store.replay import DirectReader, ShardReplay, shards_of, survey_shard
 from topics.store.segment import read_footer
 from topics.store.segment_format import (
     FOOTER_BYTES,
@@ -265,11 +265,10 @@ async def _verify_packs(files: FileCalls, directory: str, manifest: Manifest | N
 async def _verify_log(loop: Loop, directory: str, part: StorePart | None, report: Report) -> None:
     direct = goes_direct(loop.files.direct_block_bytes(directory))
     reader = DirectReader(loop.files, direct=direct)
-    for name in list_if_there(loop.files, f"{directory}/wal"):
-        if not (name.startswith("shard-") and name[6:].isdigit()):
-            continue
-        path = f"{directory}/wal/{name}"
-        start = part.replay.get(int(name[6:])) if part is not None else None
+    starts = part.replay if part is not None else {}
+    for shard in shards_of(loop.files, directory, starts):
+        path = f"{directory}/{shard_directory(shard)}"
+        start = starts.get(shard)
         try:
             replay = await replay_shard(loop, reader, path, start)
         except (CorruptError, FormatError) as error:

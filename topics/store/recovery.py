@@ -29,13 +29,14 @@ from topics.store.format import (
     FRAME_HEADER_BYTES,
     ORDERED_TYPES,
     FrameType,
+    shard_directory,
     unpack_idempotency,
     wal_file_name,
 )
 from topics.store.manifest import COLD, HOT, Manifest, Pack, ReplayStart, Segment
 from topics.store.pack import PackIndex, read_pack
 from topics.store.past_cache import PastCache, goes_direct
-from topics.store.replay import REMEDY, Chunk, DirectReader, ShardReplay, Survey, survey_shard
+from topics.store.replay import REMEDY, Chunk, DirectReader, ShardReplay, Survey, shards_of, survey_shard
 from topics.store.row_columns import by_topic, select
 from topics.store.segment import cut_back, read_rows, rewrite_index
 from topics.store.segment_format import PACK_DIRECTORY, SNAPSHOT_DIRECTORY, index_path
@@ -104,15 +105,13 @@ async def recover(
 
     reader = DirectReader(files, direct=goes_direct(files.direct_block_bytes(directory)))
     surveys: dict[int, Survey] = {}
-    for name in list_if_there(files, f"{directory}/wal"):
-        if name.startswith("shard-") and name[6:].isdigit():
-            shard = int(name[6:])
-            start = store.replay.get(shard, _WHOLE)
-            path = f"{directory}/wal/{name}"
-            survey = surveys[shard] = await survey_shard(loop, reader, path, start.file_no, file_bytes)
-            if start.marked and (not survey.used or survey.used[0].number != start.file_no):
-                missing = f"{path}/{wal_file_name(start.file_no)}"
-                raise CorruptError(f"{missing}: the log begins in this file, and it is missing. {REMEDY}")
+    for shard in shards_of(files, directory, store.replay):
+        start = store.replay.get(shard, _WHOLE)
+        path = f"{directory}/{shard_directory(shard)}"
+        survey = surveys[shard] = await survey_shard(loop, reader, path, start.file_no, file_bytes)
+        if start.marked and (not survey.used or survey.used[0].number != start.file_no):
+            missing = f"{path}/{wal_file_name(start.file_no)}"
+            raise CorruptError(f"{missing}: the log begins in this file, and it is missing. {REMEDY}")
     total = sum(file.size for survey in surveys.values() for file in survey.used) or 1
     done = 0
 

@@ -11,7 +11,7 @@ take, and whatever lies behind the hole goes with it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from topics.errors import CorruptError, FormatError
@@ -33,6 +33,7 @@ from topics.store.format import (
     align_up,
     wal_file_no,
 )
+from topics.store.manifest import ReplayStart
 from topics.store.side_by_side import side_by_side
 
 CHUNK_BYTES = 8 << 20
@@ -103,6 +104,13 @@ class DirectReader:
         buffer = memoryview(page_aligned(max(BLOCK_BYTES, align_up(offset + size - begin, BLOCK_BYTES))))
         count = await self._files.read_into(fd, buffer, begin)
         return buffer[offset - begin : min(count, offset - begin + size)]
+
+
+def shards_of(files: FileCalls, directory: str, replay: Mapping[int, ReplayStart]) -> list[int]:
+    """Those that have a directory, and those that must have one by a snapshot."""
+    names = list_if_there(files, f"{directory}/wal")
+    there = {int(name[6:]) for name in names if name.startswith("shard-") and name[6:].isdigit()}
+    return sorted(there | {shard for shard, start in replay.items() if start.marked})
 
 
 async def survey_shard(loop: Loop, reader: DirectReader, path: str, start: int, file_bytes: int) -> Survey:
