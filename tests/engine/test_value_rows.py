@@ -47,7 +47,7 @@ def test_what_cannot_be_json_is_refused_by_name(value: Any) -> None:
 
 def test_raw_json_passes_and_is_checked() -> None:
     assert record_at(rows_from_values([NewRecord(msgspec.Raw(b'{"a": 1}'))], SCANNER), 0).data == b'{"a":1}'
-    for text in (b"{", b"1e400", b'1},{"data":2', b"NaN"):
+    for text in (b"{", b"1e400", b'1},{"data":2', b'1,"tag":"x"', b'1,"other":2', b"NaN"):
         with pytest.raises(RequestError):
             rows_from_values([NewRecord(msgspec.Raw(text))], SCANNER)
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from topics.engine.records import check
 from topics.engine.write_body import WriteScanner
 from topics.errors import RequestError
 from topics.store.rows import Rows
@@ -59,6 +60,7 @@ def rows_from_values(records: Sequence[NewRecord], scanner: WriteScanner) -> Row
     Raises: RequestError, over a limit, or a value JSON cannot hold (NaN, infinity, a number beyond a double ...).
     """
     _refuse_other_names(records)
+    _check_raws(records)
     try:
         body = msgspec.json.encode({"records": [_fields(record) for record in records]})
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -92,6 +94,14 @@ def _refuse_other_names(records: Sequence[NewRecord]) -> None:
             if value is not None and not isinstance(value, str):
                 message = f"records[{index}].{name} must be a string or None, not {type(value).__name__}"
                 raise RequestError("invalid_request", message)
+
+
+def _check_raws(records: Sequence[NewRecord]) -> None:
+    """Text that goes into the body as it is: each one JSON value, or it could give its record other fields."""
+    for index, record in enumerate(records):
+        for name, value in (("data", record.data), ("meta", record.meta)):
+            if isinstance(value, msgspec.Raw):
+                check(bytes(value), f"records[{index}].{name}")
 
 
 def _first_unencodable(records: Sequence[NewRecord]) -> str:
