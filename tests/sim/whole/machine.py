@@ -243,6 +243,7 @@ class Machine:
     def _refused(self, reason: str) -> bool:
         failures = self.ring.faults.failures[self._failures_at_start :]
         may_lack_space = not self._has_reserve or self.config.wal_shards != self._shards_served
+        may_lack_space |= self.config.wal_shards > 1  # each takes a file out of the reserve
         lacks_room = self.descriptors_are_few or (self.ring.disk.capacity_bytes is not None and may_lack_space)
         failed = any(kind in _DISK_KINDS for kind, _path in failures)
         if not (self._excused or lacks_room or failed):
@@ -325,7 +326,6 @@ class Machine:
         self.look()
         self.counts["logs that failed syncs have latched"] += bool(self.ring.failed_syncs)
         self._check_noted(power_cut=power_cut)
-        self.may_skip |= (power_cut and not self.stopped_well) or self._excused or self._is_noted()
         self.say("POWER CUT" if power_cut else "KILL", f"after {self.ring.effects} operations")
         self.counts["power cuts" if power_cut else "kills"] += 1
         self.generation += 1
@@ -338,6 +338,8 @@ class Machine:
             self._lost_to_lies |= self.lied
         self.ring.disk.capacity_bytes = None
         self.ring = self.ring.next_life(power_cut=power_cut)
+        # What was on its way at the kill may have been done: the note, too.
+        self.may_skip |= (power_cut and not self.stopped_well) or self._excused or self._is_noted()
         self.monitor.next_life()
         self.loop = self.server = None
 
