@@ -149,6 +149,7 @@ class Client:
         machine.counts[name] += 1
         if status in {429, 503}:
             machine.counts[f"answered {status}"] += 1
+            machine.counts["turned away though nothing was lacking"] += machine.lacks_nothing
         elif status == 500:
             machine.counts["answered 500"] += 1
             error = answer["error"]
