@@ -256,7 +256,6 @@ def run_many(
                 gc.collect()
     finally:
         gc.enable()
-        gc.unfreeze()
     return total
 
 
