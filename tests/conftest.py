@@ -8,7 +8,7 @@ import pytest
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What was collected lives to the end: the collector need not go through it at each turn, and at each module's end."""
+    """What was collected lives to the end: no need to go through it at each turn of the collector."""
     del session
     gc.collect()
     gc.freeze()
