@@ -293,9 +293,8 @@ class Machine:
                 continue  # a copy that is not listed yet: the original is there, and nothing moves any more
             in_log = "/wal-" in path
             told_ns = _TOLD_NS if in_log else _NOTED_NS * self.ring.sync_factor
-            told_ns *= (
-                10 if self.ring.completions_max else 1
-            )  # a checkpoint syncs many files at a time, and waits for all
+            if self.ring.completions_max:  # a checkpoint syncs many files side by side, and waits for all
+                told_ns *= 10
             if at_ns < now_ns - told_ns and (in_log or any(part in path for part in _COPIED)):
                 raise self.wrong(f"a sync of {path} failed, and the log goes on")
 

@@ -44,7 +44,6 @@ class OwningClient(Client):
                 topic.limbo.append(operation)
         for topic in self.shared.topics:
             topic.refuses = self.machine.ring.disk.capacity_bytes is not None
-            topic.has_failed |= bool(topic.limbo) and self.machine.disk_failed  # as if the 500 had been seen
             topic.lasts(self.shared.lasting_ns)
             topic.date_keys(self.machine.ring.clock.now_ms())
         self._in_flight.clear()
@@ -62,6 +61,7 @@ class OwningClient(Client):
     def _settle(self) -> None:
         for topic in self.shared.topics:
             topic.refuses = self.machine.ring.disk.capacity_bytes is not None
+            topic.has_failed |= bool(topic.limbo) and self.machine.disk_failed  # as if the 500 had been seen
             topic.settle_limbo(self.machine.ring.clock.now_ms())
         self.connect()
 
