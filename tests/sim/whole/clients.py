@@ -18,6 +18,9 @@ _SYNCS_NS = 12_000_000
 class Clients:
     """An actor (machine.py) made of several clients."""
 
+    may_stall = True
+    """They may take answers late; not where they go by when those came."""
+
     def __init__(self, machine: Machine, rng: random.Random) -> None:
         self.machine = machine
         self.rng = rng
@@ -97,7 +100,7 @@ class Client:
     def connect(self) -> None:
         if self.shared.paused:
             return
-        self.wire = self.machine.connect(self._on_lost, may_stall=True)
+        self.wire = self.machine.connect(self._on_lost, may_stall=self.shared.may_stall)
         if self.wire is None:
             self._later(RETRY_NS, self.connect)
         else:

@@ -21,6 +21,8 @@ from tests.sim.whole.wire import Wire
 class Workers(Clients):
     """All clients of the queues."""
 
+    may_stall = False
+
     def __init__(self, machine: Machine, rng: random.Random) -> None:
         super().__init__(machine, rng)
         self.queues = [Queue(f"q{number}", rng) for number in range(rng.choice((1, 2)))]
