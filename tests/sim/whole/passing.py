@@ -86,6 +86,8 @@ class Asked:
 
 
 class Passing(Clients):
+    may_stall = False
+
     def __init__(self, machine: Machine, rng: random.Random) -> None:
         super().__init__(machine, rng)
         durability = rng.choice(("disk", "fsync"))
