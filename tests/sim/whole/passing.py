@@ -43,10 +43,9 @@ class Topic:
         self.acked: dict[int, Acked] = {}
         self.expired = 0
         """Up to here a reader was told of expiry."""
-        self.expired_ts = 0
-        """What has an older $ts had expired when the config was changed, in this life."""
-        self.known: set[int] = set()
-        """Seqs acknowledged before that: a write under way has not been shown, nor told to be expired."""
+        self.known: dict[int, int] = {}
+        """Of seqs acknowledged before a change of the config, in this life: what had an older $ts had expired then. (A
+        write under way has not been shown, nor told to be expired.)"""
 
     @property
     def is_ephemeral(self) -> bool:
@@ -66,8 +65,7 @@ class Topic:
 
     def end_life(self, now_ms: int) -> None:
         self.expire(now_ms)
-        self.expired_ts = 0
-        self.known = set()
+        self.known = {}
         for seq, acked in self.acked.items():
             if not acked.kept:
                 self.acked[seq] = acked._replace(alive=False)
@@ -81,7 +79,7 @@ class Asked:
         self.changes = topic.changes
         self.longest_ms = topic.lives()[-1]
         self.expired = topic.expired
-        self.expired_ts = topic.expired_ts
+        self.known = dict(topic.known)
         self.must = set(topic.acked)
 
 
@@ -175,8 +173,8 @@ class Passing(Clients):
                 raise wrong(f"seq {seq} of {row['$ts']} is shown at {asked.at_ms}, and lives for {longest_ms} ms")
             if seq <= asked.expired:
                 raise wrong(f"seq {seq} is back; up to {asked.expired} all had expired")
-            if row["$ts"] < asked.expired_ts and seq in topic.known:
-                raise wrong(f"seq {seq} of {row['$ts']} is back; up to {asked.expired_ts} all had expired")
+            if row["$ts"] < asked.known.get(seq, 0):
+                raise wrong(f"seq {seq} of {row['$ts']} is back; up to {asked.known[seq]} all had expired")
         oldest_ms = now_ms - topic.lives()[0]
         lost = [
             seq
@@ -259,7 +257,6 @@ class _Client(Client):
                 topic.expire(self.machine.ring.clock.now_ms())
                 topic.configs = [after]
                 topic.changes += 1
-                topic.expired_ts = max(topic.expired_ts, expired_ts)
-                topic.known |= known
+                topic.known |= {seq: max(expired_ts, topic.known.get(seq, 0)) for seq in known}
 
         wire.ask("PUT", topic.path, after, changed)
