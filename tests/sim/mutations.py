@@ -95,6 +95,7 @@ MUTANTS = (
             ("store/replay.py", "if file.header.first_batch_no <= self.last_batch_no + 1:", "if True:"),
             ("store/replay.py", "            if self.last_batch_no + 1 < limit:\n", "            if False:\n"),
         ),
+        hunt=_RECOVERY,
     ),
     _one(
         "the tail that recovery read is not written again",
