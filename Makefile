@@ -20,7 +20,7 @@ serve: venv
 	$(BIN)/topics serve $(ARGS)
 
 test: venv test-packages
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 test-packages:
 	@bash scripts/test_packages.sh
