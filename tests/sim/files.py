@@ -150,8 +150,10 @@ class SimFiles:
             elif not fault.error:
                 self._core.faults.synced(file, file.order, honestly=False)
             else:
-                self._lose(file, file.order)
-                if fault.error != errno.ENOSPC:  # as of a write that finds no space: only its own bytes are not there
+                if fault.error == errno.ENOSPC:  # as of a write that finds no space: its bytes are not there
+                    file.lose(file.order)
+                else:
+                    self._lose(file, file.order)
                     self._core.note_failed_sync(handle)
                 return -fault.error
         return count

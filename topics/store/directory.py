@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Container
 
 import msgspec
 
@@ -111,7 +112,8 @@ async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> 
     try:
         marker = msgspec.json.decode(await read_file(loop.files, path), type=Marker)
     except FileNotFoundError:
-        await _sync_parents(loop, taken)
+        await sync_parents(loop, taken.path, taken.made_in)
+        taken.made_in.clear()
         await replace_file(loop.files, path, msgspec.json.encode(Marker(FORMAT, cores)))
         return
     except msgspec.DecodeError as error:
@@ -123,20 +125,19 @@ async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> 
 _NO_BOOT = ""
 
 
-async def _sync_parents(loop: Loop, taken: TakenDirectory) -> None:
+async def sync_parents(loop: Loop, path: str, made_in: Container[str]) -> None:
     """The way to a new directory is durable: what this process made of it, and what one that was killed may have made.
 
-    Those above that belong to somebody else, and may not be read, were there before us.
+    Those above that belong to somebody else, and may not be read, were there before us. made_in: of make_with_parents.
     """
-    parent = taken.path.rstrip("/")
+    parent = path.rstrip("/")
     while (above := os.path.dirname(parent) or ".") != parent:
         parent = above
         try:
             await loop.files.sync_directory(parent)
         except PermissionError:
-            if parent in taken.made_in:
+            if parent in made_in:
                 raise
-    taken.made_in.clear()
 
 
 class Session(msgspec.Struct):

@@ -18,7 +18,7 @@ from topics.config import Config
 from topics.errors import FormatError, StorageError
 from topics.loop.loop import Loop
 from topics.loop.ring import Ring
-from topics.store.directory import make_with_parents, refuse_unsafe
+from topics.store.directory import make_with_parents, refuse_unsafe, sync_parents
 from topics.store.filecalls import FileCalls, read_file, replace_file
 from topics.store.manifest import COLD, HOT, Segment
 
@@ -75,8 +75,7 @@ async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool) -> None:
         ours = _Mark(loop.ring.random_bytes(16).hex())
         await replace_file(files, f"{tiers.hot}/{_NAME}", msgspec.json.encode(ours))
     if theirs is None:
-        for changed in make_with_parents(loop.ring, tiers.cold):
-            await files.sync_directory(changed)
+        await sync_parents(loop, tiers.cold, make_with_parents(loop.ring, tiers.cold))
         await replace_file(files, f"{tiers.cold}/{_NAME}", msgspec.json.encode(ours))
 
 

@@ -331,3 +331,21 @@ def test_a_delete_stays_done_whose_flags_a_killed_checkpoint_left_in_the_page_ca
         assert world.data("a") == [1, 3], f"killed {effects} operations into the time of a checkpoint, seed {seed}"
         world.close()
     assert interrupted, "none was killed between the flag and its sync"
+
+
+def test_a_cold_directory_that_a_killed_start_made_survives_a_power_cut() -> None:
+    """R-DUR-2. Who made it was killed before its name was durable; the next one found it there. Seed 3125287."""
+    for effects, seed in itertools.product(range(1, 40), range(2)):
+        settings = {"pack_run_bytes": 0, "segment_max_events": 2, "cold_dir": "/srv/cold", "hot_retain_segments": 0}
+        world = SimWorld(seed, checkpoint_wal_bytes=1, **settings)
+        world.ring.stop_at(effects)
+        with contextlib.suppress(SimStoppedError):
+            world.start()
+        world.crash_and_start()
+        world.put("a", durability="fsync")
+        world.write("a", 1, 2, 3)
+        world.advance_ms(3300)
+        world.power_cut()
+        world.start()
+        assert world.data("a") == [1, 2, 3], f"killed {effects} operations into the first start, seed {seed}"
+        world.close()
