@@ -65,7 +65,7 @@ MUTANTS = (
     _one(
         "the directories of a killed start are not synced",
         "store/directory.py",
-        "        await _sync_parents(loop, taken)\n",
+        "        await sync_parents(loop, taken.path, taken.made_in)\n",
         "",
     ),
     _one(
