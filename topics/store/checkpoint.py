@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 
 from topics.config import Config
-from topics.errors import DiskFullError, StorageError
+from topics.errors import StorageError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.catalog import Catalog, Deletions
@@ -45,7 +45,7 @@ from topics.store.relocate import Relocation
 from topics.store.scarcity import affordable, live_rows
 from topics.store.segment_format import index_path
 from topics.store.snapshot import write_snapshot
-from topics.store.space import is_full
+from topics.store.space import lacks_space
 from topics.store.tiering import Tiering, mark
 from topics.store.tiers import Tiers
 from topics.store.turns import Turns
@@ -167,7 +167,7 @@ class Checkpointer:
         except (OSError, StorageError) as error:
             self.counters.failed += 1
             self.counters.error = str(error)
-            if isinstance(error, DiskFullError) or (isinstance(error, OSError) and is_full(error)):
+            if lacks_space(error):
                 await self._on_full_disk()
             elif isinstance(error, OSError) and not lacks_descriptors(error):
                 self._log.admission.latch(f"a checkpoint failed: {error}")

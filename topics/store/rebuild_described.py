@@ -13,10 +13,10 @@ from topics.loop.loop import Loop
 from topics.store import codec
 from topics.store.filecalls import list_if_there, read_file, replace_file, unlink_if_there
 from topics.store.manifest import Pack, Run, Segment
-from topics.store.rebuild_listed import hints_of
-from topics.store.salvage import mend_segment, pack_of, salvage_pack
+from topics.store.rebuild_files import hints_of, rewrite_pack
+from topics.store.salvage import mend_segment, salvage_pack
 from topics.store.segment import describe_file
-from topics.store.segment_format import PACK_DIRECTORY, index_path, numbered
+from topics.store.segment_format import PACK_DIRECTORY, index_path, numbered, pack_path
 from topics.store.set_aside import SetAside
 from topics.store.tiers import Tiers
 
@@ -121,21 +121,17 @@ class RebuildDescribed:
             if number is not None:
                 numbers.append(number)
         for number in sorted(numbers):
-            pack = Pack(number, 0, 0, {})
-            path = f"{self._tiers.hot}/{pack.path}"
+            path = f"{self._tiers.hot}/{pack_path(number)}"
             data = await read_file(self._files, path)
             found = salvage_pack(data, path)
-            pack.epoch = found.epoch
+            pack = Pack(number, found.epoch, len(data), {})
             if not found.sound:
                 await self._aside.copy(path, data)
                 if not found.runs:
                     await unlink_if_there(self._files, path)
                     continue
-                pack.epoch = int.from_bytes(self._loop.ring.random_bytes(8), "little") | 1
-                now_ms = self._loop.clock.now_ms()
-                data, _ = pack_of(found.runs, number=number, epoch=pack.epoch, now_ms=now_ms)
-                await replace_file(self._files, path, data)
-            pack.size = len(data)
+                pack = await rewrite_pack(self._loop, path, number, found.runs)
+                pack.runs.clear()  # which of them count is still to be chosen
             self._packs[number] = pack
             rank = (0, number) if found.finished else (-1, number)
             for row, run in enumerate(found.runs):

@@ -10,11 +10,12 @@ from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
 from topics.store import codec
 from topics.store.codec import Stop
-from topics.store.filecalls import FileCalls, read_file, replace_file, unlink_if_there
+from topics.store.filecalls import read_file, replace_file, unlink_if_there
 from topics.store.manifest import Pack, Run, Segment, StorePart
-from topics.store.salvage import SalvagedPack, SalvagedRun, mend_segment, pack_of, salvage_pack
+from topics.store.rebuild_files import hints_of, rewrite_pack
+from topics.store.salvage import SalvagedPack, SalvagedRun, mend_segment, salvage_pack
 from topics.store.segment import describe_file, read_footer
-from topics.store.segment_format import IndexHeader, SegmentHeader, index_path
+from topics.store.segment_format import SegmentHeader, index_path
 from topics.store.set_aside import SetAside
 from topics.store.tiers import Tiers
 
@@ -89,21 +90,8 @@ class RebuildListed:
         if not kept:
             await unlink_if_there(self._files, path)
             return
-        epoch = int.from_bytes(self._loop.ring.random_bytes(8), "little") | 1
-        data, written = pack_of(kept, number=listed.number, epoch=epoch, now_ms=self._loop.clock.now_ms())
-        await replace_file(self._files, path, data)
-        self.packs.append(Pack(listed.number, epoch, len(data), {run.number: run for run in written}))
+        self.packs.append(await rewrite_pack(self._loop, path, listed.number, kept))
         self.records += sum(len(run.scan.frames) for run in kept)
-
-
-async def hints_of(files: FileCalls, path: str) -> list[int]:
-    """Where frames of the segment at `path` begin, by its index; nothing when that is missing or damaged."""
-    try:
-        _, columns = IndexHeader.unpack(await read_file(files, index_path(path)), path)
-    except (CorruptError, FormatError, FileNotFoundError, ValueError):
-        return []
-    offsets: list[int] = columns.offsets.tolist()
-    return offsets
 
 
 def is_listed_segment(data: bytes, path: str, listed: Segment) -> bool:

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
 from topics.store.filecalls import list_if_there, read_file, replace_file, unlink_if_there
-from topics.store.format import BLOCK_BYTES, WAL_HEADER_BYTES, WalHeader, wal_file_name, wal_file_no
+from topics.store.format import BLOCK_BYTES, WAL_HEADER_BYTES, WalHeader, shard_directory, wal_file_name, wal_file_no
 from topics.store.fsck import replay_shard
 from topics.store.manifest import ReplayStart
 from topics.store.past_cache import goes_direct
-from topics.store.replay import DirectReader
+from topics.store.replay import DirectReader, shards_of
 from topics.store.salvage import unflipped
 from topics.store.set_aside import SetAside
 from topics.store.snapshot import Loaded
@@ -38,25 +38,23 @@ class RebuildLog:
         """Newer snapshots are damaged, and the log that goes with this one is recycled: its unlink did not survive a
         power cut. It says nothing about what counts."""
         return bool(found.skipped) and any(
-            start.marked and wal_file_name(start.file_no) not in self._names(f"shard-{shard:02d}")
+            start.marked and wal_file_name(start.file_no) not in list_if_there(self._files, self._path(shard))
             for shard, start in found.store.replay.items()
         )
 
-    def _names(self, shard: str) -> list[str]:
-        return list_if_there(self._files, f"{self._directory}/wal/{shard}")
+    def _path(self, shard: int) -> str:
+        return f"{self._directory}/{shard_directory(shard)}"
 
     async def mend(self, listed: Mapping[int, ReplayStart] | None) -> None:
         """listed: where replay begins by a sound snapshot; None: there is none. Raises OSError, or StorageError for
         damage that has no place."""
         direct = goes_direct(self._files.direct_block_bytes(self._directory))
         reader = DirectReader(self._files, direct=direct)
-        for name in list_if_there(self._files, f"{self._directory}/wal"):
-            if name.startswith("shard-") and name[6:].isdigit():
-                shard = int(name[6:])
-                start = listed.get(shard) if listed is not None else ReplayStart(0, marked=False)
-                start = await self._mend_shard(reader, f"{self._directory}/wal/{name}", start)
-                if start is not None:
-                    self.starts[shard] = start
+        for shard in shards_of(self._files, self._directory, {}):
+            start = listed.get(shard) if listed is not None else ReplayStart(0, marked=False)
+            start = await self._mend_shard(reader, self._path(shard), start)
+            if start is not None:
+                self.starts[shard] = start
 
     async def _mend_shard(self, reader: DirectReader, path: str, start: ReplayStart | None) -> ReplayStart | None:
         unreadable = await self._mend_headers(path, start.file_no if start is not None else 0)

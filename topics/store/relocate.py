@@ -96,12 +96,9 @@ class Relocation:
             await self._to_segments(topic_id, NO_RUNS, from_files, last_seq)
             return
         found = catalog.bytes_in_files(topic_id, from_files, last_seq=last_seq)
-        size, first_seq = found.bytes, found.first_seq
-        before = self._runs_to_merge(topic_id, size, found.last_seq)
-        if before.rows:
-            size += _bytes_of(before.rows)
-            first_seq = min(first_seq, int(before.rows[0].seqs[0]))
-        wide = found.last_seq - first_seq >= SEQ_SPAN_MAX
+        before = self._runs_to_merge(topic_id, found.bytes, found.last_seq)
+        size = found.bytes + _bytes_of(before.rows)
+        wide = found.last_seq - found.first_seq >= SEQ_SPAN_MAX
         if wide or size >= self._config.pack_run_bytes:
             await self._to_segments(topic_id, before, from_files, found.last_seq)
             return
@@ -156,7 +153,8 @@ class Relocation:
     # --- segments ----------------------------------------------------------------------------------------------------
     async def _to_segments(self, topic_id: int, before: Runs, from_files: NDArray[np.uint32], last_seq: int) -> None:
         """Rows out of packs (`before`), then those in the log, a window at a time: a topic may have millions."""
-        await self._merge(topic_id, before)
+        if before.merged:
+            await self._merge(topic_id, before)
         writer = SegmentCopy(self.copying, self._gathering, topic_id)
         try:
             rows = self._window(topic_id, from_files, 0, last_seq)

@@ -39,34 +39,34 @@ async def load_snapshot(files: FileCalls, directory: str) -> Loaded | None:
 
     Raises CorruptError when there are some and none is sound; FormatError for one of a newer build.
     """
-    skipped = []
-    for number in snapshot_numbers(files, directory):
-        path = f"{directory}/{snapshot_path(number)}"
-        try:
-            file = SnapshotFile.unpack(await read_file(files, path), path)
-        except CorruptError:
-            skipped.append(path)
-            continue
-        return Loaded(number, unpack_store_part(file.store), file.catalog, skipped)
-    if skipped:
+    found, skipped = await _newest(files, directory, (CorruptError,))
+    if found is None and skipped:
         raise CorruptError(
             f"{skipped[0]}: no snapshot is sound. Run `topics fsck --rebuild` to restore from segments",
             {"path": skipped[0]},
         )
-    return None
+    return found
 
 
 async def sound_snapshot(files: FileCalls, directory: str) -> Loaded | None:
     """The newest one that can be read, whatever the others are; None when there is none."""
+    found, _skipped = await _newest(files, directory, (StorageError, msgspec.DecodeError))
+    return found
+
+
+async def _newest(
+    files: FileCalls, directory: str, passes_over: tuple[type[Exception], ...]
+) -> tuple[Loaded | None, list[str]]:
+    """The newest one that raises none of these, and the paths of those that did."""
     skipped: list[str] = []
     for number in snapshot_numbers(files, directory):
         path = f"{directory}/{snapshot_path(number)}"
         try:
             file = SnapshotFile.unpack(await read_file(files, path), path)
-            return Loaded(number, unpack_store_part(file.store), file.catalog, skipped)
-        except (StorageError, msgspec.DecodeError):
+            return Loaded(number, unpack_store_part(file.store), file.catalog, skipped), skipped
+        except passes_over:
             skipped.append(path)
-    return None
+    return None, skipped
 
 
 async def write_snapshot(

@@ -11,6 +11,7 @@ import errno
 import os
 from collections.abc import Callable
 
+from topics.errors import DiskFullError
 from topics.loop.loop import Loop
 
 _CHECK_NS = 1_000_000_000
@@ -19,6 +20,11 @@ _CHECK_NS = 1_000_000_000
 def is_full(error: OSError) -> bool:
     """The file system has no space left for us; every other error of a write is a failing disk."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def lacks_space(error: Exception) -> bool:
+    """The same of any error: a file that found no space for itself is a DiskFullError by then."""
+    return isinstance(error, DiskFullError) or (isinstance(error, OSError) and is_full(error))
 
 
 class DiskSpace:

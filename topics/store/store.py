@@ -35,7 +35,7 @@ from topics.store.replay import TailPart
 from topics.store.row_columns import indices_by_topic
 from topics.store.segment_format import TOPICS_DIRECTORY
 from topics.store.snapshot import write_snapshot
-from topics.store.space import is_full
+from topics.store.space import is_full, lacks_space
 from topics.store.tiers import Tiers
 from topics.store.walfile import name_spares
 
@@ -162,8 +162,7 @@ class Store:
         try:
             await step()
         except (DiskFullError, OSError) as error:
-            lacks_space = isinstance(error, DiskFullError) or is_full(error)
-            if not lacks_space or not await self.log.space.release_reserve():
+            if not lacks_space(error) or not await self.log.space.release_reserve():
                 raise
             log.warning("the disk is full; the start uses the reserve: %s", error)
             self.log.space.note_full()

@@ -240,9 +240,8 @@ class Steps:
         index, floors = router.source.index, router.source.floors
         parts: list[tuple[memoryview, int, Selection]] = []
         for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
-            if (
-                index.deaths != deaths
-            ):  # deleted while it was read: not forwarded (R-DEL-9). What was evicted or acknowledged still is
+            if index.deaths != deaths:
+                # Deleted while it was read: not forwarded (R-DEL-9). What was evicted or acknowledged still is.
                 kept = np.array(list(router.kept), np.uint64)
                 still = index.alive(rows.seqs) | (rows.seqs <= np.uint64(floors.lost)) | np.isin(rows.seqs, kept)
                 rows = rows.rows(still)
