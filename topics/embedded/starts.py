@@ -13,6 +13,7 @@ from topics.embedded.jobs import Job, Jobs, held_jobs, parse_jobs
 from topics.embedded.records import Page, parse_page
 from topics.engine.column_read import ColumnPage
 from topics.engine.engine import Engine
+from topics.engine.one_by_one import OneByOne
 from topics.engine.predicate import Predicate
 from topics.engine.queue.results import AckResult, ClaimRequest, ExtendResult
 from topics.engine.results import (
@@ -166,11 +167,15 @@ class Starts:
             found: list[TopicState] = []
 
             after: str | None = ""
-            running = waits = False
+
+            def ask() -> bool:
+                if after is None:
+                    return False
+                self._engine.list_topics(prefix, after, self._config.max_limit, False, _any_name, on_page)
+                return True
 
             def on_page(page: TopicPage | TopicsError) -> None:
-                nonlocal after, waits
-                waits = False
+                nonlocal after
                 if isinstance(page, TopicsError):
                     after = None
                     done(page)
@@ -180,20 +185,10 @@ class Starts:
                 if after is None:
                     done(found)
                 else:
-                    go_on()
+                    pages.answered()
 
-            def go_on() -> None:
-                """Most pages come from inside the question, so a loop asks: pages are not calls within each other."""
-                nonlocal running, waits
-                if running:
-                    return
-                running = True
-                while after is not None and not waits:
-                    waits = True
-                    self._engine.list_topics(prefix, after, self._config.max_limit, False, _any_name, on_page)
-                running = False
-
-            go_on()
+            pages = OneByOne(ask)
+            pages.go_on()
 
         return start
 

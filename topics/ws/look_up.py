@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from topics.engine.one_by_one import OneByOne
 from topics.engine.results import TopicState
 from topics.errors import RequestError, TopicsError
 from topics.ws.host import WsEngine
@@ -12,13 +13,9 @@ Found = dict[str, TopicState]
 
 
 class LookUp:
-    """Asks for one after the other; the first error is the result.
+    """Asks for one after the other; the first error is the result."""
 
-    Most states are told from inside the question. So the next one is asked for by a loop: thousands of names are not as
-    many calls within each other.
-    """
-
-    __slots__ = ("_done", "_engine", "_error", "_found", "_lenient", "_missing", "_over", "_running", "_waits")
+    __slots__ = ("_done", "_engine", "_error", "_found", "_lenient", "_missing", "_names", "_over")
 
     def __init__(
         self, engine: WsEngine, names: list[str], done: Callable[[Found | Exception], None], *, lenient: bool
@@ -31,38 +28,34 @@ class LookUp:
         self._found: Found = {}
         self._error: Exception | None = None
         self._missing = names[::-1]
-        self._running = False
-        self._waits = False
-        """For an answer."""
+        self._names = OneByOne(self._ask)
         self._over = False
 
     def go_on(self) -> None:
-        """Asks until an answer has to be waited for, or there is a result."""
-        if self._running:
-            return
-        self._running = True
-        try:
-            while self._missing and not (self._waits or self._error or self._over):
-                self._ask(self._missing.pop())
-        except Exception as error:
-            self._error = error
-        self._running = False
-        if not self._over and (self._error is not None or not (self._waits or self._missing)):
-            self._over = True
-            self._done(self._found if self._error is None else self._error)
+        self._names.go_on()
 
     def cancel(self) -> None:
         """Nobody waits for the result any more."""
         self._over = True
 
-    def _ask(self, name: str) -> None:
-        self._waits = True
-        self._engine.state(name, touch=False, done=lambda state: self._on_state(name, state))
+    def _ask(self) -> bool:
+        if self._over:
+            return False
+        if self._error is not None or not self._missing:
+            self._over = True
+            self._done(self._found if self._error is None else self._error)
+            return False
+        name = self._missing.pop()
+        try:
+            self._engine.state(name, touch=False, done=lambda state: self._on_state(name, state))
+        except Exception as error:
+            self._error = error
+            self._names.answered()
+        return True
 
     def _on_state(self, name: str, state: TopicState | TopicsError) -> None:
-        self._waits = False
         if isinstance(state, TopicState):
             self._found[name] = state
         elif not (self._lenient and isinstance(state, RequestError) and state.code == "topic_not_found"):
             self._error = state
-        self.go_on()
+        self._names.answered()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from topics.engine.one_by_one import OneByOne
 from topics.engine.routers.router import HOPS_MAX, Router, RouterLife
 from topics.engine.topic import Topic
 
@@ -30,10 +31,10 @@ def levels_above(topic: Topic) -> list[list[Router]]:
 class CatchUp:
     """One reader's wait. catch_up_router(router, then): calls `then` when the router has come as far as it can.
 
-    Most have nothing to do and say so at once. So the next level is begun by a loop, not from inside the one before.
+    Most have nothing to do and say so at once.
     """
 
-    __slots__ = ("_catch_up_router", "_levels", "_running", "_then", "_waits")
+    __slots__ = ("_catch_up_router", "_levels", "_steps", "_then", "_waits")
 
     def __init__(
         self, topic: Topic, catch_up_router: Callable[[Router, Callable[[], None]], None], then: Callable[[], None]
@@ -43,22 +44,22 @@ class CatchUp:
         self._then = then
         self._waits = 0
         """For so many routers of the level that was begun."""
-        self._running = False
+        self._steps = OneByOne(self._begin_level)
 
     def go_on(self) -> None:
-        if self._running:
-            return
-        self._running = True
-        while self._levels and not self._waits:
-            routers = self._levels.pop()
-            self._waits = len(routers)
-            for router in routers:
-                self._catch_up_router(router, self._one)
-        self._running = False
-        if not self._waits:
+        self._steps.go_on()
+
+    def _begin_level(self) -> bool:
+        if not self._levels:
             self._then()
+            return False
+        routers = self._levels.pop()
+        self._waits = len(routers)
+        for router in routers:
+            self._catch_up_router(router, self._one)
+        return True
 
     def _one(self) -> None:
         self._waits -= 1
         if not self._waits:
-            self.go_on()
+            self._steps.answered()
