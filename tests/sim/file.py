@@ -126,7 +126,8 @@ class SimFile:
     def crash_image(self, rng: random.Random) -> bytes:
         """What a power cut may leave: each sector as durable or as any unsynced write of it left it.
 
-        The size is the durable one or the one after any of the unsynced changes of it.
+        The size is the durable one or the one after any of the unsynced changes of it. In between it moves by blocks:
+        ext4 and XFS note a size with the page that was written back, not with the sector.
         """
         image = bytearray(self.durable)
         # Per sector the changes come in their order; a coin for each decides which prefix the disk got. The coin is the
@@ -148,7 +149,7 @@ class SimFile:
                 start = max(change.offset, sector * SECTOR_BYTES)
                 stop = min(end, (sector + 1) * SECTOR_BYTES)
                 _apply(image, start, change.data[start - change.offset : stop - change.offset])
-                size = max(size, stop)
+                size = max(size, min(end, -(-stop // BLOCK_BYTES) * BLOCK_BYTES))
             if end > size and rng.random() < 0.5:
                 size = end
         if len(image) < size:

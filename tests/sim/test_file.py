@@ -54,6 +54,17 @@ def test_a_crash_leaves_of_each_sector_a_state_it_had_since_its_last_sync(seed: 
             assert image[number * SECTOR_BYTES : (number + 1) * SECTOR_BYTES] in model.possible[number], f"seed {seed}"
 
 
+def test_a_crash_leaves_a_size_that_some_page_written_back_gave_the_file() -> None:
+    sizes = set()
+    for seed in range(200):
+        file = SimFile()
+        file.write(0, b"a" * 4096)
+        file.sync(file.order)
+        file.write(4096, b"b" * 6000)
+        sizes.add(len(file.crash_image(random.Random(seed))))
+    assert sizes == {4096, 8192, 10_096}
+
+
 def test_what_was_synced_is_not_cut_by_a_preallocation_that_came_before() -> None:
     file = SimFile()
     file.resize(4096, shrink=False)

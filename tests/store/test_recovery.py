@@ -256,3 +256,15 @@ def test_a_start_whose_own_commit_fails_notes_that_for_the_next_one() -> None:
     with pytest.raises(LogReadOnlyError):
         StoreWorld(ring).open()
     assert StoreWorld(ring.next_life(power_cut=False)).open().store.power_lost
+
+
+def test_a_start_that_cannot_read_does_not_hide_that_the_power_failed_before_the_next_one() -> None:
+    """It knows of no snapshot yet when it notes its failure; the newest one is of a graceful stop, a kill ago."""
+    world = StoreWorld().open()
+    world.create(1)
+    world.run(world.store.close())
+    ring = world.next_life().end(power_cut=False)
+    ring.faults.fail("read", errno.EIO, path_part="/wal-")
+    with pytest.raises(OSError, match="Input/output"):
+        StoreWorld(ring).open()
+    assert StoreWorld(ring.next_life(power_cut=True)).open().store.power_lost

@@ -190,6 +190,8 @@ class Store:
     def _lost_power(self, found: Recovered, session: Session | None) -> bool:
         assert found.loaded is not None, "asked of a directory that was used"
         stored = found.loaded.store
+        if self._lost_writes:
+            return True  # whatever was known of snapshots when it was noted, a clean one does not follow a note
         if stored.clean and (session is None or session.snapshot < found.loaded.number):
             return False
         return (session.boot if session is not None else stored.boot) != self._loop.ring.boot_id()
