@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import errno
 import os
 import random
 
 import pytest
 
 from tests.sim import SimRing
+from tests.store.rebuilding import drop
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.loop import Loop
 from topics.store import codec
@@ -169,30 +169,6 @@ def rebuilt(ring: SimRing) -> StoreWorld:
     return StoreWorld(ring, config=small_config()).open()
 
 
-def test_what_a_failed_checkpoint_wrote_to_a_segment_is_no_part_of_it_when_the_next_one_writes_less() -> None:
-    """R-DEL-1, after a rebuild: the frames of two deleted records lie right behind the last one of it."""
-    config = small_config(pack_run_bytes=0, checkpoint_bytes_per_pass=1, segment_max_age_ms=60_000)
-    world = StoreWorld(config=config).open()
-    world.create(1)
-    world.append(1, 3)
-    world.checkpoint()
-    world.append(1, 4, size=3000)
-    world.ring.faults.fail("write", errno.ENOSPC, path_part="/seg-", nth=4)
-    with pytest.raises(OSError, match="No space"):
-        world.checkpoint()
-    world.delete(1, [5, 6, 7])
-    world.checkpoint()  # makes do with little space: no new log file
-    world.ring.clock.step_wall_ms(3_600_000)
-    world.checkpoint()
-    assert [name for name in world.files(f"topics/{SEGMENTS.rpartition('/')[2]}") if name.endswith(".idx")], "sealed"
-    ring = world.end(power_cut=False)
-    for name in ring.disk.list_directory(f"{DIRECTORY}/snapshots"):
-        ring.disk.unlink(f"{DIRECTORY}/snapshots/{name}")
-    for name in ring.disk.list_directory(f"{DIRECTORY}/wal/shard-00"):
-        ring.disk.unlink(f"{DIRECTORY}/wal/shard-00/{name}")
-    assert list(rebuilt(ring).topic(1).rows) == [1, 2, 3, 4]
-
-
 @pytest.mark.parametrize("with_log", [True, False])
 def test_a_directory_is_rebuilt_from_segments_alone(with_log: bool) -> None:
     world = filled()
@@ -200,11 +176,7 @@ def test_a_directory_is_rebuilt_from_segments_alone(with_log: bool) -> None:
         world.checkpoint()
     before = world.catalog.state()
     ring = world.end(power_cut=False)
-    for name in ring.disk.list_directory(f"{DIRECTORY}/snapshots"):
-        ring.disk.unlink(f"{DIRECTORY}/snapshots/{name}")
-    if not with_log:
-        for name in ring.disk.list_directory(f"{DIRECTORY}/wal/shard-00"):
-            ring.disk.unlink(f"{DIRECTORY}/wal/shard-00/{name}")
+    drop(ring, "snapshots", *([] if with_log else ["wal/shard-00"]))
     world = rebuilt(ring)
     for topic_id, (name, config, head, floor, _, rows) in before.items():  # type: ignore[misc]
         topic = world.topic(topic_id)

@@ -12,6 +12,8 @@ from tests.store.rebuilding import IN_PACKS, drop, ended, place, rebuilt, with_a
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.store.segment_format import FOOTER_BYTES
 
+SEGMENTS = f"topics/{1:016x}"
+
 
 @with_and_without_snapshots
 def test_log_files_left_over_from_a_checkpoint_that_was_killed_do_not_end_the_log(snapshots: bool) -> None:
@@ -132,9 +134,12 @@ def test_an_index_that_is_older_than_the_deletes_of_its_segment_is_not_believed(
     assert list(again.topic(1).rows) == [1, 4]
 
 
-def test_what_a_checkpoint_that_failed_left_in_a_segment_is_no_part_of_it_when_it_is_sealed_for_its_age() -> None:
-    config = small_config(pack_run_bytes=0, checkpoint_bytes_per_pass=1, segment_max_age_ms=60_000)
-    world = StoreWorld(config=config).open()
+FAILING = small_config(pack_run_bytes=0, checkpoint_bytes_per_pass=1, segment_max_age_ms=60_000)
+
+
+def sealed_after_a_failed_checkpoint(*, deleted: list[int]) -> StoreWorld:
+    """The failed one wrote frames of records that are deleted before the next one, which seals the segment."""
+    world = StoreWorld(config=FAILING).open()
     world.create(1)
     world.append(1, 3)
     world.checkpoint()
@@ -142,17 +147,31 @@ def test_what_a_checkpoint_that_failed_left_in_a_segment_is_no_part_of_it_when_i
     world.ring.faults.fail("write", errno.ENOSPC, path_part="/seg-", nth=4)
     with pytest.raises(OSError, match="No space"):
         world.checkpoint()
-    world.delete(1, [4, 5, 6, 7])
-    world.checkpoint()
+    world.delete(1, deleted)
+    world.checkpoint()  # makes do with little space: no new log file
     world.ring.clock.step_wall_ms(3_600_000)
     world.checkpoint()
+    assert [name for name in world.files(SEGMENTS) if name.endswith(".idx")], "sealed"
+    return world
+
+
+def test_what_a_checkpoint_that_failed_left_in_a_segment_is_no_part_of_it_when_the_next_one_writes_less() -> None:
+    """R-DEL-1. The frames of two deleted records lie right behind the last one of it."""
+    ring = sealed_after_a_failed_checkpoint(deleted=[5, 6, 7]).end(power_cut=False)
+    drop(ring, "wal/shard-00")
+    again, _ = rebuilt(ring, FAILING, snapshots=False)
+    assert list(again.topic(1).rows) == [1, 2, 3, 4]
+
+
+def test_what_a_checkpoint_that_failed_left_in_a_segment_is_no_part_of_it_when_it_is_sealed_for_its_age() -> None:
+    world = sealed_after_a_failed_checkpoint(deleted=[4, 5, 6, 7])
     ring = ended(world)
-    (path,) = (f"{DIRECTORY}/topics/{1:016x}/{name}" for name in world.files(f"topics/{1:016x}") if ".data" in name)
+    (path,) = (f"{DIRECTORY}/{SEGMENTS}/{name}" for name in world.files(SEGMENTS) if ".data" in name)
     data = ring.file_bytes(path)
     assert b"1/5/" not in data
     ring.corrupt_file(path, len(data) - FOOTER_BYTES)
     ring.corrupt_file(path, len(data) - FOOTER_BYTES + 60)  # nothing says any more where the frames end
-    again, _ = rebuilt(ring, config, snapshots=False)
+    again, _ = rebuilt(ring, FAILING, snapshots=False)
     assert list(again.topic(1).rows) == [1, 2, 3]
 
 

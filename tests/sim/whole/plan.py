@@ -108,7 +108,7 @@ class Length(NamedTuple):
 
 WHOLE = Length(3, 200)
 SHORT = Length(1, 40)
-"""A quarter of the time: as many faults and settings, but nothing that takes two crashes to go wrong."""
+"""A third of the time: as many faults and settings, but nothing that takes two crashes to go wrong."""
 
 
 class Plan:
