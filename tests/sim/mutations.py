@@ -395,8 +395,8 @@ MUTANTS = (
     _one(
         "a start whose log fails does not note it",
         "store/store.py",
-        "            if broke or self.log.read_only:\n",
-        "            if False:\n",
+        "        if broke or self.log.read_only:\n",
+        "        if False:\n",
         _RECOVERY,
     ),
     _one(
@@ -621,8 +621,8 @@ MUTANTS = (
     _one(
         "flags that a failed sync lost believed from the page cache",
         "store/recovery.py",
-        "PastCache(files) if lost_writes and goes_direct(files.direct_block_bytes(root)) else files",
-        "files",
+        "doubtful=None if lost_writes else set(store.flagging))",
+        "doubtful=set())",
         _FOUND,
     ),
 )

@@ -8,9 +8,13 @@ import errno
 import pytest
 
 from tests.sim import SimRing
+from tests.sim.disk import SimDirectory
 from tests.store.rebuilding import IN_PACKS, drop, ended, place, rebuilt, with_and_without_snapshots, write
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
+from topics.loop import Loop
+from topics.store.rebuild import rebuild
 from topics.store.segment_format import FOOTER_BYTES
+from topics.store.snapshot import load_snapshot
 
 SEGMENTS = f"topics/{1:016x}"
 
@@ -255,3 +259,22 @@ def test_a_log_file_that_is_missing_where_the_log_begins_leaves_what_lies_behind
     assert list(again.topic(1).rows) == [1, 2, 3]
     again.append(1, 1)
     assert list(again.next_life(power_cut=True).topic(1).rows)[:3] == [1, 2, 3]
+
+
+def test_a_rebuild_knows_that_the_log_of_a_shard_whose_directory_is_gone_was_given_up() -> None:
+    """R-SEQ: what was given out there since the snapshot is not known, and must not be given out again."""
+    world = StoreWorld(config=small_config(wal_shards=2)).open()
+    world.create(1)
+    world.checkpoint()
+    world.append(1, 5)
+    ring = world.end(power_cut=False)
+    wal = ring.disk.find(f"{DIRECTORY}/wal")
+    assert isinstance(wal, SimDirectory)
+    for names in (wal.live, wal.durable):
+        del names["shard-01"]
+    loop = Loop(ring, ring.clock)
+    loop.run_task(rebuild(loop, DIRECTORY))
+    found = loop.run_task(load_snapshot(loop.files, DIRECTORY))
+    assert found is not None
+    assert found.store.log_cut
+    StoreWorld(ring, config=world.config).open()

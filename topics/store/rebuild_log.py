@@ -50,7 +50,7 @@ class RebuildLog:
         damage that has no place."""
         direct = goes_direct(self._files.direct_block_bytes(self._directory))
         reader = DirectReader(self._files, direct=direct)
-        for shard in shards_of(self._files, self._directory, {}):
+        for shard in shards_of(self._files, self._directory, listed or {}):
             start = listed.get(shard) if listed is not None else ReplayStart(0, marked=False)
             start = await self._mend_shard(reader, self._path(shard), start)
             if start is not None:

@@ -101,7 +101,7 @@ async def recover(
     else:
         catalog.restore(loaded.catalog, log_cut=store.log_cut)
     await _sync_flags(files, tiers, manifest, set(store.flagging))
-    await _load_rows(loop, tiers, catalog, table, manifest, lost_writes=lost_writes)
+    await _load_rows(loop, tiers, catalog, table, manifest, doubtful=None if lost_writes else set(store.flagging))
 
     reader = DirectReader(files, direct=goes_direct(files.direct_block_bytes(directory)))
     surveys: dict[int, Survey] = {}
@@ -159,7 +159,8 @@ def _refuse_orphaned(loop: Loop, directory: str) -> None:
 async def _sync_flags(files: FileCalls, tiers: Tiers, manifest: Manifest, about: set[str]) -> None:
     """A process killed while it flagged deletes left flags in the page cache that a power cut would take.
 
-    What they say is read in a moment, so it has to stay: what the log says of it may go with the next checkpoint.
+    What they say is read in a moment, so it has to stay: what the log says of it may go with the next checkpoint. (It
+    is read past the page cache: where that process had tried, and the sync failed, this one says that all is well.)
     """
     segments = [segment for segment in manifest.all_segments() if segment.path in about]
     paths = [tiers.path(segment) for segment in segments]
@@ -171,20 +172,26 @@ async def _sync_flags(files: FileCalls, tiers: Tiers, manifest: Manifest, about:
 
 
 async def _load_rows(
-    loop: Loop, tiers: Tiers, catalog: Catalog, table: FileTable, manifest: Manifest, *, lost_writes: bool
+    loop: Loop, tiers: Tiers, catalog: Catalog, table: FileTable, manifest: Manifest, *, doubtful: set[str] | None
 ) -> None:
-    """Registers every file the snapshot lists and hands over its live rows: packs first, each topic's in order."""
+    """Registers every file the snapshot lists and hands over its live rows: packs first, each topic's in order.
+
+    doubtful: paths of which the page cache may show what the disk does not have; None: any.
+    """
     files, directory = loop.files, tiers.hot
-    reads: dict[int, ReadCalls] = {
-        tier: PastCache(files) if lost_writes and goes_direct(files.direct_block_bytes(root)) else files
-        for tier, root in tiers.roots()
-    }
+    past_cache: dict[int, ReadCalls] = {}
+    if doubtful is None or doubtful:
+        for tier, root in tiers.roots():
+            past_cache[tier] = PastCache(files) if goes_direct(files.direct_block_bytes(root)) else files
+
+    def reads(tier: int, path: str) -> ReadCalls:
+        return past_cache[tier] if doubtful is None or path in doubtful else files
 
     def packs() -> Iterator[Coroutine[Any, Any, tuple[Pack, PackIndex]]]:
         for number in sorted(manifest.packs):
             pack = manifest.packs[number]
             pack.file_id = table.add(FileKind.PACK, f"{directory}/{pack.path}", size=pack.size).file_id
-            yield _load_pack(reads[HOT], directory, pack)
+            yield _load_pack(reads(HOT, pack.path), directory, pack)
 
     def take_pack(found: tuple[Pack, PackIndex]) -> None:
         pack, index = found
@@ -199,7 +206,7 @@ async def _load_rows(
             stored = table.add(FileKind.SEGMENT, path, size=segment.frames_end)
             stored.cold = segment.tier == COLD
             segment.file_id = stored.file_id
-            yield _load_segment(files, reads[segment.tier], directory, path, segment)
+            yield _load_segment(files, reads(segment.tier, segment.path), directory, path, segment)
 
     def take_segment(found: tuple[Segment, RowColumns]) -> None:
         segment, rows = found

@@ -71,9 +71,14 @@ class DiskSpace:
         finally:
             await files.close(fd)
 
+    @property
+    def holds_reserve(self) -> bool:
+        """There is space to give."""
+        return self.has_reserve and self.reserve_bytes > 0
+
     async def release_reserve(self) -> bool:
         """Gives the reserve's space to the caller; False when it is gone already."""
-        if not self.has_reserve or self.reserve_bytes == 0:
+        if not self.holds_reserve:
             return False
         self.has_reserve = False
         await self._loop.files.unlink(self._reserve_path)

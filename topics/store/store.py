@@ -65,7 +65,7 @@ class Store:
         self.skipped_snapshots: list[str] = []
         """Paths of newer snapshots that were damaged."""
         self._disowning: Task[None] | None = None
-        self._noted_in_vain = False
+        self._noted = self._noted_in_vain = False
         self._found_snapshot = 0
         """The newest one when the log was opened."""
         self._lost_writes = False
@@ -158,14 +158,20 @@ class Store:
         progress(1.0)
 
     async def _or_with_reserve(self, step: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """A start on a full disk may use the space that is kept for such times: who is to delete needs a server."""
+        """A start on a full disk may use the space that is kept for such times: who is to delete needs a server.
+
+        A checkpoint that found it full has given the reserve back itself: there is space now, for another try.
+        """
+        space = self.log.space
+        had_reserve = space.holds_reserve
         try:
             await step()
         except (DiskFullError, OSError) as error:
-            if not lacks_space(error) or not await self.log.space.release_reserve():
+            if not lacks_space(error) or not had_reserve:
                 raise
+            await space.release_reserve()
             log.warning("the disk is full; the start uses the reserve: %s", error)
-            self.log.space.note_full()
+            space.note_full()
             await step()
 
     async def _write_first_snapshot(self) -> int:
@@ -279,7 +285,8 @@ class Store:
         for as long as it fails; it is asked again and again, since a kill would otherwise leave nobody who knows.
         """
         try:
-            await write_session(self._loop, self._config.data_dir, self.checkpointer.snapshot_number, lost_writes=True)
+            await self._note_lost_writes(self.checkpointer.snapshot_number)
+            self._noted = True
         except OSError as error:
             if not self._noted_in_vain:
                 self._noted_in_vain = True
@@ -289,6 +296,16 @@ class Store:
                 )
             if not self._closing:
                 self._loop.call_later(_NOTE_AGAIN_NS, self._note_again)
+
+    async def _note_lost_writes(self, newest_snapshot: int) -> None:
+        """On a full disk in the space that is kept for such times. Raises OSError."""
+        for is_last in (False, True):
+            try:
+                await write_session(self._loop, self._config.data_dir, newest_snapshot, lost_writes=True)
+                return
+            except OSError as error:
+                if is_last or not lacks_space(error) or not await self.log.space.release_reserve():
+                    raise
 
     def _note_again(self) -> None:
         if not self._closing:
@@ -311,6 +328,8 @@ class Store:
             if self._disowning is not None:  # also when it was this end that the disk failed
                 await self._disowning
             await self._close_files()
+            if self._disowning is not None and not self._noted:
+                await self._disown()  # in vain so far, and nobody asks again
             self._directory.release()
 
     def release(self) -> None:
@@ -319,12 +338,10 @@ class Store:
 
     async def _end_start(self, error: Exception) -> None:
         """After a start that failed. The next one has to know if a disk did, for then the page cache may lie."""
+        await self._close_files()  # the note needs a descriptor
         broke = isinstance(error, OSError) and not is_full(error) and not lacks_descriptors(error)
-        try:
-            if broke or self.log.read_only:
-                await write_session(self._loop, self._config.data_dir, self._found_snapshot, lost_writes=True)
-        finally:
-            await self._close_files()
+        if broke or self.log.read_only:
+            await self._note_lost_writes(self._found_snapshot)
 
     async def _close_files(self) -> None:
         for file in self.files:

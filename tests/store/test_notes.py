@@ -1,0 +1,84 @@
+"""What a process leaves word of before it ends, and a start that cannot rely on word having been left."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from dataclasses import replace
+
+import pytest
+
+from tests.store.store_world import StoreWorld, small_config
+from topics.errors import StorageError
+
+
+def latched(world: StoreWorld) -> None:
+    """A sync of the log fails, and what was waiting is done."""
+    world.create(1)
+    world.append(1, 3, fsync=False)
+    world.ring.faults.fail("sync", errno.EIO, path_part="/wal-")
+    with contextlib.suppress(StorageError):
+        world.append(1, 1)
+    world.passes(50)
+    assert world.store.log.read_only
+
+
+def test_a_stop_right_after_a_note_that_failed_writes_it() -> None:
+    """R-DUR-6: it would be tried again a second later, when nobody is there any more."""
+    world = StoreWorld().open()
+    world.ring.faults.fail("open", errno.EIO, path_part="/session")
+    latched(world)
+    world.close()
+    assert world.next_life().store.power_lost
+
+
+def test_a_failed_sync_is_noted_on_a_full_disk_too() -> None:
+    """R-DUR-6: in what the reserve held."""
+    world = StoreWorld(config=small_config(disk_reserve_bytes=1 << 18)).open()
+    world.create(2)
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes
+    latched(world)
+    world.run(world.loop.sleep(100_000_000))
+    world.ring.disk.capacity_bytes = None
+    assert world.next_life().store.power_lost
+
+
+@pytest.mark.parametrize(
+    ("path_part", "nth", "run_bytes"),
+    [(".idx", 1, 2048), ("/seg-00000000000000000021.data", 1, 2048), ("/pack-", 2, 1 << 20)],
+    ids=["index of a sealed segment", "unsealed segment", "index of a pack"],
+)
+def test_a_delete_stays_done_whose_flags_a_failed_sync_has_lost_and_nobody_noted_that(
+    path_part: str, nth: int, run_bytes: int
+) -> None:
+    """The page cache shows the flags, and the sync of the next start, which has nothing to write, says that all is
+    well. What the log says of the delete goes with the next checkpoint."""
+    world = StoreWorld(config=small_config(segment_max_events=20, pack_run_bytes=run_bytes)).open()
+    world.create(1)
+    world.append(1, 30, size=120)
+    world.checkpoint()
+    world.delete(1, [2, 25])
+    world.ring.faults.fail("sync", errno.EIO, path_part=path_part, nth=nth)
+    with pytest.raises(OSError, match="Input/output error"):
+        world.run(world.store.checkpointer.run())
+    second = world.next_life()  # killed at once
+    assert not second.store.power_lost, "nobody noted it"
+    second.checkpoint()
+    third = second.next_life(power_cut=True)
+    assert set(third.topic(1).rows) == set(range(1, 31)) - {2, 25}
+
+
+@pytest.mark.parametrize("low_water_bytes", [0, 100_000])
+@pytest.mark.parametrize("size", [40, 20_000])
+def test_a_start_with_other_shards_on_a_full_disk_uses_the_reserve(low_water_bytes: int, size: int) -> None:
+    """R-DUR-16. Its checkpoint gives the reserve back when it finds no space; then there is some."""
+    config = small_config(wal_shards=2, disk_reserve_bytes=1 << 19, disk_low_water_bytes=low_water_bytes)
+    world = StoreWorld(config=config).open()
+    for topic_id in range(1, 9):
+        world.create(topic_id)
+        world.append(topic_id, 1, size=size)
+    ring = world.end(power_cut=False)
+    ring.disk.capacity_bytes = ring.disk.used_bytes
+    again = StoreWorld(ring, config=replace(config, wal_shards=1)).open()
+    assert again.store.log.disk_full
+    again.check_every_record()
