@@ -273,7 +273,7 @@ class EngineCatalog:
             topic.key_store().store(key, KeyEntry(first_seq, count, started_ms), started_ms, _ANY_AGE_MS)
 
     def recovered(self, *, power_lost: bool) -> bool:
-        has_lost = False
+        has_lost = self._routers.has_half
         self._routers.before_rows()
         lost_file = self._core.usage.add_file()
         self._add_held(lost_file.file_id)

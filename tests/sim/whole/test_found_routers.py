@@ -151,6 +151,35 @@ def test_a_deleted_router_stays_deleted_when_the_log_of_its_source_outlasts_that
     world.close()
 
 
+@pytest.mark.parametrize("told_by", ["source", "dest"])
+def test_a_router_that_one_shard_tells_of_copies_once_and_for_good(
+    told_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-RTR-16. A kill came between its two frames: a replay met what it had forwarded before it met the router."""
+    world = SimWorld(wal_shards=2, commit_in_place_max_us=0)
+    world.start()
+    (source, beside_source), (dest, beside_dest) = (names[:2] for names in _topics_by_shard(world))
+    late = beside_dest if told_by == "source" else beside_source
+    world.write(late, 0)
+    world.advance_ms(200)
+    monkeypatch.setitem(LATENCY_NS, "write", 20 * _MS)
+    world.ask("POST", f"/v0/topics/{late}", {"records": [{"data": 1}]})
+    world.advance_ms(1)
+    monkeypatch.setitem(LATENCY_NS, "write", 30_000)
+    made = world.ask("PUT", "/v0/routers/r", {"source": source, "dest": dest})
+    world.advance_ms(5)
+    assert made.nothing_came
+    world.crash_and_start()
+    assert len(_routers(world)) == 1
+    world.write(source, 1, 2, 3)
+    assert world.data(dest) == [1, 2, 3]
+    for _ in range(2):
+        world.crash_and_start()
+        world.advance_ms(500)
+        assert world.data(dest) == [1, 2, 3]
+    world.close()
+
+
 def test_a_router_whose_making_failed_is_not_there_after_a_restart_either() -> None:
     """R-DUR-13. It is written to two shards of the log, of which one failed."""
     world = SimWorld(wal_shards=2)

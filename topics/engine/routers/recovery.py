@@ -28,6 +28,8 @@ class RouterRecovery:
         self._adopted: list[RouterImage] = []
         self._consumed: dict[int, list[list[int]]] = {}
         """Runs of seqs by topic id."""
+        self._made: dict[int, set[int]] = {}
+        """Ids of routers that no snapshot knows, to the topics in whose shards the log tells of their creation."""
         self.log_rows = LogRows()
 
     def take_image(self, image: RouterImage) -> None:
@@ -91,6 +93,8 @@ class RouterRecovery:
         if kind == FrameType.ROUTER_PUT:
             put = msgspec.json.decode(payload, type=RouterPayload)
             known = put.id in self._core.routers.by_id
+            if seq == put.id and (not known or put.id in self._made):
+                self._made.setdefault(put.id, set()).add(topic_id)
             router = self._add(put.id, put.name, put.source, put.dest, seq, put.config)
             if router is None:
                 return
@@ -165,6 +169,16 @@ class RouterRecovery:
         gone = self._core.routers.gone
         for pair in gone.keys() - self.log_rows.pairs():
             del gone[pair]
+
+    @property
+    def has_half(self) -> bool:
+        """A process was killed between the two frames that tell of a router.
+
+        The next replay may come to forwards, or to records forwarded, of a shard that does not tell of it before it
+        comes to the frame there is: it has to know the router by a snapshot.
+        """
+        routers = self._core.routers.by_id.values()
+        return any(len(self._made[router.id]) < 2 for router in routers if router.id in self._made)
 
     def recovered(self) -> None:
         """All is there. No position lies above its source's head: the catalog saw to that."""
