@@ -252,8 +252,10 @@ class EngineCatalog:
                 delete_now(self._core, topic, removal.upto, removal.before, removal.predicate())
 
     def _configure(self, topic: Topic, order: int, change: ConfigPayload) -> None:
-        if change.keys_forgotten and topic.keys is not None:
-            topic.keys.forget_through(change.keys_forgotten)
+        if change.keys_forgotten:
+            topic.keys_forgotten = max(topic.keys_forgotten, change.keys_forgotten)
+            if topic.keys is not None:
+                topic.keys.forget_through(change.keys_forgotten)
         if order <= topic.order:
             return
         topic.order = order
@@ -269,7 +271,7 @@ class EngineCatalog:
 
     def add_idempotency(self, topic_id: int, key: bytes, first_seq: int, count: int, started_ms: int) -> None:
         topic = self._topics.get(topic_id)
-        if topic is not None:
+        if topic is not None and first_seq > topic.keys_forgotten:  # told by a frame behind it, perhaps
             topic.key_store().store(key, KeyEntry(first_seq, count, started_ms), started_ms, _ANY_AGE_MS)
 
     def recovered(self, *, power_lost: bool) -> bool:

@@ -176,6 +176,7 @@ class Lifecycle:
             Turn(core, topic, lambda: self.put(topic.name, config, done), done).wait()
             return
         core.check_backlog()
+        core.log.check_writable()  # a deletion that failed with the log may be found after a restart
         unchanged = config is topic.config and config is topic.next_config and topic.life is Life.LIVE
         if unchanged and not topic.config_doubtful:
             done(PutResult(False, config))

@@ -65,6 +65,34 @@ def test_a_key_that_a_restart_forgot_does_not_come_back_with_the_next_class() ->
     assert world.data("a") == ["again"]
 
 
+def test_a_key_that_a_restart_forgot_does_not_come_back_with_a_tail_that_was_written_again() -> None:
+    """R-IDEM-8. The write and the change of class that forgot it lie in one piece of the log then."""
+    world = SimWorld()
+    world.start()
+    world.put("a", durability="disk")
+    world.write("a", "reserves seqs")
+    world.write("a", "gone", idempotency_key="k")
+    world.put("a", durability="ephemeral")
+    world.crash_and_start()
+    world.put("a", durability="fsync")
+    world.crash_and_start()
+    assert not world.write("a", "again", idempotency_key="k")["deduped"]
+    world.crash_and_start()
+    assert world.data("a") == ["again"]
+
+
+def test_a_put_that_changes_nothing_is_refused_by_a_log_that_failed() -> None:
+    """R-DUR-16: the deletion that failed with the log may be found after a restart."""
+    world = SimWorld()
+    world.start()
+    world.put("a", durability="fsync")
+    world.fail_storage("sync", errno.EIO)
+    assert world.request("DELETE", "/v0/topics/a").status == 500
+    world.heal_storage()
+    answer = world.request("PUT", "/v0/topics/a", {"durability": "fsync"})
+    assert (answer.status, answer.json["error"]["detail"]) == (500, {"reason": "read_only"})
+
+
 def test_a_key_of_a_kept_record_outlives_checkpoints_in_an_ephemeral_time() -> None:
     """R-IDEM-8. Its frame is recycled by then, so the snapshot has to tell of it."""
     world = SimWorld(checkpoint_wal_bytes=1)
