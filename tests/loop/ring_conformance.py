@@ -552,6 +552,17 @@ class RingConformance:
         assert driver.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL) >= 0
         assert driver.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL) == -errno.EEXIST
 
+    def test_an_open_out_of_descriptors_makes_no_file_and_cuts_none(self, driver: Driver, world: World) -> None:
+        there = f"{world.directory}/there"
+        driver.ring.queue_write(FILE, driver.open(there), b"kept", 0)
+        assert driver.res(FILE) == 4
+        names = world.ring.list_directory(world.directory)
+        with world.no_descriptors():
+            assert driver.open(f"{world.directory}/new") == -errno.EMFILE
+            assert driver.open(there, os.O_RDWR | os.O_TRUNC) == -errno.EMFILE
+        assert world.ring.list_directory(world.directory) == names
+        assert world.ring.file_size(there) == 4
+
     def test_renaming_replaces_and_unlinking_removes(self, driver: Driver, world: World) -> None:
         old, new = f"{world.directory}/old", f"{world.directory}/new"
         for name, text in ((old, b"old"), (new, b"new")):

@@ -160,11 +160,20 @@ class Core:
         return True
 
     # --- descriptors -----------------------------------------------------------------------------------------------
-    def new_fd(self, handle: Handle) -> int:
-        """The lowest free number, as the kernel has it (so that a stale number hits somebody else); or -EMFILE."""
+    def _free_fd(self) -> int:
         fd = 3
         while fd in self.fds:
             fd += 1
+        return fd
+
+    @property
+    def has_fd(self) -> bool:
+        """There is a descriptor to be had."""
+        return len(self.fds) + 3 < self.fd_limit or self._free_fd() < self.fd_limit
+
+    def new_fd(self, handle: Handle) -> int:
+        """The lowest free number, as the kernel has it (so that a stale number hits somebody else); or -EMFILE."""
+        fd = self._free_fd()
         if fd >= self.fd_limit:
             return -errno.EMFILE
         self.fds[fd] = handle

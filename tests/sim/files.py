@@ -33,6 +33,8 @@ class SimFiles:
         fault = self._core.faults.take("open", path)
         if fault is not None:
             return -fault.error
+        if not self._core.has_fd:  # before anything is made or cut
+            return -errno.EMFILE
         try:
             node = self._disk.open(path, flags)
         except OSError as error:
