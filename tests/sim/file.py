@@ -127,7 +127,8 @@ class SimFile:
         """What a power cut may leave: each sector as durable or as any unsynced write of it left it.
 
         The size is the durable one or the one after any of the unsynced changes of it. In between it moves by blocks:
-        ext4 and XFS note a size with the page that was written back, not with the sector.
+        ext4 and XFS note a size with the page that was written back, not with the sector. A write into space that was
+        allocated before it changes no size: what is there of it is seen if the allocation is there.
         """
         image = bytearray(self.durable)
         # Per sector the changes come in their order; a coin for each decides which prefix the disk got. The coin is the
@@ -135,8 +136,10 @@ class SimFile:
         kept = rng.choice((0.0, 0.5, 0.5, 0.9, 1.0))
         stopped: set[int] = set()
         size = len(self.durable)
+        allocated = 0
         for change in self.pending:
             if change.data is None:
+                allocated = 0 if change.cut else max(allocated, change.offset)
                 if rng.random() < kept:
                     _apply(image, change.offset, None, cut=change.cut)
                     size = len(image) if change.cut else max(size, change.offset)
@@ -149,8 +152,9 @@ class SimFile:
                 start = max(change.offset, sector * SECTOR_BYTES)
                 stop = min(end, (sector + 1) * SECTOR_BYTES)
                 _apply(image, start, change.data[start - change.offset : stop - change.offset])
-                size = max(size, min(end, -(-stop // BLOCK_BYTES) * BLOCK_BYTES))
-            if end > size and rng.random() < 0.5:
+                if end > allocated:
+                    size = max(size, min(end, -(-stop // BLOCK_BYTES) * BLOCK_BYTES))
+            if end > max(size, allocated) and rng.random() < 0.5:
                 size = end
         if len(image) < size:
             image.extend(bytes(size - len(image)))

@@ -65,6 +65,18 @@ def test_a_crash_leaves_a_size_that_some_page_written_back_gave_the_file() -> No
     assert sizes == {4096, 8192, 10_096}
 
 
+def test_a_write_into_allocated_space_leaves_the_size_to_the_allocation() -> None:
+    sizes = set()
+    for seed in range(200):
+        file = SimFile()
+        file.write(0, b"a" * 4096)
+        file.sync(file.order)
+        file.resize(12_288, shrink=False)
+        file.write(4096, b"b" * 5000)
+        sizes.add(len(file.crash_image(random.Random(seed))))
+    assert sizes == {4096, 12_288}
+
+
 def test_what_was_synced_is_not_cut_by_a_preallocation_that_came_before() -> None:
     file = SimFile()
     file.resize(4096, shrink=False)
