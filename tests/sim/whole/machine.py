@@ -26,7 +26,8 @@ from topics.server.app import Server
 from topics.server.storage import backend_opener
 from topics.store.directory import Session, take
 
-_PASSES_MAX = 60_000
+_PASSES_MAX = 120_000
+"""A long poll of five seconds takes 33,000, with a checkpoint every few milliseconds."""
 _TOLD_NS = 5_000_000
 """After this time a completion has been seen."""
 _NOTED_NS = 30_000_000
@@ -334,7 +335,7 @@ class Machine:
         self.power_failed |= power_cut and not self.stopped_well
         self.counts["power cuts after a graceful stop"] += power_cut and self.stopped_well
         self.ring.faults.clear()
-        self.ring.completions_max = 0
+        self.descriptors_are_few = self.is_interrupted = False  # with the process
         if power_cut:
             self.counts["lies made up for before a power cut"] += self.ring.faults.lies > 0 and not self.lied
             self._lost_to_lies |= self.lied
