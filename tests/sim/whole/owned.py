@@ -23,6 +23,8 @@ _ANSWERED_MS = 30_000
 """Nobody waits longer for an answer."""
 _LINGER_NS = 30_000_000
 """Longer than anything sent on a connection that was lost can still be on its way, with syncs that are not late."""
+_NO_FILE_NS = 1_500_000_000
+"""Longer than a write waits for a file of the log that cannot be opened."""
 
 
 class OwningClient(Client):
@@ -43,7 +45,7 @@ class OwningClient(Client):
             if operation.changes:
                 topic.limbo.append(operation)
         for topic in self.shared.topics:
-            topic.refuses = self.machine.ring.disk.capacity_bytes is not None
+            topic.refuses = self._may_refuse
             topic.lasts(self.shared.lasting_ns)
             topic.date_keys(self.machine.ring.clock.now_ms())
         self._in_flight.clear()
@@ -56,11 +58,23 @@ class OwningClient(Client):
         """What was in flight may have happened or not, and may still be on its way, behind commits of others."""
         self.machine.say(f"client {self.number}: connection lost")
         factor = self.machine.ring.sync_factor
-        self._later(_LINGER_NS * (1 if factor == 1 else 3 * factor), self._settle)
+        linger_ns = _LINGER_NS * (1 if factor == 1 else 3 * factor)
+        if self._may_lack_files and any(topic.limbo for topic in self.shared.topics):
+            linger_ns += _NO_FILE_NS
+        self._later(linger_ns, self._settle)
+
+    @property
+    def _may_lack_files(self) -> bool:
+        return self.machine.descriptors_are_few or self.machine.is_interrupted
+
+    @property
+    def _may_refuse(self) -> bool:
+        """Of two writes that nobody told of the second may be there without the first."""
+        return self.machine.ring.disk.capacity_bytes is not None or self._may_lack_files
 
     def _settle(self) -> None:
         for topic in self.shared.topics:
-            topic.refuses = self.machine.ring.disk.capacity_bytes is not None
+            topic.refuses = self._may_refuse
             topic.has_failed |= bool(topic.limbo) and self.machine.disk_failed  # as if the 500 had been seen
             topic.settle_limbo(self.machine.ring.clock.now_ms())
         self.connect()
@@ -184,7 +198,8 @@ class OwningClient(Client):
                 raise machine.wrong(f"{topic.name}: {operation}: {status} {short(answer)}: {reason}") from reason
             if isinstance(operation, Write) and operation.key is not None and answer.get("deduped") is False:
                 topic.key_appended(operation.key, asked_ms, machine.ring.clock.now_ms())
-            if promised:
+            # An answer may come late, and what was asked behind it be done by then.
+            if promised and topic.keeps(self.under_way(topic)):
                 machine.monitor.acked([f'"{text}"'.encode() for text in promised])
 
 

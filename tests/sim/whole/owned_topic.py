@@ -34,7 +34,7 @@ class OwnedTopic:
         self.has_failed = False
         """Something of its limbo was answered 5xx."""
         self.refuses = False
-        """The disk was full: of its limbo deletes may have happened, and not what came before them."""
+        """The disk was full, or no file could be opened: of its limbo what came later may have happened alone."""
         self.burned = 0
         """Seqs that writes which failed may have taken."""
         self.instance = 0
@@ -51,7 +51,8 @@ class OwnedTopic:
     def possible(self) -> list[Maybe]:
         """What it may be after its limbo, in the order of likelihood."""
         found = list(self.states)
-        for burned in dict.fromkeys((0, self.burned)):
+        most = self.burned if any(isinstance(operation, Write) for operation in self.limbo) else 0
+        for burned in range(most + 1):  # some of the writes that failed may have taken none
             reached, skipped = list(self.states), burned
             for operation in self.limbo:
                 paths = [operation.apply(state, self.instance + 1, skipped) for state in reached]
@@ -75,11 +76,19 @@ class OwnedTopic:
         """The data of records that are there whatever comes of its limbo and of what is under way."""
         states = [*self.states, *(state for states in self.history[self.durable :] for state in states if may_lose)]
         there = [state for state in states if state is not None]
-        has_caps = any(state.config["cap_records"] or state.config["cap_bytes"] for state in there)
-        takes = any(op.changes and (has_caps or not isinstance(op, Write)) for op in (*self.limbo, *under_way))
-        if takes or len(there) < len(states):
+        if len(there) < len(states) or self._may_take(there, [*self.limbo, *under_way]):
             return set()
         return set.intersection(*({record.data for record in state.records.values()} for state in there))
+
+    def keeps(self, under_way: list[Operation]) -> bool:
+        """Nothing that is under way behind an answer takes what that has told of."""
+        return not self._may_take([state for state in self.states if state is not None], under_way)
+
+    @staticmethod
+    def _may_take(there: list[State], operations: list[Operation]) -> bool:
+        """One of these operations may take records of one of these states."""
+        has_caps = any(state.config["cap_records"] or state.config["cap_bytes"] for state in there)
+        return any(op.changes and (has_caps or not isinstance(op, Write)) for op in operations)
 
     # --- what happens to it ------------------------------------------------------------------------------------------
     def burn(self, operations: list[Operation]) -> None:

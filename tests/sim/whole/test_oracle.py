@@ -1,0 +1,47 @@
+"""What the clients take for right: a server that is right must not be told that it is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.sim.whole.operation import Configure, DeleteRecords, Drop, Look, Write
+from tests.sim.whole.owned_topic import OwnedTopic
+from tests.sim.whole.state import CONFIG_DEFAULT, Record, State
+
+
+def a_topic(**config: Any) -> OwnedTopic:
+    topic = OwnedTopic("a")
+    topic.states = [State(CONFIG_DEFAULT | config, 1)]
+    topic.instance = 1
+    return topic
+
+
+def a_write(*texts: str) -> Write:
+    return Write([Record(text, None) for text in texts], None, None)
+
+
+def test_what_is_asked_behind_a_write_may_have_taken_its_records_before_the_answer_came() -> None:
+    """Clients that stall take it when a checkpoint has recycled the log behind the delete."""
+    for later in (DeleteRecords(2, None), Drop(), Configure(CONFIG_DEFAULT | {"cap_records": 1})):
+        assert not a_topic().keeps([a_write("behind"), later])
+    assert not a_topic(cap_records=1).keeps([a_write("behind")])
+    assert a_topic(cap_records=1).keeps([Look()])
+    assert a_topic().keeps([a_write("behind"), Look()])
+
+
+def test_of_writes_that_failed_any_number_may_have_taken_seqs() -> None:
+    topic = a_topic()
+    topic.burn([a_write("1", "2"), a_write("3")])
+    topic.limbo = [a_write("there")]
+    heads = {state.head for state in topic.possible() if state is not None}
+    assert heads == {0, 1, 2, 3, 4}
+
+
+def test_a_write_that_found_no_file_may_be_missing_before_one_that_did() -> None:
+    topic = a_topic()
+    topic.limbo = [a_write("first"), a_write("second")]
+    texts = [[record.data for record in state.records.values()] for state in topic.possible() if state is not None]
+    assert ["second"] not in texts
+    topic.refuses = True
+    texts = [[record.data for record in state.records.values()] for state in topic.possible() if state is not None]
+    assert ["second"] in texts
