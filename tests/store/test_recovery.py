@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 
+import numpy as np
 import pytest
 
 from tests.sim.disk import SimDirectory
 from tests.sim.file import SimFile
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import LogReadOnlyError
+from topics.store.filetable import StoredFile
 from topics.store.format import FrameType
+from topics.store.log import Log
 
 
 def test_an_empty_directory_opens_and_reopens() -> None:
@@ -223,6 +226,38 @@ def test_a_file_given_up_behind_a_hole_does_not_end_the_log_when_its_unlink_is_u
     world = world.next_life()
     assert set(world.topic(1).rows) == kept | {len(kept) + 1, len(kept) + 2}
     assert name not in world.files("wal/shard-00")
+
+
+def test_a_log_does_not_begin_in_a_file_that_a_later_one_took_over_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies by position keep such a file. No sync has made it durable, and its batches count no more: a power cut may
+    take its first one, and then the beginning of the log was missing."""
+    world = StoreWorld(config=small_config(sync_every_ms=60_000)).open()
+    world.create(1)
+    world.ring.sync_factor = 100_000
+    while len(begun(world)) < 2:
+        world.append(1, 1, size=3000, fsync=False)
+    (shared,) = acked = world.append(1, 1, fsync=False)
+    ring = world.end(power_cut=False)
+    ring.sync_factor = 1
+    second = StoreWorld(ring, config=world.config)
+
+    async def kept(_log: Log, _file: StoredFile) -> None:
+        pass
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Log, "retire", kept)
+        patched.setattr(second.catalog, "moved", lambda *_: np.zeros(0, np.uint64))
+        second.open()
+    assert len(begun(second)) == 3, "the third took over, in front of the second"
+    monkeypatch.setattr(second.catalog, "last_shared", lambda _topic_id: shared)
+    monkeypatch.setattr(second.ring, "free_bytes", lambda _path: 0)
+    second.evict(1, shared - 1)  # of the first file nothing is left
+    second.store.checkpointer._met_full_disk = True
+    second.checkpoint()
+    acked += [seq for _ in range(3) for seq in second.append(1, 1)]
+    for file in begun(second)[:2]:
+        file.durable[:], file.pending[:] = bytes(len(file.durable)), []
+    assert list(second.next_life(power_cut=True).topic(1).rows) == acked
 
 
 def begun(world: StoreWorld) -> list[SimFile]:

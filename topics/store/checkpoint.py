@@ -230,7 +230,8 @@ class Checkpointer:
     def _make_do(self, left: list[StoredFile], replay: dict[int, ReplayStart]) -> list[StoredFile]:
         """Those of the files that there is space to empty; what is replayed begins with the first of the others."""
         budget = self._loop.ring.free_bytes(self._config.data_dir) // 2
-        chosen = affordable(self._catalog, left, budget)
+        chosen = affordable(self._catalog, [file for file in left if not file.superseded], budget)
+        chosen += [file for file in left if file.superseded]  # what lives there is shared, and copied in any case
         kept: dict[int, int] = {}
         for file in left:
             if file not in chosen:

@@ -37,6 +37,9 @@ class StoredFile:
     """Still written to. With O_DIRECT such a file is read past the page cache only."""
     leaving: bool = False
     """A checkpoint has asked for another file: what is staged from now on is not to refer to this one."""
+    superseded: bool = False
+    """Of a log file: a later one took over from it. It is there for who shares its frames, and may not be durable: no
+    replay is to begin in it."""
     zeroed: bool = True
     """Of a log file: written once before it was taken into use. Else its space was only reserved."""
     cold: bool = False

@@ -251,6 +251,7 @@ class Store:
                 await unlink_if_there(self._loop.files, path)
         # So that a server killed again and again needs no more space than one killed once.
         for stored in taken_over:
+            stored.superseded = True
             if not stored.live_rows:
                 await self.log.retire(stored)
 

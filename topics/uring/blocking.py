@@ -104,7 +104,10 @@ class BlockingCalls:
         return space.f_bavail * space.f_frsize
 
     def direct_block_bytes(self, path: str) -> int:
-        """Found by trying: an unnamed file in the directory, written with O_DIRECT at each alignment in turn."""
+        """Found by trying: an unnamed file in the directory, written with O_DIRECT at each alignment in turn.
+
+        On a full disk its hole is read instead: who has to read past the page cache has to know there, too.
+        """
         try:
             fd = os.open(path, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC | os.O_DIRECT, 0o600)
         except OSError:
@@ -113,8 +116,8 @@ class BlockingCalls:
             size = SMALLEST_DIRECT_BYTES
             with page_aligned(LARGEST_DIRECT_BYTES) as block:
                 while size <= LARGEST_DIRECT_BYTES:
-                    with contextlib.suppress(OSError), memoryview(block) as view, view[:size] as part:
-                        if os.pwrite(fd, part, size) == size:
+                    with memoryview(block) as view, view[:size] as part:
+                        if _is_direct(fd, part):
                             return size
                     size *= 2
             return 0
@@ -126,6 +129,20 @@ class BlockingCalls:
 
     def random_bytes(self, count: int) -> bytes:
         return os.urandom(count)
+
+
+def _is_direct(fd: int, part: memoryview) -> bool:
+    """Whether a descriptor that is open with O_DIRECT takes parts of this size."""
+    size = len(part)
+    try:
+        return os.pwrite(fd, part, size) == size
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return False
+    with contextlib.suppress(OSError):
+        os.ftruncate(fd, 2 * size)
+        return os.preadv(fd, [part], size) == size
+    return False
 
 
 class _borrowed:
