@@ -147,10 +147,11 @@ class Checkpointer:
         except (OSError, StorageError) as error:
             log.error("checkpoint failed: %s", error)
 
-    async def run(self, *, clean: bool = False, moves: bool = True) -> None:
+    async def run(self, *, clean: bool = False, moves: bool = True, whole: bool = False) -> None:
         """One whole checkpoint, after the one that may be running. clean: the last before the log is closed.
 
-        moves: segments to the cold directory, too, when all the log waits for is done; the last one never does.
+        moves: segments to the cold directory, too, when all the log waits for is done; the last one never does. whole:
+        nothing stays in the log, also on a full disk, or it fails.
 
         Raises OSError or StorageError; a full disk and a lack of descriptors are tried again later, any other error of
         a write or sync latches the log, because nobody knows what the disk holds.
@@ -161,7 +162,7 @@ class Checkpointer:
             return  # the one it waited for was the last one: the log's files are closed
         self._running = done = Future[None]()
         try:
-            await self._checkpoint(clean, moves and not clean)
+            await self._checkpoint(clean, moves and not clean, whole=whole)
             self.counters.error = ""
             self._met_full_disk = False
         except (OSError, StorageError) as error:
@@ -184,7 +185,7 @@ class Checkpointer:
             self._live_at_attempt = -1
 
     # --- how ---------------------------------------------------------------------------------------------------------
-    async def _checkpoint(self, clean: bool, moves: bool) -> None:
+    async def _checkpoint(self, clean: bool, moves: bool, *, whole: bool) -> None:
         began_ns = self._loop.clock.monotonic_ns()
         counters = self._log.counters
         bytes_seen = counters.bytes_written
@@ -192,6 +193,7 @@ class Checkpointer:
         if scarce:
             self._live_at_attempt = live_rows(self._table)
             await self._log.drop_spares()
+            scarce = not whole
         replay = await self._cut(rotate=not scarce)
         left = [file for file in self._log.left_files() if _lies_before(file, replay)]
         if scarce:

@@ -268,7 +268,8 @@ class Store:
         """What must be durable before the first answer: crash gaps, and a log of another shard count."""
         in_use_no_more = any(survey.used for shard, survey in found.surveys.items() if shard >= self._shards)
         if found.loaded is not None and (found.loaded.store.shards != self._shards or in_use_no_more):
-            await self.checkpointer.run(moves=False)
+            # A topic may lie in another shard from now on: what stayed in this one would be replayed in any order.
+            await self.checkpointer.run(moves=False, whole=found.loaded.store.shards != self._shards)
             return
         if self._lost_writes:  # flags in segments and packs, too, that the page cache goes on showing
             await self.checkpointer.flag_deleted()

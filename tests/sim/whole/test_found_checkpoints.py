@@ -6,6 +6,7 @@ import contextlib
 import errno
 import itertools
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -349,3 +350,37 @@ def test_a_cold_directory_that_a_killed_start_made_survives_a_power_cut() -> Non
         world.start()
         assert world.data("a") == [1, 2, 3], f"killed {effects} operations into the first start, seed {seed}"
         world.close()
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_start_with_more_shards_leaves_nothing_in_a_log_that_a_full_disk_keeps(is_refused: bool) -> None:
+    """R-DUR-15. Topics lie in other shards from then on, which are replayed in any order; without the space for all that
+    the log holds there is no such start, and with as many shards as before there is one."""
+    world = SimWorld(wal_shards=2, checkpoint_wal_bytes=1 << 30, checkpoint_every_ms=1 << 40, wal_file_bytes=64 << 10)
+    world.start()
+    names = "abcdefgh"
+    for name in names:
+        world.put(name, durability="fsync")
+    world.restart()
+    for name in names:
+        for _ in range(2):
+            world.write_records(name, [{"data": "x" * 10_000, "tag": tag} for tag in ("kept", "gone") * 2])
+    world.crash()
+    disk = world.ring.disk
+    disk.capacity_bytes = disk.used_bytes + (800_000 if is_refused else 1_100_000)
+    world.config = replace(world.config, wal_shards=3, disk_low_water_bytes=8 << 20)
+    assert world.try_to_start() is not is_refused
+    if is_refused:
+        world.start(wal_shards=2)
+    for name in names:
+        assert world.delete(name, match="gone")["deleted"] == 4
+    world.crash_and_start()
+    disk.capacity_bytes = None
+    world.advance_ms(3000)
+    for name in names:
+        world.write(name, "new")
+    for shards in (3, 2):
+        world.crash()
+        world.start(wal_shards=shards)
+        assert [world.data(name) for name in names] == [["x" * 10_000] * 4 + ["new"]] * 8
+    world.close()
