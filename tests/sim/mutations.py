@@ -576,7 +576,7 @@ MUTANTS = (
     _one(
         "what a killed checkpoint left behind a segment not cut off by a start",
         "store/recovery.py",
-        "    if not segment.sealed:\n        await cut_back(files, directory, segment)\n",
+        "    if not segment.sealed:\n        await cut_back(files, directory, segment, lost_writes=lost_writes)\n",
         "",
         _SELDOM,
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tests.sim.disk import SimDirectory
 from tests.sim.file import SimFile
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import LogReadOnlyError
-from topics.store.filetable import StoredFile
+from topics.store.filetable import FileKind, StoredFile
 from topics.store.format import FrameType
 from topics.store.log import Log
 
@@ -303,3 +304,23 @@ def test_a_start_that_cannot_read_does_not_hide_that_the_power_failed_before_the
     with pytest.raises(OSError, match="Input/output"):
         StoreWorld(ring).open()
     assert StoreWorld(ring.next_life(power_cut=True)).open().store.power_lost
+
+
+def test_zeros_behind_a_segments_frames_whose_sync_failed_are_written_again() -> None:
+    """The page cache shows them all the same, and a footer behind them would make what the disk has there durable."""
+    world = StoreWorld(config=small_config(pack_run_bytes=0)).open()
+    world.create(1)
+    world.append(1, 3)
+    world.checkpoint()
+    (path,) = (file.path for file in world.store.files if file.kind is FileKind.SEGMENT)
+    ring = world.end(power_cut=False)
+    end = len(ring.file_bytes(path))
+    file = ring.disk.open(path, os.O_RDWR)
+    assert isinstance(file, SimFile)
+    ring.disk.write(file, end, b"what a crash left" * 500)
+    file.sync(file.order)
+    ring.faults.fail("sync", errno.EIO, path_part=path)
+    with pytest.raises(OSError, match="Input/output"):
+        StoreWorld(ring).open()
+    again = StoreWorld(ring.next_life(power_cut=False)).open()
+    assert not again.end(power_cut=True).file_bytes(path)[end:].strip(b"\0")

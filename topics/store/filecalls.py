@@ -75,8 +75,11 @@ async def sync_file(files: FileCalls, path: str) -> None:
         await files.close(fd)
 
 
-async def zero_range(files: FileCalls, path: str, start: int, end: int) -> bool:
-    """Durable zeros over file bytes [start, end). False when that is what was there."""
+async def zero_range(files: FileCalls, path: str, start: int, end: int, *, lost_writes: bool = False) -> bool:
+    """Durable zeros over file bytes [start, end). False when that is what was there.
+
+    lost_writes: a sync failed before, so zeros that are read may be in the page cache alone. They are written again.
+    """
     if start >= end:
         return False
     fd = await files.open(path, os.O_RDWR)
@@ -86,7 +89,7 @@ async def zero_range(files: FileCalls, path: str, start: int, end: int) -> bool:
         for offset in range(start, end, len(_ZEROS)):
             view = memoryview(buffer)[: end - offset]
             count = await files.read_into(fd, view, offset)
-            if view[:count] != _ZEROS[:count]:
+            if lost_writes or view[:count] != _ZEROS[:count]:
                 await files.write_all(fd, _ZEROS[:count], offset)
                 changed = True
         if changed:

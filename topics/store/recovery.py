@@ -184,8 +184,11 @@ async def _load_rows(
         for tier, root in tiers.roots():
             past_cache[tier] = PastCache(files) if goes_direct(files.direct_block_bytes(root)) else files
 
+    def is_doubtful(path: str) -> bool:
+        return doubtful is None or path in doubtful
+
     def reads(tier: int, path: str) -> ReadCalls:
-        return past_cache[tier] if doubtful is None or path in doubtful else files
+        return past_cache[tier] if is_doubtful(path) else files
 
     def packs() -> Iterator[Coroutine[Any, Any, tuple[Pack, PackIndex]]]:
         for number in sorted(manifest.packs):
@@ -206,7 +209,8 @@ async def _load_rows(
             stored = table.add(FileKind.SEGMENT, path, size=segment.frames_end)
             stored.cold = segment.tier == COLD
             segment.file_id = stored.file_id
-            yield _load_segment(files, reads(segment.tier, segment.path), directory, path, segment)
+            found, lost_writes = reads(segment.tier, segment.path), is_doubtful(segment.path)
+            yield _load_segment(files, found, directory, path, segment, lost_writes=lost_writes)
 
     def take_segment(found: tuple[Segment, RowColumns]) -> None:
         segment, rows = found
@@ -222,7 +226,7 @@ async def _load_pack(files: ReadCalls, directory: str, pack: Pack) -> tuple[Pack
 
 
 async def _load_segment(
-    files: FileCalls, reads: ReadCalls, directory: str, path: str, segment: Segment
+    files: FileCalls, reads: ReadCalls, directory: str, path: str, segment: Segment, *, lost_writes: bool
 ) -> tuple[Segment, RowColumns]:
     try:
         files.file_size(path)
@@ -230,7 +234,7 @@ async def _load_segment(
         detail = {"path": path, "topic_id": segment.topic_id}
         raise CorruptError(f"{path}: the snapshot lists it, and it is missing. {REMEDY}", detail) from None
     if not segment.sealed:
-        await cut_back(files, directory, segment)
+        await cut_back(files, directory, segment, lost_writes=lost_writes)
     found = await read_rows(reads, path, segment)
     if found.derived:
         await rewrite_index(files, path, segment, found.rows)

@@ -142,10 +142,10 @@ async def seal_segment(
     segment.sealed = True
 
 
-async def cut_back(files: FileCalls, directory: str, segment: Segment) -> None:
-    """Zeroes what a crash left behind an unsealed segment's frames; durable on return."""
+async def cut_back(files: FileCalls, directory: str, segment: Segment, *, lost_writes: bool = False) -> None:
+    """Zeroes what a crash left behind an unsealed segment's frames; durable on return. lost_writes: of `zero_range`."""
     path = f"{directory}/{segment.path}"
-    await zero_range(files, path, segment.frames_end, files.file_size(path))
+    await zero_range(files, path, segment.frames_end, files.file_size(path), lost_writes=lost_writes)
 
 
 class SegmentRows(NamedTuple):
