@@ -354,8 +354,8 @@ def test_a_cold_directory_that_a_killed_start_made_survives_a_power_cut() -> Non
 
 @pytest.mark.parametrize("is_refused", [False, True])
 def test_a_start_with_more_shards_leaves_nothing_in_a_log_that_a_full_disk_keeps(is_refused: bool) -> None:
-    """R-DUR-15. Topics lie in other shards from then on, which are replayed in any order; without the space for all that
-    the log holds there is no such start, and with as many shards as before there is one."""
+    """R-DUR-15. Topics lie in other shards from then on, which are replayed in any order; without the space for all
+    that the log holds there is no such start, and with as many shards as before there is one."""
     world = SimWorld(wal_shards=2, checkpoint_wal_bytes=1 << 30, checkpoint_every_ms=1 << 40, wal_file_bytes=64 << 10)
     world.start()
     names = "abcdefgh"
