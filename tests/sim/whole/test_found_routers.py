@@ -393,6 +393,36 @@ def test_a_deleted_record_is_not_forwarded_though_it_was_kept_for_an_ack_that_ca
     world.close()
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_deleted_job_that_was_kept_is_not_forwarded_by_an_ack_that_names_it_beside_others(
+    killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-DEL-9, R-DEL-10. Its lease may still be answered for; its frame was kept for an ack that came too late."""
+    world = SimWorld()
+    world.start()
+    world.put("q", type="queue", lease_ms=100)
+    world.put("d", discard="reject", cap_records=1)
+    world.write("d", "full")
+    _route(world, "q", "d")
+    world.write_records("q", [{"data": 1}, {"data": 2, "tag": "gone"}, {"data": 3}])
+    assert world.request("POST", "/v0/topics/q/claim", {"node": "n", "max": 3}).json["count"] == 3
+    world.advance_ms(90)
+    monkeypatch.setitem(LATENCY_NS, "sync", 30 * _MS)
+    monkeypatch.setitem(LATENCY_NS, "write", 10 * _MS)
+    assert world.request("POST", "/v0/topics/q/ack", {"node": "n", "seqs": [2]}).json["skipped"] == [2]
+    monkeypatch.undo()
+    claimed = world.request("POST", "/v0/topics/q/claim", {"node": "n", "max": 3, "lease_ms": 60_000})
+    assert claimed.json["count"] == 3
+    world.delete("q", match="gone")
+    assert world.request("POST", "/v0/topics/q/ack", {"node": "n", "seqs": [2, 3]}).json["acked"] == 2
+    if killed:
+        world.crash_and_start()
+    world.put("d")
+    world.advance_ms(500)
+    assert world.data("d") == ["full", 1, 3]
+    world.close()
+
+
 # --- seqs of a former life -------------------------------------------------------------------------------------------
 def test_what_comes_into_an_ephemeral_source_after_a_kill_is_forwarded_whatever_its_class_becomes() -> None:
     """R-RTR-1. The router's position is of the life before: seqs up to there are not given out again."""

@@ -42,7 +42,8 @@ class Consumption(Operation):
     def __init__(self, core: Core, topic: Topic, jobs: list[Job], skipped: list[int], done: Done[AckResult]) -> None:
         super().__init__(core, topic)
         self.jobs = jobs
-        self.runs = to_runs(sorted([job.seq for job in jobs]))
+        # Not deleted ones: a router would forward them (R-DEL-9).
+        self.runs = to_runs(sorted([job.seq for job in jobs if job.live]))
         self.skipped = skipped
         self.done = done
 
