@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from dataclasses import replace
 
 import pytest
 
@@ -66,19 +65,3 @@ def test_a_delete_stays_done_whose_flags_a_failed_sync_has_lost_and_nobody_noted
     second.checkpoint()
     third = second.next_life(power_cut=True)
     assert set(third.topic(1).rows) == set(range(1, 31)) - {2, 25}
-
-
-@pytest.mark.parametrize("low_water_bytes", [0, 100_000])
-@pytest.mark.parametrize("size", [40, 20_000])
-def test_a_start_with_other_shards_on_a_full_disk_uses_the_reserve(low_water_bytes: int, size: int) -> None:
-    """R-DUR-16. Its checkpoint gives the reserve back when it finds no space; then there is some."""
-    config = small_config(wal_shards=2, disk_reserve_bytes=1 << 19, disk_low_water_bytes=low_water_bytes)
-    world = StoreWorld(config=config).open()
-    for topic_id in range(1, 9):
-        world.create(topic_id)
-        world.append(topic_id, 1, size=size)
-    ring = world.end(power_cut=False)
-    ring.disk.capacity_bytes = ring.disk.used_bytes
-    again = StoreWorld(ring, config=replace(config, wal_shards=1)).open()
-    assert again.store.log.disk_full
-    again.check_every_record()

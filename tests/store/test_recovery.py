@@ -324,3 +324,21 @@ def test_zeros_behind_a_segments_frames_whose_sync_failed_are_written_again() ->
         StoreWorld(ring).open()
     again = StoreWorld(ring.next_life(power_cut=False)).open()
     assert not again.end(power_cut=True).file_bytes(path)[end:].strip(b"\0")
+
+
+def test_a_start_with_more_shards_that_was_killed_while_it_flagged_is_made_up_for_by_the_next() -> None:
+    """Its snapshot says where the log of one shard begins. A start that took it for one of two would leave what a topic
+    did before in one shard and write what it does next to another: nothing says which of the two comes first."""
+    world = StoreWorld(config=small_config(wal_shards=1)).open()
+    world.create(1)
+    world.append(1, 5)
+    world.checkpoint()
+    world.delete(1, [2])
+    two = small_config(wal_shards=2)
+    ring = world.end(power_cut=False)
+    ring.faults.fail("open", errno.EMFILE, path_part="/packs/pack-", nth=2)  # the first is for its rows
+    with pytest.raises(OSError, match="Too many open files"):
+        StoreWorld(ring, config=two).open()
+    again = StoreWorld(ring.next_life(power_cut=False), config=two).open()
+    assert again.store.checkpointer._replay.keys() == {0, 1}, "a checkpoint has taken all in"
+    again.check_every_record()

@@ -71,6 +71,7 @@ class Checkpointer:
         manifest: Manifest,
         last_snapshot: int,
         replay: dict[int, ReplayStart],
+        replay_shards: int,
         retired_shards: dict[int, ReplayStart],
     ) -> None:
         self._loop = loop
@@ -83,6 +84,8 @@ class Checkpointer:
         self._manifest = manifest
         self._snapshot = last_snapshot
         self._replay = replay
+        self._replay_shards = replay_shards
+        """How many shards the log had from there on: another number than now, until a checkpoint has copied it."""
         self._retired_shards = retired_shards
         """Shards of an earlier count: where their replay begins once a checkpoint has copied them."""
         self._tiering = Tiering(loop, config, manifest, table, opener)
@@ -204,6 +207,7 @@ class Checkpointer:
         self._drop()
         self._check_left(left)
         self._replay = {**self._retired_shards, **replay}
+        self._replay_shards = len(self._log.shards)
         await self.take_snapshot(clean=clean)
         self._remove()
         for file in left:
@@ -351,7 +355,7 @@ class Checkpointer:
             segments=list(self._manifest.all_segments()),
             packs=list(self._manifest.packs.values()),
             boot=self._loop.ring.boot_id(),
-            shards=max(1, self._config.wal_shards),
+            shards=self._replay_shards,
             clean=clean,
             flagging=list(flagging),
         )

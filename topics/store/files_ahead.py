@@ -17,8 +17,6 @@ _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN)
 """What preparing a file may fail with while the disk is fine."""
 _RETRY_NS = 100_000_000
 _ATTEMPTS_MAX = 10
-_RESERVE_PARTS = 4
-"""A log file on a full disk takes this share of the reserve: what comes after a kill needs one, too."""
 
 
 class FilesAhead:
@@ -65,7 +63,7 @@ class FilesAhead:
     async def open(self) -> None:
         """Prepares the first file, or none on a full disk: deletes then make one of the reserve. Raises OSError."""
         try:
-            self.ready.append(await self._directory.prepare(self._file_bytes))
+            self.ready.append(await self._directory.prepare(self._size()))
         except DiskFullError:
             self._space.note_full()
 
@@ -98,8 +96,8 @@ class FilesAhead:
 
     async def _prepare(self) -> None:
         try:
-            while len(self.ready) < self._count or self.ready[0].size < self._wanted_bytes:
-                size = max(self._file_bytes, self._wanted_bytes)
+            while self._is_wanted():
+                size = self._size()
                 if self.ready and self.ready[0].size < self._wanted_bytes:
                     await self._directory.grow(self.ready[0], size)
                 else:
@@ -115,6 +113,18 @@ class FilesAhead:
         finally:
             self.preparing = False
             self._on_ended()
+
+    def _is_wanted(self) -> bool:
+        """A batch waits, or files are to be ready; the latter not on a full disk, whose space others need."""
+        if self._wanted_bytes and (not self.ready or self.ready[0].size < self._wanted_bytes):
+            return True
+        return len(self.ready) < self._count and not self._admission.disk_full
+
+    def _size(self) -> int:
+        """Of the next file: on a full disk a part of the reserve, whose space may be had already."""
+        part = self._space.part_bytes
+        size = min(self._file_bytes, part) if self._admission.disk_full and part else self._file_bytes
+        return max(size, self._wanted_bytes)
 
     def _on_passing_error(self, error: OSError) -> None:
         """Tried again soon; a batch waits a second for that, then it fails."""
@@ -139,8 +149,7 @@ class FilesAhead:
         try:
             await self._directory.drop_spares()
             await self._space.release_reserve()
-            part = align_up(self._space.reserve_bytes // _RESERVE_PARTS, BLOCK_BYTES)
-            size = max(wanted, min(self._file_bytes, part))
+            size = max(wanted, min(self._file_bytes, self._space.part_bytes))
             self.ready.append(await self._directory.prepare(size))
             return
         except (DiskFullError, OSError):

@@ -52,6 +52,7 @@ class Log:
             config.data_dir,
             reserve_bytes=config.disk_reserve_bytes,
             low_water_bytes=config.disk_low_water_bytes,
+            shards=max(1, config.wal_shards),
         )
         self._wals: list[Wal] = []
         self._directories: list[WalDirectory] = []
@@ -101,8 +102,8 @@ class Log:
         # Also when they were there: whoever made them may have been killed before it synced them.
         syncs = (loop.files.sync_directory(path) for path in (f"{config.data_dir}/wal", config.data_dir))
         opens = (wal.open() for wal in self._wals)
+        await self.space.open()  # where there is no space for a reserve, log files are small
         await all_of(loop.spawn, chain(syncs, opens), _OPENS_AT_A_TIME)
-        await self.space.open()
 
     def shard_of(self, topic_id: int) -> int:
         wals = self._wals

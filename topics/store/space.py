@@ -13,8 +13,11 @@ from collections.abc import Callable
 
 from topics.errors import DiskFullError
 from topics.loop.loop import Loop
+from topics.store.format import BLOCK_BYTES, align_up
 
 _CHECK_NS = 1_000_000_000
+_FILES_OF_RESERVE = 4
+"""Log files of a shard that a reserve makes: what comes after a kill needs one, too, and so do snapshots."""
 
 
 def is_full(error: OSError) -> bool:
@@ -28,13 +31,17 @@ def lacks_space(error: Exception) -> bool:
 
 
 class DiskSpace:
-    """Watches the free space of the data directory, once a second."""
+    """Watches the free space of the data directory, once a second. shards: how many may want a file of the reserve."""
 
-    def __init__(self, loop: Loop, directory: str, *, reserve_bytes: int, low_water_bytes: int) -> None:
+    def __init__(
+        self, loop: Loop, directory: str, *, reserve_bytes: int, low_water_bytes: int, shards: int = 1
+    ) -> None:
         self._loop = loop
         self._directory = directory
         self._reserve_path = f"{directory}/reserve"
         self.reserve_bytes = reserve_bytes
+        self.part_bytes = align_up(reserve_bytes // (_FILES_OF_RESERVE * shards), BLOCK_BYTES)
+        """Of a log file on a full disk."""
         self._low_water_bytes = low_water_bytes
         self.full = False
         """Appends are refused."""

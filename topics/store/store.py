@@ -143,6 +143,7 @@ class Store:
             manifest=found.manifest,
             last_snapshot=number,
             replay=found.replay,
+            replay_shards=loaded.store.shards if loaded is not None else self._shards,
             retired_shards={
                 shard: ReplayStart(survey.last_file_no + 1, marked=False)
                 for shard, survey in found.surveys.items()

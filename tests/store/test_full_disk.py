@@ -1,0 +1,58 @@
+"""A start on a full disk: whoever is to delete needs a server, and the reserve is for that. Source: R-DUR-16."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.store.store_world import StoreWorld, small_config
+
+
+@pytest.mark.parametrize("shards", [2, 3, 4])
+@pytest.mark.parametrize("reserve_bytes", [1 << 17, 1 << 18])
+def test_each_shard_finds_space_for_its_tail(shards: int, reserve_bytes: int) -> None:
+    """None prepares files ahead with what the others need, and the note of the session finds a block, too."""
+    config = small_config(wal_shards=shards, disk_reserve_bytes=reserve_bytes, wal_spare_files=2, sync_every_ms=60_000)
+    world = StoreWorld(config=config).open()
+    for topic_id in range(1, 9):
+        world.create(topic_id)
+        world.append(topic_id, 1, fsync=False)
+    ring = world.end(power_cut=False)
+    for directory in [f"data/wal/shard-{shard:02d}" for shard in range(shards)]:
+        for name in ring.disk.list_directory(directory):
+            if not ring.file_bytes(f"{directory}/{name}").strip(b"\0"):
+                ring.disk.unlink(f"{directory}/{name}")  # one that is prepared would do
+    ring.disk.capacity_bytes = ring.disk.used_bytes
+    again = StoreWorld(ring, config=config).open()
+    again.check_every_record()
+    assert all(len(topic.rows) == 1 for topic in again.catalog.topics.values())
+    again.next_life(power_cut=True).check_every_record()
+
+
+@pytest.mark.parametrize("low_water_bytes", [0, 100_000])
+@pytest.mark.parametrize("size", [40, 20_000])
+def test_a_start_with_other_shards_on_a_full_disk_uses_the_reserve(low_water_bytes: int, size: int) -> None:
+    """Its checkpoint gives the reserve back when it finds no space; then there is some."""
+    config = small_config(wal_shards=2, disk_reserve_bytes=1 << 19, disk_low_water_bytes=low_water_bytes)
+    world = StoreWorld(config=config).open()
+    for topic_id in range(1, 9):
+        world.create(topic_id)
+        world.append(topic_id, 1, size=size)
+    ring = world.end(power_cut=False)
+    ring.disk.capacity_bytes = ring.disk.used_bytes
+    again = StoreWorld(ring, config=replace(config, wal_shards=1)).open()
+    assert again.store.log.disk_full
+    again.check_every_record()
+
+
+def test_without_a_reserve_a_start_takes_the_space_there_is() -> None:
+    config = small_config(disk_low_water_bytes=1 << 30)
+    world = StoreWorld(config=config).open()
+    with world.store.log.use_reserve():
+        world.create(1)
+    ring = world.end(power_cut=False)
+    ring.disk.capacity_bytes = ring.disk.used_bytes + (1 << 20)
+    again = StoreWorld(ring, config=config).open()
+    assert again.store.log.disk_full
+    assert again.topic(1).head == 0
