@@ -180,6 +180,29 @@ def test_a_router_that_one_shard_tells_of_copies_once_and_for_good(
     world.close()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_later_cap_of_bytes_counts_copies_whose_originals_a_power_cut_took(seed: int) -> None:
+    """R-DUR-8, R-FLOOR-5. What they evicted stays so: their sizes are told though no cap counted them at the time."""
+    world = SimWorld(seed, wal_shards=2, sync_every_ms=60_000, commit="link")
+    world.start()
+    (source, *_), (dest, *_) = _topics_by_shard(world)
+    world.put(dest, durability="fsync")
+    world.write(dest, "a" * 10, "b" * 10)
+    _route(world, source, dest)
+    world.write(source, "x" * 10)
+    assert len(world.data(dest)) == 3
+    world.write(source, "y" * 10, "z" * 20)
+    assert len(world.data(dest)) == 5
+    world.put(dest, durability="fsync", cap_bytes=56)
+    told = world.diff(dest)["tombstone"]
+    assert (told["reason"], told["gap_to"]) == ("cap", 2)
+    world.power_cut()
+    world.start()
+    again = world.diff(dest)["tombstone"]
+    assert (again["reason"], again["gap_to"]) == ("cap", 2) or again["gap_to"] == 5
+    world.close()
+
+
 def test_a_router_whose_making_failed_is_not_there_after_a_restart_either() -> None:
     """R-DUR-13. It is written to two shards of the log, of which one failed."""
     world = SimWorld(wal_shards=2)

@@ -174,7 +174,7 @@ def stage_forward(owner: StepOwner, appender: Appender, router: Router, step: St
         payload.source = router.source.id
         payload.refs = seq_runs(step.originals.seqs)
         payload.keep = kept_flags(router)
-        if topic.next_config.cap_bytes and topic.next_config.discard == "old":
+        if not core.log.is_one_shard:  # else what takes the originals takes this frame
             sizes: list[int] = step.originals.sizes.tolist()
             payload.sizes = sizes[:1] if min(sizes) == max(sizes) else sizes
     reserved = reserve(core, topic, last, now_ms, step.copies) if last > topic.reserved else 0
