@@ -9,11 +9,13 @@ import logging
 from dataclasses import replace
 
 import pytest
+import xxhash
 
 from tests.contract.sim_world import SimWorld
 from tests.sim import SimStoppedError
 from tests.sim.core import LATENCY_NS
 from tests.sim.file import SimFile
+from topics.store.checkpoint import Checkpointer
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -384,3 +386,41 @@ def test_a_start_with_more_shards_leaves_nothing_in_a_log_that_a_full_disk_keeps
         world.start(wal_shards=shards)
         assert [world.data(name) for name in names] == [["x" * 10_000] * 4 + ["new"]] * 8
     world.close()
+
+
+def test_a_start_with_more_shards_that_was_killed_while_it_flagged_deletes_begins_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R-DUR-15, R-RTR-16. The snapshot before the flags tells of the log of before, so of its number of shards, too."""
+    world = SimWorld(wal_shards=2, checkpoint_wal_bytes=1 << 30, checkpoint_every_ms=1 << 40, pack_run_bytes=0)
+    world.start()
+    for name in "abcdefgh":
+        world.put(name, durability="fsync")
+    source, dest = "a", "f"
+    lies_in = [_shard_of(6, shards) for shards in (2, 3)]
+    assert lies_in == [1, 0], "the destination is to move to a shard that is read before its former one"
+    assert world.request("PUT", "/v0/routers/r", {"source": source, "dest": dest}).status == 201
+    world.write_records(dest, [{"data": 1, "tag": "gone"}, {"data": 2}])
+    world.restart()
+    world.write(source, 3)
+    assert world.data(dest) == [1, 2, 3]
+    world.delete(dest, match="gone")
+    world.crash()
+
+    def stop(_checkpointer: Checkpointer) -> None:
+        raise SimStoppedError("killed between the flags and the snapshot")
+
+    with monkeypatch.context() as killing, pytest.raises(SimStoppedError):
+        killing.setattr(Checkpointer, "_drop", stop)
+        world.start(wal_shards=3)
+    world.crash_and_start()
+    world.write(source, 4)
+    for _ in range(2):
+        assert world.data(dest) == [2, 3, 4]
+        world.crash_and_start()
+        world.advance_ms(500)
+    world.close()
+
+
+def _shard_of(topic_id: int, shards: int) -> int:
+    return xxhash.xxh3_64_intdigest(topic_id.to_bytes(8, "little")) % shards
