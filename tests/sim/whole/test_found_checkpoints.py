@@ -410,9 +410,10 @@ def test_a_start_with_more_shards_that_was_killed_while_it_flagged_deletes_begin
     def stop(_checkpointer: Checkpointer) -> None:
         raise SimStoppedError("killed between the flags and the snapshot")
 
-    with monkeypatch.context() as killing, pytest.raises(SimStoppedError):
-        killing.setattr(Checkpointer, "_drop", stop)
+    monkeypatch.setattr(Checkpointer, "_drop", stop)
+    with pytest.raises(SimStoppedError):
         world.start(wal_shards=3)
+    monkeypatch.undo()
     world.crash_and_start()
     world.write(source, 4)
     for _ in range(2):

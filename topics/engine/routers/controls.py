@@ -53,8 +53,8 @@ class ForwardPayload(msgspec.Struct, omit_defaults=True):
     keep: int = 0
     """Flags (format.FLAG_*) of the originals that the copies keep."""
     sizes: list[int] = []
-    """Of these copies; one number when it is the same for all. A power cut may take the originals, if they lie in another
-    shard, but what their copies evicted by a cap of bytes, of now or of later, stays so."""
+    """Of these copies; one number when it is the same for all. A power cut may take the originals, if they lie in
+    another shard, but what their copies evicted by a cap of bytes, of now or of later, stays so."""
 
 
 class KeepPayload(msgspec.Struct):
