@@ -59,10 +59,10 @@ class OwnedTopic:
                 refuses = self.refuses and len(reached) < _REACHED_MAX and isinstance(operation, Write | Configure)
                 refused = reached if refuses else []
                 reached = distinct([*(path[-1] for path in paths), *refused])
-                found = distinct([*found, *(step for path in paths for step in path)])
+                found += (step for path in paths for step in path)
                 if isinstance(operation, Write):
                     skipped = 0
-        return found
+        return distinct(found)
 
     def candidates(self, *, may_lose: bool) -> list[Maybe]:
         """Every state that would be right after a crash, the most likely first."""
