@@ -75,7 +75,12 @@ class SimFiles:
         direct = bool(handle.flags & os.O_DIRECT)
         if direct and not self._aligned(view, offset):
             return -errno.EINVAL
-        data = file.read(offset, min(len(view), fault.keep) if fault else len(view), direct=direct)
+        size = len(view)
+        if fault is not None:
+            size = min(size, fault.keep)
+            if direct:  # whole blocks, or it is not short
+                size = size // self._disk.direct_block_bytes * self._disk.direct_block_bytes or len(view)
+        data = file.read(offset, size, direct=direct)
         view[: len(data)] = data
         return len(data)
 
