@@ -10,7 +10,8 @@
 - A commit whose write was interrupted before its first byte, so that its chain is broken: nothing has failed.
 
 And what the code has fixed numbers for is small in some seeds: reservations of seqs, so that topics of a few dozen
-records outgrow them, and the time between two looks whether a checkpoint is due, so that many come in a life.
+records outgrow them, the time between two looks whether a checkpoint is due, so that many come in a life, and that
+between two looks whether a full disk has space again, so that writes go on in the same life.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Iterator
 
 from tests.sim.whole.plan import Faulty, Life, Plan, PlannedFault, Starting
 from topics.engine import append
-from topics.store import checkpoint
+from topics.store import checkpoint, space
 
 _AIMED = 0.2
 """Share of the seeds."""
@@ -137,13 +138,16 @@ def _change(plan: Plan, at: int, **changes: object) -> None:
 def small_numbers(plan: Plan) -> Iterator[None]:
     """For the run of a plan."""
     reserve, look_ns = (append._RESERVE_MIN, append._RESERVE_REQUESTS), checkpoint._LOOK_EVERY_NS
+    check_ns = space._CHECK_NS
     append._RESERVE_MIN, append._RESERVE_REQUESTS = random.Random(f"{plan.seed}:reserve").choice(
         (reserve, (1, 1), (4, 2))
     )
     looks_ns = (look_ns, look_ns, 20_000_000, 3_000_000)
     checkpoint._LOOK_EVERY_NS = plan.look_every_ns or random.Random(f"{plan.seed}:look").choice(looks_ns)
+    space._CHECK_NS = random.Random(f"{plan.seed}:check").choice((check_ns, 20_000_000, 3_000_000))
     try:
         yield
     finally:
+        space._CHECK_NS = check_ns
         append._RESERVE_MIN, append._RESERVE_REQUESTS = reserve
         checkpoint._LOOK_EVERY_NS = look_ns

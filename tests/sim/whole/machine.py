@@ -24,6 +24,7 @@ from topics.errors import TopicsError
 from topics.loop.loop import Loop
 from topics.server.app import Server
 from topics.server.storage import backend_opener
+from topics.store import space
 from topics.store.directory import Session, take
 
 _PASSES_MAX = 120_000
@@ -33,6 +34,8 @@ _TOLD_NS = 5_000_000
 _NOTED_NS = 30_000_000
 """After this time something small has been written, with syncs that are not late."""
 _ANSWER_NS_MAX = 20_000_000_000
+_HEALED_NS = 300_000_000
+"""Longer than a server needs to go on when it has seen that there is space again."""
 _LOOK_EVERY_PASSES = 16
 _SMALL_SOCKET_BYTES = 8192
 _COPIED = ("/seg-", "/pack-", "/snapshot-")
@@ -133,6 +136,10 @@ class Machine:
         self._shards_served = 0
         """With how many the last one that served was started; another number needs more space than the reserve."""
         self._lost_to_lies = False
+        self.space_was_scarce = False
+        """In this life the disk was full, or still is."""
+        self._sound_ns = 0
+        """From then on that is no excuse any more."""
         self.descriptors_are_few = False
         self.is_interrupted = False
         """Signals end writes of the log, again and again: no failure, but a file may not be ready for a second."""
@@ -233,7 +240,9 @@ class Machine:
 
     @property
     def disk_is_sound(self) -> bool:
-        """Nothing has failed in this life, and there is space."""
+        """Nothing has failed in this life, and there is space, and has been for a while."""
+        if self.space_was_scarce and self.ring.clock.monotonic_ns() < self._sound_ns:
+            return False
         return not self.disk_failed and self.ring.disk.capacity_bytes is None
 
     @property
@@ -245,7 +254,8 @@ class Machine:
         failures = self.ring.faults.failures[self._failures_at_start :]
         may_lack_space = not self._has_reserve or self.config.wal_shards != self._shards_served
         may_lack_space |= self.config.wal_shards > 1  # each takes a file out of the reserve
-        lacks_room = self.descriptors_are_few or (self.ring.disk.capacity_bytes is not None and may_lack_space)
+        may_lack_space |= any(len(file.live) > self.config.wal_file_bytes for _path, file in self.monitor.log_files())
+        lacks_room = self.descriptors_are_few or (self.space_was_scarce and may_lack_space)
         failed = any(kind in _DISK_KINDS for kind, _path in failures)
         if not (self._excused or lacks_room or failed):
             raise self.wrong(f"the server refused to start on a sound disk: {reason}")
@@ -310,7 +320,7 @@ class Machine:
             return
         failures = self.ring.faults.failures[self._failures_at_start :]
         takes_none = any("/session" in path or path == self.config.data_dir for _kind, path in failures)
-        takes_none |= self.descriptors_are_few or self.ring.disk.capacity_bytes is not None
+        takes_none |= self.descriptors_are_few or self.space_was_scarce
         at_once = now_ns - failed_ns[0] < _NOTED_NS * self.ring.sync_factor and not self.stopped
         if not takes_none and not at_once:
             raise self.wrong(
@@ -335,7 +345,7 @@ class Machine:
         self.power_failed |= power_cut and not self.stopped_well
         self.counts["power cuts after a graceful stop"] += power_cut and self.stopped_well
         self.ring.faults.clear()
-        self.descriptors_are_few = self.is_interrupted = False  # with the process
+        self.descriptors_are_few = self.is_interrupted = self.space_was_scarce = False  # with the process
         if power_cut:
             self.counts["lies made up for before a power cut"] += self.ring.faults.lies > 0 and not self.lied
             self._lost_to_lies |= self.lied
@@ -390,6 +400,9 @@ class Machine:
         if faulty.space_bytes is not None:
             self.say("DISK: space for", faulty.space_bytes, "more bytes")
             self.ring.disk.capacity_bytes = self.ring.disk.used_bytes + faulty.space_bytes
+            self.space_was_scarce = True
+            if faulty.space_back_ns:
+                self._heal_after(faulty.space_back_ns)
         self.ring.fd_limit = len(self.ring.open_fds) + faulty.descriptors if faulty.descriptors else 4096
         self.descriptors_are_few = bool(faulty.descriptors)
         self.is_interrupted = any(fault.error in AGAIN for fault in faulty.plans)
@@ -402,13 +415,25 @@ class Machine:
             self.say(f"LIES: from sync {faulty.lies[0]} on, {faulty.lies[1]} of them")
             faults.lie(nth=faulty.lies[0], times=faulty.lies[1])
 
+    def _heal_after(self, delay_ns: int) -> None:
+        generation, now_ns = self.generation, self.ring.clock.monotonic_ns()
+        self._sound_ns = now_ns + delay_ns + 3 * space._CHECK_NS + _HEALED_NS
+
+        def heal() -> None:
+            if generation == self.generation:
+                self.say("DISK: there is space again")
+                self.ring.disk.capacity_bytes = None
+                self.counts["full disks with space again"] += 1
+
+        self.ring.events.after(delay_ns, heal)
+
     def lay(self, plans: Iterable[PlannedFault]) -> None:
         """Lays faults in wait."""
         faults = self.ring.faults
         for fault in plans:
             self.say("FAULT in wait:", fault)
             if fault.keep is not None:
-                faults.shorten(fault.kind, fault.keep, nth=fault.nth, times=fault.times)
+                faults.shorten(fault.kind, fault.keep, nth=fault.nth, times=fault.times, path_part=fault.path_part)
             else:
                 faults.fail(fault.kind, fault.error, nth=fault.nth, times=fault.times, path_part=fault.path_part)
 

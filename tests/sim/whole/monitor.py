@@ -84,7 +84,7 @@ class Monitor:
         older = self.snapshot(durable=False)
         if older is None:
             return
-        for left, file in self._log_files():
+        for left, file in self.log_files():
             if older.needs(left) and not listed.needs(left):
                 self._check_copies(left, file, listed, f"needed by {path} no longer")
         for left in older.ends.keys() - listed.ends.keys():
@@ -138,7 +138,7 @@ class Monitor:
             found = self._found[key] = file, file.syncs, frozenset(TEXT.findall(file.durable, 0, end))
         return found[2]
 
-    def _log_files(self) -> Iterator[tuple[str, SimFile]]:
+    def log_files(self) -> Iterator[tuple[str, SimFile]]:
         path = f"{self._machine.config.data_dir}/wal"
         shards = find(self._machine.ring.disk.root, path, durable=False)
         for shard, names in shards.live.items() if isinstance(shards, SimDirectory) else ():

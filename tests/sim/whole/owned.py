@@ -70,7 +70,7 @@ class OwningClient(Client):
     @property
     def _may_refuse(self) -> bool:
         """Of two writes that nobody told of the second may be there without the first."""
-        return self.machine.ring.disk.capacity_bytes is not None or self._may_lack_files
+        return self.machine.space_was_scarce or self._may_lack_files
 
     def _settle(self) -> None:
         for topic in self.shared.topics:
@@ -147,6 +147,8 @@ class OwningClient(Client):
         rng, state = self.rng, topic.tip
         count = 1 if rng.random() < 0.6 else rng.randint(2, 6)
         width = rng.choice((0, 0, 0, 30, 300)) if not self._large else rng.choice((0, 300, 3000, 9000))
+        if self._large and rng.random() < 0.03:
+            width = 30_000  # some of these are larger than a file of the log
         records = [Record(self._text(width), rng.choice(_TAGS)) for _ in range(count)]
         key, is_old = None, False
         if rng.random() < 0.3:

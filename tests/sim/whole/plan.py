@@ -19,6 +19,7 @@ _BASE = Config(
     disk_low_water_bytes=0,
     receive_buffer_bytes=1024,
     checkpoint_bytes_per_pass=4096,
+    default_batch_bytes=8 << 20,  # a page ends by its limit alone
     http_parser="httptools",
 )
 
@@ -43,6 +44,8 @@ class Faulty(NamedTuple):
 
     plans: tuple[PlannedFault, ...] = ()
     space_bytes: int | None = None
+    space_back_ns: int = 0
+    """After so long there is as much as ever; 0: not in this life."""
     descriptors: int = 0
     """How many more descriptors than now may be open; 0: plenty."""
     completions_max: int = 0
@@ -135,6 +138,7 @@ class Plan:
             verify=rng.random() < 0.1,
             cold_dir=COLD if random.Random(f"{seed}:cold").random() < 0.3 else "",
             disk_reserve_bytes=random.Random(f"{seed}:reserve bytes").choice((0, 0, 128 << 10)),
+            disk_low_water_bytes=random.Random(f"{seed}:low water").choice((0, 0, 0, 40_000)),
         )
         self.with_faults = rng.random() < 0.5
         self.heavy = rng.random() < 0.15
@@ -238,7 +242,7 @@ def choose_faults(rng: random.Random) -> Faulty:
     """One to three kinds of trouble."""
     plans: list[PlannedFault] = []
     space = None
-    descriptors = completions = 0
+    descriptors = completions = space_back_ns = 0
     sync_factor = 1
     for _ in range(rng.randint(1, 3)):
         match rng.randrange(15):
@@ -254,8 +258,10 @@ def choose_faults(rng: random.Random) -> Faulty:
             case 4:
                 kind = rng.choice(("open", "rename", "unlink", "close", "read"))
                 plans.append(PlannedFault(kind, errno.EIO, nth=rng.randint(1, 30)))
+                plans.append(PlannedFault("read", keep=rng.choice((1, 512, 4096)), nth=rng.randint(1, 30), times=5))
             case 5:
                 space = rng.choice((0, 4096, 20_000, 100_000))
+                space_back_ns = rng.choice((0, 1_000_000, 10_000_000, 50_000_000))
             case 6:
                 plans += [PlannedFault("more", 1, nth=rng.randint(1, 20)) for _ in range(rng.randint(1, 20))]
             case 7:
@@ -275,4 +281,4 @@ def choose_faults(rng: random.Random) -> Faulty:
                 sync_factor = rng.choice((5, 20, 50))
             case _:
                 completions = rng.choice((1, 2, 4))
-    return Faulty(tuple(plans), space, descriptors, completions, sync_factor)
+    return Faulty(tuple(plans), space, space_back_ns, descriptors, completions, sync_factor)
