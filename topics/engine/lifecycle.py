@@ -201,7 +201,8 @@ class Lifecycle:
                     payload = encode(RemovalPayload(before.upto, seqs=gone))
                     core.log.stage_control(topic.id, FrameType.CONSUME, before.upto, now_ms, payload)
                 topic.memory_through = topic.head
-        if topic.stage_class == "disk" and config.durability != "disk":
+        leaves_disk = topic.stage_class == "disk" and config.durability != "disk"
+        if leaves_disk:
             # Synced with all before it, so from here on the new class alone says what a crash may take.
             change.generation = topic.generation
         order = core.registry.take_order()
@@ -209,6 +210,8 @@ class Lifecycle:
         if config.durability != "ephemeral":
             log_evictions(core, topic, config)
         topic.set_config(topic.config, config)
+        if leaves_disk and topic.stage_class == "disk":  # the next change may be back before this one is applied
+            topic.reserved = topic.growing = 0
         Reconfiguration(core, topic, config, order, done).stage(synced=True)
 
     def delete(self, name: str, *, if_empty: bool, done: Done[DeleteTopicResult]) -> None:

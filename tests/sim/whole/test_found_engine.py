@@ -110,6 +110,23 @@ def test_a_key_of_a_kept_record_outlives_checkpoints_in_an_ephemeral_time() -> N
     assert world.data("a") == ["kept"]
 
 
+@pytest.mark.parametrize("between", ["memory", "ephemeral", "fsync"])
+@pytest.mark.parametrize("seed", range(1, 3))
+def test_a_class_that_leaves_disk_and_is_back_before_it_was_another_reserves_seqs_anew(seed: int, between: str) -> None:
+    """R-SEQ-4, R-DUR-6. The change released the reservations there were."""
+    world = SimWorld(seed, sync_every_ms=60_000, commit="link")
+    world.start()
+    world.put("a", durability="disk")
+    world.write("a", 1)
+    asked = [world.ask("PUT", "/v0/topics/a", {"durability": durability}) for durability in (between, "disk")]
+    assert [connection.answer().status for connection in asked] == [200, 200]
+    for at in range(2, 6):
+        world.write("a", at)
+    world.power_cut()
+    world.start()
+    assert world.state("a")["head_seq"] >= 5
+
+
 def claim_while_a_poison_job_is_read(monkeypatch: pytest.MonkeyPatch, **settings: int) -> tuple[SimWorld, Connection]:
     """A queue of three jobs, the first of them poison; a claim of all three waits for the disk."""
     world = SimWorld(hot_tail_bytes=4096, **settings)
