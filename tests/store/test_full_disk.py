@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from tests.sim import SimRing
 from tests.store.store_world import StoreWorld, small_config
+from topics.errors import DiskFullError
 
 
 @pytest.mark.parametrize("shards", [2, 3, 4])
@@ -56,3 +58,19 @@ def test_without_a_reserve_a_start_takes_the_space_there_is() -> None:
     again = StoreWorld(ring, config=config).open()
     assert again.store.log.disk_full
     assert again.topic(1).head == 0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_log_file_that_is_made_larger_is_not_written_to_meanwhile(seed: int) -> None:
+    """It is zeroed: what was acknowledged in it was lost. Nobody waits for it any more, for that batch has failed."""
+    world = StoreWorld(SimRing(seed, shuffle=True)).open()
+    world.create(1)
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes
+    with pytest.raises(DiskFullError):
+        world.append(1, 1, size=100_000)
+    world.ring.disk.capacity_bytes = None
+    world.loop.run_until(lambda: not world.store.log.disk_full)
+    world.store.log.request_rotation()
+    acked = world.append(1, 3)
+    world.run(world.loop.sleep(1_000_000_000))
+    assert list(world.next_life().topic(1).rows) == acked

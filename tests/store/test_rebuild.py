@@ -12,6 +12,7 @@ from tests.sim.disk import SimDirectory
 from tests.store.rebuilding import IN_PACKS, drop, ended, place, rebuilt, with_and_without_snapshots, write
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.loop import Loop
+from topics.store.format import FrameType
 from topics.store.rebuild import rebuild
 from topics.store.segment_format import FOOTER_BYTES
 from topics.store.snapshot import load_snapshot
@@ -264,9 +265,11 @@ def test_a_log_file_that_is_missing_where_the_log_begins_leaves_what_lies_behind
 def test_a_rebuild_knows_that_the_log_of_a_shard_whose_directory_is_gone_was_given_up() -> None:
     """R-SEQ: what was given out there since the snapshot is not known, and must not be given out again."""
     world = StoreWorld(config=small_config(wal_shards=2)).open()
-    world.create(1)
+    assert world.store.log.shard_of(2) == 1
+    world.create(2)
+    world.control(2, FrameType.HEAD_RESERVATION, 0, {"upto": 64})
     world.checkpoint()
-    world.append(1, 5)
+    world.append(2, 5)
     ring = world.end(power_cut=False)
     wal = ring.disk.find(f"{DIRECTORY}/wal")
     assert isinstance(wal, SimDirectory)
@@ -277,4 +280,4 @@ def test_a_rebuild_knows_that_the_log_of_a_shard_whose_directory_is_gone_was_giv
     found = loop.run_task(load_snapshot(loop.files, DIRECTORY))
     assert found is not None
     assert found.store.log_cut
-    StoreWorld(ring, config=world.config).open()
+    assert StoreWorld(ring, config=world.config).open().topic(2).gaps == [(1, 64)]

@@ -55,6 +55,8 @@ class FilesAhead:
         """Files are zeroed ahead, so that syncs in them change no metadata."""
         self._wanted_bytes = 0
         """Size of the file that a batch waits for; 0: none waits."""
+        self._growing = False
+        """The first file is being made larger, and zeroed."""
         self._failed_attempts = 0
         self._held_back = False
         """Preparing waits for a timer."""
@@ -70,7 +72,8 @@ class FilesAhead:
     def takes(self, batch_bytes: int) -> bool:
         """The first file has room for a batch; otherwise one that has is being made."""
         needed = WAL_FIRST_BATCH_OFFSET + align_up(batch_bytes, BLOCK_BYTES)
-        if self.ready and self.ready[0].size >= needed:
+        if self.ready and not self._growing and self.ready[0].size >= needed:
+            self._wanted_bytes = 0
             return True
         self._wanted_bytes = needed
         self._directory.in_a_hurry = True
@@ -99,7 +102,11 @@ class FilesAhead:
             while self._is_wanted():
                 size = self._size()
                 if self.ready and self.ready[0].size < self._wanted_bytes:
-                    await self._directory.grow(self.ready[0], size)
+                    self._growing = True
+                    try:
+                        await self._directory.grow(self.ready[0], size)
+                    finally:
+                        self._growing = False
                 else:
                     self.ready.append(await self._directory.prepare(size, zeroed=self.zeroes))
             self._wanted_bytes = self._failed_attempts = 0
@@ -149,9 +156,13 @@ class FilesAhead:
         try:
             await self._directory.drop_spares()
             await self._space.release_reserve()
-            size = max(wanted, min(self._file_bytes, self._space.part_bytes))
-            self.ready.append(await self._directory.prepare(size))
+            while self.ready and self.ready[0].size < wanted:  # files are used in the order of their numbers
+                await self._directory.retire(self.ready.popleft().stored, keep=False)
+            if not self.ready:
+                size = max(wanted, min(self._file_bytes, self._space.part_bytes))
+                self.ready.append(await self._directory.prepare(size))
             return
         except (DiskFullError, OSError):
             pass  # the batch learns the first reason
+        self._wanted_bytes = 0  # it was asked for meanwhile, too
         self._on_failed(error)

@@ -199,6 +199,8 @@ class Store:
         stored = found.loaded.store
         if self._lost_writes:
             return True  # whatever was known of snapshots when it was noted, a clean one does not follow a note
+        if stored.log_cut:
+            return True  # what a rebuild gave up may have been answered
         if stored.clean and (session is None or session.snapshot < found.loaded.number):
             return False
         return (session.boot if session is not None else stored.boot) != self._loop.ring.boot_id()
