@@ -15,6 +15,7 @@ from topics.embedded.starts import Starts, Values
 from topics.engine.predicate import Predicate
 from topics.engine.queue.results import AckResult, ExtendResult
 from topics.engine.results import AppendResult, DeleteResult, DeleteTopicResult, PutResult, TopicState
+from topics.errors import UsageError
 
 if TYPE_CHECKING:
     from topics.embedded.log import Log
@@ -92,9 +93,15 @@ class AsyncLog:
     async def tail(self, topic: str, from_seq: int | None = None, *, node: str = "") -> AsyncIterator[Record]:
         """As `Log.tail`: above `from_seq` (None: the head there is now), as they come; ends when the log is closed."""
         config = self._log.config
-        at = (await self.state(topic, touch=False)).head_seq if from_seq is None else from_seq
+        at, began = ((await self.state(topic, touch=False)).head_seq if from_seq is None else from_seq), False
         while True:
-            page = await self.page(topic, at, limit=config.max_limit, node=node, wait_ms=config.max_wait_ms)
+            try:
+                page = await self.page(topic, at, limit=config.max_limit, node=node, wait_ms=config.max_wait_ms)
+            except UsageError:
+                if self._log.closed and began:
+                    return  # in this very moment
+                raise
+            began = True
             page.raise_gap()
             for record in page.records:
                 yield record

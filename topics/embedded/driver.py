@@ -61,6 +61,8 @@ class Driver:
         self._answered = 0
         self._due_ns = NEVER
         self._drove_ns = 0
+        self._driving: int | None = None
+        """The thread that has the wheel."""
         self._refusal: Callable[[], TopicsError] | None = None
         self._over = False
         self.maintenance = Maintenance(
@@ -80,12 +82,14 @@ class Driver:
         call: Call[R] = Call(start)
         signals.hold(self._loop.ring.wake)
         try:
-            if self._wheel.acquire(blocking=False):
+            if self._take_wheel():
                 try:
                     self._check()
                     self._drive(lambda: call.answered, call)
                 finally:
                     self._give_wheel()
+            elif self.drives_here:
+                raise _within()
             else:
                 self._post(call)
         finally:
@@ -109,7 +113,7 @@ class Driver:
         try:
             self._check()
             call = self._owed(start, on_answer)
-            if not self._wheel.acquire(blocking=False):
+            if not self._take_wheel():
                 self._post_owed(call)
                 return
             try:
@@ -127,7 +131,7 @@ class Driver:
         """
         loop = self._loop
         signals.hold(loop.ring.wake)
-        if not self._wheel.acquire(blocking=False):
+        if not self._take_wheel():
             signals.release()
             return False
         now_ns = loop.clock.monotonic_ns()
@@ -138,7 +142,7 @@ class Driver:
             and (not loop.operations_in_flight or now_ns - self._drove_ns < _LOOK_NS)
         ):
             return True
-        self._wheel.release()
+        self._release_wheel()
         signals.release()
         self._check()
         return False
@@ -158,9 +162,18 @@ class Driver:
         What is in flight counts as planned, for a timer's operation is submitted by the next pass.
         """
         with self._wheel:
-            self._check()
-            self._drive(_at_once)
+            self._driving = threading.get_ident()
+            try:
+                self._check()
+                self._drive(_at_once)
+            finally:
+                self._driving = None
             return None if self._due_ns == NEVER else self._due_ns - self._drove_ns
+
+    @property
+    def drives_here(self) -> bool:
+        """This thread is in the midst of a pass: whoever calls was called from within, and can wait for nothing."""
+        return self._driving == threading.get_ident()
 
     # --- ending ------------------------------------------------------------------------------------------------------
     def end(self, first: Callable[[], None]) -> None:
@@ -192,6 +205,7 @@ class Driver:
         """In a forked child, which has none of the threads: all calls are refused from now on."""
         self._refusal = _forked
         self._wheel = threading.Lock()
+        self._driving = None
         self._inbox.clear()
         self._asleep.clear()
 
@@ -229,7 +243,7 @@ class Driver:
         """False: somebody else drives, and `call` may sleep."""
         signals.hold(self._loop.ring.wake)
         try:
-            if self._wheel.acquire(blocking=False):
+            if self._take_wheel():
                 try:
                     self._check()
                     self._drive(lambda: call.answered)
@@ -316,8 +330,18 @@ class Driver:
         while inbox:
             inbox.popleft().begin()
 
-    def _give_wheel(self) -> None:
+    def _take_wheel(self) -> bool:
+        if not self._wheel.acquire(blocking=False):
+            return False
+        self._driving = threading.get_ident()
+        return True
+
+    def _release_wheel(self) -> None:
+        self._driving = None
         self._wheel.release()
+
+    def _give_wheel(self) -> None:
+        self._release_wheel()
         self._hand_over()
 
     def _hand_over(self) -> None:
@@ -335,7 +359,7 @@ class Driver:
     # --- maintenance -------------------------------------------------------------------------------------------------
     def _maintain(self) -> bool:
         """The maintenance thread's turn; False when somebody else drives."""
-        if not self._wheel.acquire(blocking=False):
+        if not self._take_wheel():
             return False
         try:
             if self._refusal is None:
@@ -353,6 +377,10 @@ class Driver:
 
 def _closed() -> UsageError:
     return UsageError("this log is closed: open it again")
+
+
+def _within() -> UsageError:
+    return UsageError("this log was called from within a call of its own (by a finalizer, or a logging handler)")
 
 
 def _forked() -> UsageError:

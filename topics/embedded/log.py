@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import fields, replace
@@ -77,6 +78,9 @@ class Log:
         """ring, clock: a world of the caller's, who then also drives what is due between calls (`driver.drive_due`)."""
         self.config = config
         self._closed = False
+        self._closed_by: int | None = None
+        """The thread that closes it."""
+        self._ended = threading.Event()
         signals.hold(_nothing)
         try:
             self._open(ring, clock)
@@ -198,9 +202,15 @@ class Log:
 
     def tail(self, topic: str, from_seq: int | None = None, *, node: str = "") -> Iterator[Record]:
         """Records above `from_seq` (None: the head there is now) as they come; ends when the log is closed."""
-        at = self.state(topic, touch=False).head_seq if from_seq is None else from_seq
+        at, began = (self.state(topic, touch=False).head_seq if from_seq is None else from_seq), False
         while True:
-            page = self.page(topic, at, limit=self.config.max_limit, node=node, wait_ms=self.config.max_wait_ms)
+            try:
+                page = self.page(topic, at, limit=self.config.max_limit, node=node, wait_ms=self.config.max_wait_ms)
+            except UsageError:
+                if self.closed and began:
+                    return  # in this very moment
+                raise
+            began = True
             page.raise_gap()
             yield from page.records
             if self.closed:
@@ -254,26 +264,35 @@ class Log:
 
     # --- ending ------------------------------------------------------------------------------------------------------
     def close(self) -> None:
-        """Writes a checkpoint and gives the directory back, even when it raises. Waiting tails end. Idempotent.
+        """Writes a checkpoint and gives the directory back, even when it raises. Waiting tails end. Idempotent: beside
+        a close of another thread it waits for that.
 
         Raises StorageError: the checkpoint failed. What was acknowledged is in the log all the same, and found there.
         """
         signals.hold(self._loop.ring.wake)
         try:
-            if self._closed:
-                return
-            self._closed = True
-            try:
-                with contextlib.suppress(TopicsError):  # which those have that ask for its results
-                    self._gatherer.drain()
-                self._driver.end(self._engine.begin_shutdown)
-                self._run(self._end(), "close")
-            except OSError as error:
-                raise _storage_error("closing failed, and left out the checkpoint", error) from error
-            finally:
-                self._give_back()
+            first = not self._closed
+            if first:
+                self._close()
         finally:
             signals.release()
+        if not first and self._closed_by not in {None, threading.get_ident()}:
+            self._ended.wait()
+
+    def _close(self) -> None:
+        if self._driver.drives_here:
+            raise UsageError("this log was closed from within a call of its own (by a finalizer, or a logging handler)")
+        self._closed_by = threading.get_ident()
+        self._closed = True
+        try:
+            with contextlib.suppress(TopicsError):  # which those have that ask for its results
+                self._gatherer.drain()
+            self._driver.end(self._engine.begin_shutdown)
+            self._run(self._end(), "close")
+        except OSError as error:
+            raise _storage_error("closing failed, and left out the checkpoint", error) from error
+        finally:
+            self._give_back()
 
     def _give_back(self) -> None:
         open_logs.discard(self)
@@ -282,6 +301,7 @@ class Log:
             self._loop.close()
         finally:
             self._driver.tell_the_rest()
+            self._ended.set()
 
     def _run(self, coro: Coroutine[Any, Any, R], name: str) -> R:
         """`Loop.run_task`, which a signal's handler may end by an exception."""
@@ -297,14 +317,20 @@ class Log:
         return task.result()
 
     def __del__(self) -> None:
-        """As a file does: an interrupt may come when the log is open, and nobody has got it yet."""
+        """As a file does: an interrupt may come when the log is open, and nobody has got it yet.
+
+        The collector runs on whatever thread it likes: one that closing waits for leaves it to another.
+        """
         if not getattr(self, "_closed", True) and hasattr(self, "_gatherer") and not sys.is_finalizing():
             warnings.warn("a log was dropped without close()", ResourceWarning, stacklevel=2)
-            self.close()
+            if self._driver.drives_here or threading.get_ident() == self._driver.maintenance.ident:
+                threading.Thread(target=self.close, name="topics-close").start()
+            else:
+                self.close()
 
     def disown(self) -> None:
         """In a forked child: the parent's lock is not kept from it, and nobody waits for threads that are not here."""
-        self._closed = True
+        self._closed, self._closed_by = True, None
         self._starts.disown()
         self._gatherer.disown()
         self._driver.disown()

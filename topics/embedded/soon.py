@@ -141,7 +141,7 @@ class Gatherer:
                     waits_for = self._send(batch)
         finally:
             signals.release()
-        if waits_for is not None:
+        if waits_for is not None and not self._driver.drives_here:
             self.wait(waits_for)
         return soon
 

@@ -1,0 +1,156 @@
+"""Calls from within a log's own pass (finalizers, logging handlers), and closes that meet other threads."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import topics
+from topics import UsageError
+
+
+def within_a_pass(log: Any, fn: Callable[[], None]) -> None:
+    """Calls `fn` as a finalizer or a logging handler would be: on the thread that drives, in the midst of a pass."""
+    ran = threading.Event()
+
+    def run() -> None:
+        try:
+            fn()
+        finally:
+            ran.set()
+
+    log._loop.call_soon_threadsafe(run)
+    log.driver.maintenance.stir()
+    log.state("t")
+    assert ran.wait(20)
+
+
+@pytest.mark.timeout(60)
+def test_a_call_from_within_a_call_is_refused_and_the_log_goes_on(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data") as log:
+        log.append("t", [1])
+        told: list[UsageError] = []
+
+        def call(fn: Callable[[], Any]) -> None:
+            with pytest.raises(UsageError, match="from within") as raised:
+                fn()
+            told.append(raised.value)
+
+        for fn in (lambda: log.append("t", [2]), lambda: log.state("t"), lambda: list(log.read("t")), log.close):
+            within_a_pass(log, lambda fn=fn: call(fn))  # type: ignore[misc]
+        assert len(told) == 4
+        assert not log.closed
+        soon: list[topics.Soon] = []
+        within_a_pass(log, lambda: soon.append(log.append_soon("t", 3)))
+        assert soon[0].result() == 2
+        assert [record.data for record in log.read("t")] == [1, 3]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("where", ["in a pass", "between passes"])
+def test_a_log_that_the_collector_finds_on_its_own_thread_is_closed_by_another(tmp_path: Path, where: str) -> None:
+    class Holder:
+        pass
+
+    holder: Any = Holder()
+    holder.itself = holder
+    holder.log = log = topics.open(tmp_path / "data")
+    log.append("t", [1])
+    loop, maintenance, closed = log._loop, log.driver.maintenance, log._ended
+    goes_on = maintenance._goes_on
+
+    def collect() -> bool:
+        gc.collect()
+        return goes_on()
+
+    def drop() -> None:
+        if where == "in a pass":
+            loop.call_soon_threadsafe(gc.collect)
+        else:
+            maintenance._goes_on = collect
+        maintenance.stir()
+        assert closed.wait(20)
+
+    gc.disable()
+    try:
+        del log, holder
+        with pytest.warns(ResourceWarning, match="close"):
+            drop()
+    finally:
+        gc.enable()
+    maintenance.join()
+    with topics.open(tmp_path / "data") as again:
+        assert [record.data for record in again.read("t")] == [1]
+
+
+@pytest.mark.timeout(60)
+def test_a_close_beside_one_of_another_thread_waits_until_the_directory_is_free(tmp_path: Path) -> None:
+    log = topics.open(tmp_path / "data")
+    log.append("t", [1])
+    begun, go_on = threading.Event(), threading.Event()
+    give_back = log._give_back
+
+    def late() -> None:
+        begun.set()
+        assert go_on.wait(20)
+        give_back()
+
+    log._give_back = late  # type: ignore[method-assign]
+    first = threading.Thread(target=log.close)
+    first.start()
+    assert begun.wait(20)
+    second = threading.Thread(target=log.close)
+    second.start()
+    second.join(0.05)
+    assert second.is_alive()
+    go_on.set()
+    first.join(20)
+    second.join(20)
+    with topics.open(tmp_path / "data") as again:
+        assert again.state("t").head_seq == 1
+
+
+@pytest.mark.timeout(60)
+def test_a_tail_that_asks_in_the_moment_of_the_close_ends(tmp_path: Path) -> None:
+    log = topics.open(tmp_path / "data")
+    log.append("t", [1])
+    tail = log.tail("t", 0)
+    assert next(tail).data == 1
+    page = log.page
+
+    def late(*arguments: Any, **options: Any) -> Any:
+        log.close()
+        return page(*arguments, **options)
+
+    log.page = late  # type: ignore[method-assign]
+    assert list(tail) == []
+    with pytest.raises(UsageError, match="closed"):
+        next(log.tail("t", 0))
+
+
+@pytest.mark.timeout(60)
+def test_a_tail_of_asyncio_that_asks_in_the_moment_of_the_close_ends(tmp_path: Path) -> None:
+    log = topics.open(tmp_path / "data")
+    log.append("t", [1])
+
+    async def follow() -> list[int]:
+        aio = log.aio
+        page, found = aio.page, []
+
+        async def late(*arguments: Any, **options: Any) -> Any:
+            if found:
+                log.close()
+            return await page(*arguments, **options)
+
+        aio.page = late  # type: ignore[method-assign]
+        async for record in aio.tail("t", 0):
+            found.append(record.data)
+        return found
+
+    assert asyncio.run(follow()) == [1]
