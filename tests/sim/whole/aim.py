@@ -63,13 +63,17 @@ def _short_commits(plan: Plan, rng: random.Random) -> None:
 
 def _failed_sync(plan: Plan, rng: random.Random) -> None:
     at = rng.randrange(len(plan.lives))
-    part = rng.choice(("/wal-", "/seg-", "/seg-", "/pack-", ""))
+    part = rng.choice(("/wal-", "/seg-", "/seg-", "/pack-", "", *_cold(plan)))
     fault = PlannedFault("sync", errno.EIO, nth=rng.choice((1, rng.randint(1, 20))), path_part=part)
     _change(plan, at, faulty=Faulty((fault,)), graceful=False, power_cut=False, effects_left=rng.randint(1, 200))
     if at + 1 < len(plan.lives):
         _change(plan, at + 1, power_cut=True)
     else:
         plan.last = plan.last._replace(starting=Starting(twice=True), power_cut=True)
+
+
+def _cold(plan: Plan) -> tuple[str, ...]:
+    return (f"{plan.base.cold_dir}/",) if plan.base.cold_dir else ()
 
 
 def _failed_stop(plan: Plan, rng: random.Random) -> None:
@@ -80,7 +84,7 @@ def _failed_stop(plan: Plan, rng: random.Random) -> None:
 
 
 def _scarce_checkpoint(plan: Plan, rng: random.Random) -> None:
-    part = rng.choice(("/seg-", "/seg-", "/pack-", "/snapshot-", "/wal-", ""))
+    part = rng.choice(("/seg-", "/seg-", "/pack-", "/snapshot-", "/wal-", "", *_cold(plan)))
     kind, error = rng.choice((("open", errno.EMFILE), ("open", errno.ENOSPC), ("write", errno.ENOSPC)))
     faults = [PlannedFault(kind, error, nth=rng.randint(1, 12), path_part=part) for _ in range(rng.choice((1, 1, 3)))]
     plan.forced = {"checkpoint_every_ms": 3, "checkpoint_wal_bytes": rng.choice((1, 4096))}
@@ -144,7 +148,7 @@ def small_numbers(plan: Plan) -> Iterator[None]:
     )
     looks_ns = (look_ns, look_ns, 20_000_000, 3_000_000)
     checkpoint._LOOK_EVERY_NS = plan.look_every_ns or random.Random(f"{plan.seed}:look").choice(looks_ns)
-    space._CHECK_NS = random.Random(f"{plan.seed}:check").choice((check_ns, 20_000_000, 3_000_000))
+    space._CHECK_NS = random.Random(f"{plan.seed}:check").choice((check_ns, 3_000_000, 3_000_000))
     try:
         yield
     finally:
