@@ -580,6 +580,21 @@ MUTANTS = (
         "",
         _SELDOM,
     ),
+    # --- space -------------------------------------------------------------------------------------------------------
+    _one(
+        "a disk that has space again taken for a full one",
+        "store/space.py",
+        "                self._set_full(False)\n",
+        "                pass\n",
+        "records",
+    ),
+    _one(
+        "appends resumed before there is a reserve again",
+        "store/space.py",
+        "            if not self.has_reserve:\n",
+        "            if not self.has_reserve and not setattr(self, 'has_reserve', True) and False:\n",
+        "records",
+    ),
     # --- classes -----------------------------------------------------------------------------------------------------
     _one(
         "seqs of a time in class ephemeral given out again",

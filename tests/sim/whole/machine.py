@@ -34,8 +34,12 @@ _TOLD_NS = 5_000_000
 _NOTED_NS = 30_000_000
 """After this time something small has been written, with syncs that are not late."""
 _ANSWER_NS_MAX = 20_000_000_000
-_HEALED_NS = 300_000_000
-"""Longer than a server needs to go on when it has seen that there is space again."""
+_HEALED_NS = 30_000_000
+"""Longer than a server needs to go on when it has seen that there is space again, with syncs that are not late."""
+_SOON_NS = 3_000_000
+"""Whoever looks for space so often is seen to go on."""
+_SEEN_OPERATIONS = 20
+_SEEN_NS = 100_000_000
 _LOOK_EVERY_PASSES = 16
 _SMALL_SOCKET_BYTES = 8192
 _COPIED = ("/seg-", "/pack-", "/snapshot-")
@@ -139,7 +143,9 @@ class Machine:
         self.space_was_scarce = False
         """In this life the disk was full, or still is."""
         self._sound_ns = 0
-        """From then on that is no excuse any more."""
+        """From then on that is no excuse any more; 0: it stays full."""
+        self._failed_while_full = 0
+        """Requests of this life answered until then."""
         self.descriptors_are_few = False
         self.is_interrupted = False
         """Signals end writes of the log, again and again: no failure, but a file may not be ready for a second."""
@@ -177,8 +183,7 @@ class Machine:
         self.stopped = self.stopped_well = False
         self._failures_at_start = len(self.ring.faults.failures)
         self.config = self.plan.config(self.ring.life)
-        reserve = find(self.ring.disk.root, f"{self.config.data_dir}/reserve", durable=False)
-        self._has_reserve = isinstance(reserve, SimFile) and len(reserve.live) >= self.config.disk_reserve_bytes
+        self._has_reserve = self._finds_reserve()
         if self.tracing:
             self.say("START", self.plan.differences(self.config))
         if not self._open():
@@ -187,6 +192,10 @@ class Machine:
         if not self._excused:
             self.numbers.started(self.engine)
         return True
+
+    def _finds_reserve(self) -> bool:
+        reserve = find(self.ring.disk.root, f"{self.config.data_dir}/reserve", durable=False)
+        return isinstance(reserve, SimFile) and len(reserve.live) >= self.config.disk_reserve_bytes
 
     def _open(self) -> bool:
         self.loop = Loop(self.ring, self.ring.clock, alone_passes=self.plan.alone_passes)
@@ -329,6 +338,13 @@ class Machine:
         self.may_forget = True
         self.counts["failed syncs that nobody could note"] += 1
 
+    def _check_reserve(self) -> None:
+        """Whoever takes appends has space put by for what frees some (R-DUR-16)."""
+        if self.engine is None or self.ended or self.disk_failed or self.descriptors_are_few:
+            return
+        if self.config.disk_reserve_bytes and not self.engine._core.log.disk_full and not self._finds_reserve():
+            raise self.wrong("appends go on, and there is no reserve")
+
     def _is_noted(self) -> bool:
         node = find(self.ring.disk.root, f"{self.config.data_dir}/session", durable=False)
         return isinstance(node, SimFile) and not msgspec.json.decode(node.live, type=Session).boot
@@ -337,6 +353,7 @@ class Machine:
         """Ends the process; with `power_cut` the machine, too."""
         self._check_complaints()
         self.look()
+        self._check_reserve()
         self.counts["logs that failed syncs have latched"] += bool(self.ring.failed_syncs)
         self._check_noted(power_cut=power_cut)
         self.say("POWER CUT" if power_cut else "KILL", f"after {self.ring.effects} operations")
@@ -346,6 +363,7 @@ class Machine:
         self.counts["power cuts after a graceful stop"] += power_cut and self.stopped_well
         self.ring.faults.clear()
         self.descriptors_are_few = self.is_interrupted = self.space_was_scarce = False  # with the process
+        self._sound_ns = 0
         if power_cut:
             self.counts["lies made up for before a power cut"] += self.ring.faults.lies > 0 and not self.lied
             self._lost_to_lies |= self.lied
@@ -397,12 +415,6 @@ class Machine:
         """Lays the faults of this life in wait."""
         faults = self.ring.faults
         self.lay(faulty.plans)
-        if faulty.space_bytes is not None:
-            self.say("DISK: space for", faulty.space_bytes, "more bytes")
-            self.ring.disk.capacity_bytes = self.ring.disk.used_bytes + faulty.space_bytes
-            self.space_was_scarce = True
-            if faulty.space_back_ns:
-                self._heal_after(faulty.space_back_ns)
         self.ring.fd_limit = len(self.ring.open_fds) + faulty.descriptors if faulty.descriptors else 4096
         self.descriptors_are_few = bool(faulty.descriptors)
         self.is_interrupted = any(fault.error in AGAIN for fault in faulty.plans)
@@ -410,6 +422,12 @@ class Machine:
             self.say(f"LIMITS: {faulty.descriptors} more descriptors, completions {faulty.completions_max} (0: any)")
         self.ring.completions_max = faulty.completions_max
         self.ring.sync_factor = faulty.sync_factor
+        if faulty.space_bytes is not None:
+            self.say("DISK: space for", faulty.space_bytes, "more bytes")
+            self.ring.disk.capacity_bytes = self.ring.disk.used_bytes + faulty.space_bytes
+            self.space_was_scarce = True
+            if faulty.space_back_ns:
+                self._heal_after(faulty.space_back_ns)
         self.counts["lives with late syncs"] += faulty.sync_factor > 1
         if faulty.lies is not None:
             self.say(f"LIES: from sync {faulty.lies[0]} on, {faulty.lies[1]} of them")
@@ -417,7 +435,7 @@ class Machine:
 
     def _heal_after(self, delay_ns: int) -> None:
         generation, now_ns = self.generation, self.ring.clock.monotonic_ns()
-        self._sound_ns = now_ns + delay_ns + 3 * space._CHECK_NS + _HEALED_NS
+        self._sound_ns = now_ns + delay_ns + 3 * space._CHECK_NS + _HEALED_NS * self.ring.sync_factor
 
         def heal() -> None:
             if generation == self.generation:
@@ -426,6 +444,17 @@ class Machine:
                 self.counts["full disks with space again"] += 1
 
         self.ring.events.after(delay_ns, heal)
+
+    @property
+    def awaits_space(self) -> bool:
+        """A full disk has or will have space again, and requests were not seen to succeed since."""
+        if not self._sound_ns or space._CHECK_NS > _SOON_NS:
+            return False
+        now_ns = self.ring.clock.monotonic_ns()
+        if now_ns < self._sound_ns:
+            self._failed_while_full = self.operations
+            return True
+        return self.operations < self._failed_while_full + _SEEN_OPERATIONS and now_ns < self._sound_ns + _SEEN_NS
 
     def lay(self, plans: Iterable[PlannedFault]) -> None:
         """Lays faults in wait."""

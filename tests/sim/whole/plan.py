@@ -245,7 +245,7 @@ def choose_faults(rng: random.Random) -> Faulty:
     descriptors = completions = space_back_ns = 0
     sync_factor = 1
     for _ in range(rng.randint(1, 3)):
-        match rng.randrange(15):
+        match rng.randrange(16):
             case 0 | 1:
                 plans.append(
                     PlannedFault("write", keep=rng.choice((0, 1, 511, 512, 4096, 5000)), nth=rng.randint(1, 60))
@@ -259,9 +259,9 @@ def choose_faults(rng: random.Random) -> Faulty:
                 kind = rng.choice(("open", "rename", "unlink", "close", "read"))
                 plans.append(PlannedFault(kind, errno.EIO, nth=rng.randint(1, 30)))
                 plans.append(PlannedFault("read", keep=rng.choice((1, 512, 4096)), nth=rng.randint(1, 30), times=5))
-            case 5:
+            case 5 | 15:
                 space = rng.choice((0, 4096, 20_000, 100_000))
-                space_back_ns = rng.choice((0, 1_000_000, 10_000_000, 50_000_000))
+                space_back_ns = rng.choice((0, 1_000_000, 5_000_000, 20_000_000))
             case 6:
                 plans += [PlannedFault("more", 1, nth=rng.randint(1, 20)) for _ in range(rng.randint(1, 20))]
             case 7:

@@ -205,7 +205,7 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
 
         def is_over() -> bool:
             done = machine.counts["operations"] >= life.operations and machine.operations >= _OPERATIONS_MIN
-            if done or machine.ended:
+            if machine.ended or (done and not machine.awaits_space):
                 return True
             return machine.descriptors_are_few and ring.clock.monotonic_ns() > given_up_ns  # nobody may get in
 
