@@ -141,6 +141,19 @@ def test_a_body_may_come_in_many_frames_and_with_trailers(h2: H2Peer) -> None:
     assert h2.seen(stream).response.json["body"] == '{"a":1}'
 
 
+@pytest.mark.parametrize("sent", [b"", b"{}"])
+def test_a_body_that_ends_before_its_content_length_is_malformed_and_not_run(h2: H2Peer, sent: bytes) -> None:
+    """R-NET-8: a PUT whose body was lost would set the defaults."""
+    headers = {"content-length": "10", "content-type": "application/json"}
+    stream = h2.client.begin("PUT", "/v0/topics/a", None, headers, end=not sent)
+    if sent:
+        h2.client.h2.send_data(stream, sent)
+        h2.client.h2.send_headers(stream, [(b"x-trailer", b"1")], end_stream=True)
+    assert h2.seen(stream).response.status == 400
+    assert h2.service.requests_total == 0
+    assert h2.ask("GET", "/v0/topics/a").status == 200
+
+
 def test_expect_continue_is_answered_when_the_body_is_wanted(h2: H2Peer) -> None:
     """R-NET-7."""
     wanted = h2.client.begin(

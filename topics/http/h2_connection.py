@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from h2.config import H2Configuration
-from h2.connection import ConnectionState, H2Connection
+from h2.connection import ConnectionState
 from h2.errors import ErrorCodes
 from h2.events import (
     ConnectionTerminated,
@@ -28,15 +27,15 @@ from h2.events import (
     WindowUpdated,
 )
 from h2.exceptions import H2Error, ProtocolError
-from h2.settings import SettingCodes, Settings
+from h2.settings import SettingCodes
 
-from topics.config import Config
 from topics.errors import RequestError
 from topics.http.admission import UNREAD_BODY_BYTES_MAX, ignores_body, refusal_before_body, usable_body
 from topics.http.allowance import Allowance
 from topics.http.call import Call, run
 from topics.http.errors import BadRequestError, envelope, extra_headers, status_of
 from topics.http.h2_frames import GOAWAY, FrameCutter
+from topics.http.h2_open import open_h2
 from topics.http.h2_request import answer_fields, list_limit
 from topics.http.h2_sender import Sender
 from topics.http.h2_stream import Http2Stream
@@ -47,7 +46,6 @@ from topics.http.transport import Arriving, Transport, Waits
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-_DEFAULT_WINDOW = 65_535
 _HEADER_TABLE_BYTES = 4096
 """Of the compressor of our answers, whatever the peer offers to keep."""
 _STREAM_ID_MAX = (1 << 31) - 1
@@ -89,7 +87,7 @@ class Http2Connection:
         self.transport = transport
         config = service.config
         now_ns = service.now_ns()
-        self._h2 = _open(config)
+        self._h2 = open_h2(config)
         limit = list_limit(config.max_head_bytes, config.max_head_fields)
         self._cutter = FrameCutter(len(PREFACE), self._h2.max_inbound_frame_size, limit + _PADDING_BYTES_MAX)
         self._sender = Sender(self._h2, transport, self._on_sent)
@@ -285,7 +283,12 @@ class Http2Connection:
             return
         stream.input_ended = True
         if stream.body is not None:
-            self._serve(stream, self._take_body(stream))
+            body = self._take_body(stream)
+            shortage = stream.shortage(len(body))
+            if shortage is None:
+                self._serve(stream, body)
+            else:
+                self._refuse(stream, shortage)
         elif stream.finished:
             self._forget(stream)
 
@@ -490,32 +493,6 @@ class Http2Connection:
         self._sender.flush()
         self.lost()
         self.transport.close()
-
-
-def _open(config: Config) -> H2Connection:
-    """The package's side of a connection; the server's preface is its first output."""
-    h2 = H2Connection(
-        H2Configuration(
-            client_side=False,
-            header_encoding=None,
-            validate_outbound_headers=False,
-            normalize_outbound_headers=False,
-        )
-    )
-    limit = list_limit(config.max_head_bytes, config.max_head_fields)
-    h2.local_settings = Settings(
-        client=False,
-        initial_values={
-            SettingCodes.MAX_CONCURRENT_STREAMS: config.h2_max_streams,
-            SettingCodes.INITIAL_WINDOW_SIZE: config.h2_stream_window_bytes,
-            SettingCodes.MAX_HEADER_LIST_SIZE: limit,
-        },
-    )
-    h2.decoder.max_header_list_size = limit
-    h2.initiate_connection()
-    if config.h2_connection_window_bytes > _DEFAULT_WINDOW:
-        h2.increment_flow_control_window(config.h2_connection_window_bytes - _DEFAULT_WINDOW)
-    return h2
 
 
 _PAID = RequestReceived | StreamEnded | StreamReset

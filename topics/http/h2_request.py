@@ -18,6 +18,10 @@ ENTRY_BYTES = 32
 """What RFC 9113 section 10.5.1 adds to name and value of each field."""
 
 
+SHORT_BODY = "the body is shorter than Content-Length says"
+"""The package looks at this where a body ends with DATA, and not where it ends with a head or a trailer."""
+
+
 def list_limit(max_head_bytes: int, max_head_fields: int) -> int:
     """The header list, as RFC 9113 counts it, up to which a request is answered (431 when it is over the head's limits)
     and not the end of its connection."""
@@ -49,6 +53,8 @@ def parse_header_list(fields: HeaderList, whole: bool, max_bytes: int, max_field
     if authority is not None:
         headers.setdefault(b"host", authority)
     length = _length(headers, lengths)
+    if whole and length:
+        raise BadRequestError(SHORT_BODY)
     framing = Framing(method, target, 1, length or 0, not whole and length is None, b"")
     _, path, query = split_target(target.decode("ascii"))
     return Request(

@@ -9,7 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from topics.errors import RequestError
 from topics.http.call import Call
+from topics.http.errors import BadRequestError
+from topics.http.h2_request import SHORT_BODY
 from topics.http.plan import Plan
 from topics.http.principal import Principal
 from topics.http.stream import Block
@@ -112,6 +115,11 @@ class Http2Stream:
     def waits(self) -> bool:
         """What is under way may take long, and ends with its client (R-NET-11)."""
         return self.streaming or (self.call is not None and self.call.on_disconnect is not None)
+
+    def shortage(self, size: int) -> RequestError | None:
+        """What a body that ends after so many bytes lacks."""
+        short = self.plan is not None and size < self.plan.content_length
+        return BadRequestError(SHORT_BODY).as_request_error() if short else None
 
     # --- what its key may have in flight -----------------------------------------------------------------------------
     def count(self) -> None:
