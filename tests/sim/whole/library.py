@@ -97,7 +97,7 @@ def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, 
         case "POST", ["diff"]:
             page = log.page(name, body.get("from_seq", 0), limit=body["limit"])
             records = [
-                {"$seq": row.seq, "$ts": row.ts, "data": row.data} | ({"$tag": row.tag} if row.tag is not None else {})
+                {"$seq": row.seq, "$ts": row.ts, "data": row.data, "$tag": row.tag, "$node": row.node, "meta": row.meta}
                 for row in page.records
             ]
             tombstone = None if page.tombstone is None else page.tombstone._asdict()
@@ -109,10 +109,10 @@ def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, 
 
 def _write(log: Log, name: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     rows, key = body["records"], body.get("idempotency_key")
-    if not any("tag" in row for row in rows):
+    if all(row.keys() == {"data"} for row in rows):
         wrote = log.append_many(name, [msgspec.json.encode(row["data"]) for row in rows], key=key)
     else:
-        wrote = log.append(name, [NewRecord(row["data"], tag=row.get("tag")) for row in rows], key=key)
+        wrote = log.append(name, [NewRecord(**row) for row in rows], key=key)
     return 201 if wrote.created else 200, wrote._asdict()
 
 

@@ -71,7 +71,7 @@ class Write(Operation):
         )
 
     def request(self, path: str) -> tuple[str, str, dict[str, Any] | None]:
-        rows = [{"data": r.data} if r.tag is None else {"data": r.data, "tag": r.tag} for r in self.records]
+        rows = [{name: value for name, value in r._asdict().items() if value is not None} for r in self.records]
         body: dict[str, Any] = {"records": rows}
         if self.key is not None:
             body["idempotency_key"] = self.key
@@ -223,7 +223,8 @@ class Read(Operation):
         expect("(head, earliest)", (answer["head_seq"], answer["earliest_seq"]), (state.head, state.earliest))
         page = state.read(self.cursor, self.limit)
         expect("tombstone", answer["tombstone"], page.tombstone)
-        found = [(row["$seq"], row["data"], row.get("$tag")) for row in answer["records"]]
+        names = ("$seq", "data", "$tag", "$node", "meta")
+        found = [tuple(row.get(name) for name in names) for row in answer["records"]]
         wanted = [(seq, *state.records[seq]) for seq in page.seqs]
         if found != wanted:
             lost = [row for row in wanted if row not in found][:5]

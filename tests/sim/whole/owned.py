@@ -15,6 +15,8 @@ from tests.sim.whole.state import Record
 from tests.sim.whole.wire import Wire
 
 _TAGS = (None, None, "a", "a:1", "a:2", "b", "")
+_NODES = (None, "n1", "n2", "")
+_METAS = (None, "m", "", "m" * 200)
 _MATCHES = ("a", "a:*", "b", "*", "")
 _LIMITS = (1, 3, 1000, 1000)
 _STATES_MAX = 4
@@ -150,6 +152,8 @@ class OwningClient(Client):
         if self._large and rng.random() < 0.03:
             width = 30_000  # some of these are larger than a file of the log
         records = [Record(self._text(width), rng.choice(_TAGS)) for _ in range(count)]
+        if rng.random() < 0.2:
+            records = [record._replace(node=rng.choice(_NODES), meta=rng.choice(_METAS)) for record in records]
         key, is_old = None, False
         if rng.random() < 0.3:
             key, is_old = self._key(topic)

@@ -14,11 +14,13 @@ CONFIG_DEFAULT = {"cap_records": 0, "cap_bytes": 0, "discard": "old", "durabilit
 class Record(NamedTuple):
     data: str
     tag: str | None
+    node: str | None = None
+    meta: str | None = None
 
     @property
     def size(self) -> int:
-        """Accounted bytes: the compact JSON of an ASCII string without escapes."""
-        return len(self.data) + 2
+        """Accounted bytes: the compact JSON of ASCII strings without escapes."""
+        return len(self.data) + 2 + (len(self.meta) + 2 if self.meta is not None else 0)
 
 
 class Gap(NamedTuple):
