@@ -74,3 +74,18 @@ def test_a_log_file_that_is_made_larger_is_not_written_to_meanwhile(seed: int) -
     acked = world.append(1, 3)
     world.run(world.loop.sleep(1_000_000_000))
     assert list(world.next_life().topic(1).rows) == acked
+
+
+@pytest.mark.parametrize("reserve_bytes", [0, 1 << 16])
+def test_a_reserve_that_is_to_be_smaller_gives_its_space_back(reserve_bytes: int) -> None:
+    world = StoreWorld(config=small_config(disk_reserve_bytes=1 << 20)).open()
+    used = world.ring.disk.used_bytes
+    again = world.next_life(config=small_config(disk_reserve_bytes=reserve_bytes))
+    assert again.ring.disk.used_bytes < used - (1 << 19)
+    assert ("reserve" in again.files("")) == bool(reserve_bytes)
+
+
+def test_a_reserve_that_somebody_removed_by_hand_is_no_error_when_it_is_needed() -> None:
+    world = StoreWorld(config=small_config(disk_reserve_bytes=1 << 18)).open()
+    world.ring.disk.unlink("data/reserve")
+    assert world.run(world.store.log.space.release_reserve())

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from topics.errors import DiskFullError
 from topics.loop.loop import Loop
+from topics.store.filecalls import unlink_if_there
 from topics.store.format import BLOCK_BYTES, align_up
 
 _CHECK_NS = 1_000_000_000
@@ -62,6 +63,9 @@ class DiskSpace:
     async def _make_reserve(self) -> None:
         """The reserve file at its full size, or none of it."""
         files = self._loop.files
+        with contextlib.suppress(FileNotFoundError):
+            if self._loop.ring.file_size(self._reserve_path) > self.reserve_bytes:
+                await files.unlink(self._reserve_path)  # it was to be larger before
         if self.reserve_bytes == 0:
             self.has_reserve = True
             return
@@ -88,7 +92,7 @@ class DiskSpace:
         if not self.holds_reserve:
             return False
         self.has_reserve = False
-        await self._loop.files.unlink(self._reserve_path)
+        await unlink_if_there(self._loop.files, self._reserve_path)  # somebody may have removed it by hand
         return True
 
     def note_full(self) -> None:
