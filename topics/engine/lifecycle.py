@@ -217,7 +217,12 @@ class Lifecycle:
     def delete(self, name: str, *, if_empty: bool, done: Done[DeleteTopicResult]) -> None:
         topic = self.core.registry.by_name.get(name)
         if topic is None:
-            done(DeleteTopicResult(False, []))
+            try:
+                self.core.log.check_writable()  # a creation that failed with the log may be found after a restart
+            except TopicsError as error:
+                done(error)
+            else:
+                done(DeleteTopicResult(False, []))
         elif topic.life is Life.DELETING:
             topic.parked.append(lambda: self.delete(name, if_empty=if_empty, done=done))
         elif if_empty:

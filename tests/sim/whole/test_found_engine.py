@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 import pytest
 
@@ -91,6 +92,33 @@ def test_a_put_that_changes_nothing_is_refused_by_a_log_that_failed() -> None:
     world.heal_storage()
     answer = world.request("PUT", "/v0/topics/a", {"durability": "fsync"})
     assert (answer.status, answer.json["error"]["detail"]) == (500, {"reason": "read_only"})
+
+
+def test_a_deletion_of_what_was_not_made_is_refused_by_a_log_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-DUR-16. The creation was on its way when another shard failed, and is found after a restart."""
+    world = SimWorld(wal_shards=2, commit_in_place_max_us=0, commit="link")
+    world.start()
+    for name in "abcd":
+        world.put(name)
+    assert world.server is not None
+    assert world.server.engine is not None
+    core = world.server.engine._core
+    shard_of: Callable[[int], int] = core.log.shard_of  # type: ignore[attr-defined]
+    coming = shard_of(core.registry.last_id + 1)
+    other = next(name for name in "abcd" if shard_of(core.registry.by_name[name].id) != coming)
+    monkeypatch.setitem(LATENCY_NS, "write", 5_000_000)
+    monkeypatch.setitem(LATENCY_NS, "sync", 5_000_000)
+    world.fail_storage("write", errno.EIO, path_part=f"/shard-0{1 - coming}/")
+    failed = world.ask("PUT", f"/v0/topics/{other}", {"priority": 1})
+    world.advance_ms(3)
+    made = world.ask("PUT", "/v0/topics/new", {})
+    assert (failed.answer().status, made.answer().status) == (500, 500)
+    world.heal_storage()
+    for path in ("/v0/topics/new", "/v0/routers/new"):
+        answer = world.request("DELETE", path)
+        assert (answer.status, answer.json["error"]["detail"]) == (500, {"reason": "read_only"})
+    world.crash_and_start()
+    assert world.drop("new")["deleted"]
 
 
 def test_a_key_of_a_kept_record_outlives_checkpoints_in_an_ephemeral_time() -> None:

@@ -191,10 +191,11 @@ class RouterManager:
         """9.5: an absent one is no error."""
         core = self._core
         router = core.routers.by_name.get(name)
-        if router is None:
-            done(RouterDeleted(False))
-            return
         try:
+            if router is None:
+                core.log.check_writable()  # a creation that failed with the log may be found after a restart
+                done(RouterDeleted(False))
+                return
             check_allowed(router, allowed)
             if router.life is not RouterLife.LIVE:
                 router.parked.append(lambda: self.delete(name, allowed, done))
