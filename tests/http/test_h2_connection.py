@@ -1,5 +1,6 @@
 """HTTP/2: the protocol's choice, requests, windows, limits and ends, frame by frame, over the package's client side."""
 
+import struct
 from itertools import pairwise
 
 import pytest
@@ -529,6 +530,55 @@ def test_a_flood_of_empty_data_ends_the_connection(echo: Echo) -> None:
     stream = h2.client.begin("POST", "/v0/topics/a", None, {"content-type": "application/json"}, end=False)
     h2.raw(frame(DATA, 0, stream) * 200)
     assert h2.client.goaways[-1][0] == ErrorCodes.ENHANCE_YOUR_CALM
+
+
+def settings_frame(*entries: tuple[int, int]) -> bytes:
+    return frame(SETTINGS, 0, 0, b"".join(struct.pack(">HI", *entry) for entry in entries))
+
+
+def test_settings_nobody_knows_are_not_kept(h2: H2Peer) -> None:
+    """65,000 of them are 54 MB, and each further SETTINGS frame would look through all."""
+    assert h2.ask("GET", "/v0/topics/a").status == 200
+    kept = len(h2.server._h2.remote_settings)
+    for first in range(100, 5100, 1000):
+        h2.raw(settings_frame(*((number, 1) for number in range(first, first + 1000))))
+    assert len(h2.server._h2.remote_settings) == kept
+    assert h2.ask("GET", "/v0/topics/a").status == 200
+
+
+def test_a_flood_of_settings_in_few_frames_ends_the_connection(echo: Echo) -> None:
+    h2 = H2Peer(make_service(echo.routes(), h2_control_burst=1000, h2_controls_per_s=10))
+    h2.raw(settings_frame(*((number, 1) for number in range(100, 900))))
+    assert not h2.wire.closed
+    h2.raw(settings_frame(*((number, 1) for number in range(100, 900))))
+    assert h2.client.goaways[-1][0] == ErrorCodes.ENHANCE_YOUR_CALM
+
+
+def test_a_table_size_that_changes_again_and_again_is_told_twice_at_most(h2: H2Peer) -> None:
+    """They wait for the next head, whose making took their number squared."""
+    assert h2.ask("GET", "/v0/topics/a").status == 200
+    for turn in range(500):
+        h2.raw(settings_frame((1, (100, 4000, 0, 2000)[turn % 4])))
+    assert h2.server._h2.encoder.table_size_changes == [0, 2000]
+    assert h2.ask("GET", "/v0/topics/a").status == 200
+
+
+def test_a_head_of_thousands_of_fields_in_a_byte_each_ends_the_connection(h2: H2Peer) -> None:
+    """9 ms each, for 3.5 KB."""
+    assert h2.ask("GET", "/v0/topics/a").status == 200
+    most = h2.service.config.max_head_fields
+    head, age = b"\x82\x86\x84\x41\x09localhost", b"\x95"
+    h2.server.receive(frame(HEADERS, 5, 5, head + age * 2 * most))
+    assert not h2.wire.closed
+    h2.server.receive(frame(HEADERS, 5, 7, head + age * 3500))
+    assert h2.wire.closed
+
+
+def test_how_streams_ended_is_not_remembered_for_long(h2: H2Peer) -> None:
+    """Of 65,536 streams that were 8 MiB a connection."""
+    assert h2.ask("GET", "/v0/topics/a").status == 200
+    ended = h2.server._h2._closed_streams
+    assert ended._size_limit <= 4096
 
 
 def test_a_peer_that_takes_large_answers_may_send_window_updates_for_them(echo: Echo) -> None:

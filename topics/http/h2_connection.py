@@ -171,7 +171,9 @@ class Http2Connection:
                     self._on_request(event)
             elif on_event is not None:
                 on_event(self, event)
-            if not isinstance(event, _PAID) and not (isinstance(event, DataReceived) and event.data):
+            if isinstance(event, RemoteSettingsChanged):
+                controls += max(1, len(event.changed_settings or ()))
+            elif not isinstance(event, _PAID) and not (isinstance(event, DataReceived) and event.data):
                 controls += 1
         self._running = False
         self._spend(controls, len(resets))
@@ -306,6 +308,9 @@ class Http2Connection:
     def _on_settings(self, event: RemoteSettingsChanged) -> None:
         encoder = self._h2.encoder
         encoder.header_table_size = min(encoder.header_table_size, _HEADER_TABLE_BYTES)
+        changes = encoder.table_size_changes  # told with the next head: the smallest and the last (RFC 7541 4.2)
+        if len(changes) > 2:
+            encoder.table_size_changes = [min(changes), changes[-1]]
         if event.changed_settings and SettingCodes.INITIAL_WINDOW_SIZE in event.changed_settings:
             for stream in self._streams.values():
                 self._sender.unblock(stream)

@@ -1,20 +1,57 @@
-"""The h2 package's side of a connection, with the server's settings. Source: wire contract, R-NET-5."""
+"""The h2 package's side of a connection, with the server's settings and bounds the package lacks.
+
+Source: wire contract, R-NET-5.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.settings import SettingCodes, Settings
+from hpack import Decoder, HeaderTuple, OversizedHeaderListError
 
 from topics.config import Config
 from topics.http.h2_request import list_limit
 
 _DEFAULT_WINDOW = 65_535
+_PSEUDO_FIELDS = 4
+_KNOWN_SETTINGS: Final = frozenset(map(int, SettingCodes))
+
+
+class _Connection(H2Connection):
+    """How streams ended is remembered for frames that crossed the end; of 65,536 that would be 8 MiB."""
+
+    MAX_CLOSED_STREAMS = 4096
+
+
+class _PeerSettings(Settings):
+    """Settings nobody knows are ignored (RFC 9113 6.5.2). Kept, they would be 50 MiB, looked through at each frame."""
+
+    def __setitem__(self, key: SettingCodes | int, value: int) -> None:
+        if int(key) in _KNOWN_SETTINGS:
+            super().__setitem__(key, value)
+
+
+class _FieldDecoder(Decoder):
+    """A field may be one byte, and what follows for each of them costs more than its bytes say."""
+
+    def __init__(self, list_bytes_max: int, fields_max: int) -> None:
+        super().__init__(list_bytes_max)
+        self._fields_max = fields_max
+
+    def decode(self, data: bytes, raw: bool = False) -> Iterable[HeaderTuple]:
+        fields = list(super().decode(data, raw))
+        if len(fields) > self._fields_max:
+            raise OversizedHeaderListError(f"a header list of more than {self._fields_max} fields")
+        return fields
 
 
 def open_h2(config: Config) -> H2Connection:
     """The package's side of a connection; the server's preface is its first output."""
-    h2 = H2Connection(
+    h2 = _Connection(
         H2Configuration(
             client_side=False,
             header_encoding=None,
@@ -31,7 +68,8 @@ def open_h2(config: Config) -> H2Connection:
             SettingCodes.MAX_HEADER_LIST_SIZE: limit,
         },
     )
-    h2.decoder.max_header_list_size = limit
+    h2.remote_settings = _PeerSettings(client=True)
+    h2.decoder = _FieldDecoder(limit, 2 * config.max_head_fields + _PSEUDO_FIELDS)
     h2.initiate_connection()
     if config.h2_connection_window_bytes > _DEFAULT_WINDOW:
         h2.increment_flow_control_window(config.h2_connection_window_bytes - _DEFAULT_WINDOW)
