@@ -127,6 +127,8 @@ async def survey_shard(loop: Loop, reader: DirectReader, path: str, start: int, 
         if number is None:
             if name.startswith("spare-") or name.endswith(".tmp"):
                 stale.append(full)
+            if name.startswith("spare-"):  # under its old number it would be the file of before again
+                last = max(last, wal_file_no(f"wal-{name[6:]}") or 0)
             continue
         last = max(last, number)
         if number >= start:
