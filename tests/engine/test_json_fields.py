@@ -101,3 +101,19 @@ def test_a_nested_object_is_named_by_its_path() -> None:
 def test_a_body_that_is_no_strict_object_is_refused_before_any_field_is_read(body: bytes) -> None:
     with pytest.raises(RequestError, match="the body"):
         read_object(body)
+
+
+def test_nodes_of_a_reader_are_kept_once_each_and_those_no_record_has_are_not() -> None:
+    long = "x" * 60_001
+    fields = read_object(b'{"node":["a","b","a","\\u00e9","' + long.encode() + b'"]}')
+    assert fields.nodes() == (b"a", b"b", "\u00e9".encode())
+    assert read_object(b'{"node":"' + long.encode() + b'"}').nodes() == ()
+
+
+@pytest.mark.parametrize("count", [3, 500])
+def test_the_first_that_is_no_string_is_named_among_many(count: int) -> None:
+    text = b'{"node":[' + b'"a",' * count + b"1," + b'"b",' * count + b"2]}"
+    with pytest.raises(RequestError, match=rf"node\[{count}\] must be a string, not the number 1"):
+        read_object(text).strings("node")
+    with pytest.raises(RequestError, match=rf"node\[{count}\] must be a string"):
+        read_object(text).string_array("node")

@@ -344,8 +344,24 @@ def test_members_of_an_object_and_items_of_an_array_are_listed_with_their_kinds(
     }  # fmt: skip
     assert twice == ["a"]
     assert [item.text for item in records.array_items(b"[ 1, false ,[2] ]")] == [b"1", b"false", b"[2]"]
-    assert records.array_items(b"[]") == []
-    assert len(records.array_items(b"[" + b",".join([b"1"] * 1000) + b"]")) == 1000
+    assert list(records.array_items(b"[]")) == []
+
+
+def test_of_many_items_only_those_that_are_looked_at_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 MiB hold 32 million, which took 16 s and gigabytes."""
+    made: list[int] = []
+    make = records.Items._made
+
+    def counted(items: records.Items, start: int, count: int) -> list[records.JsonSpan]:
+        made.append(count)
+        return make(items, start, count)
+
+    monkeypatch.setattr(records.Items, "_made", counted)
+    items = records.array_items(b"[" + b",".join(b"%d" % number for number in range(1000)) + b"]")
+    assert (len(items), made) == (1000, [])
+    assert next(iter(items)).text == b"0"
+    assert sum(made) <= 64
+    assert [item.text for item in items] == [b"%d" % number for number in range(1000)]
 
 
 @pytest.mark.parametrize("text", [b"[1]", b'"a"', b"1", b"{", b'{"a":1}x', b'{"a":1e400}', b'{"a":[}'])

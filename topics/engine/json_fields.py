@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from topics.config import RANGES
 from topics.engine import records
 from topics.engine.records import JsonSpan, Kind, Place, string_value
 from topics.errors import RequestError
@@ -19,6 +20,8 @@ from topics.errors import RequestError
 U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
 I32_MIN, I32_MAX = -(2**31), 2**31 - 1
+
+NODE_BYTES_MAX = RANGES["max_node_bytes"][1]
 
 T = TypeVar("T")
 _OF_NUMBERS = b"0123456789, \t\r\n"
@@ -167,12 +170,12 @@ class Fields:
         if span.kind == Kind.STRING:
             return (string_value(span.text),)
         if span.kind == Kind.ARRAY:
-            items = records.array_items(span.text)
-            for index, item in enumerate(items):
-                if item.kind != Kind.STRING:
-                    raise refuse(f"{self._prefix}{name}[{index}]", "a string", item)
-            return tuple(string_value(item.text) for item in items)
+            return tuple(self._strings(name, span))
         raise refuse(self._prefix + name, "a string, an array of strings or null", span)
+
+    def nodes(self) -> tuple[bytes, ...]:
+        """Field `node` of a reader, who may stay: each name once, and none that is longer than those of records."""
+        return tuple(dict.fromkeys(node.encode() for node in self.strings("node") if len(node) <= NODE_BYTES_MAX))
 
     def u64s(self, name: str) -> list[int]:
         """A required array of whole numbers."""
@@ -192,11 +195,17 @@ class Fields:
             return []
         if span.kind != Kind.ARRAY:
             raise refuse(self._prefix + name, "an array of strings", span)
-        items = records.array_items(span.text)
-        for index, item in enumerate(items):
+        return self._strings(name, span)
+
+    def _strings(self, name: str, span: JsonSpan) -> list[str]:
+        """Of an array; a client may send millions."""
+        found = records.strings_of(span.text)
+        if found is not None:
+            return found
+        for index, item in enumerate(records.array_items(span.text)):
             if item.kind != Kind.STRING:
                 raise refuse(f"{self._prefix}{name}[{index}]", "a string", item)
-        return [string_value(item.text) for item in items]
+        raise AssertionError("an array of strings that is none")
 
     def names(self) -> list[str]:
         """Every key, in order, for objects whose keys are data (topic name -> cursor); one given twice is refused."""

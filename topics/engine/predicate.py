@@ -6,6 +6,7 @@ or a bare string: ending in `*` it is a Glob, else an Eq. `*` elsewhere is a lit
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -16,6 +17,7 @@ from topics.engine.names import shown
 from topics.engine.records import JsonSpan, Kind, string_value
 from topics.errors import RequestError
 
+_PARTS = 3
 _SHAPE = '["tag", "Eq", value], ["tag", "Glob", "prefix*"] or a string'
 
 
@@ -51,10 +53,10 @@ def parse_predicate(span: JsonSpan, name: str = "match") -> Predicate:
     if span.kind != Kind.ARRAY:
         raise refuse(name, _SHAPE, span)
     items = records.array_items(span.text)
-    for index, item in enumerate(items):
+    for index, item in enumerate(islice(items, _PARTS + 1)):
         if item.kind != Kind.STRING:
             raise refuse(f"{name}[{index}]", "a string", item)
-    if len(items) != 3:
+    if len(items) != _PARTS:
         raise RequestError("invalid_request", f"{name} has {len(items)} elements: use {_SHAPE}")
     field, operator, value = (string_value(item.text) for item in items)
     if field != "tag":

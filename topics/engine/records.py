@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -38,6 +39,7 @@ SECRET = ffi.new("uint64_t[2]", [int.from_bytes(os.urandom(8), "little") | 1 for
 
 _KEY_ROOM = 1024
 _SPAN_ROOM = 64
+_SPAN_BYTES = 12
 
 
 class JsonError(RequestError):
@@ -109,27 +111,72 @@ def _repeated(text: bytes, flat: tuple[int, ...]) -> list[str]:
     return [name for name, count in names.items() if count > 1]
 
 
-def array_items(text: bytes, what: str = "the array") -> list[JsonSpan]:
+def array_items(text: bytes, what: str = "the array") -> Items:
     """The elements of an array, validated. Raises JsonError: not strict JSON, or not an array."""
-    flat = _members(text, Kind.ARRAY, what)
-    return [JsonSpan(kind, text[off : off + size]) for off, size, kind in zip(*[iter(flat)] * 3, strict=True)]
+    room, count = _fill(text, Kind.ARRAY, what)
+    items = Items(text, room, count)
+    _give_back(room)
+    return items
+
+
+class Items:
+    """The elements of a valid array. Of many, each is made when it is looked at: all at once would take seconds."""
+
+    def __init__(self, text: bytes, room: _Room, count: int) -> None:
+        self._text = text
+        self._room = room
+        self._count = count
+        self._few = self._made(0, count) if count <= _SPAN_ROOM else None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[JsonSpan]:
+        return iter(self._few) if self._few is not None else self._one_by_one()
+
+    def _one_by_one(self) -> Iterator[JsonSpan]:
+        for start in range(0, self._count, _SPAN_ROOM):
+            yield from self._made(start, min(_SPAN_ROOM, self._count - start))
+
+    def _made(self, start: int, count: int) -> list[JsonSpan]:
+        text = self._text
+        step = iter(_INTEGERS[count].unpack_from(self._room.view, _SPAN_BYTES * start))
+        return [JsonSpan(kind, text[off : off + size]) for off, size, kind in zip(step, step, step, strict=True)]
+
+
+def strings_of(text: bytes) -> list[str] | None:
+    """The elements of a valid array, decoded in one call; None when one of them is no string."""
+    try:
+        return msgspec.json.decode(text, type=list[str])
+    except msgspec.ValidationError:
+        return None
 
 
 def _members(text: bytes, kind: int, what: str) -> tuple[int, ...]:
     """off, size, kind of each span, flat."""
+    room, count = _fill(text, kind, what)
+    flat: tuple[int, ...] = _INTEGERS[count].unpack_from(room.view) if count <= _SPAN_ROOM else room.unpack(count)
+    _give_back(room)
+    return flat
+
+
+def _fill(text: bytes, kind: int, what: str) -> tuple[_Room, int]:
+    """A room with the spans, and their number."""
     room = _ROOMS.pop() if _ROOMS else _Room(_SPAN_ROOM)
     count = lib.tp_members(text, len(text), kind, room.spans, room.count, room.error)
     if count > room.count:
         room = _Room(count)
         lib.tp_members(text, len(text), kind, room.spans, count, room.error)
     if count >= 0:
-        flat: tuple[int, ...] = _INTEGERS[count].unpack_from(room.view) if count <= _SPAN_ROOM else room.unpack(count)
-        if room.count == _SPAN_ROOM:
-            _ROOMS.append(room)
-        return flat
+        return room, count
     if room.error.code == E_TYPE:
         raise JsonError(f"{what} must be {KIND_NAMES[kind]}, not {KIND_NAMES[room.error.kind]}", room.error.at)
     raise json_error(room.error, text, what)
+
+
+def _give_back(room: _Room) -> None:
+    if room.count == _SPAN_ROOM:
+        _ROOMS.append(room)
 
 
 class _Room:

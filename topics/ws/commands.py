@@ -109,7 +109,7 @@ def _subscribe(fields: Fields, request_id: bytes) -> Subscribe:
     return Subscribe(
         request_id,
         starts,
-        nodes=tuple(node.encode() for node in fields.strings("node")),
+        nodes=fields.nodes(),
         limit=fields.u32("limit", SUBSCRIBE_LIMIT),
         max_batch_bytes=fields.u64("max_batch_bytes", 0),
         include_data=fields.boolean("include_data", True),

@@ -25,10 +25,10 @@ _HEARTBEAT_MS_MIN, _HEARTBEAT_MS_MAX = 1000, 60_000
 def create_session(call: Call) -> None:
     """The start cursors of every topic, and a wid to stream them by (10.2)."""
     fields = call.fields()
-    starts = _starts(fields)
+    starts = _starts(fields, call.service.config.max_watch_topics)
     query = DiffQuery(
         limit=fields.u32("limit", 0),
-        nodes=tuple(node.encode() for node in fields.strings("node")),
+        nodes=fields.nodes(),
         include_tags=fields.boolean("include_tags", False),
         include_meta=fields.boolean("include_meta", True),
         include_data=fields.boolean("include_data", True),
@@ -36,11 +36,8 @@ def create_session(call: Call) -> None:
     )
     heartbeat_ms = _heartbeat_ms(fields, call.service.config.test_min_heartbeat_ms)
     fields.choice("consistency", ("eventual", "strong"), "eventual")
-    most = call.service.config.max_watch_topics
     if not starts:
         raise RequestError("invalid_request", "topics is empty: name at least one")
-    if 0 < most < len(starts):
-        raise RequestError("invalid_request", f"topics has {len(starts)} entries: at most {most} are allowed")
     call.principal.check_names(*starts)
     lenient = boolean(call.plan.query, "lenient", False)
 
@@ -62,14 +59,17 @@ def create_session(call: Call) -> None:
     _look_up(call, sorted(starts), lenient, found)
 
 
-def _starts(fields: Fields) -> dict[str, int | None]:
-    """Topic to its start cursor, None for its tail."""
+def _starts(fields: Fields, most: int) -> dict[str, int | None]:
+    """Topic to its start cursor, None for its tail. Raises: RequestError, also for more than `most` topics."""
     span = fields.require("topics")
     if span.kind != Kind.OBJECT:
         raise refuse("topics", "an object from names to cursors", span)
     topics = read_object(span.text, "topics", "topics.")
     starts: dict[str, int | None] = {}
-    for name in topics.names():
+    names = topics.names()
+    if len(names) > most:  # before any of them is looked at: there may be millions
+        raise RequestError("invalid_request", f"topics has {len(names)} entries: at most {most} are allowed")
+    for name in names:
         entry = topics.require(name)
         if entry.kind != Kind.OBJECT:
             raise refuse(f"topics.{name}", "an object with from_seq or tail, or {}", entry)
