@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 import pytest
 
 from tests.sim import SimRing
+from tests.sim.faults import FOREVER
 from tests.store.store_world import StoreWorld, small_config
-from topics.errors import DiskFullError
+from topics.errors import DiskFullError, StorageError
 
 
 @pytest.mark.parametrize("shards", [2, 3, 4])
@@ -89,3 +91,22 @@ def test_a_reserve_that_somebody_removed_by_hand_is_no_error_when_it_is_needed()
     world = StoreWorld(config=small_config(disk_reserve_bytes=1 << 18)).open()
     world.ring.disk.unlink("data/reserve")
     assert world.run(world.store.log.space.release_reserve())
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENOSPC])
+def test_a_checkpoint_that_finds_no_next_log_file_leaves_the_one_there_is_to_who_writes(error: int) -> None:
+    """It has room, and on a full disk nothing would be deleted any more."""
+    world = StoreWorld(config=small_config(wal_spare_files=0, checkpoint_wal_bytes=65_535)).open()
+    world.create(1)
+    world.append(1, 3)
+    world.ring.faults.fail("open", error, times=FOREVER, path_part="/prepare-")
+    world.checkpoint()  # goes on in the file that was prepared
+    world.append(1, 1)
+    world.store.log.request_rotation()
+    with pytest.raises(StorageError), world.store.log.use_reserve():
+        world.delete(1, [1])
+    with world.store.log.use_reserve():
+        world.delete(1, [2])
+    assert not world.store.log.read_only
+    world.ring.faults.clear()
+    assert list(world.next_life().topic(1).rows) == [1, 3, 4]

@@ -93,6 +93,12 @@ class LogEnd:
         if file is not None and self.leaves_file:
             file.stored.leaving = True
 
+    def cancel_rotation(self) -> None:
+        """What comes next goes on in this file while there is room."""
+        self.leaves_file = False
+        if self.file is not None:
+            self.file.stored.leaving = False
+
     def begin(self, file: WalFile) -> None:
         """Goes on in a prepared file; the one before was left."""
         assert self.file is None, "the file before was not left"

@@ -126,7 +126,7 @@ class Wal:
             admission=admission,
             file_bytes=file_bytes,
             count=prepared_files,
-            on_failed=self._fail_staged,
+            on_failed=self._on_no_file,
             on_broken=self._latch,
             on_ended=self._moved.set,
         )
@@ -381,6 +381,11 @@ class Wal:
     def _fail_staged(self, error: StorageError) -> None:
         for batch in self.staging.take_all():
             self._fail(batch, error)
+
+    def _on_no_file(self, error: StorageError) -> None:
+        """There is no next file: who asked for one, though this one has room, fails with the batch that asked."""
+        self._end.cancel_rotation()
+        self._fail_staged(error)
 
     def _on_write_full(self, flight: _Flight, file: WalFile) -> None:
         """The file system had no block left for a commit: the file ends at its last good batch."""
