@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -154,3 +155,25 @@ def test_a_tail_of_asyncio_that_asks_in_the_moment_of_the_close_ends(tmp_path: P
         return found
 
     assert asyncio.run(follow()) == [1]
+
+
+@pytest.mark.timeout(60)
+def test_a_close_takes_what_was_gathered_under_the_lock_of_those_who_append(tmp_path: Path) -> None:
+    """Another thread that took the last of it in between ended the close, with the log half open."""
+
+    class Watched(deque[Any]):
+        def popleft(self) -> Any:
+            assert gatherer._lock._is_owned()  # type: ignore[attr-defined]
+            return super().popleft()
+
+    log = topics.open(tmp_path / "data")
+    gatherer = log._gatherer
+    gatherer._sent = Watched()
+    hand_over, sent = log.driver.hand_over, []
+    log.driver.hand_over = lambda start, on_answer: sent.append((start, on_answer))  # type: ignore[method-assign]
+    soon = log.append_soon("t", 1)
+    gatherer.flush()
+    assert len(gatherer._sent) == 1
+    hand_over(*sent[0])
+    log.close()
+    assert soon.result() == 1

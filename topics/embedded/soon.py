@@ -165,8 +165,12 @@ class Gatherer:
     def drain(self) -> None:
         """Sends all there is, and waits until it is answered. Raises as a call of the driver does."""
         self.flush()
-        while self._sent:
-            self.wait(self._sent.popleft())
+        while (oldest := self._take_oldest()) is not None:
+            self.wait(oldest)
+
+    def _take_oldest(self) -> Batch | None:
+        with self._lock:  # others append, and take what is answered
+            return self._sent.popleft() if self._sent else None
 
     def disown(self) -> None:
         """In a forked child, where nobody will write them."""

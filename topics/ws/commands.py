@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from topics.engine.json_fields import Fields, read_object, refuse
-from topics.engine.records import Kind, array_items, compacted, string_value
+from topics.engine.records import Kind, compacted
 from topics.engine.write_body import WriteBody, WriteScanner
 from topics.errors import RequestError
 from topics.tuples import make_tuple
@@ -121,15 +121,7 @@ def _subscribe(fields: Fields, request_id: bytes) -> Subscribe:
 
 def _topics_to_leave(fields: Fields) -> list[str]:
     """The names of `topics`, then that of `topic`."""
-    names: list[str] = []
-    span = fields.span("topics")
-    if span is not None:
-        if span.kind != Kind.ARRAY:
-            raise refuse("topics", "an array of strings", span)
-        for index, item in enumerate(array_items(span.text)):
-            if item.kind != Kind.STRING:
-                raise refuse(f"topics[{index}]", "a string", item)
-            names.append(string_value(item.text))
+    names = fields.string_array("topics")
     if "topic" in fields:
         names.append(fields.string("topic"))
     return names
