@@ -177,3 +177,24 @@ def test_a_close_takes_what_was_gathered_under_the_lock_of_those_who_append(tmp_
     hand_over(*sent[0])
     log.close()
     assert soon.result() == 1
+
+
+@pytest.mark.timeout(60)
+def test_a_finalizer_may_append_in_the_midst_of_waking_the_maintenance_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The collector runs wherever objects are made, in a `threading.Event` with its lock held for one."""
+    log = topics.open(tmp_path / "data")
+    notify, soon = threading.Condition.notify_all, []
+
+    def finalized(condition: threading.Condition) -> None:
+        if len(soon) < 2:
+            soon.append(log.append_soon(f"of a finalizer {len(soon)}", 1))
+        notify(condition)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Condition, "notify_all", finalized)
+        gathered = log.append_soon("t", 1)
+        log.driver.maintenance.stir()
+    assert gathered.result() == 1
+    log.close()

@@ -14,6 +14,29 @@ NEVER = 1 << 63
 _BUSY_S = 0.001
 
 
+class Stirred:
+    """A flag that any thread sets and one takes.
+
+    No `threading.Event`: that holds a lock while it makes objects, and the collector may run a finalizer there that
+    sets it, too, by an append.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        """Free while the flag is set."""
+        self._lock.acquire()
+
+    def set(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it is
+            self._lock.release()
+
+    def take(self, timeout_s: float) -> bool:
+        """Waits until it is set, and takes it; False after the time. -1: for ever."""
+        return self._lock.acquire(timeout=timeout_s)
+
+
 class Maintenance:
     """Sleeps until something is due, or until stirred because something is due earlier than it knows.
 
@@ -28,7 +51,7 @@ class Maintenance:
         self._due_ns = due_ns
         self._goes_on = goes_on
         self._drive = drive
-        self._stirred = threading.Event()
+        self._stirred = Stirred()
         self._sleeping_until_ns = 0
         self._gathered_ns = NEVER
         self.on_gathered: Callable[[], None] = _nothing
@@ -67,14 +90,13 @@ class Maintenance:
         while self._goes_on():
             self._sleeping_until_ns = NEVER  # before the look at what is due: whoever sets that now will stir us
             self._sleeping_until_ns = due_ns = min(self._due_ns(), self._gathered_ns)
-            self._stirred.wait(None if due_ns == NEVER else max(0.0, (due_ns - now_ns()) / 1e9))
-            self._stirred.clear()
+            self._stirred.take(-1.0 if due_ns == NEVER else max(0.0, (due_ns - now_ns()) / 1e9))
             if self._gathered_ns <= now_ns():
                 self._gathered_ns = NEVER
                 with contextlib.suppress(TopicsError):  # closed, or broken: whoever asks for a result hears of it
                     self.on_gathered()
-            if not self._drive():
-                self._stirred.wait(_BUSY_S)
+            if not self._drive() and self._stirred.take(_BUSY_S):
+                self._stirred.set()  # that was for later
 
 
 def _nothing() -> None:
