@@ -34,7 +34,7 @@ _TOLD_NS = 5_000_000
 _NOTED_NS = 30_000_000
 """After this time something small has been written, with syncs that are not late."""
 _ANSWER_NS_MAX = 20_000_000_000
-_HEALED_NS = 30_000_000
+_HEALED_NS = 15_000_000
 """Longer than a server needs to go on when it has seen that there is space again, with syncs that are not late."""
 _SOON_NS = 3_000_000
 """Whoever looks for space so often is seen to go on."""
@@ -448,7 +448,7 @@ class Machine:
     @property
     def awaits_space(self) -> bool:
         """A full disk has or will have space again, and requests were not seen to succeed since."""
-        if not self._sound_ns or space._CHECK_NS > _SOON_NS:
+        if not self._sound_ns or space._CHECK_NS > _SOON_NS or self.ring.sync_factor > 1:  # else it takes too long
             return False
         now_ns = self.ring.clock.monotonic_ns()
         if now_ns < self._sound_ns:

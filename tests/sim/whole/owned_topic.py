@@ -12,6 +12,8 @@ from tests.sim.whole.keys import Key
 from tests.sim.whole.operation import Configure, Drop, Inconsistent, Maybe, Operation, Read, Write, follow
 from tests.sim.whole.state import State
 
+_BURNED_MAX = 24
+"""Seqs that failed writes may have taken, one after another."""
 _REACHED_MAX = 64
 """States after which each further change on a full disk has happened: they would double with each."""
 
@@ -52,7 +54,8 @@ class OwnedTopic:
         """What it may be after its limbo, in the order of likelihood."""
         found = list(self.states)
         most = self.burned if any(isinstance(operation, Write) for operation in self.limbo) else 0
-        for burned in range(most + 1):  # some of the writes that failed may have taken none
+        # Some of the writes that failed may have taken none. Of very many it is the first ones, or all.
+        for burned in dict.fromkeys((*range(min(most, _BURNED_MAX) + 1), most)):
             reached, skipped = list(self.states), burned
             for operation in self.limbo:
                 paths = [operation.apply(state, self.instance + 1, skipped) for state in reached]

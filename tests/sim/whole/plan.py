@@ -261,7 +261,7 @@ def choose_faults(rng: random.Random) -> Faulty:
                 plans.append(PlannedFault("read", keep=rng.choice((1, 512, 4096)), nth=rng.randint(1, 30), times=5))
             case 5 | 15:
                 space = rng.choice((0, 4096, 20_000, 100_000))
-                space_back_ns = rng.choice((0, 1_000_000, 5_000_000, 20_000_000))
+                space_back_ns = rng.choice((0, 1_000_000, 3_000_000, 10_000_000))
             case 6:
                 plans += [PlannedFault("more", 1, nth=rng.randint(1, 20)) for _ in range(rng.randint(1, 20))]
             case 7:
