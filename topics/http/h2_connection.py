@@ -53,6 +53,8 @@ _GOAWAY_FRAME = struct.Struct(">HBBBIII")
 _PING = b"topics\0\0"
 _PADDING_BYTES_MAX = 4096
 """Of the frames of a head that is within its limit: padding, lengths, frame heads."""
+_STREAMS_A_CONTROL = 32
+"""Each SETTINGS frame may change the windows of all streams: so many take as long as another control frame."""
 _UPDATES_A_FRAME = 2
 """WINDOW_UPDATEs a peer may answer a DATA frame with: the stream's and the connection's."""
 
@@ -172,7 +174,7 @@ class Http2Connection:
             elif on_event is not None:
                 on_event(self, event)
             if isinstance(event, RemoteSettingsChanged):
-                controls += max(1, len(event.changed_settings or ()))
+                controls += max(1, len(event.changed_settings or ())) + len(self._streams) // _STREAMS_A_CONTROL
             elif not isinstance(event, _PAID) and not (isinstance(event, DataReceived) and event.data):
                 controls += 1
         self._running = False
