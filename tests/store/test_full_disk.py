@@ -110,3 +110,15 @@ def test_a_checkpoint_that_finds_no_next_log_file_leaves_the_one_there_is_to_who
     assert not world.store.log.read_only
     world.ring.faults.clear()
     assert list(world.next_life().topic(1).rows) == [1, 3, 4]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_disk_that_has_space_again_during_a_start_does_not_mix_up_the_order_of_log_files(seed: int) -> None:
+    """A replay reads them in the order of their numbers, and ends where batches do not follow one another."""
+    ring = SimRing(seed, shuffle=True)
+    ring.faults.fail("allocate", errno.ENOSPC, path_part="/reserve")
+    world = StoreWorld(ring, config=small_config(disk_reserve_bytes=1 << 18)).open()
+    world.create(1)
+    world.store.log.request_rotation()
+    acked = world.append(1, 3)
+    assert list(world.next_life().topic(1).rows) == acked

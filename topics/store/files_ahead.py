@@ -64,10 +64,13 @@ class FilesAhead:
 
     async def open(self) -> None:
         """Prepares the first file, or none on a full disk: deletes then make one of the reserve. Raises OSError."""
+        self.preparing = True  # the disk may be found to have space again meanwhile
         try:
             self.ready.append(await self._directory.prepare(self._size()))
         except DiskFullError:
             self._space.note_full()
+        finally:
+            self.preparing = False
 
     def takes(self, batch_bytes: int) -> bool:
         """The first file has room for a batch; otherwise one that has is being made."""
@@ -83,6 +86,7 @@ class FilesAhead:
     def take(self) -> WalFile:
         """The first file; another one is prepared."""
         file = self.ready.popleft()
+        assert all(file.number < other.number for other in self.ready), "files are used in the order of their numbers"
         self._directory.in_a_hurry = False
         self.prepare()
         return file
