@@ -56,15 +56,17 @@ class OwnedTopic:
         most = self.burned if any(isinstance(operation, Write) for operation in self.limbo) else 0
         # Some of the writes that failed may have taken none. Of very many it is the first ones, or all.
         for burned in dict.fromkeys((*range(min(most, _BURNED_MAX) + 1), most)):
-            reached, skipped = list(self.states), burned
+            reached = [(state, burned) for state in self.states]
             for operation in self.limbo:
-                paths = [operation.apply(state, self.instance + 1, skipped) for state in reached]
-                refuses = self.refuses and len(reached) < _REACHED_MAX and isinstance(operation, Write | Configure)
-                refused = reached if refuses else []
-                reached = distinct([*(path[-1] for path in paths), *refused])
-                found += (step for path in paths for step in path)
-                if isinstance(operation, Write):
-                    skipped = 0
+                paths = [(operation.apply(state, self.instance + 1, skipped), skipped) for state, skipped in reached]
+                found += (step for path, _skipped in paths for step in path)
+                is_write = isinstance(operation, Write)
+                after = [(path[-1], 0 if is_write else skipped) for path, skipped in paths]
+                if self.refuses and len(reached) < _REACHED_MAX and isinstance(operation, Write | Configure):
+                    after += reached
+                    if is_write:  # or it failed when it had its seqs
+                        after += [(state, skipped + _rows([operation])) for state, skipped in reached]
+                reached = after
         return distinct(found)
 
     def candidates(self, *, may_lose: bool) -> list[Maybe]:
