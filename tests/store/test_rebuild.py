@@ -13,8 +13,9 @@ from tests.store.rebuilding import IN_PACKS, drop, ended, place, rebuilt, with_a
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.loop import Loop
 from topics.store.format import FrameType
+from topics.store.fsck import verify
 from topics.store.rebuild import rebuild
-from topics.store.segment_format import FOOTER_BYTES
+from topics.store.segment_format import FOOTER_BYTES, SEGMENT_FOOTER_MAGIC
 from topics.store.snapshot import load_snapshot
 
 SEGMENTS = f"topics/{1:016x}"
@@ -281,3 +282,19 @@ def test_a_rebuild_knows_that_the_log_of_a_shard_whose_directory_is_gone_was_giv
     assert found is not None
     assert found.store.log_cut
     assert StoreWorld(ring, config=world.config).open().topic(2).gaps == [(1, 64)]
+
+
+def test_half_a_footer_behind_a_segment_that_still_grows_is_what_a_crash_left_and_no_damage() -> None:
+    world = StoreWorld(config=small_config(pack_run_bytes=0)).open()
+    world.create(1)
+    acked = world.append(1, 3)
+    world.checkpoint()
+    path, _ = place(world, 1, 1)
+    ring = world.end(power_cut=False)
+    data = ring.file_bytes(path)
+    write(ring, path, data + bytes(4096 - FOOTER_BYTES) + SEGMENT_FOOTER_MAGIC + b"torn".ljust(FOOTER_BYTES - 4))
+    loop = Loop(ring, ring.clock)
+    assert loop.run_task(verify(loop, DIRECTORY)).sound
+    again, result = rebuilt(ring.next_life(power_cut=False), world.config)
+    assert result.set_aside == []
+    assert list(again.topic(1).rows) == acked

@@ -98,7 +98,7 @@ def is_listed_segment(data: bytes, path: str, listed: Segment) -> bool:
     """Whether these are the bytes that the snapshot lists; what a crash left behind the frames may follow."""
     try:
         header = SegmentHeader.unpack(data, path)
-        footer = read_footer(data, path)
+        footer = read_footer(data, path) if listed.sealed else None
     except (CorruptError, FormatError):
         return False
     if (header.topic_id, header.epoch) != (listed.topic_id, listed.epoch):
