@@ -44,7 +44,9 @@ class Topic:
         self.keys: dict[str, Key] = {}
         """Those that an answer told of."""
         self.asked: dict[str, int] = {}
-        """When (ms) each key was first used."""
+        """The earliest time (ms) at which each key was used."""
+        self.high_ms = 0
+        """The latest time of the clocks that processes ended under."""
         self.given = 0
         """The head at the last audit."""
         self.head = 0
@@ -87,8 +89,10 @@ class Shared(Clients):
             topic.open.clear()
             lasting_ns = self.lasting_ns
             topic.lasting = max((seq for seq, at_ns in topic.acked_ns if at_ns <= lasting_ns), default=topic.lasting)
+            now_ms = self.machine.ring.clock.now_ms()
+            topic.high_ms = max(topic.high_ms, now_ms)
             for key in topic.keys.values():
-                key.end_life(self.machine.ring.clock.now_ms())
+                key.end_life(now_ms)
 
     def live_texts(self) -> set[bytes]:
         """Of records that are there for certain."""
@@ -200,7 +204,7 @@ class _Writer(Client):
             )
         topic.open[number] = texts
         asked_ms = self.machine.ring.clock.now_ms()
-        topic.asked.setdefault(key, asked_ms)
+        topic.asked[key] = min(asked_ms, topic.asked.get(key, asked_ms))
         if self.machine.tracing:
             self.machine.say(f"writer {self.number} -> {topic.name}: {[text[:12] for text in texts]} key {key!r}")
 
@@ -260,7 +264,8 @@ class _Writer(Client):
         if deduped and known is not None and known.first == used.first:
             return
         if deduped:
-            used.asked_ms = topic.asked[name]
+            # It was written by one that nobody told of, perhaps in a life whose clock went ahead of this one's.
+            used.asked_ms, used.ended_ms = topic.asked[name], max(used.ended_ms or 0, topic.high_ms)
         topic.keys[name] = used
 
     def _delete(self, wire: Wire, topic: Topic) -> None:
