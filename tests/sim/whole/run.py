@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import random
-import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from tests.sim.whole.aim import aim, small_numbers
 from tests.sim.whole.content import content, difference
@@ -231,56 +229,3 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
     for actor in actors:
         actor.crashed()
     machine.crash(power_cut=life.power_cut)
-
-
-def run_many(
-    seeds: range,
-    on_failure: Callable[[int, BaseException], None],
-    *,
-    collect_every: int = 25,
-    length: Length = WHOLE,
-) -> Counter[str]:
-    """Runs seeds one after another; the collector runs between them, not in them (0: not at all)."""
-    total: Counter[str] = Counter()
-    gc.collect()
-    gc.freeze()  # modules and everything else that outlives the seeds
-    gc.disable()
-    try:
-        for seed in seeds:
-            try:
-                total += run(seed, length=length)
-            except Exception as error:
-                total["failed"] += 1
-                on_failure(seed, error)
-            if collect_every and seed % collect_every == 0:
-                gc.collect()
-    finally:
-        gc.enable()
-    return total
-
-
-class Chunk(NamedTuple):
-    """What came of a row of seeds. failures: seeds, with what each failed with."""
-
-    seeds: int
-    counts: Counter[str]
-    failures: list[tuple[int, str]]
-    cpu_s: float
-
-
-def run_chunk(seeds: range, *, collect_every: int = 25, length: Length = WHOLE) -> Chunk:
-    """For a pool."""
-    failures: list[tuple[int, str]] = []
-    started = time.process_time()
-    counts = run_many(
-        seeds,
-        lambda seed, error: failures.append((seed, f"{type(error).__name__}: {error}")),
-        collect_every=collect_every,
-        length=length,
-    )
-    return Chunk(len(seeds), counts, failures, time.process_time() - started)
-
-
-def run_last_chunk(seeds: range, length: Length) -> Chunk:
-    """For a process that ends with it: some 10 MB a seed that nobody collects, a tenth less time."""
-    return run_chunk(seeds, collect_every=0, length=length)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
+from functools import partial
 
 import pytest
 
+from tests.sim.seeds import run_chunk
 from tests.sim.whole.plan import SHORT, WHOLE, Length
-from tests.sim.whole.run import replay, run_chunk
+from tests.sim.whole.run import replay
 from tests.sim.whole.run import run as run_seed
 
 SEEDS = int(os.environ.get("TOPICS_TEST_SEEDS", "200"))
@@ -52,7 +54,7 @@ def test_a_crash_and_what_is_left_from_a_seed(first: int) -> None:
 
 
 def _check(seeds: range, length: Length) -> Counter[str]:
-    chunk = run_chunk(seeds, length=length)
+    chunk = run_chunk(seeds, partial(run_seed, length=length))
     assert not chunk.failures, "\n".join(f"{replay(seed, length)}: {text}" for seed, text in chunk.failures)
     assert chunk.counts["operations"] >= length.operations * CHUNK
     assert chunk.counts["turned away though nothing was lacking"] <= chunk.counts["operations"] // 50
