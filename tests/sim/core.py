@@ -74,6 +74,8 @@ class Core:
     completions: Completions = field(default_factory=lambda: ([], [], []))
     sync_factor: int = 1
     """How many times longer than usual a sync takes."""
+    slow_ns: dict[str, int] = field(default_factory=dict)
+    """What operations of a kind take instead of the usual time."""
     wakes: bool = False
     """One of them ends a wait. What closes answer waits for company: nobody needs it soon."""
     dead: bool = False
@@ -104,9 +106,12 @@ class Core:
         for start, operation in starts:
             start(operation)
 
+    def usual_ns(self, kind: str) -> int:
+        return self.slow_ns.get(kind) or LATENCY_NS.get(kind, SHORT_LATENCY_NS)
+
     def later(self, kind: str, action: Callable[[], None]) -> None:
         """Runs `action` once an operation of this kind has taken its time; never after the end of the ring."""
-        delay = LATENCY_NS.get(kind, SHORT_LATENCY_NS)
+        delay = self.usual_ns(kind)
         if kind == "sync":
             delay *= self.sync_factor
         if self.shuffle:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import cffi
 from typing_extensions import Buffer
 
-from tests.sim.core import LATENCY_NS, Core, Handle, Operation
+from tests.sim.core import Core, Handle, Operation
 from tests.sim.disk import SimDirectory
 from tests.sim.file import BLOCK_BYTES, SimFile
 
@@ -255,7 +255,7 @@ class SimFiles:
         results: list[int] = [-errno.EBADF]
         if handle is not None:
             written = handle
-            self._core.events.clock.advance_ns(LATENCY_NS["sync" if dsync else "write"])
+            self._core.events.clock.advance_ns(self._core.usual_ns("sync" if dsync else "write"))
             self._core.take_effect(lambda: results.append(self._write(written, view, bytes(view), offset, dsync=dsync)))
         return results[-1]
 

@@ -235,6 +235,11 @@ class SimRing:
         self._core.sync_factor = factor
 
     @property
+    def slow_ns(self) -> dict[str, int]:
+        """To be changed: what operations of a kind ("write", "sync") take instead of the usual time, in this life."""
+        return self._core.slow_ns
+
+    @property
     def completions_max(self) -> int:
         """Room of the completion queue; 0: no end."""
         return self._core.completions_max
