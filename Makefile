@@ -8,13 +8,13 @@ BIN := $(VENV)/bin
 IO ?=
 CYCLES ?= 200
 CUTS ?= 500
-# Seeds of `make sim`; or one of them, to see what happens in it.
+# Seeds of `make sim` and `make again`; or one of them, to see what happens in it.
 N ?= 1000
 SEED ?=
 # Processes that run tests side by side.
 JOBS ?= 2
 
-.PHONY: serve test model bench-peers fuzz-lane test-packages sim powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot fuzz
+.PHONY: serve test model bench-peers fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot fuzz
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
@@ -31,6 +31,10 @@ powercut: venv test-packages
 
 sim: venv
 	$(BIN)/python -W ignore -m tests.sim.whole $(if $(SEED),--seed $(SEED),--count $(N)) $(ARGS)
+
+# Without an oracle: what is seen before a kill is what is seen after it.
+again: venv
+	$(BIN)/python -W ignore -m tests.sim.again $(if $(SEED),--seed $(SEED),--count $(N)) $(ARGS)
 
 # The whole contract against one oracle, in any order; ARGS=--live: a real server (EXAMPLES of them, SEED to repeat one).
 EXAMPLES ?= 1000

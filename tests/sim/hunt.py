@@ -1,6 +1,6 @@
 """Seeds of one kind, one after another, to the first that fails: what a broken server (mutants.py) is run against.
 
-python -m tests.sim.hunt records|queues|forwarding|passing|routers [--seeds 400]
+python -m tests.sim.hunt records|queues|forwarding|passing|routers|again [--seeds 400]
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 
 from tests.contract.test_router_crashes import Overtaken, Story
+from tests.sim.again import run as again
 from tests.sim.whole.run import make_forwarding, make_passing, make_workers, run
 
 _STEPS = 60
@@ -43,12 +44,13 @@ def _routers(seed: int) -> None:
     story.world.close()
 
 
-HUNTS: dict[str, Callable[[int], None]] = {
+HUNTS: dict[str, Callable[[int], object]] = {
     "records": _records,
     "queues": _queues,
     "forwarding": _forwarding,
     "passing": _passing,
     "routers": _routers,
+    "again": again.run,
 }
 
 
