@@ -14,6 +14,7 @@ import pytest
 
 import topics
 from topics import UsageError
+from topics.embedded.driver import Driver
 
 
 def within_a_pass(log: Any, fn: Callable[[], None]) -> None:
@@ -88,6 +89,73 @@ def test_a_log_that_the_collector_finds_on_its_own_thread_is_closed_by_another(t
     maintenance.join()
     with topics.open(tmp_path / "data") as again:
         assert [record.data for record in again.read("t")] == [1]
+
+
+@pytest.mark.timeout(60)
+def test_a_close_from_within_a_call_does_not_wait_for_one_of_another_thread_which_waits_for_the_call(
+    tmp_path: Path,
+) -> None:
+    log = topics.open(tmp_path / "data")
+    log.append("t", [1])
+    inside, begun = threading.Event(), threading.Event()
+    drain = log._gatherer.drain
+
+    def draining() -> None:
+        begun.set()
+        drain()
+
+    def close() -> None:
+        inside.set()
+        assert begun.wait(20)
+        log.close()
+
+    log._gatherer.drain = draining  # type: ignore[method-assign]
+    log._loop.call_soon_threadsafe(close)
+    log.driver.maintenance.stir()
+    assert inside.wait(20)
+    other = threading.Thread(target=log.close, daemon=True)
+    other.start()
+    other.join(20)
+    assert not other.is_alive()
+    with topics.open(tmp_path / "data") as again:
+        assert again.state("t").head_seq == 1
+
+
+@pytest.mark.timeout(60)
+def test_of_two_threads_that_close_at_once_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = topics.open(tmp_path / "data")
+    log.append("t", [1])
+    both = threading.Barrier(2)
+    looks: set[int] = set()
+
+    def drives_here(_driver: Driver) -> bool:
+        if threading.get_ident() not in looks:
+            looks.add(threading.get_ident())
+            both.wait(20)
+        return False
+
+    monkeypatch.setattr(Driver, "drives_here", property(drives_here))
+    errors: list[BaseException] = []
+    closed: list[None] = []
+    give_back = log._give_back
+
+    def count() -> None:
+        closed.append(None)
+        give_back()
+
+    def close() -> None:
+        try:
+            log.close()
+        except BaseException as error:
+            errors.append(error)
+
+    log._give_back = count  # type: ignore[method-assign]
+    threads = [threading.Thread(target=close, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert (len(closed), errors, [thread.is_alive() for thread in threads]) == (1, [], [False, False])
 
 
 @pytest.mark.timeout(60)

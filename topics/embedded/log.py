@@ -271,19 +271,25 @@ class Log:
         """
         signals.hold(self._loop.ring.wake)
         try:
-            first = not self._closed
+            within, here = self._driver.drives_here, threading.get_ident()
+            if within and not self._closed:
+                raise UsageError(
+                    "this log was closed from within a call of its own (by a finalizer, or a logging handler)"
+                )
+            first, self._closed = not self._closed, True  # in one step: threads take turns where something is called
             if first:
+                self._closed_by = here
                 self._close()
         finally:
             signals.release()
-        if not first and self._closed_by not in {None, threading.get_ident()}:
+        if not (first or self._is_waited_for(here, within)):
             self._ended.wait()
 
+    def _is_waited_for(self, thread: int, within: bool) -> bool:
+        """The close that goes on cannot end before this thread goes on. within: it is in the midst of a pass."""
+        return within or thread == self._closed_by or self._driver.maintenance.runs_here
+
     def _close(self) -> None:
-        if self._driver.drives_here:
-            raise UsageError("this log was closed from within a call of its own (by a finalizer, or a logging handler)")
-        self._closed_by = threading.get_ident()
-        self._closed = True
         try:
             with contextlib.suppress(TopicsError):  # which those have that ask for its results
                 self._gatherer.drain()
@@ -323,14 +329,15 @@ class Log:
         """
         if not getattr(self, "_closed", True) and hasattr(self, "_gatherer") and not sys.is_finalizing():
             warnings.warn("a log was dropped without close()", ResourceWarning, stacklevel=2)
-            if self._driver.drives_here or threading.get_ident() == self._driver.maintenance.ident:
+            if self._is_waited_for(threading.get_ident(), self._driver.drives_here):
                 threading.Thread(target=self.close, name="topics-close").start()
             else:
                 self.close()
 
     def disown(self) -> None:
         """In a forked child: the parent's lock is not kept from it, and nobody waits for threads that are not here."""
-        self._closed, self._closed_by = True, None
+        self._closed, self._ended = True, threading.Event()  # whoever held the lock of the one before is not here
+        self._ended.set()
         self._starts.disown()
         self._gatherer.disown()
         self._driver.disown()

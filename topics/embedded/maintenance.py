@@ -65,6 +65,11 @@ class Maintenance:
         """Of the thread; None before `start`."""
         return self._thread.ident
 
+    @property
+    def runs_here(self) -> bool:
+        """Whoever asks is the thread. (Once it has ended, another thread may have its `ident`.)"""
+        return threading.get_ident() == self._thread.ident and self._thread.is_alive()
+
     def stir(self) -> None:
         """There is something to do, or the thread is to end."""
         self._stirred.set()
