@@ -12,21 +12,19 @@ _PROMISING = ("disk", "fsync")
 
 
 class Promised:
-    """By topic. Only what is certain is kept: a topic whose class nobody knows promises nothing."""
+    """By topic. What is asked of one takes effect in the order in which it is asked; where nobody waits for the answer
+    nobody knows what it did, until a PUT that comes later is answered.
+    """
 
     def __init__(self) -> None:
         self._data: defaultdict[str, dict[int, str]] = defaultdict(dict)
-        self._certain: set[str] = set()
-        """Topics that are there, in a class that promises, with nothing on its way that may change that."""
-        self._unknown: set[str] = set()
-        """Topics with a request on its way that may; until the next life."""
+        self._promising: set[str] = set()
+        """Topics known to be there, in such a class."""
 
     def sent(self, ask: Ask) -> None:
         """Nobody waits for what comes of it."""
-        if ask.is_of_whole_topic:
-            assert ask.topic is not None
-            self._certain.discard(ask.topic)
-            self._unknown.add(ask.topic)
+        if ask.topic is not None and ask.is_of_whole_topic:
+            self._promising.discard(ask.topic)
             if ask.method == "DELETE":
                 self._data.pop(ask.topic, None)
 
@@ -34,22 +32,20 @@ class Promised:
         topic = ask.topic
         if topic is None or not (ask.is_of_whole_topic or ask.is_write):
             return
-        if answer.status == 201 or ask.method == "DELETE":
-            self._data.pop(topic, None)
+        if answer.status == 201:
+            self._data.pop(topic, None)  # a new one
         if ask.is_of_whole_topic:
-            self._certain.discard(topic)
+            self.sent(ask)
             if ask.method == "PUT" and answer.status in (200, 201):
                 self._know(topic, answer.json["config"]["durability"])
-        elif answer.status == 201:
-            self._know(topic, "disk")  # the default, of a topic that the write has made
-        if ask.is_write and answer.status in (200, 201) and topic in self._certain and not answer.json["deduped"]:
-            records = enumerate(ask.body["records"], answer.json["first_seq"])
-            self._data[topic] |= {seq: record["data"] for seq, record in records}
+        elif topic in self._promising and answer.status == 200 and not answer.json["deduped"]:
+            for seq, record in enumerate(ask.body["records"], answer.json["first_seq"]):
+                self._compare(topic, seq, record["data"])
+                self._data[topic][seq] = record["data"]
 
     def start(self, seen: Seen) -> None:
         """A life has begun, and nothing is on its way."""
-        self._unknown.clear()
-        self._certain.clear()
+        self._promising.clear()
         for topic, state in seen.topics.items():
             self._know(topic, state["config"]["durability"])
 
@@ -58,12 +54,16 @@ class Promised:
         shown = 0
         for topic, records in seen.records():
             for record in records:
-                data = self._data[topic].get(record["$seq"])
-                shown += data is not None
-                if data not in (None, record["data"]):
-                    raise Different(f"{topic} {record['$seq']}: acknowledged for {data}, shown with {record['data']}")
+                shown += self._compare(topic, record["$seq"], record["data"])
         return shown
 
+    def _compare(self, topic: str, seq: int, data: str) -> bool:
+        """Whether the seq is one of them."""
+        promised = self._data[topic].get(seq)
+        if promised not in (None, data):
+            raise Different(f"{topic} {seq} was acknowledged for {promised}, and is now {data}")
+        return promised is not None
+
     def _know(self, topic: str, durability: str) -> None:
-        if durability in _PROMISING and topic not in self._unknown:
-            self._certain.add(topic)
+        if durability in _PROMISING:
+            self._promising.add(topic)

@@ -58,6 +58,7 @@ class _Run:
         self.promised = Promised()
         self.counts: Counter[str] = Counter()
         self.world = SimWorld(seed, **_settings(self.rng))
+        self.changing = self.rng.choice((0.0, 0.2))
         self.is_faulty = False
         """Something of this life has failed, or may."""
 
@@ -85,6 +86,9 @@ class _Run:
             if rng.random() < 0.2:
                 self.let_fail()
             for _ in range(rng.choice((3, 10, 25))):
+                if rng.random() < self.changing:
+                    self.change(rng.choice(TOPICS))
+                    continue
                 if rng.random() < 0.5:
                     self.request(self.asks.any())
                     continue
@@ -107,6 +111,15 @@ class _Run:
         self.say(f"{ask}: sent")
         self.promised.sent(ask)
         ask.send(self.world)
+
+    def change(self, topic: str) -> None:
+        """Several times in a row, without waiting, and writes behind that."""
+        for _ in range(self.rng.choice((1, 2, 3))):
+            self.send(self.asks.configure(topic))
+            if self.rng.random() < 0.3:
+                self.send(self.asks.write(topic))
+        self.request(self.asks.configure(topic))
+        self.request(self.asks.write(topic, create=False))
 
     def slow_down(self) -> None:
         for kind in ("write", "sync"):
