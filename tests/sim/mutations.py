@@ -640,4 +640,19 @@ MUTANTS = (
         "doubtful=set())",
         _FOUND,
     ),
+    # --- what is seen before a kill and after it ---------------------------------------------------------------------
+    _one(
+        "what caps took before a delete not taken by a replay",
+        "engine/catalog.py",
+        "            topic.enforce_caps(removal.upto, *removal.cap)\n",
+        "",
+        "again",
+    ),
+    _one(
+        "gaps below the first record told by a start",
+        "engine/catalog.py",
+        "            floors.settle_gaps(topic.earliest)\n",
+        "",
+        "again",
+    ),
 )
