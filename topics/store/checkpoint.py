@@ -19,7 +19,7 @@ snapshot, the log behind it, and files that it does not list.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection
 from functools import partial
 
 import msgspec
@@ -73,7 +73,9 @@ class Checkpointer:
         replay: dict[int, ReplayStart],
         replay_shards: int,
         retired_shards: dict[int, ReplayStart],
+        doubtful: Collection[str],
     ) -> None:
+        """doubtful: paths of segments and packs whose flags the page cache may show and the disk lack (StorePart)."""
         self._loop = loop
         self._config = config
         self._log = wal
@@ -86,6 +88,8 @@ class Checkpointer:
         self._replay = replay
         self._replay_shards = replay_shards
         """How many shards the log had from there on: another number than now, until a checkpoint has copied it."""
+        self._doubtful = frozenset(doubtful)
+        """Named by each snapshot until what the log says was deleted there is flagged: this process may be killed."""
         self._retired_shards = retired_shards
         """Shards of an earlier count: where their replay begins once a checkpoint has copied them."""
         self._tiering = Tiering(loop, config, manifest, table, opener)
@@ -306,12 +310,14 @@ class Checkpointer:
         """
         self._unflagged += self._catalog.take_deletions()
         if not self._unflagged:
+            self._doubtful = frozenset()
             return
         about = {entry.file_id for entry in self._unflagged}
         await self.take_snapshot(clean=False, flagging=self._manifest.paths_of(about))
         flagging = Flagging(self._loop.files, self._loop.files.write_nowait, Tiers.of(self._config), self._manifest)
         await flagging.flag(self._unflagged)
         self._unflagged.clear()
+        self._doubtful = frozenset()
 
     def _drop(self) -> None:
         """Forgets segments and runs that hold no live record."""
@@ -348,7 +354,7 @@ class Checkpointer:
             if file.live_rows:
                 raise StorageError(f"{file.path}: {file.live_rows} records were not copied; the log file is kept")
 
-    async def take_snapshot(self, *, clean: bool, flagging: Sequence[str] = ()) -> None:
+    async def take_snapshot(self, *, clean: bool, flagging: Collection[str] = ()) -> None:
         """The catalog and the files in use, of one instant; flagging: see StorePart. Raises OSError."""
         part = StorePart(
             replay=self._replay,
@@ -357,7 +363,7 @@ class Checkpointer:
             boot=self._loop.ring.boot_id(),
             shards=self._replay_shards,
             clean=clean,
-            flagging=list(flagging),
+            flagging=sorted({*flagging, *self._doubtful}),
         )
         store = pack_store_part(part)
         catalog = self._catalog.snapshot()

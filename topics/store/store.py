@@ -149,6 +149,7 @@ class Store:
                 for shard, survey in found.surveys.items()
                 if shard >= self._shards
             },
+            doubtful=loaded.store.flagging if loaded is not None else (),
         )
         await self._or_with_reserve(lambda: self._settle(found, has_gaps=has_gaps))
         await self._or_with_reserve(lambda: write_session(loop, directory, self.checkpointer.snapshot_number))
