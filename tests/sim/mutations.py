@@ -655,4 +655,18 @@ MUTANTS = (
         "",
         "again",
     ),
+    _one(
+        "a router that one shard alone tells of left to the log",
+        "engine/catalog.py",
+        "        has_lost = self._routers.has_half\n",
+        "        has_lost = False\n",
+        "again",
+    ),
+    _one(
+        "reservations kept by a change of class that another follows",
+        "engine/lifecycle.py",
+        'if leaves_disk and topic.stage_class == "disk":',
+        "if False:",
+        "again",
+    ),
 )
