@@ -89,7 +89,7 @@ class Driver:
                 finally:
                     self._give_wheel()
             elif self.drives_here:
-                raise _within()
+                raise called_within()
             else:
                 self._post(call)
         finally:
@@ -379,7 +379,8 @@ def _closed() -> UsageError:
     return UsageError("this log is closed: open it again")
 
 
-def _within() -> UsageError:
+def called_within() -> UsageError:
+    """For who is called on the thread that drives, in the midst of a pass, and would have to wait."""
     return UsageError("this log was called from within a call of its own (by a finalizer, or a logging handler)")
 
 

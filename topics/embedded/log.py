@@ -18,7 +18,7 @@ from topics.clock import Clock, SystemClock
 from topics.config import Config
 from topics.embedded import arguments
 from topics.embedded.aio import AsyncLog
-from topics.embedded.driver import Driver
+from topics.embedded.driver import Driver, called_within
 from topics.embedded.interrupts import signals
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.open_logs import open_logs
@@ -273,9 +273,7 @@ class Log:
         try:
             within, here = self._driver.drives_here, threading.get_ident()
             if within and not self._closed:
-                raise UsageError(
-                    "this log was closed from within a call of its own (by a finalizer, or a logging handler)"
-                )
+                raise called_within()
             first, self._closed = not self._closed, True  # in one step: threads take turns where something is called
             if first:
                 self._closed_by = here
