@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 Run = Callable[[int], Counter[str]]
 """Runs a seed; returns what happened in it, and raises what was wrong."""
-_CHUNK = 25
 _WARMING = range(4)
 """Seeds run once before the forks: code that has run is quicker, and the processes of the chunks are short."""
 _TELL_S = 20
@@ -56,21 +55,24 @@ def run_chunk(seeds: range, run: Run, *, collect_every: int = 25) -> Chunk:
 
 
 def _run_last_chunk(seeds: range, run: Run) -> Chunk:
-    """For a process that ends with it: some 10 MB a seed that nobody collects, a tenth less time."""
+    """For a process that ends with it: nobody collects what a seed leaves, a tenth less time."""
     return run_chunk(seeds, run, collect_every=0)
 
 
-def run_side_by_side(seeds: range, run: Run, replay: Callable[[int], str], *, jobs: int, failures_max: int) -> int:
+def run_side_by_side(
+    seeds: range, run: Run, replay: Callable[[int], str], *, jobs: int, failures_max: int, process_seeds: int = 25
+) -> int:
     """Runs them on so many processes; stops at the failure number `failures_max` (0: at none). The exit code.
 
-    run and replay are pickled; replay: the command that shows a seed.
+    run and replay are pickled; replay: the command that shows a seed; process_seeds: a process ends after so many, and
+    its memory with it.
     """
     started = time.perf_counter()
     total: Counter[str] = Counter()
     failed = done = 0
     cpu_s = 0.0
     told = started
-    chunks = [seeds[first : first + _CHUNK] for first in range(0, len(seeds), _CHUNK)]
+    chunks = [seeds[first : first + process_seeds] for first in range(0, len(seeds), process_seeds)]
     run_chunk(_WARMING, run)
     gc.collect()
     gc.freeze()  # before the forks, which then share it

@@ -10,6 +10,9 @@ import sys
 from tests.sim.again.run import replay, run
 from tests.sim.seeds import run_side_by_side, tell_unless_dead
 
+_PROCESS_SEEDS = 8
+"""Each leaves some 40 MB."""
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="What is seen before a kill and after it, from a seed.")
@@ -25,7 +28,9 @@ def main() -> int:
         run(options.seed, print)
         return 0
     seeds = range(options.first, options.first + options.count)
-    return run_side_by_side(seeds, run, replay, jobs=options.jobs, failures_max=options.failures)
+    return run_side_by_side(
+        seeds, run, replay, jobs=options.jobs, failures_max=options.failures, process_seeds=_PROCESS_SEEDS
+    )
 
 
 if __name__ == "__main__":
