@@ -49,6 +49,10 @@ class Promised:
         for topic, state in seen.topics.items():
             self._know(topic, state["config"]["durability"])
 
+    def forget(self) -> None:
+        """What was acknowledged so far may be lost, and nobody knows of it (docs/simulation.md, "Its limits")."""
+        self._data.clear()
+
     def check(self, seen: Seen) -> int:
         """How many of them are shown. Raises Different."""
         shown = 0

@@ -16,6 +16,8 @@ from tests.sim.again.promised import Promised
 from tests.sim.again.seen import Seen, look_when_still
 
 _SYNCED_SOON_MS = 50
+_NOTED_NS = 100_000_000
+"""What a server has noted, if that is slow: that a sync has failed."""
 _LATENCIES_NS = (30_000, 1_000_000, 20_000_000)
 _LOGS = ("/wal/", "/shard-00/", "/shard-01/")
 _FAULTS = (
@@ -178,6 +180,10 @@ class _Run:
                 world.advance_us(50_000)
         elif not is_quiet:
             world.advance_us(rng.choice((1, 100, 2000, 15_000)))
+        failed_syncs = world.ring.failed_syncs
+        if failed_syncs and world.ring.clock.monotonic_ns() - failed_syncs[-1][0] < _NOTED_NS:
+            self.say("=== at once after a failed sync, which perhaps nobody has noted: seqs may be given again")
+            self.promised.forget()
         if how == "power cut":
             world.power_cut()
         else:
