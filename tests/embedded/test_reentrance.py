@@ -122,6 +122,34 @@ def test_a_close_from_within_a_call_does_not_wait_for_one_of_another_thread_whic
 
 
 @pytest.mark.timeout(60)
+def test_a_close_by_a_finalizer_within_append_soon_does_not_wait_for_one_that_waits_for_that(tmp_path: Path) -> None:
+    log = topics.open(tmp_path / "data")
+    log.append("t", [1])
+    gatherer, begun = log._gatherer, threading.Event()
+    drain = gatherer.drain
+
+    def draining() -> None:
+        begun.set()
+        drain()
+
+    gatherer.drain = draining  # type: ignore[method-assign]
+    other = threading.Thread(target=log.close, daemon=True)
+    ended = threading.Event()
+
+    def collected() -> None:
+        with gatherer._lock:
+            other.start()
+            assert begun.wait(20)
+            log.close()
+        ended.set()
+
+    threading.Thread(target=collected, daemon=True).start()
+    assert ended.wait(20)
+    other.join(20)
+    assert not other.is_alive()
+
+
+@pytest.mark.timeout(60)
 def test_of_two_threads_that_close_at_once_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = topics.open(tmp_path / "data")
     log.append("t", [1])

@@ -285,7 +285,7 @@ class Log:
 
     def _is_waited_for(self, thread: int, within: bool) -> bool:
         """The close that goes on cannot end before this thread goes on. within: it is in the midst of a pass."""
-        return within or thread == self._closed_by or self._driver.maintenance.runs_here
+        return within or thread == self._closed_by or self._driver.maintenance.runs_here or self._gatherer.gathers_here
 
     def _close(self) -> None:
         try:

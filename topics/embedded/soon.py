@@ -105,6 +105,11 @@ class Gatherer:
         self._sent: deque[Batch] = deque()
         driver.maintenance.on_gathered = self.flush
 
+    @property
+    def gathers_here(self) -> bool:
+        """This thread holds the lock: whoever asks was called from within, by a finalizer perhaps."""
+        return self._lock._is_owned()  # type: ignore[attr-defined,no-any-return]
+
     def append(self, topic: str, value: Any) -> Soon:
         arguments.text("topic", topic)
         arguments.plain_value(value)
