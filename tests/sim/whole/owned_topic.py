@@ -62,7 +62,7 @@ class OwnedTopic:
                 found += (step for path, _skipped in paths for step in path)
                 is_write = isinstance(operation, Write)
                 after = [(path[-1], 0 if is_write else skipped) for path, skipped in paths]
-                if self.refuses and len(reached) < _REACHED_MAX and isinstance(operation, Write | Configure):
+                if self.refuses and len(reached) < _REACHED_MAX and operation.changes:
                     after += reached
                     if is_write:  # or it failed when it had its seqs
                         after += [(state, skipped + _rows([operation])) for state, skipped in reached]
