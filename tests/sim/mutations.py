@@ -464,7 +464,7 @@ MUTANTS = (
     _one(
         "flags that a kill cut short not synced by the next start",
         "store/recovery.py",
-        "    await _sync_flags(files, tiers, manifest, set(store.flagging))\n",
+        "    await _sync_flags(files, tiers, manifest, flagging)\n",
         "",
         _FOUND,
     ),
@@ -636,7 +636,7 @@ MUTANTS = (
     _one(
         "flags that a failed sync lost believed from the page cache",
         "store/recovery.py",
-        "doubtful=None if lost_writes else set(store.flagging))",
+        "doubtful=None if lost_writes else flagging)",
         "doubtful=set())",
         _FOUND,
     ),

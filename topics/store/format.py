@@ -95,6 +95,16 @@ def wal_file_no(name: str) -> int | None:
     return int(digits, 16) if all(c in "0123456789abcdef" for c in digits) else None
 
 
+def spare_file_name(file_no: int) -> str:
+    """Of a log file that waits to be used again: no name of the log, and no other has its number."""
+    return f"spare-{file_no:016x}.log"
+
+
+def spare_file_no(name: str) -> int | None:
+    """The number that a spare had as a file of the log; None for any other name."""
+    return wal_file_no(f"wal-{name[6:]}") if name.startswith("spare-") else None
+
+
 def shard_directory(shard: int) -> str:
     """Below the data directory."""
     return f"wal/shard-{shard:02d}"

@@ -100,8 +100,9 @@ async def recover(
             catalog.adopt(topic_id, bytes(description))
     else:
         catalog.restore(loaded.catalog, log_cut=store.log_cut)
-    await _sync_flags(files, tiers, manifest, set(store.flagging))
-    await _load_rows(loop, tiers, catalog, table, manifest, doubtful=None if lost_writes else set(store.flagging))
+    flagging = set(store.flagging)
+    await _sync_flags(files, tiers, manifest, flagging)
+    await _load_rows(loop, tiers, catalog, table, manifest, doubtful=None if lost_writes else flagging)
 
     reader = DirectReader(files, direct=goes_direct(files.direct_block_bytes(directory)))
     surveys: dict[int, Survey] = {}

@@ -31,6 +31,7 @@ from topics.store.format import (
     BatchHeader,
     WalHeader,
     align_up,
+    spare_file_no,
     wal_file_no,
 )
 from topics.store.manifest import ReplayStart
@@ -125,10 +126,10 @@ async def survey_shard(loop: Loop, reader: DirectReader, path: str, start: int, 
         full = f"{path}/{name}"
         number = wal_file_no(name)
         if number is None:
-            if name.startswith("spare-") or name.endswith(".tmp"):
+            spare_number = spare_file_no(name)
+            if spare_number is not None or name.endswith(".tmp"):
                 stale.append(full)
-            if name.startswith("spare-"):  # under its old number it would be the file of before again
-                last = max(last, wal_file_no(f"wal-{name[6:]}") or 0)
+            last = max(last, spare_number or 0)  # under its old number it would be the file of before again
             continue
         last = max(last, number)
         if number >= start:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -305,13 +306,13 @@ class Store:
 
     async def _note_lost_writes(self, newest_snapshot: int) -> None:
         """On a full disk in the space that is kept for such times. Raises OSError."""
-        for is_last in (False, True):
-            try:
-                await write_session(self._loop, self._config.data_dir, newest_snapshot, lost_writes=True)
-                return
-            except OSError as error:
-                if is_last or not lacks_space(error) or not await self.log.space.release_reserve():
-                    raise
+        note = partial(write_session, self._loop, self._config.data_dir, newest_snapshot, lost_writes=True)
+        try:
+            await note()
+        except OSError as error:
+            if not lacks_space(error) or not await self.log.space.release_reserve():
+                raise
+            await note()
 
     def _note_again(self) -> None:
         if not self._closing:

@@ -18,7 +18,14 @@ from topics.errors import DiskFullError
 from topics.loop.loop import Loop
 from topics.store.filecalls import FileCalls
 from topics.store.filetable import FileKind, FileTable, StoredFile
-from topics.store.format import WAL_FIRST_BATCH_OFFSET, WalHeader, boot_hash, wal_file_name, wal_file_no
+from topics.store.format import (
+    WAL_FIRST_BATCH_OFFSET,
+    WalHeader,
+    boot_hash,
+    spare_file_name,
+    wal_file_name,
+    wal_file_no,
+)
 from topics.store.past_cache import goes_direct
 from topics.store.space import is_full
 
@@ -57,7 +64,7 @@ async def name_spares(files: FileCalls, paths: Sequence[str], below: int) -> lis
         directory, _, name = path.rpartition("/")
         number = wal_file_no(name)
         if number is not None and number < below:
-            spare = f"{directory}/spare-{name[4:]}"
+            spare = f"{directory}/{spare_file_name(number)}"
             try:
                 await files.rename(path, spare)
                 path = spare
@@ -204,11 +211,12 @@ class WalDirectory:
         assert not stored.active, "the log is still writing to this file"
         files = self._loop.files
         size = self._loop.ring.file_size(stored.path)
-        ours = os.path.dirname(stored.path) == self._path
+        directory, name = os.path.split(stored.path)
+        number = wal_file_no(name) if keep and directory == self._path else None
         written = stored.zeroed or stored.size >= size - size // _SPARE_UNWRITTEN_PART
         spare = ""
-        if keep and ours and written and size == self._file_bytes and len(self._spares) < self._spares_max:
-            spare = f"{self._path}/spare-{os.path.basename(stored.path)[4:]}"
+        if number is not None and written and size == self._file_bytes and len(self._spares) < self._spares_max:
+            spare = f"{self._path}/{spare_file_name(number)}"
             await files.rename(stored.path, spare)
         else:
             await files.unlink(stored.path)
