@@ -91,25 +91,31 @@ def test_a_log_that_the_collector_finds_on_its_own_thread_is_closed_by_another(t
         assert [record.data for record in again.read("t")] == [1]
 
 
+def _told_of_a_drain(log: topics.Log) -> threading.Event:
+    """Set as soon as a close begins to wait for what others have given to the log."""
+    begun, drain = threading.Event(), log._gatherer.drain
+
+    def draining() -> None:
+        begun.set()
+        drain()
+
+    log._gatherer.drain = draining  # type: ignore[method-assign]
+    return begun
+
+
 @pytest.mark.timeout(60)
 def test_a_close_from_within_a_call_does_not_wait_for_one_of_another_thread_which_waits_for_the_call(
     tmp_path: Path,
 ) -> None:
     log = topics.open(tmp_path / "data")
     log.append("t", [1])
-    inside, begun = threading.Event(), threading.Event()
-    drain = log._gatherer.drain
-
-    def draining() -> None:
-        begun.set()
-        drain()
+    inside, begun = threading.Event(), _told_of_a_drain(log)
 
     def close() -> None:
         inside.set()
         assert begun.wait(20)
         log.close()
 
-    log._gatherer.drain = draining  # type: ignore[method-assign]
     log._loop.call_soon_threadsafe(close)
     log.driver.maintenance.stir()
     assert inside.wait(20)
@@ -125,14 +131,7 @@ def test_a_close_from_within_a_call_does_not_wait_for_one_of_another_thread_whic
 def test_a_close_by_a_finalizer_within_append_soon_does_not_wait_for_one_that_waits_for_that(tmp_path: Path) -> None:
     log = topics.open(tmp_path / "data")
     log.append("t", [1])
-    gatherer, begun = log._gatherer, threading.Event()
-    drain = gatherer.drain
-
-    def draining() -> None:
-        begun.set()
-        drain()
-
-    gatherer.drain = draining  # type: ignore[method-assign]
+    gatherer, begun = log._gatherer, _told_of_a_drain(log)
     other = threading.Thread(target=log.close, daemon=True)
     ended = threading.Event()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import inspect
 import multiprocessing
+import os
 import sys
 import time
 from collections import Counter
@@ -97,6 +99,17 @@ def run_side_by_side(
     seconds = time.perf_counter() - started
     print(f"{done} seeds in {seconds:.1f} s: {done / max(cpu_s, 0.001):.1f} a second of CPU time, {failed} failed")
     return 1 if failed else 0
+
+
+def seeds_parser(description: str) -> argparse.ArgumentParser:
+    """Of a command that runs one seed, or a row of them."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--seed", type=int, help="one run, with its trace")
+    parser.add_argument("--count", type=int, default=1000, help="so many seeds")
+    parser.add_argument("--first", type=int, default=0, help="from this one on")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--failures", type=int, default=20, help="stop after so many; 0: never")
+    return parser
 
 
 def tell_unless_dead(unraisable: UnraisableHookArgs) -> None:

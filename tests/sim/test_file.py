@@ -54,27 +54,25 @@ def test_a_crash_leaves_of_each_sector_a_state_it_had_since_its_last_sync(seed: 
             assert image[number * SECTOR_BYTES : (number + 1) * SECTOR_BYTES] in model.possible[number], f"seed {seed}"
 
 
-def test_a_crash_leaves_a_size_that_some_page_written_back_gave_the_file() -> None:
+def _sizes_after_crashes(allocated: int, written: int) -> set[int]:
+    """Of a file of one synced page that was preallocated to a size (0: not) and then written to behind that page."""
     sizes = set()
     for seed in range(200):
         file = SimFile()
         file.write(0, b"a" * 4096)
         file.sync(file.order)
-        file.write(4096, b"b" * 6000)
+        file.resize(allocated, shrink=False)
+        file.write(4096, b"b" * written)
         sizes.add(len(file.crash_image(random.Random(seed))))
-    assert sizes == {4096, 8192, 10_096}
+    return sizes
+
+
+def test_a_crash_leaves_a_size_that_some_page_written_back_gave_the_file() -> None:
+    assert _sizes_after_crashes(allocated=0, written=6000) == {4096, 8192, 10_096}
 
 
 def test_a_write_into_allocated_space_leaves_the_size_to_the_allocation() -> None:
-    sizes = set()
-    for seed in range(200):
-        file = SimFile()
-        file.write(0, b"a" * 4096)
-        file.sync(file.order)
-        file.resize(12_288, shrink=False)
-        file.write(4096, b"b" * 5000)
-        sizes.add(len(file.crash_image(random.Random(seed))))
-    assert sizes == {4096, 12_288}
+    assert _sizes_after_crashes(allocated=12_288, written=5000) == {4096, 12_288}
 
 
 def test_what_was_synced_is_not_cut_by_a_preallocation_that_came_before() -> None:

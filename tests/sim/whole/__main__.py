@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 from functools import partial
 from pathlib import Path
 
-from tests.sim.seeds import Run, run_chunk, run_side_by_side, tell_unless_dead
+from tests.sim.seeds import Run, run_chunk, run_side_by_side, seeds_parser, tell_unless_dead
 from tests.sim.whole.plan import SHORT, WHOLE
 from tests.sim.whole.run import replay, run
 
@@ -22,13 +20,8 @@ def until_failure(seeds: range, run: Run) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="The whole server from a seed.")
-    parser.add_argument("--seed", type=int, help="one run, with its trace")
-    parser.add_argument("--count", type=int, default=1000, help="so many seeds")
-    parser.add_argument("--first", type=int, default=0, help="from this one on")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser = seeds_parser("The whole server from a seed.")
     parser.add_argument("--trace", type=Path, help="where the trace of --seed goes; by default standard output")
-    parser.add_argument("--failures", type=int, default=20, help="stop after so many; 0: never")
     parser.add_argument("--until-failure", action="store_true", help="one seed after another, to the first that fails")
     parser.add_argument("--short", action="store_true", help="one crash each, and a fifth of the requests")
     options = parser.parse_args()
