@@ -342,3 +342,19 @@ def test_a_start_with_more_shards_that_was_killed_while_it_flagged_is_made_up_fo
     again = StoreWorld(ring.next_life(power_cut=False), config=two).open()
     assert again.store.checkpointer._replay.keys() == {0, 1}, "a checkpoint has taken all in"
     again.check_every_record()
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_start_that_fails_leaves_nothing_that_goes_on_writing(shards: int) -> None:
+    """A program that embeds the library goes on, and the next file it opens may get the same descriptor."""
+    world = StoreWorld(config=small_config(wal_shards=shards, wal_spare_files=4)).open()
+    for topic_id in range(1, 5):
+        world.create(topic_id)
+        world.append(topic_id, 3, fsync=False)
+    ring = world.end(power_cut=False)
+    ring.faults.fail("rename", errno.EIO, path_part="/session")
+    failing = StoreWorld(ring, config=world.config)
+    with pytest.raises(OSError, match="Input/output"):
+        failing.open()
+    assert ring.open_fds == []
+    assert len(ring.list_directory(f"{DIRECTORY}/wal/shard-00")) <= 4, "nobody waits for the files of the next batches"

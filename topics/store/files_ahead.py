@@ -126,10 +126,10 @@ class FilesAhead:
             self._on_ended()
 
     def _is_wanted(self) -> bool:
-        """A batch waits, or files are to be ready; the latter not on a full disk, whose space others need."""
+        """A batch waits, or files are to be ready; not at the end, nor on a full disk, whose space others need."""
         if self._wanted_bytes and (not self.ready or self.ready[0].size < self._wanted_bytes):
             return True
-        return len(self.ready) < self._count and not self._admission.disk_full
+        return len(self.ready) < self._count and not (self._stopped or self._admission.disk_full)
 
     def _size(self) -> int:
         """Of the next file: on a full disk a part of the reserve, whose space may be had already."""

@@ -345,6 +345,8 @@ class Store:
 
     async def _end_start(self, error: Exception) -> None:
         """After a start that failed. The next one has to know if a disk did, for then the page cache may lie."""
+        with contextlib.suppress(OSError):
+            await self.log.close()  # whoever is zeroing a file would go on, in what is somebody else's descriptor then
         await self._close_files()  # the note needs a descriptor
         broke = isinstance(error, OSError) and not is_full(error) and not lacks_descriptors(error)
         if broke or self.log.read_only:
