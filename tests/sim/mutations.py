@@ -250,12 +250,17 @@ MUTANTS = (
         "        registry.last_id = max(registry.last_id, image.last_id)\n",
         "",
     ),
-    _one("a failed sync not noted", "store/store.py", "self.log.admission.on_latch.append(self._on_latch)", "pass"),
+    _one(
+        "a failed sync not noted",
+        "store/store.py",
+        "self.log.admission.on_latch.append(self._latch_note.begin)",
+        "pass",
+    ),
     _one(
         "a failed sync while stopping not noted",
-        "store/store.py",
-        "    def _on_latch(self) -> None:\n",
-        "    def _on_latch(self) -> None:\n        if self._closing:\n            return\n",
+        "store/session.py",
+        "    def begin(self) -> None:\n",
+        "    def begin(self) -> None:\n        if self._stopped:\n            return\n",
     ),
     _one(
         "the rest of a short write synced by itself",

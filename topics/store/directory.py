@@ -1,8 +1,7 @@
-"""The data directory: made private, locked, refused when it is not safe or not ours; and what the last session left.
+"""The data directory: made private, locked, refused when it is not safe or not ours.
 
 lock            held by the process that uses the directory
 topics.json     format and core count, written once
-session         boot id and newest snapshot when the directory was last opened: tells a power cut from a kill
 """
 
 from __future__ import annotations
@@ -122,9 +121,6 @@ async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> 
         raise FormatError(refusal)
 
 
-_NO_BOOT = ""
-
-
 async def sync_parents(loop: Loop, path: str, made_in: Container[str]) -> None:
     """The way to a new directory is durable: what this process made of it, and what one that was killed may have made.
 
@@ -138,31 +134,3 @@ async def sync_parents(loop: Loop, path: str, made_in: Container[str]) -> None:
         except PermissionError:
             if parent in made_in:
                 raise
-
-
-class Session(msgspec.Struct):
-    """Written when the store is ready to be used, and when its log was latched."""
-
-    boot: str
-    """Of the machine; "" equals none: bytes that were acknowledged may be missing although it was not restarted."""
-    snapshot: int
-    """The newest at that time: a clean one with a higher number was taken by this session's close."""
-
-    @property
-    def lost_writes(self) -> bool:
-        """A write or sync of this session's log failed."""
-        return self.boot == _NO_BOOT
-
-
-async def read_session(loop: Loop, path: str) -> Session | None:
-    """None when there is none that can be read."""
-    try:
-        return msgspec.json.decode(await read_file(loop.files, f"{path}/session"), type=Session)
-    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
-        return None
-
-
-async def write_session(loop: Loop, path: str, newest_snapshot: int, *, lost_writes: bool = False) -> None:
-    """Durable on return. lost_writes: a write or sync failed: the next start takes it for one after a power cut."""
-    session = Session(_NO_BOOT if lost_writes else loop.ring.boot_id(), newest_snapshot)
-    await replace_file(loop.files, f"{path}/session", msgspec.json.encode(session))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,11 @@ import numpy as np
 from topics.config import Config
 from topics.errors import DiskFullError
 from topics.loop.loop import Loop
-from topics.loop.tasks import Future, Task
+from topics.loop.tasks import Future
 from topics.store.catalog import Catalog
 from topics.store.checkpoint import Checkpointer
 from topics.store.commit import Commit
-from topics.store.directory import Session, TakenDirectory, check_marker, read_session, take, write_session
+from topics.store.directory import TakenDirectory, check_marker, take
 from topics.store.filecalls import lacks_descriptors, unlink_if_there
 from topics.store.filetable import FileTable, StoredFile
 from topics.store.format import FrameType
@@ -35,13 +34,13 @@ from topics.store.recovery import Progress, Recovered, recover, unlink_all
 from topics.store.replay import TailPart
 from topics.store.row_columns import indices_by_topic
 from topics.store.segment_format import TOPICS_DIRECTORY
+from topics.store.session import LatchNote, Session, note_lost_writes, read_session, write_session
 from topics.store.snapshot import write_snapshot
 from topics.store.space import is_full, lacks_space
 from topics.store.tiers import Tiers
 from topics.store.walfile import name_spares
 
 log = logging.getLogger(__name__)
-_NOTE_AGAIN_NS = 1_000_000_000
 
 FLUSH_ORDER = 20
 """Of the log among the hooks at the end of a pass."""
@@ -65,13 +64,11 @@ class Store:
         """Whether the machine went down since the directory was last used."""
         self.skipped_snapshots: list[str] = []
         """Paths of newer snapshots that were damaged."""
-        self._disowning: Task[None] | None = None
-        self._noted = self._noted_in_vain = False
         self._found_snapshot = 0
         """The newest one when the log was opened."""
         self._lost_writes = False
         """The session before noted that a write or sync failed."""
-        self._closing = False
+        self._latch_note: LatchNote
 
     @classmethod
     async def open(
@@ -154,9 +151,10 @@ class Store:
         )
         await self._or_with_reserve(lambda: self._settle(found, has_gaps=has_gaps))
         await self._or_with_reserve(lambda: write_session(loop, directory, self.checkpointer.snapshot_number))
-        self.log.admission.on_latch.append(self._on_latch)
+        self._latch_note = LatchNote(loop, directory, self.log.space, lambda: self.checkpointer.snapshot_number)
+        self.log.admission.on_latch.append(self._latch_note.begin)
         if self.log.read_only:  # since before anybody listened
-            self._on_latch()
+            self._latch_note.begin()
         self.checkpointer.start()
         progress(1.0)
 
@@ -282,49 +280,13 @@ class Store:
         if has_gaps or self.power_lost or (stored is not None and (stored.rebuilt or stored.log_cut)):
             await self.checkpointer.take_snapshot(clean=False)
 
-    def _on_latch(self) -> None:
-        self._disowning = self._loop.spawn(self._disown(), "session")
-
-    async def _disown(self) -> None:
-        """Acknowledged bytes of class `disk` may be gone although the machine stays up: their seqs must not come again.
-
-        The next start then goes by the reservations, as after a power cut (R-DUR-6). The disk may refuse this as well,
-        for as long as it fails; it is asked again and again, since a kill would otherwise leave nobody who knows.
-        """
-        try:
-            await self._note_lost_writes(self.checkpointer.snapshot_number)
-            self._noted = True
-        except OSError as error:
-            if not self._noted_in_vain:
-                self._noted_in_vain = True
-                log.error(
-                    "noting that the log failed failed too (%s): a kill before it succeeds leaves a gap's end untold",
-                    error,
-                )
-            if not self._closing:
-                self._loop.call_later(_NOTE_AGAIN_NS, self._note_again)
-
-    async def _note_lost_writes(self, newest_snapshot: int) -> None:
-        """On a full disk in the space that is kept for such times. Raises OSError."""
-        note = partial(write_session, self._loop, self._config.data_dir, newest_snapshot, lost_writes=True)
-        try:
-            await note()
-        except OSError as error:
-            if not lacks_space(error) or not await self.log.space.release_reserve():
-                raise
-            await note()
-
-    def _note_again(self) -> None:
-        if not self._closing:
-            self._on_latch()
-
     async def close(self, *, checkpoint: bool = True) -> None:
         """Drains the log, takes a last checkpoint that makes the next start exact, and unlocks.
 
         A log that is read-only is closed as it is. Nothing may be staged any more. Raises OSError or StorageError when
         the checkpoint failed; everything is closed then, too.
         """
-        self._closing = True
+        self._latch_note.stop()
         self.checkpointer.stop()
         try:
             await self.log.drain()
@@ -332,11 +294,9 @@ class Store:
                 await self.checkpointer.run(clean=True)
         finally:
             await self.log.close()
-            if self._disowning is not None:  # also when it was this end that the disk failed
-                await self._disowning
+            await self._latch_note.wait()  # also when it was this end that the disk failed
             await self._close_files()
-            if self._disowning is not None and not self._noted:
-                await self._disown()  # in vain so far, and nobody asks again
+            await self._latch_note.try_last()
             self._directory.release()
 
     def release(self) -> None:
@@ -350,7 +310,7 @@ class Store:
         await self._close_files()  # the note needs a descriptor
         broke = isinstance(error, OSError) and not is_full(error) and not lacks_descriptors(error)
         if broke or self.log.read_only:
-            await self._note_lost_writes(self._found_snapshot)
+            await note_lost_writes(self._loop, self._config.data_dir, self._found_snapshot, self.log.space)
 
     async def _close_files(self) -> None:
         for file in self.files:

@@ -25,7 +25,8 @@ from topics.loop.loop import Loop
 from topics.server.app import Server
 from topics.server.storage import backend_opener
 from topics.store import space
-from topics.store.directory import Session, take
+from topics.store.directory import take
+from topics.store.session import Session
 
 _PASSES_MAX = 120_000
 """A long poll of five seconds takes 33,000, with a checkpoint every few milliseconds."""
