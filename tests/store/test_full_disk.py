@@ -122,3 +122,18 @@ def test_a_disk_that_has_space_again_during_a_start_does_not_mix_up_the_order_of
     world.store.log.request_rotation()
     acked = world.append(1, 3)
     assert list(world.next_life().topic(1).rows) == acked
+
+
+@pytest.mark.parametrize("copies", [1.0, 1.9])
+def test_a_checkpoint_whose_copies_would_fill_the_disk_leaves_space_for_its_snapshot(copies: float) -> None:
+    """Without one nothing is given back, not even after all was deleted."""
+    world = StoreWorld(config=small_config(wal_spare_files=0, disk_low_water_bytes=4096)).open()
+    world.create(1)
+    for _ in range(30):
+        world.append(1, 5, size=3000)
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes + int(30 * 5 * 3000 * copies)
+    world.checkpoint()
+    assert world.store.checkpointer.counters.copied_rows > 0
+    assert not world.store.log.disk_full
+    world.check_every_record()
+    world.next_life().check_every_record()

@@ -10,7 +10,8 @@
     recycle   log files before the cut, and files no longer in use
     move      older sealed segments to the cold directory, where there is one (tiering.py), and a snapshot that says so
 
-On a full disk the cut begins no file, and only what space allows is copied (scarcity.py).
+On a full disk, or one that copies of all the log would fill, the cut begins no file, and only what space allows is
+copied (scarcity.py).
 
 Nothing before the snapshot is needed by recovery, nothing after it undoes anything: a crash anywhere leaves the last
 snapshot, the log behind it, and files that it does not list.
@@ -196,7 +197,7 @@ class Checkpointer:
         began_ns = self._loop.clock.monotonic_ns()
         counters = self._log.counters
         bytes_seen = counters.bytes_written
-        scarce = self._log.disk_full or self._met_full_disk
+        scarce = self._log.disk_full or self._met_full_disk or self._log.space.lacks(2 * self._log.held_bytes)
         if scarce:
             self._live_at_attempt = live_rows(self._table)
             await self._log.drop_spares()
@@ -239,7 +240,7 @@ class Checkpointer:
 
     def _make_do(self, left: list[StoredFile], replay: dict[int, ReplayStart]) -> list[StoredFile]:
         """Those of the files that there is space to empty; what is replayed begins with the first of the others."""
-        budget = self._loop.ring.free_bytes(self._config.data_dir) // 2
+        budget = self._log.space.free_bytes() // 2
         chosen = affordable(self._catalog, [file for file in left if not file.superseded], budget)
         chosen += [file for file in left if file.superseded]  # what lives there is shared, and copied in any case
         kept: dict[int, int] = {}

@@ -251,6 +251,11 @@ class Log:
         """WAL files that are not written to any more and not empty: what a checkpoint copies from, oldest first."""
         return [file for file in self._table if file.kind is FileKind.WAL and not file.active and file.size]
 
+    @property
+    def held_bytes(self) -> int:
+        """What a checkpoint may have to copy at most, were all of it alive."""
+        return sum(file.size for file in self.left_files()) + sum(wal.end_bytes for wal in self._wals)
+
     async def retire(self, file: StoredFile) -> None:
         """Recycles a left file: its rows were moved and that is durable. Readers that are in it finish first."""
         assert file.kind is FileKind.WAL, "only files of the log are recycled"

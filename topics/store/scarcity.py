@@ -1,8 +1,9 @@
 """A checkpoint on a full disk: it needs little space and gives back as much as it can.
 
-An ordinary one begins a new log file and copies all live records before anything is freed. With no space for that, the
-log goes on in the file it is in, and only so many of its oldest files are emptied as what lives in them can be copied:
-after deletes that is nothing, and the files are free at once.
+An ordinary one begins a new log file and copies all live records before anything is freed; one that ran out of space
+half-way would leave nothing for its own snapshot, and none could follow. With no space for that, the log goes on in the
+file it is in, and only so many of its oldest files are emptied as what lives in them can be copied: after deletes that
+is nothing, and the files are free at once.
 """
 
 from __future__ import annotations

@@ -82,6 +82,17 @@ class DiskSpace:
         finally:
             await files.close(fd)
 
+    def free_bytes(self) -> int:
+        """What may still be written, the reserve not counted. Raises OSError."""
+        return self._loop.ring.free_bytes(self._directory)
+
+    def lacks(self, wanted_bytes: int) -> bool:
+        """There is less; False where the file system does not tell."""
+        try:
+            return self.free_bytes() < wanted_bytes
+        except OSError:
+            return False
+
     @property
     def holds_reserve(self) -> bool:
         """There is space to give."""
@@ -106,17 +117,24 @@ class DiskSpace:
                 fn()
 
     def _check(self) -> None:
-        """Compares free space with the mark; a little above it is needed to resume, lest it flicker."""
+        """Compares free space with the mark; a little above it is needed to resume, lest it flicker.
+
+        A reserve that took all the rest would leave the next checkpoint nothing to write with.
+        """
         if self._closed:
             return
         try:
-            free = self._loop.ring.free_bytes(self._directory)
+            free = self.free_bytes()
         except OSError:
             free = self._low_water_bytes  # cannot tell: leave things as they are
         if free < self._low_water_bytes:
             self.note_full()
-        elif self.full and free >= self._low_water_bytes + self._low_water_bytes // 8 + self.reserve_bytes:
-            self._heal()
+        elif self.full:
+            wanted = max(self._low_water_bytes // 8, BLOCK_BYTES)
+            if not self.has_reserve:
+                wanted = max(wanted, self.part_bytes) + self.reserve_bytes
+            if free >= self._low_water_bytes + wanted:
+                self._heal()
         self._loop.call_later(_CHECK_NS, self._check)
 
     def _heal(self) -> None:

@@ -170,6 +170,11 @@ class Wal:
         return self.staging.size + (self._flight.batch.used if self._flight is not None else 0)
 
     @property
+    def end_bytes(self) -> int:
+        """Of the file that is written to: what it holds."""
+        return self._end.file.position if self._end.file is not None else 0
+
+    @property
     def queue_depth(self) -> int:
         """Callbacks that wait for their batch."""
         return self.staging.waiters + (len(self._flight.batch.waiters) if self._flight is not None else 0)

@@ -232,6 +232,38 @@ def test_files_given_up_by_a_checkpoint_whose_snapshot_failed_go_with_the_next_o
     assert not set(segments) & set(world.ring.list_directory("/srv/topics/topics/0000000000000001"))
 
 
+@pytest.mark.parametrize(
+    ("low_water_bytes", "reserve_bytes", "over_bytes"),
+    [(0, 1 << 20, 2 << 20), (0, 8 << 20, 2 << 20), (256 << 10, 256 << 10, 0), (1 << 20, 2 << 20, 1 << 19)],
+    ids=["a reserve that takes all there is", "a large one", "a mark just above which there is space", "a large mark"],
+)
+def test_a_full_disk_whose_records_are_all_deleted_takes_others(
+    low_water_bytes: int, reserve_bytes: int, over_bytes: int
+) -> None:
+    """R-DUR-16. over_bytes: of the disk, above what an empty log, the reserve and the mark take."""
+    world = SimWorld(
+        wal_file_bytes=256 << 10,
+        checkpoint_wal_bytes=1 << 20,
+        disk_low_water_bytes=low_water_bytes,
+        disk_reserve_bytes=reserve_bytes,
+    )
+    world.start()
+    used_bytes = world.ring.disk.used_bytes
+    world.ring.disk.capacity_bytes = used_bytes + (256 << 10) + low_water_bytes * 9 // 8 + over_bytes
+    client = world.connect()
+
+    def write() -> int:
+        return client.request("POST", "/v0/topics/a", {"records": [{"data": "x" * 20_000}]}).status
+
+    refused = 0
+    while refused < 3:
+        refused = 0 if write() == 200 else refused + 1
+        world.advance_ms(2000 if refused else 100)
+    world.delete("a", before_seq=1 << 40)
+    world.advance_ms(30_000)
+    assert write() == 200
+
+
 def test_a_directory_whose_subdirectory_found_no_space_is_synced_once_there_is_some() -> None:
     """R-DUR-2. To the next checkpoint it is nothing new."""
     for seed in range(4):
