@@ -124,8 +124,7 @@ class OwnedTopic:
             known.ended_ms = None
 
     def key_appended(self, name: str, asked_ms: int, now_ms: int) -> None:
-        key = self.keys[name]
-        key.asked_ms, key.ended_ms, key.high_ms = asked_ms, now_ms, now_ms
+        self.keys[name].appended(asked_ms, now_ms)
 
     def lasts(self, answered_ns: int) -> None:
         """What was acknowledged by then is on stable storage."""
@@ -138,7 +137,7 @@ class OwnedTopic:
         if may_lose:
             self.newest = (0, 0, 0)
             for key in self.keys.values():
-                key.asked_ms = key.first_ms
+                key.may_be_lost()
         tip = states[-1]
         known = [state for step in [*self.history, self.possible(), states] for state in step]
         heads = [
