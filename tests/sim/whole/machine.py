@@ -251,8 +251,8 @@ class Machine:
     @property
     def disk_is_sound(self) -> bool:
         """Nothing has failed in this life, and there is space, and has been for a while."""
-        if self.space_was_scarce and self.ring.clock.monotonic_ns() < self._sound_ns:
-            return False
+        if self.space_was_scarce and (self.ring.clock.monotonic_ns() < self._sound_ns or self.descriptors_are_few):
+            return False  # without a descriptor there is no new reserve
         return not self.disk_failed and self.ring.disk.capacity_bytes is None
 
     @property
