@@ -185,10 +185,11 @@ class FakeCatalog:
     def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32], *, last_seq: int = SEQ_MAX) -> SeqRange:
         parts = self.rows_in_files(topic_id, file_ids, last_seq=last_seq)
         if not parts:
-            return SeqRange(0, 0, 0)
+            return SeqRange(0, 0, 0, 0)
         total = sum(int(part.lengths.sum()) for part in parts)
         first = min(int(part.seqs[0]) for part in parts)
-        return SeqRange(first, max(int(part.seqs[-1]) for part in parts), total)
+        rows = sum(len(part.seqs) for part in parts)
+        return SeqRange(first, max(int(part.seqs[-1]) for part in parts), rows, total)
 
     def last_shared(self, topic_id: int) -> int:
         return 0

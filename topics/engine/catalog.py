@@ -392,15 +392,16 @@ class EngineCatalog:
 
     def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32], *, last_seq: int = SEQ_MAX) -> SeqRange:
         topic = self._topics.get(topic_id)
-        first = last = total = 0
+        first = last = count = total = 0
         for chunk, rows, here in topic.index.locations(0, last_seq) if topic is not None else ():
             for file_id, start, end in _runs(here):
                 if file_id in file_ids:
                     inside = rows[start:end]
                     first = first or chunk.first + int(inside[0])
                     last = max(last, chunk.first + int(inside[-1]))
+                    count += end - start
                     total += int(chunk.lengths[_where(inside)].sum(dtype=np.uint64))
-        return SeqRange(first, last, total)
+        return SeqRange(first, last, count, total)
 
     def _columns(self, topic: Topic, file_id: int, parts: list[tuple[Chunk, NDArray[np.intp]]]) -> RowColumns:
         table: list[bytes] = []

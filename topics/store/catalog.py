@@ -52,6 +52,7 @@ class SeqRange(NamedTuple):
 
     first_seq: int
     last_seq: int
+    rows: int
     bytes: int
 
 
@@ -155,7 +156,7 @@ class Catalog(Protocol):
         """The highest seq that `rows_in_files` would give; 0: none. Costs as much as what lies above it."""
 
     def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32], *, last_seq: int = SEQ_MAX) -> SeqRange:
-        """What `rows_in_files` would give in all: its first and last seq and the bytes of its frames."""
+        """What `rows_in_files` would give in all: its first and last seq, and how many rows and bytes of frames."""
 
     def last_shared(self, topic_id: int) -> int:
         """The highest seq of a live row that is a copy by position (FLAG_COPY); 0 when there is none."""

@@ -43,13 +43,14 @@ from topics.store.manifest import COLD, HOT, Manifest, ReplayStart, Segment, Sto
 from topics.store.openfiles import OpenFiles
 from topics.store.reader import Reader
 from topics.store.relocate import Relocation
-from topics.store.scarcity import affordable, live_rows
+from topics.store.scarcity import Scarcity, live_rows
 from topics.store.segment_format import index_path
 from topics.store.snapshot import write_snapshot
 from topics.store.space import lacks_space
 from topics.store.tiering import Tiering, mark
 from topics.store.tiers import Tiers
 from topics.store.turns import Turns
+from topics.store.walfile import place
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +94,7 @@ class Checkpointer:
         """Named by each snapshot until what the log says was deleted there is flagged: this process may be killed."""
         self._retired_shards = retired_shards
         """Shards of an earlier count: where their replay begins once a checkpoint has copied them."""
+        self._scarcity = Scarcity(catalog, table, wal, segment_rows=config.segment_max_events)
         self._tiering = Tiering(loop, config, manifest, table, opener)
         self._running: Future[None] | None = None
         self._unsynced = Unsynced({}, {})
@@ -197,7 +199,7 @@ class Checkpointer:
         began_ns = self._loop.clock.monotonic_ns()
         counters = self._log.counters
         bytes_seen = counters.bytes_written
-        scarce = self._log.disk_full or self._met_full_disk or self._log.space.lacks(2 * self._log.held_bytes)
+        scarce = self._log.disk_full or self._met_full_disk or self._scarcity.is_tight()
         if scarce:
             self._live_at_attempt = live_rows(self._table)
             await self._log.drop_spares()
@@ -207,7 +209,7 @@ class Checkpointer:
         if scarce:
             left = self._make_do(left, replay)
         frames_seen = counters.frames + counters.uncounted_frames
-        relocation = await self._copy(left, all_shared=scarce)
+        relocation = await self._copy(left, all_shared=scarce and self._tells_of_others(left))
         await self.flag_deleted()
         self._drop()
         self._check_left(left)
@@ -240,13 +242,12 @@ class Checkpointer:
 
     def _make_do(self, left: list[StoredFile], replay: dict[int, ReplayStart]) -> list[StoredFile]:
         """Those of the files that there is space to empty; what is replayed begins with the first of the others."""
-        budget = self._log.space.free_bytes() // 2
-        chosen = affordable(self._catalog, [file for file in left if not file.superseded], budget)
-        chosen += [file for file in left if file.superseded]  # what lives there is shared, and copied in any case
+        chosen = self._scarcity.affordable(file for file in left if not file.superseded)
+        chosen += [file for file in left if file.superseded]  # what lives there shares a frame
         kept: dict[int, int] = {}
         for file in left:
             if file not in chosen:
-                shard, number = _place(file)
+                shard, number = place(file)
                 kept[shard] = min(kept.get(shard, number), number)
         if not kept.keys() <= replay.keys():
             return left  # a shard of another count goes as a whole, or not at all
@@ -274,6 +275,11 @@ class Checkpointer:
             assert number is not None, "commits go to log files"
             replay[shard] = ReplayStart(number)
         return replay
+
+    def _tells_of_others(self, left: list[StoredFile]) -> bool:
+        """Frames in these files may say what was made of frames in another shard."""
+        several = len(self._log.shards) > 1 or bool(self._retired_shards)
+        return several and not all(file.superseded for file in left)
 
     async def _copy(self, left: list[StoredFile], *, all_shared: bool) -> Relocation:
         copying = Copying(
@@ -410,15 +416,7 @@ class Checkpointer:
         await self._opener.remove(file.fd, file.path, *index)
 
 
-def _place(file: StoredFile) -> tuple[int, int]:
-    """(shard, number) of a log file."""
-    directory, _, name = file.path.rpartition("/")
-    number = wal_file_no(name)
-    assert number is not None, "the log writes to files of the log"
-    return int(directory.rpartition("-")[2]), number
-
-
 def _lies_before(file: StoredFile, cut: dict[int, ReplayStart]) -> bool:
     """A log file of a number below its shard's cut, or of a shard that is no longer written to."""
-    shard, number = _place(file)
+    shard, number = place(file)
     return shard not in cut or number < cut[shard].file_no

@@ -253,7 +253,7 @@ class Log:
 
     @property
     def held_bytes(self) -> int:
-        """What a checkpoint may have to copy at most, were all of it alive."""
+        """Of frames, dead or alive, which a checkpoint has not taken yet."""
         return sum(file.size for file in self.left_files()) + sum(wal.end_bytes for wal in self._wals)
 
     async def retire(self, file: StoredFile) -> None:

@@ -53,6 +53,14 @@ class WalFile:
         """Where the next batch goes."""
 
 
+def place(file: StoredFile) -> tuple[int, int]:
+    """(shard, number) of a log file."""
+    directory, _, name = file.path.rpartition("/")
+    number = wal_file_no(name)
+    assert number is not None, "the log writes to files of the log"
+    return int(directory.rpartition("-")[2]), number
+
+
 async def name_spares(files: FileCalls, paths: Sequence[str], below: int) -> list[str]:
     """Spare files, those of a lower number under the name of a spare: a checkpoint was killed before it recycled them.
 

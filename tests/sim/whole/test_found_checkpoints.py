@@ -264,6 +264,40 @@ def test_a_full_disk_whose_records_are_all_deleted_takes_others(
     assert write() == 200
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_full_disk_heals_though_routers_have_made_two_records_of_each_frame(shards: int) -> None:
+    """R-DUR-16. Each of them is copied: a checkpoint that took no account of that left no space for its snapshot."""
+    world = SimWorld(
+        wal_file_bytes=128 << 10,
+        wal_shards=shards,
+        checkpoint_wal_bytes=4 << 20,
+        pack_run_bytes=64 << 10,
+        disk_low_water_bytes=128 << 10,
+        disk_reserve_bytes=512 << 10,
+    )
+    world.start()
+    world.ring.disk.capacity_bytes = 3456 << 10
+    world.put("a")
+    world.request("PUT", "/v0/routers/r", {"source": "a", "dest": "b"})
+    client = world.connect()
+
+    def write() -> int:
+        return client.request("POST", "/v0/topics/a", {"records": [{"data": "x" * 25}] * 20}).status
+
+    refused = 0
+    while refused < 3:
+        refused = 0 if write() == 200 else refused + 1
+        world.advance_ms(2000 if refused else 0)
+    for name in "ab":
+        world.delete(name, before_seq=1 << 40)
+    world.advance_ms(10_000)
+    assert write() == 200
+    world.settle()
+    head = world.state("b")["head_seq"]
+    world.crash_and_start()
+    assert [row["$seq"] for row in world.diff("b")["records"]] == list(range(head - 19, head + 1))
+
+
 def test_a_directory_whose_subdirectory_found_no_space_is_synced_once_there_is_some() -> None:
     """R-DUR-2. To the next checkpoint it is nothing new."""
     for seed in range(4):
