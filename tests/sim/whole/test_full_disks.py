@@ -1,0 +1,72 @@
+"""Disks of any size, filled and emptied by deletes: they take records again, by themselves. Source: R-DUR-16."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.contract.sim_world import SimWorld
+from tests.contract.world import Connection
+
+_KIB = 1 << 10
+
+
+def _world(rng: random.Random, seed: int) -> SimWorld:
+    """With some six log files of a shard besides the reserve, which makes at least one."""
+    wal_bytes = rng.choice((64, 128, 256)) * _KIB
+    shards = rng.choice((1, 1, 2, 3))
+    reserve_bytes = wal_bytes * shards * rng.choice((1, 4, 8))
+    low_water_bytes = wal_bytes * rng.choice((0, 0, 1, 4))
+    world = SimWorld(
+        seed,
+        wal_file_bytes=wal_bytes,
+        wal_shards=shards,
+        wal_spare_files=rng.choice((0, 1, 2)),
+        disk_reserve_bytes=reserve_bytes,
+        disk_low_water_bytes=low_water_bytes,
+        checkpoint_wal_bytes=wal_bytes * rng.choice((1, 4, 16)),
+        pack_run_bytes=rng.choice((0, 4 * _KIB, 64 * _KIB)),
+        segment_max_events=rng.choice((100, 10_000)),
+    )
+    world.start()
+    spare_bytes = rng.choice((0, 1, 4)) * 512 * _KIB
+    world.ring.disk.capacity_bytes = reserve_bytes + low_water_bytes + 6 * shards * wal_bytes + spare_bytes
+    return world
+
+
+def _write(client: Connection, topic: str, texts: list[str]) -> int:
+    return client.request("POST", f"/v0/topics/{topic}", {"records": [{"data": text} for text in texts]}).status
+
+
+def _fill(world: SimWorld, rng: random.Random, topics: list[str]) -> None:
+    """Until no write was taken for some seconds."""
+    client, size = world.connect(), rng.choice((50, 500, 8000))
+    refused = 0
+    while refused < 3:
+        texts = ["x" * rng.randint(1, size) for _ in range(rng.choice((5, 20)))]
+        refused = 0 if _write(client, rng.choice(topics), texts) == 200 else refused + 1
+        if refused or rng.random() < 0.02:
+            world.advance_ms(1100)
+
+
+@pytest.mark.parametrize("is_routed", [False, True], ids=["", "routed"])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_full_disk_whose_records_are_deleted_takes_others(seed: int, is_routed: bool) -> None:
+    rng = random.Random(f"{seed} {is_routed}")
+    world = _world(rng, seed)
+    topics = [f"t{number}" for number in range(2 if is_routed else rng.choice((1, 3, 20)))]
+    for topic in topics:
+        world.put(topic, durability=rng.choice(("disk", "fsync")))
+    if is_routed:
+        world.request("PUT", "/v0/routers/r", {"source": "t0", "dest": "t1"})
+    _fill(world, rng, topics[:1] if is_routed else topics)
+    if rng.random() < 0.3:
+        world.crash_and_start()
+    for topic in topics:
+        world.delete(topic, before_seq=1 << 40)
+        world.advance_ms(rng.choice((0, 1500)))
+    world.advance_ms(15_000)
+    assert _write(world.connect(), topics[0], ["last"]) == 200
+    world.advance_ms(2000)
+    assert [row["data"] for row in world.diff(topics[-1] if is_routed else topics[0])["records"]][-1:] == ["last"]
