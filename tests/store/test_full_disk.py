@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim import SimRing
 from tests.sim.faults import FOREVER
-from tests.store.store_world import StoreWorld, small_config
+from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import DiskFullError, StorageError
 
 
@@ -137,3 +137,31 @@ def test_a_checkpoint_whose_copies_would_fill_the_disk_leaves_space_for_its_snap
     assert not world.store.log.disk_full
     world.check_every_record()
     world.next_life().check_every_record()
+
+
+def test_what_a_checkpoint_copies_leaves_space_for_two_snapshots_of_a_large_catalog() -> None:
+    world = StoreWorld(config=small_config(wal_spare_files=0)).open()
+    for topic_id in range(1, 200):
+        world.create(topic_id, "n" * 500 + str(topic_id))
+    world.checkpoint()
+    snapshot = world.files("snapshots")[0]
+    assert len(world.ring.file_bytes(f"{DIRECTORY}/snapshots/{snapshot}")) > 100_000
+    for _ in range(30):
+        world.append(1, 5, size=3000)
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes + 700_000
+    world.checkpoint()
+    assert world.store.checkpointer.counters.copied_rows > 0
+    world.check_every_record()
+
+
+def test_a_checkpoint_of_a_time_with_little_space_does_not_put_off_that_of_the_full_disk() -> None:
+    """Both copy what there is space for; but what lived at the first says nothing of what died since the second."""
+    world = StoreWorld(config=small_config(wal_spare_files=0)).open()
+    world.create(1)
+    for _ in range(30):
+        world.append(1, 5, size=3000)
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes + 450_000
+    world.checkpoint()
+    world.append(1, 5)
+    world.store.log.space.note_full()
+    assert world.store.checkpointer._is_space_wanted()

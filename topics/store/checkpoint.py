@@ -44,8 +44,8 @@ from topics.store.openfiles import OpenFiles
 from topics.store.reader import Reader
 from topics.store.relocate import Relocation
 from topics.store.scarcity import Scarcity, live_rows
-from topics.store.segment_format import index_path
-from topics.store.snapshot import write_snapshot
+from topics.store.segment_format import index_path, snapshot_path
+from topics.store.snapshot import COPIES, write_snapshot
 from topics.store.space import lacks_space
 from topics.store.tiering import Tiering, mark
 from topics.store.tiers import Tiers
@@ -199,9 +199,10 @@ class Checkpointer:
         began_ns = self._loop.clock.monotonic_ns()
         counters = self._log.counters
         bytes_seen = counters.bytes_written
-        scarce = self._log.disk_full or self._met_full_disk or self._scarcity.is_tight()
+        scarce = self._log.disk_full or self._met_full_disk or self._scarcity.is_tight(self._snapshot_bytes)
         if scarce:
-            self._live_at_attempt = live_rows(self._table)
+            if self._log.disk_full:
+                self._live_at_attempt = live_rows(self._table)
             await self._log.drop_spares()
             scarce = not whole
         replay = await self._cut(rotate=not scarce)
@@ -242,7 +243,7 @@ class Checkpointer:
 
     def _make_do(self, left: list[StoredFile], replay: dict[int, ReplayStart]) -> list[StoredFile]:
         """Those of the files that there is space to empty; what is replayed begins with the first of the others."""
-        chosen = self._scarcity.affordable(file for file in left if not file.superseded)
+        chosen = self._scarcity.affordable((file for file in left if not file.superseded), self._snapshot_bytes)
         chosen += [file for file in left if file.superseded]  # what lives there shares a frame
         kept: dict[int, int] = {}
         for file in left:
@@ -275,6 +276,15 @@ class Checkpointer:
             assert number is not None, "commits go to log files"
             replay[shard] = ReplayStart(number)
         return replay
+
+    @property
+    def _snapshot_bytes(self) -> int:
+        """What the next snapshot takes, as far as the newest one tells; an older pair goes only when it is there."""
+        try:
+            path = f"{self._config.data_dir}/{snapshot_path(self._snapshot)}"
+            return COPIES * self._loop.files.file_size(path)
+        except OSError:
+            return 0
 
     def _tells_of_others(self, left: list[StoredFile]) -> bool:
         """Frames in these files may say what was made of frames in another shard."""

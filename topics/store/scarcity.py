@@ -22,7 +22,7 @@ from topics.store.segment_format import ROW_BYTES
 from topics.store.walfile import place
 
 _COPIES_PART = 75
-"""Percent of the free space that copies may take; the rest is for snapshots and the log."""
+"""Percent of the free space that copies may take at most; the rest is for the log."""
 _LOG_TIMES_AMPLE = 16
 """So many times of what the log holds is enough space, without a look at what lives in it."""
 
@@ -41,25 +41,27 @@ class Scarcity:
         self._log = log
         self._segment_rows = segment_rows
 
-    def is_tight(self) -> bool:
-        """Copies of all that lives in the log would take more than they may.
+    def is_tight(self, snapshot_bytes: int) -> bool:
+        """Copies of all that lives in the log would take more than they may. snapshot_bytes: left to the next snapshot.
 
         Routers make several records of one frame, each of which is copied: what the log holds says little.
         """
         space = self._log.space
-        if not space.lacks(_LOG_TIMES_AMPLE * self._log.held_bytes):
+        if not space.lacks(_LOG_TIMES_AMPLE * self._log.held_bytes + snapshot_bytes):
             return False
         found = [self._catalog.bytes_in_files(topic, self._log_files()) for topic in self._catalog.topics_in_log()]
-        return space.lacks(sum(self._copied_bytes(part.rows, part.bytes) for part in found) * 100 // _COPIES_PART)
+        copied_bytes = sum(self._copied_bytes(part.rows, part.bytes) for part in found)
+        return space.lacks(max(copied_bytes * 100 // _COPIES_PART, copied_bytes + snapshot_bytes))
 
-    def affordable(self, left: Iterable[StoredFile]) -> list[StoredFile]:
+    def affordable(self, left: Iterable[StoredFile], snapshot_bytes: int) -> list[StoredFile]:
         """Of each shard's log files in `left`, oldest first, those whose live records there is space to copy.
 
         Always the first files of a shard: what is replayed begins with a file and goes on to the log's end. With
         several shards all copies that share a frame go with the first of them: a frame that tells of some may lie in
         one shard, the frame they share in another, and those that refer to them in a third. Raises OSError.
         """
-        budget = self._log.space.free_bytes() * _COPIES_PART // 100
+        free = self._log.space.free_bytes()
+        budget = max(0, min(free * _COPIES_PART // 100, free - snapshot_bytes))
         files = sorted(left, key=lambda file: file.path)
         live = self._costs(np.array(sorted(file.file_id for file in files), np.uint32))
         shared = self._cost_of_shared() if len(self._log.shards) > 1 else 0
