@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from tests.sim.disk import Node, SimDirectory
 from tests.sim.file import SimFile
 from tests.sim.whole.listed import Listed, ahead_of_log, find, newest, place_in_log, read_listed, unready
+from topics.errors import StorageError
+from topics.store.format import WalHeader, wal_file_no
 
 if TYPE_CHECKING:
     from tests.sim.whole.machine import Machine
@@ -108,7 +110,7 @@ class Monitor:
         listed, newer = self.snapshot(durable=True), self.snapshot(durable=False)
         if listed is None or newer is None:
             return
-        if listed.needs(path) and not newer.needs(path):
+        if listed.needs(path) and not newer.needs(path) and _was_used(path, given_up):
             raise self._machine.wrong(f"{path} is given up, and needed by the snapshot that a power cut leaves")
         if path in listed.ends:
             raise self._machine.wrong(f"{path} is given up, and listed by the newest snapshot")
@@ -180,3 +182,11 @@ def _files(node: Node | None) -> Iterator[tuple[str, SimFile]]:
                 yield name, child
         else:
             yield from _files(child)
+
+
+def _was_used(path: str, file: SimFile) -> bool:
+    """Not only prepared: what a log file says of itself when it is taken into use bears its own number."""
+    try:
+        return WalHeader.unpack(bytes(file.live), path).file_no == wal_file_no(path.rpartition("/")[2])
+    except StorageError:
+        return False
