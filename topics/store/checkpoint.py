@@ -201,8 +201,7 @@ class Checkpointer:
         bytes_seen = counters.bytes_written
         scarce = self._log.disk_full or self._met_full_disk or self._scarcity.is_tight(self._snapshot_bytes)
         if scarce:
-            if self._log.disk_full:
-                self._live_at_attempt = live_rows(self._table)
+            self._live_at_attempt = live_rows(self._table) if self._log.disk_full else -1
             await self._log.drop_spares()
             scarce = not whole
         replay = await self._cut(rotate=not scarce)

@@ -49,7 +49,8 @@ class Scarcity:
         space = self._log.space
         if not space.lacks(_LOG_TIMES_AMPLE * self._log.held_bytes + snapshot_bytes):
             return False
-        found = [self._catalog.bytes_in_files(topic, self._log_files()) for topic in self._catalog.topics_in_log()]
+        ids = self._log_files()
+        found = [self._catalog.bytes_in_files(topic, ids) for topic in self._catalog.topics_in_log()]
         copied_bytes = sum(self._copied_bytes(part.rows, part.bytes) for part in found)
         return space.lacks(max(copied_bytes * 100 // _COPIES_PART, copied_bytes + snapshot_bytes))
 
@@ -86,10 +87,10 @@ class Scarcity:
         return live
 
     def _cost_of_shared(self) -> int:
-        cost = 0
+        cost, ids = 0, self._log_files()
         for topic_id in self._catalog.topics_in_log():
             if last_seq := self._catalog.last_shared(topic_id):
-                found = self._catalog.bytes_in_files(topic_id, self._log_files(), last_seq=last_seq)
+                found = self._catalog.bytes_in_files(topic_id, ids, last_seq=last_seq)
                 cost += self._copied_bytes(found.rows, found.bytes)
         return cost
 
