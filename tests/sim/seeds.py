@@ -104,7 +104,7 @@ def run_side_by_side(
 def seeds_parser(description: str) -> argparse.ArgumentParser:
     """Of a command that runs one seed, or a row of them."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--seed", type=int, help="one run, with its trace")
+    parser.add_argument("--seed", type=int, help="one run, line by line")
     parser.add_argument("--count", type=int, default=1000, help="so many seeds")
     parser.add_argument("--first", type=int, default=0, help="from this one on")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)

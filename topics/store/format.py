@@ -96,7 +96,7 @@ def wal_file_no(name: str) -> int | None:
 
 
 def spare_file_name(file_no: int) -> str:
-    """Of a log file that waits to be used again: no name of the log, and no other has its number."""
+    """Of a log file that waits to be used again, by the number it had: a replay passes over it."""
     return f"spare-{file_no:016x}.log"
 
 

@@ -1,4 +1,4 @@
-"""A checkpoint on a full disk: it needs little space and gives back as much as it can.
+"""A checkpoint on a full disk, or one with little space: it needs little and gives back as much as it can.
 
 An ordinary one begins a new log file and copies all live records before anything is freed; one that ran out of space
 half-way would leave nothing for its own snapshot, and none could follow. With no space for that, the log goes on in the
@@ -58,8 +58,8 @@ class Scarcity:
         """Of each shard's log files in `left`, oldest first, those whose live records there is space to copy.
 
         Always the first files of a shard: what is replayed begins with a file and goes on to the log's end. With
-        several shards all copies that share a frame go with the first of them: a frame that tells of some may lie in
-        one shard, the frame they share in another, and those that refer to them in a third. Raises OSError.
+        several shards all records that share a frame are copied with the first file chosen: a frame that tells of some
+        may lie in one shard, the frame they share in another, and those that refer to them in a third. Raises OSError.
         """
         free = self._log.space.free_bytes()
         budget = max(0, min(free * _COPIES_PART // 100, free - snapshot_bytes))

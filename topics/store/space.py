@@ -87,7 +87,7 @@ class DiskSpace:
         return self._loop.ring.free_bytes(self._directory)
 
     def lacks(self, wanted_bytes: int) -> bool:
-        """There is less; False where the file system does not tell."""
+        """Less than this is free; False where the file system does not tell."""
         try:
             return self.free_bytes() < wanted_bytes
         except OSError:
