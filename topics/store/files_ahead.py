@@ -152,14 +152,11 @@ class FilesAhead:
         self.prepare()
 
     async def _on_full(self, error: StorageError) -> None:
-        """If a batch waits for a file, part of the reserve makes it, or the batch fails.
-
-        For one ahead there may be space by the time it is needed: a disk with a little was full and healed by turns.
-        """
+        """No space for a file ahead. If a batch waits for one, part of the reserve makes it, or the batch fails."""
+        self._space.note_full()
         wanted, self._wanted_bytes = self._wanted_bytes, 0
         if not wanted:
             return
-        self._space.note_full()
         try:
             await self._directory.drop_spares()
             await self._space.release_reserve()

@@ -298,29 +298,6 @@ def test_a_full_disk_heals_though_routers_have_made_two_records_of_each_frame(sh
     assert [row["$seq"] for row in world.diff("b")["records"]] == list(range(head - 19, head + 1))
 
 
-@pytest.mark.parametrize("free_kib", [40, 200])
-def test_a_disk_with_less_space_than_a_log_file_takes_is_not_full_and_healed_by_turns(free_kib: int) -> None:
-    """In each gap an append slips in, and each file that is tried ahead takes the space of others for a moment."""
-    world = SimWorld(
-        wal_file_bytes=256 << 10,
-        checkpoint_wal_bytes=1 << 30,
-        checkpoint_every_ms=3_600_000,
-        wal_spare_files=2,
-        disk_low_water_bytes=0,
-        disk_reserve_bytes=512 << 10,
-    )
-    world.start()
-    world.put("a")
-    client = world.connect()
-    world.advance_ms(3000)
-    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes + (free_kib << 10)
-    for _ in range(26):
-        client.request("POST", "/v0/topics/a", {"records": [{"data": "x" * 5000}] * 4})
-    before = world.ring.effects
-    world.advance_ms(30_000)
-    assert world.ring.effects - before < 100
-
-
 def test_a_directory_whose_subdirectory_found_no_space_is_synced_once_there_is_some() -> None:
     """R-DUR-2. To the next checkpoint it is nothing new."""
     for seed in range(4):
