@@ -23,7 +23,7 @@ from topics.store.rows import Framed, Rows
 from topics.store.side_by_side import all_of
 from topics.store.space import DiskSpace
 from topics.store.wal import Wal
-from topics.store.walfile import WalDirectory
+from topics.store.walfile import WalDirectory, place
 
 _OPENS_AT_A_TIME = 8
 
@@ -260,7 +260,8 @@ class Log:
         """Recycles a left file: its rows were moved and that is durable. Readers that are in it finish first."""
         assert file.kind is FileKind.WAL, "only files of the log are recycled"
         self.tail.forget(file.file_id)
-        directory = self._directories[self._shard_of_path(file.path)]
+        shard, _ = place(file)
+        directory = self._directories[shard if shard < len(self._directories) else 0]  # any, where it is used no more
         for wal in self._wals:
             await wal.when_synced(file)
         unread = Event()
@@ -272,13 +273,6 @@ class Log:
         """Files kept for reuse go: the disk is full."""
         for directory in self._directories:
             await directory.drop_spares()
-
-    def _shard_of_path(self, path: str) -> int:
-        """The shard whose directory the file lies in; 0 for those of a shard that is no longer used."""
-        for shard in range(len(self._wals)):
-            if f"/{shard_directory(shard)}/" in path:
-                return shard
-        return 0
 
     # --- ending ------------------------------------------------------------------------------------------------------
     async def drain(self) -> None:
