@@ -6,6 +6,7 @@ import contextlib
 import errno
 import itertools
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -232,6 +233,14 @@ def test_files_given_up_by_a_checkpoint_whose_snapshot_failed_go_with_the_next_o
     assert not set(segments) & set(world.ring.list_directory("/srv/topics/topics/0000000000000001"))
 
 
+def _fill(world: SimWorld, write: Callable[[], int], *, pause_ms: int) -> None:
+    """Until none of three writes was taken, some seconds apart. write: the status of one more."""
+    refused = 0
+    while refused < 3:
+        refused = 0 if write() == 200 else refused + 1
+        world.advance_ms(2000 if refused else pause_ms)
+
+
 @pytest.mark.parametrize(
     ("low_water_bytes", "reserve_bytes", "over_bytes"),
     [(0, 1 << 20, 2 << 20), (0, 8 << 20, 2 << 20), (256 << 10, 256 << 10, 0), (1 << 20, 2 << 20, 1 << 19)],
@@ -255,10 +264,7 @@ def test_a_full_disk_whose_records_are_all_deleted_takes_others(
     def write() -> int:
         return client.request("POST", "/v0/topics/a", {"records": [{"data": "x" * 20_000}]}).status
 
-    refused = 0
-    while refused < 3:
-        refused = 0 if write() == 200 else refused + 1
-        world.advance_ms(2000 if refused else 100)
+    _fill(world, write, pause_ms=100)
     world.delete("a", before_seq=1 << 40)
     world.advance_ms(30_000)
     assert write() == 200
@@ -284,10 +290,7 @@ def test_a_full_disk_heals_though_routers_have_made_two_records_of_each_frame(sh
     def write() -> int:
         return client.request("POST", "/v0/topics/a", {"records": [{"data": "x" * 25}] * 20}).status
 
-    refused = 0
-    while refused < 3:
-        refused = 0 if write() == 200 else refused + 1
-        world.advance_ms(2000 if refused else 0)
+    _fill(world, write, pause_ms=0)
     for name in "ab":
         world.delete(name, before_seq=1 << 40)
     world.advance_ms(10_000)
