@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from dataclasses import replace
 
@@ -165,3 +166,38 @@ def test_a_checkpoint_of_a_time_with_little_space_does_not_put_off_that_of_the_f
     world.append(1, 5)
     world.store.log.space.note_full()
     assert world.store.checkpointer._is_space_wanted()
+
+
+@pytest.mark.parametrize("low_water_bytes", [0, 4096])
+def test_a_disk_with_space_for_less_than_a_log_file_is_full_and_stays_full(low_water_bytes: int) -> None:
+    """It was full and had space by turns, each second, and took what came in between."""
+    world = StoreWorld(config=small_config(disk_reserve_bytes=1 << 16, disk_low_water_bytes=low_water_bytes)).open()
+    world.create(1)
+    changes: list[bool] = []
+    log = world.store.log
+    log.space.on_change.append(lambda: changes.append(log.disk_full))
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes + 30_000
+    for _ in range(10):
+        with contextlib.suppress(DiskFullError):
+            world.append(1, 2, size=10_000)
+        world.run(world.loop.sleep(1_100_000_000))
+    assert changes == [True]
+    world.ring.disk.capacity_bytes += 100_000
+    world.run(world.loop.sleep(1_100_000_000))
+    assert changes == [True, False]
+    world.append(1, 2, size=10_000)
+    world.check_every_record()
+
+
+def test_log_files_prepared_ahead_leave_the_low_water_mark_to_what_frees_space() -> None:
+    """A look each second comes late: within one, appends took all there was, and no checkpoint could be written."""
+    config = small_config(wal_spare_files=1, disk_low_water_bytes=1 << 18)
+    world = StoreWorld(config=config).open()
+    world.create(1)
+    disk = world.ring.disk
+    disk.capacity_bytes = disk.used_bytes + (1 << 20)
+    with contextlib.suppress(DiskFullError):
+        for _ in range(200):
+            world.append(1, 1, size=10_000, fsync=False)
+    assert world.store.log.disk_full
+    assert disk.capacity_bytes - disk.used_bytes >= 1 << 18

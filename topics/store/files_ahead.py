@@ -112,6 +112,8 @@ class FilesAhead:
                     finally:
                         self._growing = False
                 else:
+                    if not self._wanted_bytes and self._directory.needs_space and self._space.takes_from_mark(size):
+                        raise DiskFullError(f"a log file of {size} bytes would take space from the low-water mark")
                     self.ready.append(await self._directory.prepare(size, zeroed=self.zeroes))
             self._wanted_bytes = self._failed_attempts = 0
         except DiskFullError as error:
@@ -153,7 +155,7 @@ class FilesAhead:
 
     async def _on_full(self, error: StorageError) -> None:
         """No space for a file ahead. If a batch waits for one, part of the reserve makes it, or the batch fails."""
-        self._space.note_full()
+        self._space.note_full(self._file_bytes)
         wanted, self._wanted_bytes = self._wanted_bytes, 0
         if not wanted:
             return

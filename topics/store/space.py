@@ -46,6 +46,8 @@ class DiskSpace:
         self._low_water_bytes = low_water_bytes
         self.full = False
         """Appends are refused."""
+        self._wanted_bytes = 0
+        """What found no space: before there is as much it would find none again, and appends would stop again."""
         self.has_reserve = False
         self._healing = False
         self._closed = False
@@ -106,13 +108,20 @@ class DiskSpace:
         await unlink_if_there(self._loop.files, self._reserve_path)  # somebody may have removed it by hand
         return True
 
-    def note_full(self) -> None:
-        """A write or an allocation found no space."""
+    def takes_from_mark(self, wanted_bytes: int) -> bool:
+        """Once this is written there is less free space than the mark; False where the file system does not tell."""
+        return self._low_water_bytes > 0 and self.lacks(self._low_water_bytes + wanted_bytes)
+
+    def note_full(self, wanted_bytes: int = 0) -> None:
+        """A write or an allocation found no space. wanted_bytes: it is asked for again as soon as there is some."""
+        self._wanted_bytes = max(self._wanted_bytes, wanted_bytes)
         self._set_full(True)
 
     def _set_full(self, full: bool) -> None:
         if self.full != full:
             self.full = full
+            if not full:
+                self._wanted_bytes = 0
             for fn in self.on_change:
                 fn()
 
@@ -130,7 +139,7 @@ class DiskSpace:
         if free < self._low_water_bytes:
             self.note_full()
         elif self.full:
-            wanted = max(self._low_water_bytes // 8, BLOCK_BYTES)
+            wanted = max(self._low_water_bytes // 8, self._wanted_bytes, BLOCK_BYTES)
             if not self.has_reserve:
                 wanted = max(wanted, self.part_bytes) + self.reserve_bytes
             if free >= self._low_water_bytes + wanted:

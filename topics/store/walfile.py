@@ -112,6 +112,11 @@ class WalDirectory:
         self._boot_id = boot_hash(loop.ring.boot_id())
         self.direct_works = goes_direct(loop.ring.direct_block_bytes(path))
 
+    @property
+    def needs_space(self) -> bool:
+        """No spare is there to make the next file of."""
+        return not self._spares
+
     async def prepare(self, size: int, *, zeroed: bool = True) -> WalFile:
         """The next file, of at least `size` bytes, ready to be written: durable under its final name.
 
