@@ -160,6 +160,20 @@ def test_what_is_cut_from_a_shared_rendering_is_what_a_read_gives(h: Harness, va
     assert all(len(reader.bursts) == 2 for reader in people)
 
 
+def test_readers_who_leave_out_their_own_may_ask_for_no_data(h: Harness) -> None:
+    """R-NODE-1: of a record without a node, a tag and meta they are shown its number and its time."""
+    options: dict[str, Any] = {"include_data": False}
+    people = [Reader(h, nodes=(b"p%d" % n,), **options).follow() for n in range(6)]
+    for node in (b"p2", None, b"p1", None):
+        h.start_append(records("x"), node=node)
+    h.settle()
+    assert [told[4] for told in people[2].take() if len(told) == 5] == [[2, 3, 4]]
+    for number, reader in enumerate(people):
+        frame = reader.bursts[-1].frames[0]
+        assert isinstance(frame, RecordsFrame)
+        assert frame.records == h.diff(nodes=(b"p%d" % number,), **options).records
+
+
 @pytest.mark.parametrize("bound", [{"limit": 2}, {"max_batch_bytes": 7}])
 def test_what_a_filter_leaves_out_does_not_count_toward_a_frame_s_bounds(h: Harness, bound: dict[str, int]) -> None:
     """R-NODE-3"""

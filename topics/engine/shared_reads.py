@@ -113,7 +113,7 @@ def _rows(result: DiffResult) -> list[tuple[bytes, bytes]] | None:
         return None
     rows = []
     for part in parts:
-        third = part.split(b",", 2)[2]  # behind $seq and $ts
+        third = part.split(b",", 2)[-1]  # behind $seq and $ts, where there is more than those
         node = third[len(_NODE) : third.index(b'"', len(_NODE))] if third.startswith(_NODE) else b"\0"
         rows.append((node, part))
     return rows
