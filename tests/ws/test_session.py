@@ -38,6 +38,8 @@ class Feed:
         assert not self.closed
         self.paused = False
 
+    resume_soon = resume
+
     def close(self) -> None:
         self.closed = True
 

@@ -290,7 +290,9 @@ class Session:
         if not self._ended:
             self._pump()
         if not (self._ended or self._withheld or self._transport.over_high_water):
-            self._subscriptions.go_on()
+            # Writes that are committed together are readable together and told of one by one: records of a publish
+            # whose ack comes next may be there already.
+            self._subscriptions.go_on(soon=bool(self._replies))
 
     # --- the end -----------------------------------------------------------------------------------------------------
     def _settle_reading(self) -> None:

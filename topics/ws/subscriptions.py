@@ -86,9 +86,12 @@ class Subscriptions:
         """Nothing is delivered until `go_on`."""
         self._feed.pause()
 
-    def go_on(self) -> None:
-        """Delivers what is readable, until the reader holds enough."""
-        self._feed.resume()
+    def go_on(self, *, soon: bool = False) -> None:
+        """Delivers what is readable, until the reader holds enough; soon: not before this returns."""
+        if soon:
+            self._feed.resume_soon()
+        else:
+            self._feed.resume()
 
     def end(self) -> None:
         if self._look_up is not None:

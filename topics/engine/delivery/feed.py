@@ -79,6 +79,12 @@ class Feed:
         self.paused = False
         self.read_on()
 
+    def resume_soon(self) -> None:
+        """The same, but reads what is behind only after whoever calls this, and whoever called that, has returned."""
+        self.paused = False
+        if self._behind:
+            self._defer()
+
     def close(self) -> None:
         """Follows nothing any more."""
         self.closed = True
@@ -150,9 +156,7 @@ class Feed:
             self._behind.remove(subscription.name)
             core.cohorts.join(subscription, topic)
         elif burst is None:
-            # Much that its filter skips: others go first.
-            self._deferred = True
-            core.loop.call_later(0, self._after_others)
+            self._defer()  # much that its filter skips: others go first
 
     def _deliver(self, subscription: Subscription, burst: Burst) -> None:
         try:
@@ -166,6 +170,11 @@ class Feed:
         _log.error("delivering %s failed by a bug of ours; its reader is dropped", subscription.name, exc_info=error)
         self.close()
         self.sink.fail(subscription, TopicsError("delivering failed by a bug of ours"))
+
+    def _defer(self) -> None:
+        if not self._deferred:
+            self._deferred = True
+            self._core.loop.call_later(0, self._after_others)
 
     def _after_others(self) -> None:
         self._deferred = False
