@@ -255,6 +255,8 @@ class Engine:
             for topic in core.filled:
                 topic.filling = None
             core.filled = []
+        if core.awake or core.forwardable:
+            core.loop.call_later(0, _nothing)  # by what ran behind a read: its waiters have a pass of their own
 
     # --- load --------------------------------------------------------------------------------------------------------
     @property
@@ -305,3 +307,7 @@ class Engine:
 
 def _nothing_to_cancel() -> None:
     pass
+
+
+def _nothing() -> None:
+    """A timer that makes the loop come back at once."""

@@ -353,6 +353,7 @@ class Answers:
         if conn is not None:
             if conn.owned:
                 self.leave(conn)
+            self.service.again()  # what came behind runs now, and the log has had its turn
             conn.state.answer(data, last=last)
 
     def _refuse(self, group: Group, error: TopicsError) -> None:

@@ -108,6 +108,8 @@ class Service:
         self.at_drain.append(self._end_watch_streams)
         self.is_alone: Callable[[], bool] = lambda: False
         """One connection has the server to itself: see `Loop.is_alone`."""
+        self.again: Callable[[], None] = lambda: None
+        """For hooks at the end of a pass that run requests: see `Loop.again`."""
         self._engine: EngineApi | None = None
 
     def use_loop(self, timers: Timers, random_bytes: Callable[[int], bytes]) -> None:

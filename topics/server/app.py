@@ -63,6 +63,7 @@ class Server:
         self.service = Service(config, loop.clock, route_table(), self, config.host, keyring)
         self.service.use_loop(loop, loop.ring.random_bytes)
         self.service.is_alone = loop.is_alone
+        self.service.again = loop.again
         self.gate = Gate(self.service)
         self.hurried = False
         """Asked twice to stop: nothing is waited for."""
