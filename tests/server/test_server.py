@@ -135,6 +135,19 @@ def test_clients_that_make_the_server_hold_too_much_are_dropped_the_largest_firs
     assert [client.tcp.ended for client in (largest, chunked, small)] == [True, False, False]
 
 
+def test_what_came_while_nothing_was_read_counts_for_what_clients_make_the_server_hold() -> None:
+    world = World(max_client_bytes=150_000, http_lane="off").start()
+    client = world.connect()
+    body = b'{"records":[{"data":1}]}'
+    head = b"POST /v0/topics/t HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    client.tcp.send(head % len(body) + body + b" " * 70_000)  # reading pauses
+    world.run_ms(1500)
+    assert not client.tcp.ended
+    client.tcp.send(b" " * 200_000)
+    world.run_ms(1500)
+    assert client.tcp.ended
+
+
 def test_a_request_being_answered_has_no_time_limit(world: World) -> None:
     client = world.start().connect()
     assert client.ask(DIFF) == []

@@ -143,6 +143,11 @@ class Connection:
         return self._staged_bytes + (0 if self.flying is None else len(self.flying))
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes received while reading was paused, and kept until it goes on."""
+        return 0 if self._held is None else sum(map(len, self._held))
+
+    @property
     def _links(self) -> Links:
         links = self._traffic.links
         assert links is not None, "owned by no table"

@@ -98,7 +98,7 @@ class Sweep:
     def _look_at(self, conn: Connection, tick: int) -> int:
         """Ends a connection that has kept us waiting for too long; returns the bytes held for it."""
         outbound = conn.outbound_bytes
-        held: int = outbound + conn.state.held_bytes
+        held = _held_for(conn)
         if outbound and not conn.state.patient:
             if self._stalls.look(conn.id, outbound, tick) > self._waits.stall:
                 conn.abort()
@@ -116,10 +116,7 @@ class Sweep:
 
         pinned: what their sends keep besides, by send_data.
         """
-        sizes = [
-            (conn.outbound_bytes + conn.state.held_bytes + pinned.get(conn.send_data, 0), conn)
-            for conn in self._connections()
-        ]
+        sizes = [(_held_for(conn) + pinned.get(conn.send_data, 0), conn) for conn in self._connections()]
         dropped = 0
         for size, conn in sorted(sizes, key=lambda row: row[0], reverse=True):
             if held <= self._max_bytes:
@@ -128,3 +125,8 @@ class Sweep:
             dropped += 1
             conn.abort()
         _log.warning("%d connections dropped: clients held over %d bytes of memory", dropped, self._max_bytes)
+
+
+def _held_for(conn: Connection) -> int:
+    held: int = conn.outbound_bytes + conn.held_bytes + conn.state.held_bytes
+    return held
