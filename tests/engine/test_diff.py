@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.harness import Harness, records
+from topics.engine.results import Tombstone
 from topics.errors import CorruptError, RequestError
 from topics.store.rows import Record, pack_rows
 
@@ -344,3 +345,20 @@ def test_reads_mark_the_topic(h: Harness) -> None:
     assert (state.last_read_ts, state.effective_priority) == (h.loop.clock.now_ms(), 500)
     h.advance_ms(10)
     assert h.state().last_read_ts == h.loop.clock.now_ms() - 10
+
+
+def test_a_long_poll_is_told_of_a_loss_during_a_look_that_waited_for_the_disk(
+    h: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """7.6: what its filter hides may be lost as well, and then it is a tombstone."""
+    h.append("mine", "mine", record_node="me")
+    reader = h.engine._core.reader
+    fetch, waiting = reader.fetch, []
+    monkeypatch.setattr(reader, "fetch", lambda pieces, done: waiting.append((pieces, done)))
+    answer = h.start_diff(nodes=(b"me",), wait_ms=1000)
+    h.put(cap_records=1)
+    assert not answer.given
+    monkeypatch.setattr(reader, "fetch", fetch)
+    for pieces, done in waiting:
+        fetch(pieces, done)
+    assert answer.get().tombstone == Tombstone(1, 1, "cap", 1, 2, 2)

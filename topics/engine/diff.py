@@ -88,10 +88,10 @@ class Diff:
             self.look_again()
 
     def _park(self, head: int) -> None:
-        """Nothing deliverable up to `head`: wait for a change, unless one came during the look."""
+        """Nothing deliverable up to `head`: wait for a change, unless one came during the look, a loss perhaps."""
         self._seen = head
         topic = self._topic
-        if topic.head != head:
+        if topic.head != head or topic.floors.lost > self._query.from_seq:
             self.look_again()
             return
         topic.waiters[self] = None
