@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import msgspec
@@ -183,6 +184,16 @@ def test_what_a_filter_leaves_out_does_not_count_toward_a_frame_s_bounds(h: Harn
     h.settle()
     assert [told[4] for told in people[2].take() if len(told) == 5] == [[2, 4], [5]]
     assert [told[4] for told in people[1].take() if len(told) == 5] == [[1, 2], [3, 4], [5]]
+
+
+def test_readers_that_leave_out_thousands_hold_up_nobody(h: Harness) -> None:
+    """Together they took 17 s for this, where one alone takes a few milliseconds."""
+    nodes = tuple(b"%05d" % number for number in range(20_000))
+    people = [Reader(h, nodes=nodes, limit=100 + at).follow() for at in range(6)]
+    began = time.process_time()
+    h.append("x" * 200_000, record_node="somebody")
+    assert time.process_time() - began < 3
+    assert all([told[4] for told in reader.take() if len(told) == 5] == [[1]] for reader in people)
 
 
 def test_what_is_deleted_between_two_readers_of_a_pass_is_not_shared(h: Harness) -> None:

@@ -20,6 +20,8 @@ State = tuple[object, ...]
 
 _MANY_WAITERS = 4
 """From so many on it pays to read once without a node filter for those with one."""
+_FEW_NODES = 4
+"""Of a filter: what was read is looked through for each of them. A client may name millions."""
 _PLAIN_NODE = re.compile(rb"[A-Za-z0-9._:@/ -]*")
 """Spelled alike in JSON."""
 _BEGIN, _BETWEEN = b'{"$seq":', b',{"$seq":'
@@ -46,7 +48,7 @@ class SharedReads:
         found = self._results.get(key)
         if topic.life is Life.GONE or expired_through(topic, self._core.clock.now_ms()):
             found = None
-        elif found is None and query.nodes and len(topic.waiters) >= _MANY_WAITERS and _is_near(topic.head, query):
+        elif found is None and _may_share(topic, query):
             found = self._from_unfiltered(topic, query, state)
             if found is not None:
                 self._results[key] = found
@@ -101,9 +103,10 @@ class SharedReads:
             self._derived.clear()
 
 
-def _is_near(head: int, query: DiffQuery) -> bool:
-    """A reader that has nearly caught up: others probably stand there, too."""
-    return 0 <= head - query.from_seq <= query.limit
+def _may_share(topic: Topic, query: DiffQuery) -> bool:
+    """A reader with a node filter that has nearly caught up: others probably stand there, too."""
+    is_near = 0 <= topic.head - query.from_seq <= query.limit
+    return is_near and 0 < len(query.nodes) <= _FEW_NODES and len(topic.waiters) >= _MANY_WAITERS
 
 
 def _rows(result: DiffResult) -> list[tuple[bytes, bytes]] | None:
