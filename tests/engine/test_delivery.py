@@ -408,3 +408,20 @@ def test_a_write_while_a_pass_waits_for_the_disk_is_not_missed(h: Harness, monke
     assert [told[4] for told in third.take() if len(told) == 5] == [[1, 2]]
     h.append("c")
     assert second.take()[-2:] == third.take()[-2:] == [("t", 2, 3, 3, [3]), ("t", "caught up", 3)]
+
+
+@pytest.mark.parametrize("leave", ["close", "unsubscribe"])
+def test_who_leaves_tens_of_thousands_of_topics_unread_holds_up_nobody(h: Harness, leave: str) -> None:
+    """Four seconds, of 40,000."""
+    feed = Reader(h).feed
+    names = [f"topic-{number * 7919 % 40_000:05}" for number in range(40_000)]
+    for name in names:
+        feed.subscribe(name, DiffQuery(), 0)
+    began = time.process_time()
+    if leave == "close":
+        feed.close()
+    else:
+        assert all(map(feed.unsubscribe, names))
+    assert time.process_time() - began < 1
+    assert not feed.subscriptions
+    feed.resume()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from bisect import insort
+from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
 from topics.engine.delivery.bursts import burst_of
@@ -65,7 +65,7 @@ class Feed:
         if subscription.cohort is not None:
             subscription.cohort.remove(subscription)
         else:
-            self._behind.remove(name)
+            self._leave_behind(name)
         if self._reading is subscription:
             self._reading = None
         return True
@@ -88,13 +88,21 @@ class Feed:
     def close(self) -> None:
         """Follows nothing any more."""
         self.closed = True
-        for name in list(self.subscriptions):
-            self.unsubscribe(name)
+        self._behind.clear()
+        self._reading = None
+        subscriptions, self.subscriptions = self.subscriptions, {}
+        for subscription in subscriptions.values():
+            if subscription.cohort is not None:
+                subscription.cohort.remove(subscription)
 
     # --- the subscriptions that are behind ---------------------------------------------------------------------------
     def fall_behind(self, subscription: Subscription) -> None:
         """It left its cohort: it is read by itself from its cursor on."""
         insort(self._behind, subscription.name)
+
+    def _leave_behind(self, name: str) -> None:
+        """There may be as many as topics."""
+        del self._behind[bisect_left(self._behind, name)]
 
     def read_on(self) -> None:
         """Passes over what is behind, in order of names, until all has caught up or something has to be waited for."""
@@ -153,7 +161,7 @@ class Feed:
         subscription.fresh = False
         subscription.cursor = result.next_from_seq
         if result.caught_up and topic.head == result.head_seq and topic.life is not Life.GONE:
-            self._behind.remove(subscription.name)
+            self._leave_behind(subscription.name)
             core.cohorts.join(subscription, topic)
         elif burst is None:
             self._defer()  # much that its filter skips: others go first
