@@ -359,6 +359,13 @@ class ShardReplay:
             if file.header.first_batch_no >= first_batch_no and file.number in self._stored
         ]
 
+    async def sync_tail(self) -> None:
+        """All that counts is on stable storage on return. After `next` gave None. Raises OSError."""
+        if self.last_batch_no > self.synced_upto:
+            for stored in self._stored.values():
+                await self._files.fsync(stored.fd)
+            self.synced_upto = self.last_batch_no
+
     async def tail(self) -> list[TailPart]:
         """What counts but is not known to be on stable storage, oldest first. After `next` gave None."""
         if self.last_batch_no <= self.synced_upto:

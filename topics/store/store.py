@@ -229,12 +229,16 @@ class Store:
         """Stages each shard's unsynced tail as one batch, syncs it and moves its rows there.
 
         One batch, because the first whole batch of a new file takes over from the old file: all of it or none. A shard
-        that is no longer in use keeps its tail: `_settle` copies everything into segments before anything is served.
+        that is no longer in use keeps its tail, synced where it is: `_settle` copies everything into segments before
+        anything is served, but snapshots on the way there know of deletes that only the tail tells of.
         """
         waits: list[tuple[list[TailPart], list[int], Future[Commit]]] = []
         taken_over: list[StoredFile] = []
         for shard, replay in found.shards.items():
-            parts = await replay.tail() if shard < self._shards else []
+            if shard >= self._shards:
+                await replay.sync_tail()
+                continue
+            parts = await replay.tail()
             if not parts:
                 continue
             wal = self.log.shards[shard]

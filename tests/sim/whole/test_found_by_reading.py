@@ -8,6 +8,8 @@ import logging
 import pytest
 
 from tests.contract.sim_world import SimWorld
+from tests.sim import SimStoppedError
+from topics.store.flagging import Flagging
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -127,3 +129,34 @@ def test_a_log_file_made_of_a_reserve_of_any_size_is_whole_for_the_next_start() 
     world.ring.disk.capacity_bytes = None
     world.crash_and_start()
     assert world.data("a")[: 400 - deleted] == [tag[:4] for tag in tags[deleted:]]
+
+
+def test_a_power_cut_in_a_start_with_fewer_shards_brings_back_no_deleted_record_beside_a_later_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R-DUR-3: the snapshot before the flags knew of a delete that lay in the page cache of a shard of before."""
+
+    def stop(_flagging: Flagging, _deletions: object) -> None:
+        raise SimStoppedError("stopped before the flags are set")
+
+    for seed in range(8):
+        world = SimWorld(seed, wal_shards=2, sync_every_ms=60_000, checkpoint_wal_bytes=1 << 30)
+        world.start()
+        for name in "ab":
+            world.put(name, durability="disk")
+        for name in "ab":  # one of them in each shard
+            world.write_records(name, [{"data": 1, "tag": "gone"}, {"data": 2}])
+        world.restart()
+        for name in "ab":
+            world.write(name, 3)
+            world.delete(name, match="gone")
+            world.write(name, 4)
+        world.crash()
+        with monkeypatch.context() as stopped:
+            stopped.setattr(Flagging, "flag", stop)
+            with pytest.raises(SimStoppedError):
+                world.start(wal_shards=1)
+        world.power_cut()
+        world.start()
+        assert [world.data(name) for name in "ab"] == [[2, 3, 4]] * 2, f"seed {seed}"
+        world.close()
