@@ -185,6 +185,20 @@ def test_nothing_is_looked_at_or_mended_without_the_cold_directory_or_with_anoth
     assert len(again.topic(1).rows) == 100
 
 
+@pytest.mark.parametrize("look", [verify, rebuild])
+@pytest.mark.parametrize("cold", ["", COLD])
+def test_a_cold_directory_that_nothing_went_to_yet_is_not_asked_for(look: Any, cold: str) -> None:
+    """A start that was killed before it marked it is no damage, nor is one that goes on without it."""
+    world = filled(cold_dir="")
+    ring = world.end(power_cut=False)
+    ring.faults.fail("open", errno.EIO, path_part=f"{COLD}/cold-directory", nth=2)  # the first one finds none
+    with pytest.raises(OSError, match="Input/output"):
+        StoreWorld(ring, config=config()).open()
+    loop = StoreWorld(ring.next_life(power_cut=False), config=config()).loop
+    assert loop.files.file_size(f"{DIRECTORY}/cold-directory")
+    loop.run_task(look(loop, DIRECTORY, cold))
+
+
 def test_a_segment_that_is_missing_refuses_the_start() -> None:
     world = filled()
     world.close()

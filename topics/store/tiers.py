@@ -21,6 +21,7 @@ from topics.loop.ring import Ring
 from topics.store.directory import make_with_parents, refuse_unsafe, sync_parents
 from topics.store.filecalls import FileCalls, read_file, replace_file
 from topics.store.manifest import COLD, HOT, Segment
+from topics.store.snapshot import sound_snapshot
 
 _NAME = "cold-directory"
 
@@ -84,19 +85,25 @@ async def require_cold(loop: Loop, tiers: Tiers) -> None:
 
     Raises StorageError with the sentence to print, or OSError.
     """
-    ours = await _mark_of(loop.files, tiers.hot)
-    if ours is not None and not tiers.cold:
-        raise StorageError(f"{tiers.hot} has a cold directory, too: set TOPICS_COLD_DIR to where it is")
+    ours, theirs = await _mark_of(loop.files, tiers.hot), None
+    if tiers.cold:
+        _refuse_unfit(loop, tiers)
+        theirs = await _mark_of(loop.files, tiers.cold)
+    if ours == theirs:
+        return
+    if theirs is None and await _lists_none(loop, tiers):
+        return  # nothing went there yet; a start that marks both was killed in between, perhaps
     if not tiers.cold:
-        return
-    _refuse_unfit(loop, tiers)
-    theirs = await _mark_of(loop.files, tiers.cold)
-    if ours is None and theirs is None:
-        return
-    if ours is None or theirs is None or ours.id != theirs.id:
-        raise StorageError(
-            f"cold directory {tiers.cold} is not the one of {tiers.hot}: is it mounted, is TOPICS_COLD_DIR right?"
-        )
+        raise StorageError(f"{tiers.hot} has a cold directory, too: set TOPICS_COLD_DIR to where it is")
+    raise StorageError(
+        f"cold directory {tiers.cold} is not the one of {tiers.hot}: is it mounted, is TOPICS_COLD_DIR right?"
+    )
+
+
+async def _lists_none(loop: Loop, tiers: Tiers) -> bool:
+    """The newest snapshot is sound, and knows of no segment in the cold directory."""
+    found = await sound_snapshot(loop.files, tiers.hot)
+    return found is not None and not found.skipped and all(segment.tier == HOT for segment in found.store.segments)
 
 
 def _refuse_unfit(loop: Loop, tiers: Tiers) -> None:
