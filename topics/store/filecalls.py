@@ -59,10 +59,18 @@ async def write_new_file(files: FileCalls, path: str, data: Buffer, *, sync: boo
 
 
 async def replace_file(files: FileCalls, path: str, data: Buffer) -> None:
-    """Puts `data` at `path` at once and durably: temporary file, fsync, rename, fsync of the directory."""
+    """Puts `data` at `path` at once and durably: temporary file, fsync, rename, fsync of the directory.
+
+    A part of it that filled the disk is removed again: others need the space.
+    """
     temporary = f"{path}.tmp"
-    await write_new_file(files, temporary, data)
-    await files.rename(temporary, path)
+    try:
+        await write_new_file(files, temporary, data)
+        await files.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            await files.unlink(temporary)
+        raise
     await files.sync_directory(os.path.dirname(path))
 
 

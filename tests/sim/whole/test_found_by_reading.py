@@ -160,3 +160,20 @@ def test_a_power_cut_in_a_start_with_fewer_shards_brings_back_no_deleted_record_
         world.start()
         assert [world.data(name) for name in "ab"] == [[2, 3, 4]] * 2, f"seed {seed}"
         world.close()
+
+
+def test_a_snapshot_that_finds_no_space_leaves_what_there_is_to_deletes() -> None:
+    """R-DUR-16: the part of it that had filled the disk, and the reserve's space with it, stayed there."""
+    world = SimWorld(checkpoint_every_ms=5000, wal_file_bytes=64 << 10, disk_reserve_bytes=128 << 10)
+    world.start()
+    names = [f"{number:03d}".ljust(100, "x") for number in range(700)]
+    for name in ["a", *names]:
+        world.put(name)
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes
+    while world.request("POST", "/v0/topics/a", {"records": [{"data": "x" * 8000}]}).status == 200:
+        pass
+    world.advance_ms(3000)
+    for name in names:
+        world.drop(name)
+    world.advance_ms(10_000)
+    world.write("a", "on")
