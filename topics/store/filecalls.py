@@ -65,12 +65,16 @@ async def replace_file(files: FileCalls, path: str, data: Buffer) -> None:
     """
     temporary = f"{path}.tmp"
     try:
-        await write_new_file(files, temporary, data)
-        await files.rename(temporary, path)
+        await _replace(files, path, temporary, data)
     except OSError:
         with contextlib.suppress(OSError):
             await files.unlink(temporary)
         raise
+
+
+async def _replace(files: FileCalls, path: str, temporary: str, data: Buffer) -> None:
+    await write_new_file(files, temporary, data)
+    await files.rename(temporary, path)
     await files.sync_directory(os.path.dirname(path))
 
 

@@ -1,11 +1,12 @@
 """Snapshots: written twice, found again, the newest sound one first.
 
 A checkpoint writes two files of the same content under two numbers, so that one that decays costs nothing: the log
-before it was recycled. An older pair goes when both are durable.
+before it was recycled. An older pair goes when both are durable, or on a full disk one.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +15,9 @@ from topics.errors import CorruptError, StorageError
 from topics.store.filecalls import FileCalls, list_if_there, read_file, replace_file, unlink_if_there
 from topics.store.manifest import StorePart, unpack_store_part
 from topics.store.segment_format import SNAPSHOT_DIRECTORY, SnapshotFile, numbered, snapshot_path
+from topics.store.space import is_full
+
+log = logging.getLogger(__name__)
 
 COPIES = 2
 
@@ -74,14 +78,23 @@ async def write_snapshot(
 ) -> int:
     """Writes both copies durably, then removes older ones. Returns the number of the newest. Raises OSError.
 
+    Where there is space for one only, that has to do: what it allows to be freed is more than another copy takes, and
+    the next checkpoint writes two again.
+
     store: `pack_store_part`; catalog: `Catalog.snapshot`, of the same instant.
     """
     newest = after
-    for _ in range(COPIES):
-        newest += 1
-        data = SnapshotFile(newest, now_ms, store, catalog).pack()
-        await replace_file(files, f"{directory}/{snapshot_path(newest)}", data)
+    for number in range(after + 1, after + 1 + COPIES):
+        data = SnapshotFile(number, now_ms, store, catalog).pack()
+        try:
+            await replace_file(files, f"{directory}/{snapshot_path(number)}", data)
+        except OSError as error:
+            if number == after + 1 or not is_full(error):
+                raise
+            log.warning("no space for a second copy of snapshot %d: %s", newest, error)
+            break
+        newest = number
     for number in snapshot_numbers(files, directory):
-        if number <= newest - COPIES:
+        if number <= after:
             await unlink_if_there(files, f"{directory}/{snapshot_path(number)}")
     return newest

@@ -177,3 +177,27 @@ def test_a_snapshot_that_finds_no_space_leaves_what_there_is_to_deletes() -> Non
         world.drop(name)
     world.advance_ms(10_000)
     world.write("a", "on")
+
+
+@pytest.mark.parametrize("copies", [1.2, 1.8])
+def test_a_full_disk_with_space_for_one_copy_of_a_snapshot_heals(copies: float) -> None:
+    """R-DUR-16: the first copy was there, the second found no space, and then neither did."""
+    world = SimWorld(checkpoint_wal_bytes=1 << 30, wal_file_bytes=64 << 10, disk_low_water_bytes=512 << 10)
+    world.start()
+    for number in range(100):
+        world.put(f"{number:03d}".ljust(100, "x"), durability="fsync")
+    world.put("a", durability="fsync")
+    world.restart()
+    for _ in range(40):
+        world.write("a", "x" * 20_000)
+    disk = world.ring.disk
+    snapshots = world.ring.list_directory("/srv/topics/snapshots")
+    size = world.ring.file_size(f"/srv/topics/snapshots/{snapshots[0]}")
+    disk.capacity_bytes = disk.used_bytes + int(copies * size)
+    world.advance_ms(1100)
+    world.delete("a", before_seq=1 << 40)
+    world.advance_ms(5000)
+    world.write("a", "on")
+    world.power_cut()
+    world.start()
+    assert world.data("a") == ["on"]
