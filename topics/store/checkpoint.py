@@ -107,6 +107,8 @@ class Checkpointer:
         """When the last one ended, well or not."""
         self._frames_seen = 0
         self._bytes_seen = 0
+        self._last_bytes = 0
+        """Of the last snapshot that was taken, or that found no space; 0: none yet."""
         self._met_full_disk = False
         """The last attempt ended for want of space."""
         self._live_at_attempt = -1
@@ -278,7 +280,9 @@ class Checkpointer:
 
     @property
     def _snapshot_bytes(self) -> int:
-        """What the next snapshot takes, as far as the newest one tells; an older pair goes only when it is there."""
+        """What the next snapshot takes, as far as the last one tells; an older pair goes only when it is there."""
+        if self._last_bytes:
+            return COPIES * self._last_bytes
         try:
             path = f"{self._config.data_dir}/{snapshot_path(self._snapshot)}"
             return COPIES * self._loop.files.file_size(path)
@@ -383,6 +387,7 @@ class Checkpointer:
         )
         store = pack_store_part(part)
         catalog = self._catalog.snapshot()
+        self._last_bytes = len(store) + len(catalog)
         await self._sync_log()
         self._snapshot = await write_snapshot(
             self._loop.files,

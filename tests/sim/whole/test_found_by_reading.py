@@ -201,3 +201,24 @@ def test_a_full_disk_with_space_for_one_copy_of_a_snapshot_heals(copies: float) 
     world.power_cut()
     world.start()
     assert world.data("a") == ["on"]
+
+
+def test_copies_leave_space_for_a_snapshot_of_all_topics_made_since_the_last_one() -> None:
+    """R-DUR-16: the last one, of no topics, told what it takes; copies took the reserve before deletes could."""
+    world = SimWorld(checkpoint_wal_bytes=1 << 30, wal_file_bytes=64 << 10, disk_reserve_bytes=128 << 10)
+    world.start()
+    names = [f"{number:03d}".ljust(100, "x") for number in range(400)]
+    for name in ["a", *names]:
+        world.put(name)
+    for at in range(0, 200, 50):
+        world.write_records("a", [{"data": 1, "tag": str(at + number).ljust(250, "x")} for number in range(50)])
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes
+    while world.request("POST", "/v0/topics/a", {"records": [{"data": "x" * 9000}]}).status == 200:
+        pass
+    world.advance_ms(5000)
+    for number, name in enumerate(names):
+        world.drop(name)
+        if number % 50 == 0:
+            world.advance_ms(1100)
+    world.advance_ms(61_000)
+    world.write("a", "on")
