@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.store.log_world import LogWorld
-from tests.store.store_world import StoreWorld, small_config
+from tests.store.store_world import DIRECTORY, StoreWorld, small_config
+from topics.store.filecalls import write_new_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -61,6 +62,22 @@ def test_a_segment_that_could_not_be_removed_goes_with_the_next_checkpoint() -> 
     world.passes(20)
     assert world.ring.faults.struck["unlink"] == 2
     assert world.files("topics/0000000000000001") == []
+
+
+@pytest.mark.parametrize("path", ["topics/0000000000000001/seg-00000000000000000999.idx", "wal/shard-00/a.tmp"])
+def test_a_start_serves_though_what_a_killed_one_left_cannot_be_removed(path: str) -> None:
+    world = written()
+    world.checkpoint()
+    world.run(write_new_file(world.loop.files, f"{DIRECTORY}/{path}", b"left over"))
+    directory, _, name = path.rpartition("/")
+    world.ring.faults.fail("unlink", errno.ENOSPC, path_part=name)
+    world = world.next_life()
+    assert world.ring.faults.struck["unlink"] == 1
+    world.check_every_record()
+    world.close()
+    world = world.next_life()
+    assert name not in world.files(directory)
+    world.check_every_record()
 
 
 def test_a_spare_that_cannot_be_removed_stays_a_spare() -> None:

@@ -11,6 +11,7 @@ Nothing is written here but zeros behind unsealed segments, so a recovery that i
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -42,7 +43,10 @@ from topics.store.segment import cut_back, read_rows, rewrite_index
 from topics.store.segment_format import PACK_DIRECTORY, SNAPSHOT_DIRECTORY, index_path
 from topics.store.side_by_side import all_of, side_by_side
 from topics.store.snapshot import Loaded, load_snapshot
+from topics.store.space import is_full
 from topics.store.tiers import Tiers, claim_cold
+
+log = logging.getLogger(__name__)
 
 _LOADS_AT_A_TIME = 16
 """Indexes of segments and packs that are read side by side: so much of them is in memory twice."""
@@ -263,8 +267,20 @@ async def _sweep(loop: Loop, tiers: Tiers, manifest: Manifest) -> None:
 
 
 async def unlink_all(loop: Loop, paths: Sequence[str]) -> None:
-    """Files nothing lists any more, side by side; one that is not there is no error."""
-    await all_of(loop.spawn, (unlink_if_there(loop.files, path) for path in paths), _UNLINKS_AT_A_TIME)
+    """Files nothing lists any more, side by side; one that is not there is no error. Raises OSError.
+
+    A full file system may lack the space to remove one: it is in nobody's way, and the next start tries again.
+    """
+
+    async def unlink(path: str) -> None:
+        try:
+            await unlink_if_there(loop.files, path)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            log.warning("removing %s failed, the next start tries again: %s", path, error)
+
+    await all_of(loop.spawn, (unlink(path) for path in paths), _UNLINKS_AT_A_TIME)
 
 
 # --- the log ---------------------------------------------------------------------------------------------------------

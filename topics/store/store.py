@@ -22,7 +22,7 @@ from topics.store.catalog import Catalog
 from topics.store.checkpoint import Checkpointer
 from topics.store.commit import Commit
 from topics.store.directory import TakenDirectory, check_marker, take
-from topics.store.filecalls import lacks_descriptors, unlink_if_there
+from topics.store.filecalls import lacks_descriptors
 from topics.store.filetable import FileTable, StoredFile
 from topics.store.format import FrameType
 from topics.store.log import Log, ShardStart
@@ -254,8 +254,7 @@ class Store:
                 raise commit.error
             self._move(parts, starts, commit)
         for replay in found.shards.values():
-            for path in replay.lost:
-                await unlink_if_there(self._loop.files, path)
+            await unlink_all(self._loop, replay.lost)
         # So that a server killed again and again needs no more space than one killed once.
         for stored in taken_over:
             stored.superseded = True
