@@ -80,6 +80,19 @@ def test_a_start_serves_though_what_a_killed_one_left_cannot_be_removed(path: st
     world.check_every_record()
 
 
+def test_a_snapshot_that_cannot_be_removed_is_no_obstacle_to_those_that_follow() -> None:
+    world = written()
+    oldest = world.files("snapshots")
+    world.ring.faults.fail("unlink", errno.ENOSPC, path_part="/snapshot-", times=len(oldest))
+    world.checkpoint()
+    assert set(oldest) < set(world.files("snapshots"))
+    assert "wal-0000000000000001.log" not in world.files("wal/shard-00"), "the log is given back all the same"
+    world.append(1, 1)
+    world.checkpoint()
+    assert not set(oldest) & set(world.files("snapshots"))
+    world.check_every_record()
+
+
 def test_a_spare_that_cannot_be_removed_stays_a_spare() -> None:
     world = LogWorld()
     while world.log.counters.rotations < 2:

@@ -96,5 +96,15 @@ async def write_snapshot(
         newest = number
     for number in snapshot_numbers(files, directory):
         if number <= after:
-            await unlink_if_there(files, f"{directory}/{snapshot_path(number)}")
+            await _remove(files, f"{directory}/{snapshot_path(number)}")
     return newest
+
+
+async def _remove(files: FileCalls, path: str) -> None:
+    """An older one. Where a full disk has no space for that, it is there for the next checkpoint to remove."""
+    try:
+        await unlink_if_there(files, path)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        log.warning("removing %s failed, the next checkpoint tries again: %s", path, error)
