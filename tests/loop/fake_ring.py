@@ -166,6 +166,9 @@ class FakeRing:
     def make_directory(self, path: str) -> bool:
         return True
 
+    def remove_directory(self, path: str) -> None:
+        pass
+
     def list_directory(self, path: str) -> list[str]:
         return []
 

@@ -695,6 +695,18 @@ class RingConformance:
         with pytest.raises(FileNotFoundError):
             world.ring.file_size(f"{world.directory}/nowhere")
 
+    def test_a_directory_is_removed_once_it_is_empty(self, driver: Driver, world: World) -> None:
+        below = f"{world.directory}/below"
+        world.ring.make_directory(f"{below}")
+        world.ring.make_directory(f"{below}/in-it")
+        with pytest.raises(OSError, match="not empty"):
+            world.ring.remove_directory(below)
+        world.ring.remove_directory(f"{below}/in-it")
+        world.ring.remove_directory(below)
+        assert world.ring.make_directory(below) is True
+        with pytest.raises(FileNotFoundError):
+            world.ring.remove_directory(f"{world.directory}/nowhere")
+
     def test_a_lock_is_held_by_one(self, driver: Driver, world: World, path: str) -> None:
         fd = world.ring.lock(path)
         with pytest.raises(BlockingIOError):

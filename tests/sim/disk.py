@@ -106,6 +106,17 @@ class SimDisk:
         self._change(None, (directory, name), SimDirectory())
         return True
 
+    def remove_directory(self, path: str) -> None:
+        directory, name = self._parent(path)
+        node = directory.live.get(name)
+        if node is None:
+            raise _error(errno.ENOENT, path)
+        if not isinstance(node, SimDirectory):
+            raise _error(errno.ENOTDIR, path)
+        if node.live:
+            raise _error(errno.ENOTEMPTY, path)
+        self._change((directory, name), None, node)
+
     def list_directory(self, path: str) -> list[str]:
         node = self.find(path)
         if not isinstance(node, SimDirectory):

@@ -1,8 +1,8 @@
 """Which operation goes wrong, and how. The ring asks once for every operation, when it takes effect.
 
 Kinds: open close read write sync rename unlink (files), accept connect recv send (sockets), more (a multishot that
-ends although all is well), bogus (an accept of a descriptor that is none), make_directory list_directory file_size
-lock allocate (blocking calls).
+ends although all is well), bogus (an accept of a descriptor that is none), make_directory remove_directory
+list_directory file_size lock allocate (blocking calls).
 """
 
 from __future__ import annotations

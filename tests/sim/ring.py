@@ -170,6 +170,10 @@ class SimRing:
         self._files.fail_blocking("make_directory", path)
         return self.disk.make_directory(path)
 
+    def remove_directory(self, path: str) -> None:
+        self._files.fail_blocking("remove_directory", path)
+        self.disk.remove_directory(path)
+
     def list_directory(self, path: str) -> list[str]:
         self._files.fail_blocking("list_directory", path)
         return self.disk.list_directory(path)

@@ -129,3 +129,19 @@ def test_a_spare_that_is_about_to_be_removed_is_nobody_elses() -> None:
     world.loop.run_until(lambda: checkpoint.done)
     checkpoint.result()
     world.check_every_record()
+
+
+def test_the_directories_of_topics_that_are_gone_go_with_the_next_start() -> None:
+    world = written(pack_run_bytes=0)
+    world.create(2)
+    world.append(2, 1)
+    world.checkpoint()
+    assert world.files("topics") == [f"{number:016x}" for number in (1, 2)]
+    world.drop(1)
+    world.checkpoint()
+    world = world.next_life()
+    assert world.files("topics") == [f"{2:016x}"]
+    world.append(2, 1)
+    world.checkpoint()
+    world = world.next_life(power_cut=True)
+    world.check_every_record()

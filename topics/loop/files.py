@@ -164,6 +164,10 @@ class Files:
         """False when it was there."""
         return self._ring.make_directory(path)
 
+    def remove_directory(self, path: str) -> None:
+        """An empty one. Raises OSError."""
+        self._ring.remove_directory(path)
+
     def list_directory(self, path: str) -> list[str]:
         return self._ring.list_directory(path)
 

@@ -137,6 +137,9 @@ class Ring(Protocol):
     def make_directory(self, path: str) -> bool:
         """mkdir with mode 0700; False when it was there. Raises OSError."""
 
+    def remove_directory(self, path: str) -> None:
+        """rmdir. Raises OSError: it is not empty, or not there."""
+
     def list_directory(self, path: str) -> list[str]:
         """Names of the entries, sorted. Raises FileNotFoundError."""
 

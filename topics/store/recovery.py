@@ -247,13 +247,18 @@ async def _load_segment(
 
 
 async def _sweep(loop: Loop, tiers: Tiers, manifest: Manifest) -> None:
-    """Unlinks segments and packs that the snapshot does not list: a checkpoint was cut short."""
+    """Unlinks segments and packs that the snapshot does not list: a checkpoint was cut short. The directories of topics
+    without segments go, too: nothing else removes those of topics that are gone."""
     files, directory = loop.files, tiers.hot
     unlisted: list[str] = []
+    unused: list[str] = []
     for tier, root in tiers.roots():
         keep = manifest.paths(tier)
         keep |= {index_path(path) for path in keep if path.startswith("topics/")}
+        used = {path.rpartition("/")[0] for path in keep}
         for topic in list_if_there(files, f"{root}/topics"):
+            if f"topics/{topic}" not in used:
+                unused.append(f"{root}/topics/{topic}")
             for name in list_if_there(files, f"{root}/topics/{topic}"):
                 path = f"topics/{topic}/{name}"
                 if path not in keep:
@@ -264,6 +269,9 @@ async def _sweep(loop: Loop, tiers: Tiers, manifest: Manifest) -> None:
         if path not in keep:
             unlisted.append(f"{directory}/{path}")
     await unlink_all(loop, unlisted)
+    for path in unused:
+        with contextlib.suppress(OSError):  # something is in it still
+            files.remove_directory(path)
 
 
 async def unlink_all(loop: Loop, paths: Sequence[str]) -> None:

@@ -68,6 +68,9 @@ class BlockingCalls:
             return False
         return True
 
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
     def list_directory(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
 
