@@ -165,10 +165,19 @@ class FilesAhead:
             while self.ready and self.ready[0].size < wanted:  # files are used in the order of their numbers
                 await self._directory.retire(self.ready.popleft().stored, keep=False)
             if not self.ready:
-                size = max(wanted, min(self._file_bytes, self._space.part_bytes))
-                self.ready.append(await self._directory.prepare(size))
+                self.ready.append(await self._prepare_small(wanted))
             return
         except (DiskFullError, OSError):
             pass  # the batch learns the first reason
         self._wanted_bytes = 0  # it was asked for meanwhile, too
         self._on_failed(error)
+
+    async def _prepare_small(self, wanted: int) -> WalFile:
+        """A part of the reserve, or no more than the batch takes, where others were faster. Raises like `prepare`."""
+        size = max(wanted, min(self._file_bytes, self._space.part_bytes))
+        try:
+            return await self._directory.prepare(size)
+        except DiskFullError:
+            if size == wanted:
+                raise
+            return await self._directory.prepare(wanted)

@@ -222,3 +222,28 @@ def test_copies_leave_space_for_a_snapshot_of_all_topics_made_since_the_last_one
             world.advance_ms(1100)
     world.advance_ms(61_000)
     world.write("a", "on")
+
+
+def test_a_delete_makes_do_with_less_than_a_part_of_the_reserve() -> None:
+    """R-DUR-16: somebody else took some of the space that was given back; the rest has room for a delete of all."""
+    world = SimWorld(checkpoint_wal_bytes=1 << 30, wal_file_bytes=64 << 10, disk_reserve_bytes=64 << 10)
+    world.start()
+    world.put("a", durability="fsync")
+    tags = [f"{number:03d}".ljust(250, "x") for number in range(200)]
+    for at in range(0, 200, 50):
+        world.write_records("a", [{"data": 1, "tag": tag} for tag in tags[at : at + 50]])
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes
+    while world.request("POST", "/v0/topics/a", {"records": [{"data": "x" * 2000}]}).status == 200:
+        pass
+    world.ring.disk.capacity_bytes -= 52 << 10
+    log_files = world.ring.list_directory("/srv/topics/wal/shard-00")
+    for tag in tags:
+        world.delete("a", match=tag)
+        if world.ring.list_directory("/srv/topics/wal/shard-00") != log_files:
+            break
+    world.delete("a", before_seq=1 << 40)
+    world.advance_ms(3000)
+    world.write("a", "on")
+    world.power_cut()
+    world.start()
+    assert world.data("a") == ["on"]
