@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.sim import SimRing
 from tests.store.log_world import LogWorld
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.store.filecalls import write_new_file
@@ -145,3 +146,24 @@ def test_the_directories_of_topics_that_are_gone_go_with_the_next_start() -> Non
     world.checkpoint()
     world = world.next_life(power_cut=True)
     world.check_every_record()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_a_stop_removes_is_removed_before_the_next_process_may_use_its_name(seed: int) -> None:
+    """It was unlinked behind the lock: perhaps another pack, which that process had made under the same number."""
+    world = StoreWorld(SimRing(seed, shuffle=True)).open()
+    unlinked: list[str] = []
+    for topic_id in (1, 2, 3):
+        world.create(topic_id)
+        world.append(topic_id, 5)
+    world.checkpoint()
+    for topic_id in (1, 2, 3):
+        world.drop(topic_id)
+    released = world.store._directory.release
+    unlink = world.ring.disk.unlink
+    world.ring.disk.unlink = lambda path: (unlinked.append(path), unlink(path))[1]  # type: ignore[method-assign]
+    world.store._directory.release = lambda: (unlinked.append("released"), released())[1]  # type: ignore[method-assign]
+    world.close()
+    world.passes(50)
+    assert any("/packs/" in path for path in unlinked)
+    assert unlinked[-1] == "released"

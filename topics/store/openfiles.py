@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from topics.loop.files import Files
+from topics.loop.tasks import Event
 from topics.store.filecalls import unlink_if_there
 from topics.store.filetable import StoredFile
 
@@ -38,6 +39,10 @@ class OpenFiles:
         self._open: OrderedDict[int, StoredFile] = OrderedDict()
         self._waiting: dict[int, list[Callable[[int], None]]] = {}
         self._owed: list[str] = []
+        self._removals = 0
+        self._removed = Event()
+        self._removed.set()
+        self._ended = False
 
     def touch(self, file: StoredFile) -> None:
         """It is read again."""
@@ -82,14 +87,31 @@ class OpenFiles:
 
         What cannot be unlinked is owed: no snapshot lists it, so it costs space until `remove_owed` or a start.
         """
-        if fd >= 0:
-            await self._loop.files.close(fd)
-        for path in paths:
-            try:
-                await unlink_if_there(self._loop.files, path)
-            except OSError as error:
-                log.warning("removing %s failed, the next checkpoint tries again: %s", path, error)
-                self._owed.append(path)
+        self._removals += 1
+        self._removed.clear()
+        try:
+            if fd >= 0:
+                await self._loop.files.close(fd)
+            for path in paths:
+                await self._unlink(path)
+        finally:
+            self._removals -= 1
+            if not self._removals:
+                self._removed.set()
+
+    async def _unlink(self, path: str) -> None:
+        if self._ended:
+            return  # the next start does
+        try:
+            await unlink_if_there(self._loop.files, path)
+        except OSError as error:
+            log.warning("removing %s failed, the next checkpoint tries again: %s", path, error)
+            self._owed.append(path)
+
+    async def end(self) -> None:
+        """Nothing is unlinked any more on return: whoever opens the store next may give the paths to other files."""
+        self._ended = True
+        await self._removed.wait()
 
     def remove_owed(self) -> None:
         """Another try for what could not be unlinked. A path is never given to another file in one run."""

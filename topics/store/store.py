@@ -298,6 +298,7 @@ class Store:
         finally:
             await self.log.close()
             await self._latch_note.wait()  # also when it was this end that the disk failed
+            await self._opener.end()
             await self._close_files()
             await self._latch_note.try_last()
             self._directory.release()
@@ -310,6 +311,7 @@ class Store:
         """After a start that failed. The next one has to know if a disk did, for then the page cache may lie."""
         with contextlib.suppress(OSError):
             await self.log.close()  # whoever is zeroing a file would go on, in what is somebody else's descriptor then
+        await self._opener.end()
         await self._close_files()  # the note needs a descriptor
         broke = isinstance(error, OSError) and not is_full(error) and not lacks_descriptors(error)
         if broke or self.log.read_only:
