@@ -40,7 +40,7 @@ class Handle:
     uses: int = 1
 
 
-def _too_late() -> bool:
+def too_late() -> bool:
     return False
 
 
@@ -51,8 +51,10 @@ class Operation:
     user_data: int
     kind: str
     handle: Handle | None = None
-    cancel: Callable[[], bool] = _too_late
+    cancel: Callable[[], bool] = too_late
     """Ends it with -ECANCELED if that is still possible."""
+    is_ending: bool = False
+    """It was told to, and will: nothing more comes of it."""
     if_interrupted: Callable[[], object] | None = None
     """The effect it may have had when the process or the machine stops in the middle of it."""
 
@@ -67,6 +69,8 @@ class Core:
     rng: random.Random
     shuffle: bool
     fd_limit: int
+    order_rng: random.Random
+    """Decides which of two completions comes first, that of what ends an operation or the operation's own."""
     in_flight: dict[int, Operation] = field(default_factory=dict)
     queued: list[tuple[Callable[[Operation], None], Operation]] = field(default_factory=list)
     """What begins when it is submitted."""
@@ -109,7 +113,7 @@ class Core:
     def usual_ns(self, kind: str) -> int:
         return self.slow_ns.get(kind) or LATENCY_NS.get(kind, SHORT_LATENCY_NS)
 
-    def later(self, kind: str, action: Callable[[], None]) -> None:
+    def later(self, kind: str, action: Callable[[], object]) -> None:
         """Runs `action` once an operation of this kind has taken its time; never after the end of the ring."""
         delay = self.usual_ns(kind)
         if kind == "sync":
@@ -118,7 +122,7 @@ class Core:
             delay = int(delay * _FACTORS[int(self.rng.random() * len(_FACTORS))])
         self.events.after(delay, partial(self.take_effect, action))
 
-    def take_effect(self, action: Callable[[], None]) -> None:
+    def take_effect(self, action: Callable[[], object]) -> None:
         if self.dead:
             return
         action()
@@ -158,6 +162,10 @@ class Core:
 
     def note_failed_sync(self, handle: Handle) -> None:
         self.failed_syncs.append((self.events.clock.monotonic_ns(), handle.path))
+
+    def tells_first(self) -> bool:
+        """A cancel or shutdown completes, and a while later what it ends: the kernel promises no order of the two."""
+        return self.shuffle and self.order_rng.random() < 0.5
 
     def cancelled(self, operation: Operation) -> bool:
         """Ends a waiting operation at once; the usual `Operation.cancel`."""

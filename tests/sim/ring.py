@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from typing_extensions import Buffer
 
-from tests.sim.core import Core, Operation
+from tests.sim.core import Core, Operation, too_late
 from tests.sim.disk import SimDisk
 from tests.sim.events import Events, SimStalledError
 from tests.sim.faults import Faults
@@ -75,7 +75,8 @@ class SimRing:
             "pass_ns": pass_ns,
         }
         self._random_bytes = random.Random(f"{seed}:{life}:bytes")
-        self._core = Core(self.events, self.disk, self.faults, self.rng, shuffle, fd_limit)
+        order_rng = random.Random(f"{seed}:{life}:order")
+        self._core = Core(self.events, self.disk, self.faults, self.rng, shuffle, fd_limit, order_rng)
         self._files = SimFiles(self._core)
         self._sockets = SimSockets(self._core, self.network, buffers=receive_buffers, buffer_bytes=receive_buffer_bytes)
         self._woken = False
@@ -116,9 +117,18 @@ class SimRing:
     # --- control ---------------------------------------------------------------------------------------------------
     def queue_cancel(self, user_data: int, target: int) -> None:
         def end(operation: Operation) -> None:
-            found = self._core.in_flight.get(target)
-            res = -errno.ENOENT if found is None else 0 if found.cancel() else -errno.EALREADY
-            self._core.complete(operation, res)
+            core = self._core
+            found = core.in_flight.get(target)
+            if found is None:
+                core.complete(operation, -errno.ENOENT)
+            elif found.is_ending or found.cancel is too_late:
+                core.complete(operation, -errno.EALREADY)
+            elif core.tells_first():
+                found.is_ending = True
+                core.complete(operation, 0)
+                core.later("cancel", lambda: core.in_flight.get(target) is found and found.cancel())
+            else:
+                core.complete(operation, 0 if found.cancel() else -errno.EALREADY)
 
         self._core.queue(user_data, "cancel", lambda operation: self._core.later("cancel", lambda: end(operation)))
 

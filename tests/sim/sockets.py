@@ -107,6 +107,8 @@ class SimSockets:
                 res = -errno.ENOTCONN if node.error else 0
                 if sends_only:
                     node.finish_sending()
+                elif self._core.tells_first():
+                    self._core.later("shutdown", node.shutdown)
                 else:
                     node.shutdown()
             self._core.complete(operation, res)
@@ -127,7 +129,8 @@ class SimSockets:
             if not isinstance(endpoint, Endpoint):
                 self._core.complete(operation, -errno.ENOTSOCK)
                 return
-            assert not isinstance(self._receiving.get(endpoint), Operation) or self._ended(self._receiving[endpoint]), (
+            before = self._receiving.get(endpoint)
+            assert before is None or self._core.in_flight.get(before.user_data) is not before, (
                 "two receives on one connection"
             )
             self._receiving[endpoint] = operation
@@ -246,4 +249,5 @@ class SimSockets:
         return endpoint.send(data)
 
     def _ended(self, operation: Operation) -> bool:
-        return self._core.dead or self._core.in_flight.get(operation.user_data) is not operation
+        in_flight = self._core.in_flight.get(operation.user_data) is operation and not operation.is_ending
+        return self._core.dead or not in_flight

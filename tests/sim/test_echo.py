@@ -81,3 +81,24 @@ def test_a_client_that_does_not_read_stops_the_server_reading_nothing_else() -> 
     assert quick.receive() == b"quick"
     assert len(slow.endpoint.incoming) == ring.network.socket_buffer_bytes, "as much as the socket holds"
     loop.close()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_aborted_connection_is_closed_whichever_of_its_operations_completes_last(seed: int) -> None:
+    ring = SimRing(seed, shuffle=True)
+    loop = Loop(ring, ring.clock)
+    echo = Echo()
+    listener = loop.listen("127.0.0.1", 0, echo)
+    clients = [ring.network.client(listener.address[1]) for _ in range(8)]
+    for client in clients[:4]:
+        client.send(bytes(3 * ring.network.socket_buffer_bytes))  # never taken back: a send is in flight, too
+    loop.run_until(lambda: len(listener.connections) == len(clients))
+    for _ in range(100):
+        loop.run_pass(100_000)
+    for conn in listener.connections:
+        conn.abort()
+    for _ in range(100):
+        loop.run_pass(100_000)
+    assert (echo.open, listener.connections) == (0, [])
+    loop.close()
+    assert ring.open_fds == []

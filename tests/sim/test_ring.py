@@ -268,6 +268,30 @@ def test_a_descriptor_closed_under_a_receive_leaves_the_connection_open() -> Non
     assert client.ended
 
 
+@pytest.mark.parametrize("ends", ["cancel", "shutdown"])
+def test_what_ends_a_receive_may_complete_before_it_or_after_it(ends: str) -> None:
+    """As in the kernel, which promises no order of the two: whoever closes has to wait for both."""
+    orders = set()
+    for seed in range(20):
+        ring = SimRing(seed, shuffle=True)
+        listener, (_, port) = ring.listen("127.0.0.1", 0, 16)
+        ring.queue_accept(1, listener)
+        ring.network.client(port)
+        fd = finish(ring, 1)[1]
+        ring.queue_recv(2, fd)
+        ring.submit_and_wait(1_000_000)
+        if ends == "cancel":
+            ring.queue_cancel(3, 2)
+        else:
+            ring.queue_shutdown(3, fd)
+        completed: list[int] = []
+        while len(completed) < 2:
+            ring.submit_and_wait(None)
+            completed += ring.reap()[0]
+        orders.add(tuple(completed))
+    assert orders == {(2, 3), (3, 2)}
+
+
 def test_clients_of_a_dead_process_see_the_end_and_reach_the_next_one() -> None:
     ring = SimRing()
     listener, (_, port) = ring.listen("127.0.0.1", 4000, 16)
