@@ -20,6 +20,7 @@ from tests.sim.whole.owned_topic import OwnedTopic
 from tests.sim.whole.state import CONFIG_DEFAULT
 from tests.sim.whole.wire import Answered
 from topics.embedded.log import Log
+from topics.embedded.open_logs import open_logs
 from topics.engine.value_rows import NewRecord
 from topics.errors import StorageError, TopicsError, as_request_error
 from topics.http.errors import status_of
@@ -165,6 +166,7 @@ class LibraryMachine(Machine):
         super().crash(power_cut=power_cut)
         if self.log is not None:
             self.log._closed = True  # a dead process drops nothing
+            open_logs.discard(self.log)  # nor does it end: this interpreter would wait for it when it ends itself
 
     def stop(self) -> None:
         assert self.log is not None

@@ -18,6 +18,7 @@ from tests.sim.seeds import run_chunk
 from tests.sim.whole.plan import SHORT, WHOLE, Length
 from tests.sim.whole.run import replay
 from tests.sim.whole.run import run as run_seed
+from topics.embedded.open_logs import open_logs
 
 SEEDS = int(os.environ.get("TOPICS_TEST_SEEDS", "200"))
 SHORT_SEEDS = 1800
@@ -60,6 +61,12 @@ def _check(seeds: range, length: Length) -> Counter[str]:
     assert chunk.counts["turned away though nothing was lacking"] <= chunk.counts["operations"] // 50
     assert chunk.counts["kills"] + chunk.counts["power cuts"] >= length.crashes * CHUNK
     return chunk.counts
+
+
+def test_no_killed_library_is_waited_for_when_this_process_ends() -> None:
+    """Whoever closes what is open at its end would wait for the close of a process that is dead: for ever."""
+    assert run_seed(2, length=SHORT)["runs of the library"]
+    assert not [log for log in open_logs if log._closed]
 
 
 def test_a_seed_is_one_run() -> None:
