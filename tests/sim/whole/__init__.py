@@ -16,6 +16,6 @@ Clients and what they know
   passing.py                         records that expire, and an ephemeral topic
 What is watched all the time, and compared with the disk
   monitor.py listed.py consumed.py controls.py   the order of syncs, acks, renames and unlinks
-  numbers.py claims.py               seqs and ids; what the log takes for synced
+  numbers.py claims.py changes.py    seqs and ids; what the log takes for synced; topics and routers, made and gone
   content.py                         the bytes that two recoveries leave
 """

@@ -12,6 +12,7 @@ import msgspec
 from tests.sim import SimRing, SimStoppedError
 from tests.sim.faults import AGAIN
 from tests.sim.file import SimFile
+from tests.sim.whole.changes import Changes
 from tests.sim.whole.claims import claimed_too_much
 from tests.sim.whole.listed import find
 from tests.sim.whole.monitor import Monitor
@@ -120,6 +121,7 @@ class Machine:
         self.ring.disk.sync_everything()
         self.monitor = Monitor(self)
         self.numbers = Numbers(self)
+        self.changes = Changes(self)
         self.loop: Loop | None = None
         self.server: Server | None = None
         self.config: Config = plan.config(0)
@@ -192,6 +194,7 @@ class Machine:
         self._shards_served = self.config.wal_shards
         if not self._excused:
             self.numbers.started(self.engine)
+            self.changes.started()
         return True
 
     def _finds_reserve(self) -> bool:
@@ -300,6 +303,7 @@ class Machine:
             self._check_latched()
         if self.engine is not None and not self.lied:
             self.numbers.look(self.engine)
+            self.changes.look(self.engine._core)
             if problem := claimed_too_much(self.ring.disk.root, self.engine._core.log):
                 raise self.wrong(f"the log takes for synced {problem}")
 

@@ -1,7 +1,7 @@
 """Topics whose records go by themselves: one that expires them, and an ephemeral one that ends with the process.
 
 R-TTL-1, R-TTL-3: a read shows no record that has expired, and every other. R-DUR-8: what was reported expired never
-comes back. R-DUR-5: an ephemeral topic is empty after a restart and has its config.
+comes back, and goes on being told. R-DUR-5: an ephemeral topic is empty after a restart and has its config.
 """
 
 from __future__ import annotations
@@ -186,8 +186,11 @@ class Passing(Clients):
         if lost:
             raise wrong(f"lost {lost[:5]} of {len(asked.must)}")
         tombstone = page["tombstone"]
-        if tombstone is not None and tombstone["reason"] == "ttl":
-            topic.expired = max(topic.expired, tombstone["gap_to"])
+        told = tombstone["gap_to"] if tombstone is not None and tombstone["reason"] == "ttl" else 0
+        if told < asked.expired:
+            raise wrong(f"was told to have expired up to {asked.expired}, and now tells of {tombstone}")
+        if told:
+            topic.expired = max(topic.expired, told)
             self.machine.counts["expiries told"] += 1
 
 
