@@ -161,7 +161,7 @@ class OwningClient(Client):
         return Write(records, key, config, key_is_old=is_old)
 
     def _key(self, topic: OwnedTopic) -> tuple[str, bool]:
-        """One that was used before and is surely known, or (True) surely not any more; or a new one."""
+        """One that was used before and is surely known, or (True) surely not any more; or a new one: for this topic."""
         machine, state = self.machine, topic.tip
         now_ms = machine.ring.clock.now_ms()
         known = list(state.keys) if state is not None else []
@@ -174,7 +174,11 @@ class OwningClient(Client):
                 machine.counts["old keys used again"] += 1
                 topic.use_key(name, now_ms)
                 return name, True
-        name = f"k{self.number}-{self.shared.serial}"
+        if (gone := topic.keys_gone(self.under_way(topic))) and self.rng.random() < 0.15:
+            machine.counts["keys used again whose write is not there"] += 1
+            del topic.keys[name := self.rng.choice(gone)]
+        else:
+            name = f"k{self.number}-{self.shared.serial}"
         topic.use_key(name, now_ms)
         return name, False
 
@@ -191,6 +195,8 @@ class OwningClient(Client):
         if status:
             self.begin()
         self.count("requests of owners", status, answer)
+        if status == 500 and not operation.changes and _is_for_changes(answer["error"]):
+            raise machine.wrong(f"{topic.name}: {operation}: {status} {short(answer)}, but reads go on")
         if status == 500 and _never_begun(answer["error"]):
             topic.burn([operation])
         elif status in {0, 500}:
@@ -233,6 +239,11 @@ class Owner(Clients):
         may_lose = machine.power_failed or machine.io_failed
         found = [topic.certain(client.under_way(topic), may_lose=may_lose) for topic in self.topics]
         return {text[: text.index("~", 1) + 1].encode() for texts in found for text in texts}
+
+
+def _is_for_changes(refusal: dict[str, Any]) -> bool:
+    """R-DUR-16: the log takes nothing; what is there is shown all the same."""
+    return refusal.get("detail", {}).get("reason") in {"disk_full", "read_only"}
 
 
 def _never_begun(refusal: dict[str, Any]) -> bool:

@@ -123,6 +123,15 @@ class OwnedTopic:
         else:
             known.ended_ms = None
 
+    def keys_gone(self, under_way: list[Operation]) -> list[str]:
+        """Keys that were used and are new again: of an earlier instance, or of a write that surely is not there.
+
+        R-IDEM-6, R-IDEM-8.
+        """
+        unsure = {write.key for write in (*self.limbo, *under_way) if isinstance(write, Write)}
+        known = set().union(*(state.keys for state in self.states if state is not None))
+        return [name for name in self.keys if name not in known and name not in unsure]
+
     def key_appended(self, name: str, asked_ms: int, now_ms: int) -> None:
         self.keys[name].appended(asked_ms, now_ms)
 
