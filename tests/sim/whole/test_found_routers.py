@@ -70,6 +70,32 @@ def test_copies_of_records_on_their_way_when_the_router_was_made_survive_a_kill(
     world.close()
 
 
+def test_a_direct_write_goes_with_the_copy_behind_it_though_its_original_lies_in_an_older_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R-DUR-2, R-RTR-16: a checkpoint empties the original's file, and a start skips what is below the copy's seq."""
+    world = SimWorld(wal_shards=2, checkpoint_wal_bytes=1, commit_in_place_max_us=0)
+    world.start()
+    (source, *_), (dest, *_) = _topics_by_shard(world)
+    _route(world, source, dest)
+    world.write(source, 0)
+    world.write(dest, 0)
+    world.advance_to_ms(world.now_ms() + 900 - world.now_ms() % 1000)
+    monkeypatch.setitem(LATENCY_NS, "write", 150 * _MS)
+    asked = [world.ask("POST", f"/v0/topics/{dest}", {"records": [{"data": 1}]})]
+    world.advance_ms(1)
+    monkeypatch.setitem(LATENCY_NS, "write", 30_000)
+    asked += [world.ask("POST", f"/v0/topics/{dest}", {"records": [{"data": 2}]})]  # waits for the write on its way
+    world.advance_ms(1)
+    asked += [world.ask("POST", f"/v0/topics/{source}", {"records": [{"data": 3}]})]  # its copy does, too
+    world.advance_ms(200)  # the checkpoint's cut sends both to the next file
+    assert [each.answer().status for each in asked] == [200] * 3
+    assert world.data(dest)[-3:] == [1, 2, 3]
+    world.crash_and_start()
+    assert world.data(dest)[-3:] == [1, 2, 3]
+    world.close()
+
+
 def _lose_originals(caps: dict[str, Any], seed: int, chained: bool) -> tuple[SimWorld, str]:
     """A world after a power cut, and the topic whose seqs 4 and 5 were copies of records that it took."""
     world = SimWorld(seed, wal_shards=2, sync_every_ms=60_000, commit="link")
