@@ -8,6 +8,7 @@ _SELDOM = "tests/sim/whole/test_seldom.py"
 _FOUND = "tests/sim/whole/test_found_checkpoints.py"
 _RECOVERY = "tests/store/test_recovery.py"
 _CRASHES = "tests/store/test_crash_points.py"
+_ECHO = "tests/sim/test_echo.py"
 
 
 class Mutant(NamedTuple):
@@ -152,6 +153,20 @@ MUTANTS = (
         "            self.starved = True\n            self.rearm.append(conn)",
         "            self.starved = True",
     ),
+    _one(
+        "a connection not closed behind its receive, when that ends last",
+        "loop/connection.py",
+        "        if self.phase >= CLOSING:\n            self._finish()\n\n    def hold",
+        "\n    def hold",
+        _ECHO,
+    ),
+    _one(
+        "a connection not closed behind its send, when that ends last",
+        "loop/connection.py",
+        "            self._finish()\n            return\n        if res <= 0:",
+        "            return\n        if res <= 0:",
+        _ECHO,
+    ),
     _one("the rest of a short send dropped", "loop/connection.py", "if res < len(flying):", "if res < 0:"),
     _one(
         "an accept that ended well is not armed again",
@@ -285,6 +300,20 @@ MUTANTS = (
         ),
     ),
     _one("expiry not logged", "engine/retention.py", 'if topic.stage_class == "ephemeral":', "if True:", "passing"),
+    _one(
+        "expiry told before its sync",
+        "engine/retention.py",
+        'expiry.stage(synced=topic.stage_class == "fsync")',
+        "expiry.stage(synced=False)",
+        "passing",
+    ),
+    _one(
+        "what has expired told no more once a snapshot was taken",
+        "engine/floors.py",
+        "return cls(floors.cap, floors.ttl,",
+        "return cls(floors.cap, 0,",
+        "passing",
+    ),
     _one(
         "a key known beyond its window",
         "engine/idempotency.py",
@@ -624,6 +653,20 @@ MUTANTS = (
         "stage(synced=False)",
         _SELDOM,
     ),
+    _one(
+        "a copy taken by a checkpoint without the direct writes before it",
+        "store/relocate.py",
+        "        from_files = self._log_files()\n",
+        "",
+        "tests/sim/whole/test_found_routers.py",
+    ),
+    _one(
+        "routers made and deleted without a sync",
+        "engine/routers/manage.py",
+        ".stage(synced=True)",
+        ".stage(synced=False)",
+        "forwarding",
+    )._replace(places=4),
     _one(
         "what the destination holds already forwarded again",
         "engine/routers/steps.py",
