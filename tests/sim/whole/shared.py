@@ -45,6 +45,8 @@ class Topic:
         """Those that an answer told of."""
         self.asked: dict[str, int] = {}
         """The earliest time (ms) at which each key was used."""
+        self.written_with: dict[str, set[str]] = {}
+        """The texts that were sent with each key."""
         self.high_ms = 0
         """The latest time of the clocks that processes ended under."""
         self.given = 0
@@ -165,6 +167,8 @@ class Shared(Clients):
         for name, key in list(topic.keys.items()):
             if may_lose and key.first not in found:  # lost, or deleted: then it is known for longer than its record
                 del topic.keys[name]
+        if not machine.may_skip and {last for _first, last in told} - {last for _first, last in topic.gaps}:
+            raise wrong(f"tells of gaps {told}, where nothing can have been lost; there were {topic.gaps}")
         topic.gaps += [gap for gap in told if gap not in topic.gaps]
         # What is not there is gone for good, deleted or lost; no seq up to the head is given out again.
         topic.never.update(text for text in (*topic.acked.values(), *topic.seen.values()) if text not in texts)
@@ -205,6 +209,7 @@ class _Writer(Client):
         topic.open[number] = texts
         asked_ms = self.machine.ring.clock.now_ms()
         topic.asked[key] = min(asked_ms, topic.asked.get(key, asked_ms))
+        topic.written_with.setdefault(key, set()).update(texts)
         if self.machine.tracing:
             self.machine.say(f"writer {self.number} -> {topic.name}: {[text[:12] for text in texts]} key {key!r}")
 
@@ -261,6 +266,9 @@ class _Writer(Client):
                 machine.counts["old keys used again"] += not deduped
             elif deduped and known.surely_new(used.asked_ms):
                 raise machine.wrong(f"{told}, after its window")
+        there = {topic.acked.get(seq, topic.seen.get(seq, "")) for seq in range(used.first, used.last + 1)} - {""}
+        if deduped and not there <= topic.written_with[name]:
+            raise machine.wrong(f"{topic.name}: key {name} answers for {there}, and was sent with others")
         if deduped and known is not None and known.first == used.first:
             return
         if deduped:
