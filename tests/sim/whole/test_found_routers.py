@@ -584,3 +584,21 @@ def test_records_that_expired_unread_do_not_hold_a_router_under_the_quota() -> N
     world.advance_ms(5000)
     assert world.data("d") == ["0123456789"]
     world.close()
+
+
+def test_a_loss_goes_down_a_chain_by_itself_and_wakes_who_waits_at_its_end() -> None:
+    """R-RTR-5, R-TRIM-1, 7.6. A step that brings nothing but holes brings something to forward, too."""
+    world = SimWorld()
+    world.start()
+    world.put("s", ttl_ms=1000)
+    world.put("a", discard="reject", cap_bytes=10)
+    world.put("b")
+    _route(world, "s", "a", "sa")
+    _route(world, "a", "b", "ab")
+    poll = world.ask("POST", "/v0/topics/b/diff", {"wait_ms": 30_000})
+    world.write("s", "x" * 50, "y" * 50)
+    assert poll.waiting
+    world.advance_ms(2000)
+    assert [router["forwarded_total"] for router in _routers(world)] == [2, 2]
+    assert poll.answer(within_ms=100).json["tombstone"] == tombstone(1, 2, "source_trim", 2)
+    world.close()

@@ -90,6 +90,8 @@ class Forward(AppendBatch):
         if self.step.holes:
             take_holes(topic, self.first_hole, self.step.holes)
             self.core.wake(topic)
+            if topic.routers:  # a loss goes further down the chain, too
+                self.core.forwardable[topic] = None
         if self.rows:
             if topic.routers:
                 add_hops(topic, self.runs)
