@@ -602,3 +602,44 @@ def test_a_loss_goes_down_a_chain_by_itself_and_wakes_who_waits_at_its_end() -> 
     assert [router["forwarded_total"] for router in _routers(world)] == [2, 2]
     assert poll.answer(within_ms=100).json["tombstone"] == tombstone(1, 2, "source_trim", 2)
     world.close()
+
+
+@pytest.mark.parametrize("wanted", ["t", None])
+def test_a_step_that_reads_while_a_change_is_acknowledged_goes_by_the_new_settings(
+    wanted: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-RTR-8. Behind the answer nothing is forwarded, or left out, by the filter of before."""
+    world = SimWorld(hot_tail_bytes=4096)
+    world.start()
+    world.put("s")
+    world.put("d", discard="reject", cap_records=1)
+    world.write("d", "full")
+    _route(world, "s", "d", filter=None if wanted else "t")
+    world.write_records("s", [{"data": at, "tag": tag} for at, tag in enumerate("tut", 1)])
+    world.restart()  # nothing is in memory any more, and the file of the records is not written to
+    world.put("d")
+    monkeypatch.setitem(LATENCY_NS, "read", 200 * _MS)
+    world.advance_ms(150)
+    assert world.request("PUT", "/v0/routers/r", {"source": "s", "dest": "d", "filter": wanted}).status == 200
+    monkeypatch.undo()
+    world.advance_ms(500)
+    assert world.data("d") == (["full", 1, 3] if wanted else ["full", 1, 2, 3])
+    world.close()
+
+
+@pytest.mark.parametrize("wanted", ["t", None])
+def test_a_step_planned_while_a_change_is_written_goes_by_the_new_settings(
+    wanted: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-RTR-8. It would be applied behind the answer."""
+    world = SimWorld(commit_in_place_max_us=0, router_delay_ms=20)
+    world.start()
+    _route(world, "s", "d", filter=None if wanted else "t")
+    world.write_records("s", [{"data": at, "tag": tag} for at, tag in enumerate("tut", 1)])
+    monkeypatch.setitem(LATENCY_NS, "write", 40 * _MS)
+    changed = world.ask("PUT", "/v0/routers/r", {"source": "s", "dest": "d", "filter": wanted})
+    assert changed.answer().status == 200
+    monkeypatch.undo()
+    world.advance_ms(500)
+    assert world.data("d") == ([1, 3] if wanted else [1, 2, 3])
+    world.close()

@@ -19,7 +19,7 @@ from topics.engine.index import Index, Selection
 from topics.engine.results import AppendResult
 from topics.engine.routers.controls import ForwardPayload
 from topics.engine.routers.hops import Hops, Run
-from topics.engine.routers.router import Router
+from topics.engine.routers.router import Router, RouterConfig
 from topics.engine.topic import Topic
 from topics.errors import TopicsError
 from topics.store.catalog import NO_TAG
@@ -31,9 +31,11 @@ from topics.store.rows import Rows
 class Step:
     """What one step is to do, as far as it is known."""
 
-    __slots__ = ("blocked", "found", "head", "holes", "hops", "originals", "rows", "upto")
+    __slots__ = ("blocked", "config", "found", "head", "holes", "hops", "originals", "rows", "upto")
 
-    def __init__(self, upto: int, holes: int, head: int) -> None:
+    def __init__(self, config: RouterConfig, upto: int, holes: int, head: int) -> None:
+        self.config = config
+        """The router's, when the step was planned."""
         self.upto = upto
         """The router's position afterwards."""
         self.head = head

@@ -176,6 +176,7 @@ class RouterManager:
         core.log.stage_control(router.dest.id, FrameType.ROUTER_PUT, order, core.clock.now_ms(), encode(payload))
 
         def on_part(error: TopicsError | None) -> None:
+            router.changing -= 1
             if error is not None:
                 done(error)
                 return
@@ -183,6 +184,7 @@ class RouterManager:
             router.config = config
             done(RouterPut(False, config))
 
+        router.changing += 1
         router.dest.filling = None
         _Part(core, router.dest, on_part).stage(synced=True)
 

@@ -70,6 +70,7 @@ class Router:
     __slots__ = (
         "blocked",
         "busy",
+        "changing",
         "config",
         "dest",
         "evidence",
@@ -100,6 +101,8 @@ class Router:
         self.source = source
         self.dest = dest
         self.config = config
+        self.changing = 0
+        """So many changes of `config` are on their way."""
         self.life = RouterLife.CREATING
         self.position = 0
         """Every source record up to here was forwarded, or was found to be none of ours."""

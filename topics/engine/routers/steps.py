@@ -92,7 +92,7 @@ class Steps:
             return
         rows = source.index.select(max(router.position, lost), head, _STEP_ROWS)
         whole = len(rows.seqs) < _STEP_ROWS
-        step = Step(head if whole else int(rows.seqs[-1]), max(0, lost - router.position), head)
+        step = Step(router.config, head if whole else int(rows.seqs[-1]), max(0, lost - router.position), head)
         if router.kept:
             run = self._kept_before(router, rows)
             if run and len(rows.seqs) and int(rows.seqs[0]) < run[0]:
@@ -125,10 +125,10 @@ class Steps:
         if not kept:
             return False
         if kept[0] > position + 1:
-            self._stage(router, Step(kept[0] - 1, kept[0] - 1 - position, head))
+            self._stage(router, Step(router.config, kept[0] - 1, kept[0] - 1 - position, head))
         else:
             run = [seq for at, seq in enumerate(kept, kept[0]) if at == seq][:_STEP_ROWS]
-            self._forward_kept(router, Step(run[-1], 0, head), run)
+            self._forward_kept(router, Step(router.config, run[-1], 0, head), run)
         return True
 
     def _forwardable(self, router: Router, rows: Selection) -> Selection:
@@ -231,8 +231,8 @@ class Steps:
         return [1 + hops.of(seq) for seq in seqs.tolist()]
 
     def _on_fetched(self, router: Router, step: Step, plan: Plan, deaths: int, fetched: Fetched) -> None:
-        if not self.can_go_on(router):
-            self._on_end(router)
+        if not self.can_go_on(router) or router.config != step.config:
+            self._on_end(router)  # perhaps to be planned again
             return
         if isinstance(fetched, StorageError):
             self._on_end(router, blocked=True)
@@ -295,7 +295,8 @@ class Steps:
         if step.upto <= router.position and not step.holes:
             self._on_end(router, blocked=step.blocked)
             return
-        if step.copies and has_to_wait(router.dest):  # then it is planned again
+        # Behind another config it would forward, or leave out, what the acknowledged one does not (R-RTR-8).
+        if router.changing or (step.copies and has_to_wait(router.dest)):  # then it is planned again
             failed = partial(self._on_turn_failed, router)
             Turn(self._core, router.dest, partial(self._on_end, router), failed).wait()
             return
