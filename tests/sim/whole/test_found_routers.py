@@ -12,6 +12,8 @@ import pytest
 from tests.contract.sim_world import SimWorld
 from tests.contract.world import tombstone
 from tests.sim.core import LATENCY_NS
+from topics.engine.routers import steps
+from topics.engine.routers.copies import copies_of
 from topics.store.replay import ShardReplay
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -642,4 +644,27 @@ def test_a_step_planned_while_a_change_is_written_goes_by_the_new_settings(
     monkeypatch.undo()
     world.advance_ms(500)
     assert world.data("d") == ([1, 3] if wanted else [1, 2, 3])
+    world.close()
+
+
+@pytest.mark.parametrize("acked", [False, True])
+def test_a_router_without_room_neither_reads_nor_copies_again_and_again(
+    acked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-RTR-13. It is tried ten times a second, at each read of its destination and at each ack in its source."""
+    made: list[int] = []
+    monkeypatch.setattr(steps, "copies_of", lambda *given: (made.append(1), copies_of(*given))[1])
+    world = SimWorld()
+    world.start()
+    world.put("s", type="queue")
+    world.put("d", discard="reject", cap_bytes=10)
+    _route(world, "s", "d", guarantee="exactly_once")
+    world.write("s", *(f"a job of some length, number {at}" for at in range(20)))
+    claimed = world.request("POST", "/v0/topics/s/claim", {"node": "n", "max": 20}).json["claimed"]
+    for job in claimed if acked else ():
+        assert world.request("POST", "/v0/topics/s/ack", {"node": "n", "seqs": [job["$seq"]]}).json["acked"] == 1
+    world.advance_ms(2000)
+    assert (made, world.data("d")) == ([], [])
+    world.put("d")
+    assert len(world.data("d")) == 20
     world.close()

@@ -99,7 +99,6 @@ class Steps:
                 rows = rows.rows(rows.seqs < np.uint64(run[0]))
                 step.upto = min(step.upto, run[0] - 1)
             elif run:
-                step.upto = run[-1]
                 self._forward_kept(router, step, run)
                 return
         kept = self._forwardable(router, rows)
@@ -109,6 +108,8 @@ class Steps:
         shared, kept = self._split(router, step, kept)
         if shared:
             self._admit_shared(router, step, kept)
+            return
+        if self._is_held_back(router, step, int(kept.seqs[0]), int(kept.sizes[0])):
             return
         sums = np.cumsum(kept.lengths, dtype=np.uint64)
         most = min(_COPIED_ROWS, max(1, int(np.searchsorted(sums, _COPIED_BYTES, "right"))))
@@ -153,6 +154,10 @@ class Steps:
         return gone[:_STEP_ROWS]
 
     def _forward_kept(self, router: Router, step: Step, seqs: list[int]) -> None:
+        """As many of these as one step may write out."""
+        sums = np.cumsum([len(router.kept[seq]) for seq in seqs[:_COPIED_ROWS]], dtype=np.uint64)
+        seqs = seqs[: max(1, int(np.searchsorted(sums, _COPIED_BYTES, "right")))]
+        step.upto = seqs[-1]
         hops, match = router.source.hops, router.config.filter
         if hops is not None:
             seqs = [seq for seq in seqs if hops.of(seq) < HOPS_MAX]
@@ -162,6 +167,13 @@ class Steps:
             self._stage(router, step)
             return
         frames = [router.kept[seq] for seq in seqs]
+        try:
+            size = Frame.unpack(frames[0], "a kept frame").size
+        except StorageError:
+            self._on_end(router, blocked=True)
+            return
+        if self._is_held_back(router, step, seqs[0], size):
+            return
         lengths = np.array([len(frame) for frame in frames], np.uint32)
         offsets = (np.cumsum(lengths, dtype=np.uint64) - lengths).astype(np.uint32)
         nothing = np.zeros(len(seqs), np.uint32)
@@ -180,6 +192,17 @@ class Steps:
             self._on_end(router, blocked=True)
             return
         self._admit(router, step, copies)
+
+    def _is_held_back(self, router: Router, step: Step, seq: int, size: int) -> bool:
+        """There is no room for the next copy: that is known without reading or making any, and the step is staged.
+
+        exactly_once adds to the size, and may find the copy there already, which takes no room.
+        """
+        if seq in router.evidence or self._room.of(router.dest, [size]):
+            return False
+        step.upto, step.blocked = seq - 1, True
+        self._stage(router, step)
+        return True
 
     def _split(self, router: Router, step: Step, rows: Selection) -> tuple[bool, Selection]:
         """Whether the first rows are copied by position, and those of which the same is true: one step does one thing.
