@@ -68,6 +68,15 @@ class Tags:
             found = [] if number is None else [number]
         return np.array(found, np.uint32)
 
+    def match(self, numbers: NDArray[np.uint32], predicate: Predicate) -> NDArray[np.bool_]:
+        """Which of these, of live rows, are of tags that match. It costs what they are, not what tags there are."""
+        if not predicate.is_prefix:
+            return np.isin(numbers, self.matching(predicate))
+        each, places = np.unique(numbers, return_inverse=True)
+        names = self._names
+        matches = [number != NO_TAG and predicate.matches(names[number]) for number in each.tolist()]
+        return np.array(matches, np.bool_)[places]
+
     def rows_matching(self, chunk: Chunk, numbers: NDArray[np.uint32]) -> NDArray[np.intp]:
         """Live rows of the chunk that bear one of these tags."""
         if chunk.tags is None or not chunk.live:

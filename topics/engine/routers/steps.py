@@ -359,9 +359,8 @@ def matching(index: Index, seqs: NDArray[np.uint64], predicate: Predicate) -> ND
     tags = index.tags
     if tags is None:
         return result
-    numbers = tags.matching(predicate)
     for chunk, start, end in index.by_chunk(seqs):
         if chunk.tags is not None:
             rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
-            result[start:end] = np.isin(chunk.tags[rows], numbers)
+            result[start:end] = tags.match(chunk.tags[rows], predicate)
     return result
