@@ -68,6 +68,32 @@ def test_the_reason_names_what_reaches_into_the_gap(floors: Floors) -> None:
 def test_gaps_that_adjoin_are_one_and_known_ones_are_not_added_again(floors: Floors) -> None:
     floors.add_gap(Gap(11, 12, CRASH))
     floors.add_gap(Gap(9, 12, CRASH))
-    assert floors.gaps == (Gap(8, 12, CRASH),)
+    assert floors.gaps == [Gap(8, 12, CRASH)]
     floors.add_gap(Gap(15, 16, TRIM))
     assert len(floors.gaps) == 2
+
+
+class CountedGap(Gap):
+    """Counts how often gaps are looked at."""
+
+    looked_at = 0
+
+    @property
+    def last(self) -> int:  # type: ignore[override]
+        CountedGap.looked_at += 1
+        return self[1]
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_read_does_not_look_at_all_gaps_there_are(told: bool) -> None:
+    """A source that loses records in every burst leaves one for each of its router's steps."""
+    floors = Floors()
+    for first in range(10, 100_000, 10):
+        floors.add_gap(CountedGap(first, first + 1, TRIM))
+    CountedGap.looked_at = 0
+    entry = enter(floors, 90_009 if told else 90_005, head=200_000, earliest=1)
+    assert entry.stop == (90_019 if told else 90_009)
+    assert (entry.tombstone and entry.tombstone.gap_to) == (90_011 if told else None)
+    assert CountedGap.looked_at < 30
+    floors.settle_gaps(99_000)
+    assert (floors.lost, len(floors.gaps)) == (99_001, 99)

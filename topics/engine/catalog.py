@@ -52,7 +52,7 @@ class EngineCatalog:
         self._core = core
         self._topics = core.registry.by_id
         # --- while recovering
-        self._gaps: dict[int, tuple[Gap, ...]] = {}
+        self._gaps: dict[int, list[Gap]] = {}
         """Interior gaps wait until all rows are there: only then is it known what lives below them."""
         self._reserved: dict[int, int] = {}
         self._is_exact = False
@@ -102,7 +102,7 @@ class EngineCatalog:
         topic.generation = max(topic.generation, image.generation)
         image.floors.raise_floors(topic.floors)
         if image.gaps:
-            self._gaps[topic.id] = image.gap_tuple()
+            self._gaps[topic.id] = image.gap_list()
         if image.reserved:
             self._reserved[topic.id] = image.reserved
         if image.hops:
@@ -290,7 +290,7 @@ class EngineCatalog:
                 floors.raise_to(deleted=topic.head)  # rows of a time in another class stay gone (R-DUR-5)
                 topic.keys = None  # as long as their records (R-IDEM-8)
                 topic.keys_forgotten = topic.head
-            floors.gaps = self._gaps.get(topic.id, ())
+            floors.gaps = self._gaps.get(topic.id, [])
             reserved = self._reserved.get(topic.id, 0)
             given_out = max(known, reserved if power_lost else 0)
             if given_out > topic.head:
@@ -326,7 +326,7 @@ class EngineCatalog:
         if not len(seqs):
             return False
         topic.index.kill_seqs(seqs)
-        gaps, topic.floors.gaps = topic.floors.gaps, ()
+        gaps, topic.floors.gaps = topic.floors.gaps, []
         for gap in sorted([*gaps, *(Gap(first, last, CRASH) for first, last in seq_runs(seqs))]):
             topic.floors.add_gap(gap)
         return True

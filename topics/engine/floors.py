@@ -6,6 +6,7 @@ are all gone, as `trim` is for a trim gap.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import NamedTuple
 
 import msgspec
@@ -24,21 +25,18 @@ class Gap(NamedTuple):
     reason: str
 
 
-def with_gap(gaps: tuple[Gap, ...], gap: Gap) -> tuple[Gap, ...]:
-    """With a gap above all others; one that adjoins the last extends it, one that lies in it changes nothing.
+def add_gap(gaps: list[Gap], gap: Gap) -> None:
+    """A gap above all others; one that adjoins the last extends it, one that lies in it changes nothing.
 
     Where the reasons differ they stay two: what a crash took is told with no more than that (R-DUR-6).
     """
-    if not gaps:
-        return (gap,)
-    last = gaps[-1]
-    if gap.last <= last.last:
-        return gaps
-    if gap.first > last.last + 1:
-        return (*gaps, gap)
-    if gap.reason == last.reason:
-        return (*gaps[:-1], Gap(last.first, gap.last, last.reason))
-    return (*gaps, Gap(last.last + 1, gap.last, gap.reason))
+    last = gaps[-1] if gaps else None
+    if last is None or gap.first > last.last + 1:
+        gaps.append(gap)
+    elif gap.last > last.last and gap.reason == last.reason:
+        gaps[-1] = Gap(last.first, gap.last, last.reason)
+    elif gap.last > last.last:
+        gaps.append(Gap(last.last + 1, gap.last, gap.reason))
 
 
 class Floors:
@@ -54,8 +52,8 @@ class Floors:
         self.deleted = 0
         """By prefix deletes: voluntary."""
         self.lost = 0
-        self.gaps: tuple[Gap, ...] = ()
-        """Interior gaps, ascending; those that adjoin have different reasons."""
+        self.gaps: list[Gap] = []
+        """Interior gaps, ascending; those that adjoin have different reasons. There may be very many of them."""
 
     @property
     def dead_through(self) -> int:
@@ -72,14 +70,16 @@ class Floors:
         self.lost = max(self.cap, self.ttl, self.trim, self.crash)
 
     def add_gap(self, gap: Gap) -> None:
-        """A gap above all others: see `with_gap`."""
-        self.gaps = with_gap(self.gaps, gap)
+        """A gap above all others: see the function."""
+        add_gap(self.gaps, gap)
 
     def settle_gaps(self, earliest: int) -> None:
         """Gaps with no live record below become part of the floor (R-TRIM-2). `earliest` is E."""
-        while self.gaps and self.gaps[0].first <= earliest:
-            gap, self.gaps = self.gaps[0], self.gaps[1:]
-            self.raise_to(**{"crash" if gap.reason == CRASH else "trim": gap.last})
+        if self.gaps and self.gaps[0].first <= earliest:
+            settled = bisect_right(self.gaps, earliest, key=_first)
+            for gap in self.gaps[:settled]:
+                self.raise_to(**{"crash" if gap.reason == CRASH else "trim": gap.last})
+            del self.gaps[:settled]
 
     def reason(self, gap_from: int) -> str:
         """R-TOMB-3."""
@@ -110,7 +110,8 @@ def enter(floors: Floors, from_seq: int, head: int, earliest: int) -> Entry:
         tombstone = _lost(from_seq, floors.lost, floors.reason(from_seq + 1), head)
         cursor = floors.lost
     stop = head
-    for gap in floors.gaps:
+    ahead = bisect_right(floors.gaps, cursor, key=_last)
+    for gap in floors.gaps[ahead : ahead + 2]:  # the one that is told, if any, and the one that ends the read
         if gap.first - 1 <= cursor < gap.last and tombstone is None:
             tombstone = _lost(cursor, gap.last, gap.reason, head)
             cursor = gap.last
@@ -118,6 +119,14 @@ def enter(floors: Floors, from_seq: int, head: int, earliest: int) -> Entry:
             stop = gap.first - 1
             break
     return Entry(tombstone, cursor, stop)
+
+
+def _first(gap: Gap) -> int:
+    return gap.first
+
+
+def _last(gap: Gap) -> int:
+    return gap.last
 
 
 def _lost(cursor: int, upto: int, reason: str, head: int) -> Tombstone:

@@ -41,8 +41,8 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
     feeders: list[RouterImage] = msgspec.field(default_factory=list)
     """Routers into this topic, where it describes itself; the snapshot lists all of them by themselves."""
 
-    def gap_tuple(self) -> tuple[Gap, ...]:
-        return tuple(Gap(*gap) for gap in self.gaps)
+    def gap_list(self) -> list[Gap]:
+        return [Gap(*gap) for gap in self.gaps]
 
 
 Image = TypeVar("Image", TopicImage, msgspec.Raw)

@@ -7,7 +7,7 @@ import numpy as np
 
 from topics.engine.controls import to_runs
 from topics.engine.core import Core
-from topics.engine.floors import TRIM, Gap, with_gap
+from topics.engine.floors import TRIM, Gap, add_gap
 from topics.engine.routers.controls import ForwardPayload, KeepPayload, RouterDeletePayload, RouterImage, RouterPayload
 from topics.engine.routers.forward import add_hops
 from topics.engine.routers.replay import LogRows
@@ -22,7 +22,7 @@ ROUTER_TYPES = frozenset({FrameType.ROUTER_PUT, FrameType.ROUTER_DELETE, FrameTy
 class RouterRecovery:
     """Part of the catalog. gaps: interior gaps by topic id, which the catalog hands to the topics at the end."""
 
-    def __init__(self, core: Core, gaps: dict[int, tuple[Gap, ...]]) -> None:
+    def __init__(self, core: Core, gaps: dict[int, list[Gap]]) -> None:
         self._core = core
         self._gaps = gaps
         self._adopted: list[RouterImage] = []
@@ -142,7 +142,7 @@ class RouterRecovery:
 
     def _add_gap(self, topic: Topic, gap: Gap) -> None:
         if gap.last > topic.floors.lost:
-            self._gaps[topic.id] = with_gap(self._gaps.get(topic.id, ()), gap)
+            add_gap(self._gaps.setdefault(topic.id, []), gap)
 
     def consumed(self, topic: Topic, runs: list[int]) -> None:
         """Jobs were acknowledged; routers' frames of them, in another shard perhaps, may be still to come."""
