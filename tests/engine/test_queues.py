@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import heapify
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 
 from tests.engine.harness import Answer, Harness, records
 from tests.engine.real_world import RealWorld
+from topics.engine.queue import leases
 from topics.engine.queue.results import ClaimRequest, HeldJobs
 from topics.errors import CorruptError, RequestError, StorageError
 from topics.loop import Loop
@@ -195,6 +197,22 @@ def test_heaps_of_jobs_long_gone_shrink() -> None:
         h.engine.extend(HeldJobs("q", "w", [1]), 3_600_000, Answer())
     assert len(topic.queue._times) < 2500
     assert counters(h) == (1, 0, 1)
+
+
+def test_leases_of_jobs_long_gone_cost_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that vanish, with leases of a day: a cap takes their jobs, and the leases stay until they end."""
+    made_anew: list[int] = []
+    monkeypatch.setattr(leases, "heapify", lambda heap: (made_anew.append(len(heap)), heapify(heap)))
+    h = queue(cap_records=100, lease_ms=86_400_000)
+    for _ in range(30):
+        h.append(*range(100), name="q")
+        claim(h, 100)
+    assert counters(h) == (100, 0, 100)
+    made_anew.clear()
+    for _ in range(50):
+        h.append("new", name="q")
+        assert len(claim(h)) == 1
+    assert not made_anew
 
 
 @pytest.mark.parametrize("keep", ["log", "nothing", "checkpointed log", "snapshots"])

@@ -243,8 +243,8 @@ class Leases:
 
     def _make_anew(self) -> None:
         """Heaps of jobs long gone shrink."""
-        jobs = self.jobs
-        if len(self._times) > 2 * (self.leased + self.delayed) + _STALE_MIN:
+        jobs = self.jobs  # with leased ones whose records are gone, which `leased` does not count
+        if len(self._times) > 2 * len(jobs) + _STALE_MIN:
             self._times = [(job.until, job.seq) for job in jobs.values() if job.state in (LEASED, DELAYED)]
             heapify(self._times)
         if len(self._by_seq) > 2 * len(jobs) + _STALE_MIN:
