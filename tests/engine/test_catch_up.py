@@ -6,15 +6,25 @@ from collections.abc import Callable
 from typing import Any
 
 from topics.engine.routers.catch_up import CatchUp
+from topics.engine.routers.driver import is_awaited
 from topics.engine.routers.router import HOPS_MAX, RouterLife
 
 
 class Place:
     """A topic, as far as it is asked."""
 
+    asked = 0
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.feeders: list[Way] = []
+        self.routers: list[Way] = []
+        self.is_read = False
+
+    @property
+    def waiters(self) -> bool:
+        Place.asked += 1
+        return self.is_read
 
 
 class Way:
@@ -24,8 +34,10 @@ class Way:
 
     def __init__(self, source: Place, dest: Place) -> None:
         self.source = source
+        self.dest = dest
         self.name = f"{source.name}{dest.name}"
         dest.feeders.append(self)
+        source.routers.append(self)
 
 
 class Net:
@@ -97,3 +109,25 @@ def test_a_chain_is_followed_as_far_as_records_travel() -> None:
     names = [chr(0x4E00 + number) for number in range(2000)]
     net = Net(*(names[at] + names[at + 1] for at in range(1999)))
     assert net.read(names[-1]) == [names[at] + names[at + 1] for at in range(1999 - HOPS_MAX, 1999)]
+
+
+def test_a_reader_is_waited_for_by_all_whose_records_come_to_him() -> None:
+    names = [chr(0x4E00 + number) for number in range(10)]
+    net = Net(*(names[at] + names[at + 1] for at in range(9)), "ab", "ba")
+    net.places[names[8]].is_read = True
+    places: list[Any] = [net.places[name] for name in names]
+    assert [is_awaited(place) for place in places] == [False, *[True] * 8, False]
+    mirrored: Any = net.places["a"]
+    assert not is_awaited(mirrored)
+
+
+def test_many_routers_side_by_side_are_as_many_ways_and_no_more_topics() -> None:
+    """A filter each: so many to the power of eight ways from the first topic to the last."""
+    net = Net("ab", "bc", "cd", "de", "ef", "fg", "gh")
+    for way in list(net.ways.values()):
+        for _ in range(20):
+            Way(way.source, way.dest)
+    first: Any = net.places["a"]
+    Place.asked = 0
+    assert not is_awaited(first)
+    assert Place.asked == 8

@@ -215,8 +215,13 @@ class Forwarding:
         self._release(router, everybody=True)
 
 
-def is_awaited(topic: Topic, hops: int = HOPS_MAX) -> bool:
-    """Somebody waits for the topic to change, or for what is forwarded from there."""
-    if topic.waiters:
-        return True
-    return hops > 1 and any(is_awaited(router.dest, hops - 1) for router in topic.routers)
+def is_awaited(topic: Topic) -> bool:
+    """Somebody waits for the topic to change, or for what is forwarded from there. Each topic is looked at once."""
+    level, met = [topic], {topic}
+    for _ in range(HOPS_MAX):
+        if any(each.waiters for each in level):
+            return True
+        below = dict.fromkeys(router.dest for each in level for router in each.routers)
+        level = [dest for dest in below if dest not in met]
+        met.update(level)
+    return False
