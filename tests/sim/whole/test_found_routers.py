@@ -14,6 +14,7 @@ from tests.contract.world import tombstone
 from tests.sim.core import LATENCY_NS
 from topics.engine.routers import steps
 from topics.engine.routers.copies import copies_of
+from topics.engine.routers.evidence import Evidence
 from topics.store.replay import ShardReplay
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -667,4 +668,28 @@ def test_a_router_without_room_neither_reads_nor_copies_again_and_again(
     assert (made, world.data("d")) == ([], [])
     world.put("d")
     assert len(world.data("d")) == 20
+    world.close()
+
+
+def test_the_first_look_at_a_destination_takes_turns_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-EO-3. All of it may be in memory, and would be read in one pass."""
+    passes: list[int] = []
+    look = Evidence._round
+
+    def counted(self: Evidence) -> None:
+        assert world.loop is not None
+        passes.append(world.loop._stats.passes)
+        look(self)
+
+    monkeypatch.setattr(Evidence, "_round", counted)
+    world = SimWorld(hot_tail_bytes=8 << 20, wal_file_bytes=8 << 20, pass_read_bytes=50_000)
+    world.start()
+    for _ in range(10):
+        world.write_records("d", [{"data": 1, "meta": {"k": "v"}}] * 1000)
+    _route(world, "s", "d", guarantee="exactly_once")
+    world.write("s", "new")
+    world.advance_ms(500)
+    assert len(passes) >= 10
+    assert max(Counter(passes).values()) <= 2
+    assert world.diff("d", 10_000)["records"][0]["data"] == "new"
     world.close()

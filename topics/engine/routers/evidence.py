@@ -51,6 +51,7 @@ class Evidence:
             self._next(upto)
             return
         plan = plan_pieces(rows)
+        self._core.turns.spend(sum(piece.length for piece in plan.pieces))
         self._core.reader.fetch(plan.pieces, partial(self._on_fetched, plan, upto))
 
     def _on_fetched(self, plan: Plan, upto: int, fetched: Fetched) -> None:
@@ -79,7 +80,7 @@ class Evidence:
         if router.own:
             router.own = [run for run in router.own if run[1] > router.examined]
         if router.examined < router.dest.head:
-            self.begin()
+            self._core.turns.take(self.begin)  # a new router may have all that is in memory before it
         else:
             self._done(None)
 
