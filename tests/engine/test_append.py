@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.harness import Harness, records
+from topics.engine import admission
 from topics.engine.refusals import config_needs_admin
 from topics.engine.results import AppendRequest
 from topics.engine.topic_config import TopicConfig
@@ -253,6 +254,42 @@ def test_max_total_bytes_may_be_reached_but_not_passed() -> None:
     h.delete_topic("a")
     h.append(1, 2, 3, 4, name="c")
     assert h.engine.stats().bytes_live == 4
+
+
+def test_a_full_quota_looks_through_all_topics_when_something_may_have_expired_and_not_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R-FLOOR-7, 7.5 check 8. Each refused write asked each of perhaps 100,000 topics."""
+    looked_at: list[str] = []
+    look = admission.expired_through
+    monkeypatch.setattr(
+        admission, "expired_through", lambda topic, now: (looked_at.append(topic.name), look(topic, now))[1]
+    )
+    h = Harness(max_total_bytes=2)
+    h.put("a")
+    h.put("b", ttl_ms=1000)
+    h.put("c", ttl_ms=3000)
+    h.append(1, name="b")
+    h.append(2, name="c")
+
+    def is_refused() -> bool:
+        answer = h.start_append(records(3), "a")
+        h.settle()
+        return isinstance(answer.results[0], RequestError)
+
+    for _ in range(10):
+        assert is_refused()
+    assert looked_at == ["b", "c"]
+    h.advance_ms(1000)
+    assert is_refused()
+    h.advance_ms(1)
+    assert not is_refused()
+    assert is_refused()
+    h.advance_ms(1000)
+    assert is_refused()
+    h.put("c", ttl_ms=2000)
+    assert not is_refused()
+    assert len(looked_at) < 20
 
 
 def test_a_backlogged_disk_throttles(h: Harness) -> None:

@@ -30,14 +30,26 @@ def check_admission(core: Core, topic: Topic, rows: Rows, now_ms: int) -> None:
 def expire_everywhere(core: Core, now_ms: int) -> int:
     """Stages the loss of what is expired in any topic; returns the bytes that will be free then.
 
+    Looks at all topics only when something may have expired since it looked last: under a full quota each write asks.
+
     Raises StorageError: it cannot be made durable.
     """
-    freed = 0
+    if core.quiet_from_ms <= now_ms < core.quiet_until_ms:
+        return 0
+    freed, quiet_until_ms = 0, 1 << 64
     for topic in list(core.registry.by_name.values()):
+        ttl_ms = topic.config.ttl_ms
+        if not ttl_ms:
+            continue
         ttl = expired_through(topic, now_ms)
         if ttl:
             freed += topic.index.totals_through(ttl)[1]
             before = topic.index.bytes
             expire(core, topic, now_ms)
             freed -= before - topic.index.bytes  # applied already: no longer among the live
+        # What is on its way may be older than what is written from now on.
+        oldest_ms = min(now_ms, topic.index.earliest_ts()) if topic.index.live else now_ms
+        due_ms = now_ms if ttl or topic.pending_records else oldest_ms + ttl_ms + 1
+        quiet_until_ms = min(quiet_until_ms, due_ms)
+    core.quiet_from_ms, core.quiet_until_ms = now_ms, quiet_until_ms
     return freed

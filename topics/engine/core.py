@@ -43,6 +43,8 @@ class Core:
         self.config = config
         self.registry = Registry()
         self.usage = Usage()
+        self.quiet_from_ms = self.quiet_until_ms = 0
+        """From one to before the other, by the wall clock, nothing expires in any topic."""
         self.closing = False
         """No more waiting: long polls answer at once."""
         self.awake: dict[Topic, None] = {}

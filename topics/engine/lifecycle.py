@@ -31,6 +31,7 @@ class Creation(Operation):
         self.done = done
 
     def apply(self, commit: Commit) -> None:
+        self.core.quiet_until_ms = 0
         if self.topic.life is Life.CREATING:  # its deletion may be queued behind already
             self.topic.life = Life.LIVE
         if self.done is not None:
@@ -58,6 +59,7 @@ class Reconfiguration(Operation):
         topic.order = self.order
         topic.config_doubtful = False
         topic.set_config(self.config, topic.next_config)
+        self.core.quiet_until_ms = 0
         topic.retain_caps()
         self.core.wake(topic)
         self.done(PutResult(False, self.config))
