@@ -502,7 +502,7 @@ class EngineCatalog:
             images.append(msgspec.Raw(encode(image_of(topic, now_ms))))
         last_lease = self._core.lease_ids.reserved
         routers = images_of(list(self._core.routers.by_name.values()))
-        ties = list(self._core.routers.gone)
+        ties = self._core.routers.ties(self._core.usage.log_files())
         return msgspec.json.encode(Snapshot(registry.last_id, registry.last_order, images, last_lease, routers, ties))
 
     def take_deletions(self) -> list[Deletions]:

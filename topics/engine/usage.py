@@ -44,6 +44,10 @@ class Usage:
         file = self._files.get(file_id)
         return file is not None and file.kind is FileKind.WAL
 
+    def log_files(self) -> list[int]:
+        """Numbers of the files of the log, those prepared included."""
+        return [file.file_id for file in self._files if file.kind is FileKind.WAL]
+
     def is_memory(self, file_id: int) -> bool:
         """Records of class `ephemeral`."""
         file = self._files.get(file_id)

@@ -475,6 +475,26 @@ def test_a_deleted_job_that_was_kept_is_not_forwarded_by_an_ack_that_names_it_be
     world.close()
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+def test_routers_that_are_gone_are_forgotten_with_the_log_that_told_of_them(shards: int) -> None:
+    """Programs that make topics and a router for each session: each snapshot named all there had ever been."""
+    world = SimWorld(wal_shards=shards, checkpoint_wal_bytes=1)
+    world.start()
+    assert world.server is not None
+    assert world.server.engine is not None
+    gone = world.server.engine._core.routers
+    for session in range(12):
+        _route(world, f"s{session}", f"d{session}")
+        world.write(f"s{session}", session)
+        assert world.data(f"d{session}") == [session]
+        assert world.drop(f"s{session}")["routers_removed"] == ["r"]
+        world.advance_ms(1500)
+        assert len(gone.gone) <= 4
+    world.crash_and_start()
+    assert [world.data(f"d{session}") for session in range(12)] == [[session] for session in range(12)]
+    world.close()
+
+
 # --- seqs of a former life -------------------------------------------------------------------------------------------
 def test_what_comes_into_an_ephemeral_source_after_a_kill_is_forwarded_whatever_its_class_becomes() -> None:
     """R-RTR-1. The router's position is of the life before: seqs up to there are not given out again."""

@@ -50,7 +50,7 @@ class RouterRecovery:
     def tie(self, pair: tuple[int, int]) -> None:
         """A router was between these topics."""
         self.log_rows.tie(*pair)
-        self._core.routers.gone[pair] = None
+        self._core.routers.note_gone(pair)
 
     def adopt(self, images: list[RouterImage]) -> None:
         """What segments of their destinations say; their sources may be adopted later."""

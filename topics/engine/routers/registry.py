@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from topics.engine.routers.router import Router, RouterLife
 from topics.engine.topic import Topic
 
+_JUST_GONE, _TOLD_ONCE = -2, -1
+"""In `Routers.gone`: no snapshot has told of it, or one."""
+
 
 class Routers:
     """`by_name` holds routers being created and deleted, too."""
@@ -16,8 +19,9 @@ class Routers:
         self.by_name: dict[str, Router] = {}
         self.by_id: dict[int, Router] = {}
         self._names: list[str] = []
-        self.gone: dict[tuple[int, int], None] = {}
-        """Source and destination (topic ids) of routers that are gone: the log may still hold forwards of theirs."""
+        self.gone: dict[tuple[int, int], int] = {}
+        """Source and destination (topic ids) of routers that are gone: the log may still hold forwards of theirs. To
+        the highest number of a file that may, once that is known; see `ties`."""
 
     def __len__(self) -> int:
         return len(self.by_name)
@@ -32,7 +36,7 @@ class Routers:
 
     def remove(self, router: Router) -> None:
         router.life = RouterLife.GONE
-        self.gone[router.source.id, router.dest.id] = None
+        self.note_gone((router.source.id, router.dest.id))
         del self.by_name[router.name]
         del self.by_id[router.id]
         del self._names[bisect_left(self._names, router.name)]
@@ -42,6 +46,25 @@ class Routers:
     def of_topic(self, topic: Topic) -> list[Router]:
         """Those with the topic as source or destination, by name."""
         return sorted({*topic.routers, *topic.feeders}, key=lambda router: router.name)
+
+    def note_gone(self, pair: tuple[int, int]) -> None:
+        """A router between these is gone."""
+        self.gone[pair] = _JUST_GONE
+
+    def ties(self, log_files: list[int]) -> list[tuple[int, int]]:
+        """Those of `gone` that the snapshot has to tell of which is taken now; forgets the others.
+
+        log_files: numbers of the log's files, which only grow. A step of a router may be staged when it goes. By the
+        second snapshot from then on it is in one of the files there are: each one syncs the log before it is written.
+        """
+        oldest, newest = min(log_files, default=0), max(log_files, default=0)
+        gone, self.gone = self.gone, {}
+        for pair, upto in gone.items():
+            if upto < 0:
+                self.gone[pair] = newest if upto == _TOLD_ONCE else _TOLD_ONCE
+            elif upto >= oldest:
+                self.gone[pair] = upto
+        return list(self.gone)
 
     def visible(self, name: str) -> Router | None:
         router = self.by_name.get(name)
