@@ -324,6 +324,21 @@ def test_long_polls_that_ask_the_same_share_one_answer(h: Harness) -> None:
     assert h.loop.waiting == 0
 
 
+def test_records_that_one_reader_leaves_out_count_for_no_bound_when_many_wait(h: Harness) -> None:
+    """R-NODE-3. What most of them hear is read once, without a filter."""
+    h.append("first")
+    waiting = [h.start_diff(1, nodes=(b"%d" % at,), wait_ms=1000, max_batch_bytes=10) for at in range(5)]
+    rows = [
+        Record(b'"others"', None, b"9", None),
+        Record(b'"left out"', None, b"0", None),
+        Record(b"1", None, b"9", None),
+    ]
+    h.start_append(pack_rows(rows))
+    h.settle()
+    results = [answer.get() for answer in waiting]
+    assert [(result.count, result.next_from_seq) for result in results] == [(2, 4), *[(1, 2)] * 4]
+
+
 def test_a_cancelled_wait_leaves_nothing_behind(h: Harness) -> None:
     """R-NET-11."""
     h.append(1)
