@@ -154,6 +154,22 @@ def test_a_topic_may_be_deleted_while_it_is_being_created(h: Harness, if_empty: 
     assert (write.get().first_seq, write.get().created) == (1, True)
 
 
+def test_a_topic_that_is_deleted_while_it_is_being_created_is_seen_by_nobody(h: Harness) -> None:
+    """Its creation may fail, and who waited there would hear of nothing any more."""
+    made, gone = Answer(), Answer()
+    h.engine.put_topic("t", TopicConfig.make(), made)
+    h.engine.delete_topic("t", if_empty=False, done=gone)
+    with pytest.raises(RequestError, match="does not exist"):
+        h.start_diff(wait_ms=1000).get()
+    assert h.engine.stats().topics == 0
+    h.settle(StorageError("no"))
+    assert [type(answer.results[0]) for answer in (made, gone)] == [StorageError, StorageError]
+    h.put()
+    poll = h.start_diff(wait_ms=1000)
+    h.append("new")
+    assert poll.get().count == 1
+
+
 def test_expiry_staged_behind_a_deletion_finds_the_topic_gone(h: Harness) -> None:
     h.put(ttl_ms=10)
     h.append(1)

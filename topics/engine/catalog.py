@@ -123,7 +123,7 @@ class EngineCatalog:
                 return None
             self._remove(holder)
         topic = Topic(name, topic_id, config, order, self._core.usage)
-        topic.life = Life.LIVE
+        topic.life, topic.is_made = Life.LIVE, True
         registry.add(topic)
         return topic
 
@@ -494,7 +494,7 @@ class EngineCatalog:
         images: list[msgspec.Raw] = []
         encode = msgspec.json.Encoder().encode
         for topic in self._topics.values():
-            if topic.life is Life.CREATING:
+            if not topic.is_made:
                 continue
             if topic.stage_class == "disk":
                 topic.reserved = topic.next_seq - 1

@@ -32,6 +32,7 @@ class Creation(Operation):
 
     def apply(self, commit: Commit) -> None:
         self.core.quiet_until_ms = 0
+        self.topic.is_made = True
         if self.topic.life is Life.CREATING:  # its deletion may be queued behind already
             self.topic.life = Life.LIVE
         if self.done is not None:
@@ -96,7 +97,8 @@ class Removal(Operation):
         self._resume()
 
     def fail(self, error: TopicsError) -> None:
-        self.topic.life = Life.LIVE
+        if self.topic.is_made:
+            self.topic.life = Life.LIVE
         for router in self.core.routers.of_topic(self.topic):  # they may have gone to rest meanwhile
             self.core.forwarding.note(router)
         self.done(error)

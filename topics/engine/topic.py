@@ -57,6 +57,7 @@ class Topic:
         "hops",
         "id",
         "index",
+        "is_made",
         "keys",
         "keys_forgotten",
         "last_read_ms",
@@ -86,6 +87,8 @@ class Topic:
         self.order = order
         """The number of the latest create or config frame of this topic, over all topics."""
         self.life = Life.CREATING
+        self.is_made = False
+        """Its creation is durable: else readers do not see it, though it is being deleted already."""
         self.head = 0
         self.next_seq = 1
         self.last_ts = 0
@@ -166,7 +169,7 @@ class Topic:
 
     @property
     def visible(self) -> bool:
-        return self.life is Life.LIVE or self.life is Life.DELETING
+        return self.is_made and self.life is not Life.GONE
 
     @property
     def keeps_leases(self) -> bool:
