@@ -10,6 +10,7 @@ from topics.engine.refusals import config_needs_admin
 from topics.engine.results import AppendRequest
 from topics.engine.topic_config import TopicConfig
 from topics.errors import DiskFullError, LogReadOnlyError, RequestError, StorageError
+from topics.store.filetable import FileKind
 from topics.store.rows import Record, pack_rows
 
 
@@ -129,6 +130,15 @@ def test_a_failed_creation_fails_the_writes_behind_it_and_frees_the_name(h: Harn
     with pytest.raises(StorageError):
         first.get()
     assert h.append(2).created
+
+
+def test_a_failed_creation_keeps_no_memory_of_the_writes_behind_it(h: Harness) -> None:
+    """Class `ephemeral`: their frames are in memory when they are taken."""
+    write = h.start_append(records("x" * 300_000), config=TopicConfig.make(durability="ephemeral"))
+    h.settle(StorageError("no"))
+    with pytest.raises(StorageError):
+        write.get()
+    assert [file.live_rows for file in h.store.files if file.kind is FileKind.MEMORY] == [0]
 
 
 def test_publication_is_in_seq_order_whatever_the_classes(h: Harness) -> None:

@@ -50,7 +50,8 @@ class AppendBatch(Operation):
         self.rows = 0
         self.size = 0
         self.file_id = 0
-        """Of frames in memory (class `ephemeral`); 0: the commit says where they are."""
+        """Of frames that are there already, and count as rows of it: in memory (class `ephemeral`), or those that a
+        router copies by position; 0: the commit says where they are."""
         self.reserves = False
         """A reservation lies in the same commit."""
         self.writes: list[Write] = []
@@ -125,6 +126,8 @@ class AppendBatch(Operation):
         """Nothing becomes visible; the seqs are burned, since the frames may still be found after a restart."""
         self._undo_pending()
         topic = self.topic
+        if self.file_id and self.rows:
+            self.core.usage.left(self.file_id, self.rows)
         if self.reserves and topic.stage_class == "disk":
             topic.reserved = 0
         for write in self.writes:

@@ -141,8 +141,6 @@ class Forward(AppendBatch):
         self.topic.last_write_ms = int(shared.ts[-1])
 
     def fail(self, error: TopicsError) -> None:
-        if self.file_id and self.rows:
-            self.core.usage.left(self.file_id, self.rows)
         super().fail(error)
         self.owner.on_failed(self)
 
