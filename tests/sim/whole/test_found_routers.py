@@ -12,6 +12,7 @@ import pytest
 from tests.contract.sim_world import SimWorld
 from tests.contract.world import tombstone
 from tests.sim.core import LATENCY_NS
+from topics.engine.index import Index
 from topics.engine.routers import steps
 from topics.engine.routers.copies import copies_of
 from topics.engine.routers.evidence import Evidence
@@ -712,4 +713,36 @@ def test_the_first_look_at_a_destination_takes_turns_with_others(monkeypatch: py
     assert len(passes) >= 10
     assert max(Counter(passes).values()) <= 2
     assert world.diff("d", 10_000)["records"][0]["data"] == "new"
+    world.close()
+
+
+def test_a_slot_that_becomes_free_costs_no_look_at_all_that_a_router_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-RTR-18. Of 16 MiB of small jobs, one at a time."""
+    monkeypatch.setattr(steps, "_STEP_ROWS", 10)
+    looked_at: list[int] = []
+    alive = Index.alive
+    monkeypatch.setattr(Index, "alive", lambda self, seqs: (looked_at.append(len(seqs)), alive(self, seqs))[1])
+    made: list[int] = []
+    monkeypatch.setattr(
+        steps, "copies_of", lambda *given: (made.append(len(given[1][0][2].seqs)), copies_of(*given))[1]
+    )
+    world = SimWorld()
+    world.start()
+    world.put("s", type="queue")
+    world.put("d", discard="reject", cap_records=1)
+    _route(world, "s", "d")
+    world.write("s", *range(1, 301))
+    assert world.request("POST", "/v0/topics/s/claim", {"node": "n", "max": 300}).json["count"] == 300
+    for first in (201, 101, 1):  # in no order
+        seqs = list(range(first, min(first + 200, 301)))
+        assert world.request("POST", "/v0/topics/s/ack", {"node": "n", "seqs": seqs}).status == 200
+    looked_at.clear()
+    made.clear()
+    for seq in range(1, 21):
+        assert world.data("d", seq - 1) == [seq]
+        world.delete("d", before_seq=seq + 1)
+    assert max(looked_at) <= 10
+    assert set(made) == {1}
+    world.put("d")
+    assert world.data("d", 20) == [*range(21, 301)]
     world.close()

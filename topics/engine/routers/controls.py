@@ -96,7 +96,7 @@ def image_of_router(router: Router) -> RouterImage:
         router.forwarded,
         router.examined,
         list(router.evidence.items()),
-        list(router.kept.items()),
+        [(seq, router.kept[seq]) for seq in router.kept_seqs],
         list(router.keeping.items()),
     )
 

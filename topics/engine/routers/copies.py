@@ -80,6 +80,12 @@ def copies_of(router: Router, parts: Sequence[tuple[memoryview, int, Selection]]
     return Copies(seqs, rows, sizes, bytes(buffer))
 
 
+def size_of(frame: bytes) -> int:
+    """Of its record, as the frame says; nothing is checked."""
+    size: int = _HEAD.unpack_from(frame)[-1]
+    return size
+
+
 def key_prefix(router: Router) -> str:
     """Of the idempotency keys of a router's copies (R-EO-2); the source seq follows."""
     return f"router:{router.name}:{router.source.id}:{_EPOCH}:"

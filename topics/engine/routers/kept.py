@@ -56,8 +56,8 @@ def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, boun
     if deleting is not None:  # it may fail
         deleting.append(lambda: keep_frames(core, router, seqs, done, bounded=bounded))
         return
-    has = router.kept.keys() | router.keeping.keys()
-    wanted = np.array(sorted(seq for seq in seqs if seq > router.position and seq not in has), np.uint64)
+    lacks = [seq for seq in seqs if seq > router.position and seq not in router.kept and seq not in router.keeping]
+    wanted = np.array(sorted(lacks), np.uint64)
     wanted = wanted[source.index.alive(wanted)]
     if not len(wanted) or router.life is RouterLife.GONE:
         done(None)

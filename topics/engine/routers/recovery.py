@@ -189,8 +189,8 @@ class RouterRecovery:
             router.examined = min(router.examined, router.dest.head)
             if router.keeping:
                 seqs = np.array(sorted(router.keeping), np.uint64)
-                alive = seqs[router.source.index.alive(seqs)].tolist()  # the others were deleted (R-DEL-9)
-                router.keeping = {seq: router.keeping[seq] for seq in alive}
+                for seq in seqs[~router.source.index.alive(seqs)].tolist():  # deleted (R-DEL-9)
+                    router.kept_bytes -= len(router.keeping.pop(seq))
             router.drop_kept()
         for topic in self._core.registry.by_name.values():
             if topic.hops is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -81,6 +81,7 @@ class Router:
         "keeping",
         "kept",
         "kept_bytes",
+        "kept_seqs",
         "life",
         "name",
         "order",
@@ -123,6 +124,8 @@ class Router:
         """Changes that wait for the outcome of a deletion."""
         self.kept: dict[int, bytes] = {}
         """Frames of jobs that were acknowledged while the router could not forward them, by source seq (R-RTR-18)."""
+        self.kept_seqs: list[int] = []
+        """The keys of `kept`, ascending: there may be very many, and each step asks for the first."""
         self.keeping: dict[int, bytes] = {}
         """Frames of jobs whose ack is on its way, or came too late: what becomes of these is not decided."""
         self.kept_bytes = 0
@@ -149,6 +152,7 @@ class Router:
             at = bisect_right(runs, seq)
             if at % 2 or (at and runs[at - 1] == seq):
                 self.kept[seq] = self.keeping.pop(seq)
+                insort(self.kept_seqs, seq)
 
     def copied(self, first: int, last: int, before: int) -> None:
         """These seqs of the destination are its copies. before: the seq that the step which made them came behind."""
@@ -160,15 +164,17 @@ class Router:
             self.own.append((first, last))
 
     def drop_kept(self) -> None:
-        """Those up to `position`; the others in order of seq."""
-        self.kept = {seq: frame for seq, frame in sorted(self.kept.items()) if seq > self.position}
-        self.keeping = {seq: frame for seq, frame in self.keeping.items() if seq > self.position}
-        self.kept_bytes = sum(map(len, self.kept.values())) + sum(map(len, self.keeping.values()))
+        """Those up to `position`."""
+        passed = bisect_right(self.kept_seqs, self.position)
+        gone = [self.kept.pop(seq) for seq in self.kept_seqs[:passed]]
+        del self.kept_seqs[:passed]
+        gone += [self.keeping.pop(seq) for seq in list(self.keeping) if seq <= self.position]
+        self.kept_bytes -= sum(map(len, gone))
 
     @property
     def highest_seen(self) -> int:
         """No seq of the source up to here may be given out again."""
-        return max(self.position, *self.kept, *self.keeping, 0)
+        return max(self.position, *self.kept_seqs[-1:], *self.keeping, 0)
 
     @property
     def is_behind(self) -> bool:

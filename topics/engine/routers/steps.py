@@ -7,6 +7,8 @@ retention on the source (R-FLOOR-7), then on the destination -> what is live beh
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
@@ -21,7 +23,7 @@ from topics.engine.operations import Turn
 from topics.engine.pieces import Plan, own_frames, plan_pieces
 from topics.engine.predicate import Predicate
 from topics.engine.retention import when_retained
-from topics.engine.routers.copies import Copies, copies_of
+from topics.engine.routers.copies import Copies, copies_of, size_of
 from topics.engine.routers.evidence import Evidence
 from topics.engine.routers.forward import Forward, Step, stage_forward
 from topics.engine.routers.room import Room
@@ -109,10 +111,11 @@ class Steps:
         if shared:
             self._admit_shared(router, step, kept)
             return
-        if self._is_held_back(router, step, int(kept.seqs[0]), int(kept.sizes[0])):
+        room = self._room_for(router, step, int(kept.seqs[0]), kept.sizes[:_COPIED_ROWS])
+        if not room:
             return
         sums = np.cumsum(kept.lengths, dtype=np.uint64)
-        most = min(_COPIED_ROWS, max(1, int(np.searchsorted(sums, _COPIED_BYTES, "right"))))
+        most = min(room, max(1, int(np.searchsorted(sums, _COPIED_BYTES, "right"))))
         if most < len(kept.seqs):
             step.upto = int(kept.seqs[most]) - 1
             kept = kept.rows(slice(most))
@@ -121,14 +124,15 @@ class Steps:
 
     def _stage_evicted(self, router: Router, lost: int, head: int) -> bool:
         """Kept frames below the source's floor come a run at a time, between holes: acknowledged, not lost."""
-        position = router.position
-        kept = sorted(seq for seq in router.kept if position < seq <= lost)
-        if not kept:
+        position, kept = router.position, router.kept_seqs
+        at = bisect_right(kept, position)
+        some = kept[at : min(bisect_right(kept, lost), at + _STEP_ROWS)]
+        if not some:
             return False
-        if kept[0] > position + 1:
-            self._stage(router, Step(router.config, kept[0] - 1, kept[0] - 1 - position, head))
+        if some[0] > position + 1:
+            self._stage(router, Step(router.config, some[0] - 1, some[0] - 1 - position, head))
         else:
-            run = [seq for at, seq in enumerate(kept, kept[0]) if at == seq][:_STEP_ROWS]
+            run = [seq for at, seq in enumerate(some, some[0]) if at == seq]
             self._forward_kept(router, Step(router.config, run[-1], 0, head), run)
         return True
 
@@ -144,14 +148,16 @@ class Steps:
 
     def _kept_before(self, router: Router, rows: Selection) -> list[int]:
         """Seqs of kept frames whose records are gone: those before the first row, else the next one."""
-        source = router.source
-        beyond = max(router.position, source.floors.lost)
-        seqs = np.array(sorted(seq for seq in router.kept if seq > beyond), np.uint64)
-        gone: list[int] = seqs[~source.index.alive(seqs)].tolist()
+        source, kept = router.source, router.kept_seqs
+        at = bisect_right(kept, max(router.position, source.floors.lost))
+        gone: list[int] = []
+        while not gone and at < len(kept):  # once, mostly: what was acknowledged is gone
+            seqs = np.array(kept[at : at + _STEP_ROWS], np.uint64)
+            gone = seqs[~source.index.alive(seqs)].tolist()
+            at += _STEP_ROWS
         if gone and len(rows.seqs):
-            before = [seq for seq in gone if seq < int(rows.seqs[0])]
-            return before[:_STEP_ROWS] or gone[:1]
-        return gone[:_STEP_ROWS]
+            return gone[: bisect_left(gone, int(rows.seqs[0]))] or gone[:1]
+        return gone
 
     def _forward_kept(self, router: Router, step: Step, seqs: list[int]) -> None:
         """As many of these as one step may write out."""
@@ -167,13 +173,12 @@ class Steps:
             self._stage(router, step)
             return
         frames = [router.kept[seq] for seq in seqs]
-        try:
-            size = Frame.unpack(frames[0], "a kept frame").size
-        except StorageError:
-            self._on_end(router, blocked=True)
+        room = self._room_for(router, step, seqs[0], [size_of(frame) for frame in frames])
+        if not room:
             return
-        if self._is_held_back(router, step, seqs[0], size):
-            return
+        if room < len(seqs):
+            seqs, frames = seqs[:room], frames[:room]
+            step.upto = seqs[-1]
         lengths = np.array([len(frame) for frame in frames], np.uint32)
         offsets = (np.cumsum(lengths, dtype=np.uint64) - lengths).astype(np.uint32)
         nothing = np.zeros(len(seqs), np.uint32)
@@ -193,16 +198,17 @@ class Steps:
             return
         self._admit(router, step, copies)
 
-    def _is_held_back(self, router: Router, step: Step, seq: int, size: int) -> bool:
-        """There is no room for the next copy: that is known without reading or making any, and the step is staged.
+    def _room_for(self, router: Router, step: Step, seq: int, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
+        """How many of the next records, the first of which is `seq`, are worth reading and copying.
 
-        exactly_once adds to the size, and may find the copy there already, which takes no room.
+        0: there is no room for any, which is known without that, and the step is staged. exactly_once adds to the
+        sizes, and may find records there already, which take no room.
         """
-        if seq in router.evidence or self._room.of(router.dest, [size]):
-            return False
-        step.upto, step.blocked = seq - 1, True
-        self._stage(router, step)
-        return True
+        room = len(sizes) if router.evidence else self._room.of(router.dest, sizes)
+        if not room:
+            step.upto, step.blocked = seq - 1, True
+            self._stage(router, step)
+        return room
 
     def _split(self, router: Router, step: Step, rows: Selection) -> tuple[bool, Selection]:
         """Whether the first rows are copied by position, and those of which the same is true: one step does one thing.
