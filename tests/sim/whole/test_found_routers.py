@@ -16,6 +16,7 @@ from topics.engine.index import Index
 from topics.engine.routers import steps
 from topics.engine.routers.copies import copies_of
 from topics.engine.routers.evidence import Evidence
+from topics.engine.routers.hops import Hops
 from topics.store.replay import ShardReplay
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -745,4 +746,21 @@ def test_a_slot_that_becomes_free_costs_no_look_at_all_that_a_router_keeps(monke
     assert set(made) == {1}
     world.put("d")
     assert world.data("d", 20) == [*range(21, 301)]
+    world.close()
+
+
+def test_a_step_of_one_router_does_not_ask_all_others_of_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-RTR-12. What hops they still need was asked of each by each."""
+    forgotten: list[int] = []
+    forget = Hops.forget
+    monkeypatch.setattr(Hops, "forget", lambda self, upto: (forgotten.append(upto), forget(self, upto))[1])
+    world = SimWorld()
+    world.start()
+    _route(world, "s", "a", "sa")
+    for number in range(30):
+        _route(world, "a", f"d{number}", f"r{number}")
+    world.write("s", 1)
+    world.advance_ms(1000)
+    assert [router["forwarded_total"] for router in _routers(world)] == [1] * 31
+    assert len(forgotten) <= 2
     world.close()

@@ -28,7 +28,7 @@ from topics.engine.routers.evidence import Evidence
 from topics.engine.routers.forward import Forward, Step, stage_forward
 from topics.engine.routers.room import Room
 from topics.engine.routers.router import EXACTLY_ONCE, HOPS_MAX, Router, RouterLife
-from topics.engine.topic import Life
+from topics.engine.topic import Life, Topic
 from topics.errors import StorageError, TopicsError
 from topics.store.format import Frame
 from topics.store.reader import Fetched
@@ -349,14 +349,19 @@ class Steps:
             router.evidence = {seq: there for seq, there in router.evidence.items() if seq > step.upto}
         if router.examined == forward.first_hole - 1 and forward.rows:
             router.examined = forward.first_seq + forward.rows - 1  # our own copies need not be looked at
-        source = router.source
-        if source.hops is not None:
-            source.hops.forget(min((other.position for other in source.routers), default=source.head))
+        _forget_hops(router.source)
         self._on_end(router, blocked=step.blocked, is_whole=step.is_whole)
 
     def on_failed(self, forward: Forward) -> None:
         forward.router.flight = None
         self._on_end(forward.router, blocked=True)
+
+
+def _forget_hops(source: Topic) -> None:
+    """Those that no router needs any more. Of many routers the last one comes there last: mostly it is asked alone."""
+    hops, routers = source.hops, source.routers
+    if hops is not None and hops.runs and all(router.position >= hops.runs[0][1] for router in reversed(routers)):
+        hops.forget(min((router.position for router in routers), default=source.head))
 
 
 def matching(index: Index, seqs: NDArray[np.uint64], predicate: Predicate) -> NDArray[np.bool_]:
