@@ -88,8 +88,8 @@ class Removal(Operation):
         self.core.registry.remove(topic)
         self.core.in_log.discard(topic.id)
         routers = self.core.routers.of_topic(topic)
+        self.core.routers.remove(*routers)
         for router in routers:
-            self.core.routers.remove(router)
             self.core.forwarding.forget(router)
         self.done(DeleteTopicResult(True, [router.name for router in routers]))
         for waiter in list(topic.waiters):

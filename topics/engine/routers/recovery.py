@@ -160,8 +160,7 @@ class RouterRecovery:
         return max([0, *(router.highest_seen for router in topic.routers)])
 
     def topic_gone(self, topic: Topic) -> None:
-        for router in self._core.routers.of_topic(topic):
-            self._core.routers.remove(router)
+        self._core.routers.remove(*self._core.routers.of_topic(topic))
 
     def before_rows(self) -> None:
         """The log was read. Of routers that are gone, only those with forwards in it may matter again."""

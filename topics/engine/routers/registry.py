@@ -34,14 +34,17 @@ class Routers:
         router.source.routers = (*router.source.routers, router)
         router.dest.feeders = (*router.dest.feeders, router)
 
-    def remove(self, router: Router) -> None:
-        router.life = RouterLife.GONE
-        self.note_gone((router.source.id, router.dest.id))
-        del self.by_name[router.name]
-        del self.by_id[router.id]
-        del self._names[bisect_left(self._names, router.name)]
-        router.source.routers = tuple(other for other in router.source.routers if other is not router)
-        router.dest.feeders = tuple(other for other in router.dest.feeders if other is not router)
+    def remove(self, *routers: Router) -> None:
+        for router in routers:
+            router.life = RouterLife.GONE
+            self.note_gone((router.source.id, router.dest.id))
+            del self.by_name[router.name]
+            del self.by_id[router.id]
+            del self._names[bisect_left(self._names, router.name)]
+        for source in {router.source for router in routers}:  # once: a topic may have thousands
+            source.routers = tuple(router for router in source.routers if router.life is not RouterLife.GONE)
+        for dest in {router.dest for router in routers}:
+            dest.feeders = tuple(router for router in dest.feeders if router.life is not RouterLife.GONE)
 
     def of_topic(self, topic: Topic) -> list[Router]:
         """Those with the topic as source or destination, by name."""
