@@ -25,6 +25,9 @@ def small_chunks() -> Iterator[None]:
         patch.object(chunk_module, "CHUNK_ROWS_MAX", 16),
         patch.object(index_module, "CHUNK_ROWS_MAX", 16),
         patch.object(chunk_module, "_ROWS_MIN", 4),
+        patch.object(chunk_module, "THIN", 2),
+        patch.object(index_module, "THIN", 2),
+        patch.object(chunk_module, "THIN_ROWS_MIN", 6),
         patch.object(index_module, "_HOLE_ROWS_MAX", 3),
         patch.object(index_module, "_MANY_ROWS", 20),
     ):
@@ -167,3 +170,27 @@ def test_a_record_costs_at_most_32_bytes_of_index() -> None:
             held += sum(column.nbytes for column in columns if column is not None)
         assert held / 100_000 <= 32
         assert not (index.chunks[0].flags & DEAD).any()
+
+
+def test_a_few_records_that_outlive_many_do_not_keep_their_rows() -> None:
+    """Jobs put off for a day: one of a thousand, with 25 bytes for each of the others until it went."""
+    sizes = {"CHUNK_ROWS_MAX": 8192, "THIN": 16}
+    with (
+        patch.multiple(chunk_module, **sizes, THIN_ROWS_MIN=1024),
+        patch.multiple(index_module, **sizes, _HOLE_ROWS_MAX=64),
+    ):
+        files = FileTable()
+        usage = Usage()
+        usage.use(files)
+        index = Index(usage)
+        file = files.add(FileKind.WAL, "wal")
+        column = np.ones(1000, np.uint32)
+        for first in range(1, 100_001, 1000):
+            index.append_rows(first, file.file_id, column, column, column, 1, np.zeros(1000, np.uint8), [b"t"] * 1000)
+            index.kill_run(first + 1, first + 999)
+        assert index.select(0, 100_000, 1000).seqs.tolist() == list(range(1, 100_001, 1000))
+        assert (index.live, index.earliest, file.live_rows) == (100, 1, 100)
+        assert sum(chunk.capacity for chunk in index.chunks) < 20_000
+        killed = index.kill_matching(Predicate(False, b"t"), 100_000)
+        assert sum(len(rows.seqs) for rows in killed) == 100
+        assert (index.live, index.tags, file.live_rows) == (0, None, 0)

@@ -11,6 +11,10 @@ from topics.store.plain_rows import addresses_of
 CHUNK_ROWS_MAX = 8192
 _ROWS_MIN = 16
 
+THIN = 16
+"""A chunk of which less than one row in so many lives is thin, if it has at least `THIN_ROWS_MIN`."""
+THIN_ROWS_MIN = 1024
+
 DEAD = 0x80
 """In `flags`, above the frame's own: the row is not live (deleted, evicted, or a hole)."""
 
@@ -34,6 +38,7 @@ class Chunk:
         "packed",
         "sizes",
         "tags",
+        "thinned_at",
         "ts",
     )
 
@@ -52,6 +57,8 @@ class Chunk:
         """Its row of a ChunkTable, and `count` when that was made."""
         self.addresses = b""
         """What `find_addresses` found; b"": nobody asked."""
+        self.thinned_at = CHUNK_ROWS_MAX
+        """How many rows lived when `thinned` was asked last."""
 
     def find_addresses(self) -> bytes:
         """Where file_ids, offsets, lengths, sizes, ts and flags lie, a packed u64 each, until the chunk is resized."""
@@ -104,6 +111,32 @@ class Chunk:
         self.ts[start:end] = self.ts[start - 1] if start else 0
         self.sizes[start:end] = 0
         self.count = end
+
+    @property
+    def is_thin(self) -> bool:
+        """Hardly a row lives, and half of them have died since that was last so."""
+        return self.live * THIN <= self.count >= THIN_ROWS_MIN and 2 * self.live <= self.thinned_at
+
+    def thinned(self, hole_rows_max: int) -> list[Chunk]:
+        """Chunks with the same live rows and no wider holes; itself where that would not save much."""
+        self.thinned_at = self.live
+        rows = self.live_rows(0, self.count)
+        cuts = np.flatnonzero(np.diff(rows) > hole_rows_max)
+        spans = list(zip(rows[[0, *(cuts + 1)]].tolist(), (rows[[*cuts, -1]] + 1).tolist(), strict=True))
+        if 2 * sum([end - start for start, end in spans]) > self.count:
+            return [self]
+        return [self._part(start, end) for start, end in spans]
+
+    def _part(self, start: int, end: int) -> Chunk:
+        part = Chunk(self.first + start, end - start)
+        for name in ("file_ids", "offsets", "lengths", "sizes", "ts", "flags"):
+            getattr(part, name)[:] = getattr(self, name)[start:end]
+        if self.tags is not None:
+            part.tag_column()[:] = self.tags[start:end]
+        part.count = end - start
+        part.live = int(np.count_nonzero(part.flags < DEAD))
+        part.thinned_at = part.live
+        return part
 
     def live_rows(self, start: int, end: int) -> NDArray[np.intp]:
         """Row numbers of the live rows among [start, end), ascending."""

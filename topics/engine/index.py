@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.chunk import CHUNK_ROWS_MAX, DEAD, Chunk
+from topics.engine.chunk import CHUNK_ROWS_MAX, DEAD, THIN, Chunk
 from topics.engine.chunk_table import ChunkTable
 from topics.engine.predicate import Predicate
 from topics.engine.tags import Tags
@@ -73,7 +73,7 @@ class Index:
 
     __slots__ = (
         "_firsts",
-        "_has_dead_chunk",
+        "_has_thin_chunk",
         "_usage",
         "bytes",
         "chunks",
@@ -89,7 +89,7 @@ class Index:
         self._usage = usage
         self.chunks: list[Chunk] = []
         self._firsts: list[int] = []
-        self._has_dead_chunk = False
+        self._has_thin_chunk = False
         self.live = 0
         self.bytes = 0
         self.deaths = 0
@@ -252,6 +252,7 @@ class Index:
                 return chunk
             if chunk.count < chunk.capacity // 2:
                 chunk.resize(chunk.count)
+            self._has_thin_chunk |= chunk.is_thin  # it was the last until now
         # A topic that has filled a chunk is not small: its next one need not grow from nothing.
         chunk = Chunk(seq, _NEXT_ROWS if self.chunks and self.chunks[-1].count == CHUNK_ROWS_MAX else _FIRST_ROWS)
         self.chunks.append(chunk)
@@ -438,8 +439,8 @@ class Index:
         row = seq - chunk.first
         chunk.flags[row] |= DEAD
         chunk.live -= 1
-        if not chunk.live:
-            self._has_dead_chunk = True
+        if chunk.live * THIN <= chunk.count and self._is_to_shrink(chunk):
+            self._has_thin_chunk = True
         self._lost(1, int(chunk.sizes[row]))
         self._usage.left(int(chunk.file_ids[row]), 1)
         if self.tags is not None and chunk.tags is not None and (number := int(chunk.tags[row])) != NO_TAG:
@@ -447,7 +448,7 @@ class Index:
         if row + 1 < chunk.count and chunk.flags[row + 1] < DEAD:
             self.earliest = seq + 1
         else:
-            self._drop_dead_chunks()
+            self._drop_dead_rows()
             self.earliest = self.next_live(seq + 1)
         return seq
 
@@ -548,9 +549,9 @@ class Index:
             self.tags.drop_rows(chunk.tags[start:end])
             if not len(self.tags):
                 self.tags = None
-        if not chunk.live:
-            self._has_dead_chunk = True
-            self._drop_dead_chunks()
+        if chunk.live * THIN <= chunk.count and self._is_to_shrink(chunk):
+            self._has_thin_chunk = True
+        self._drop_dead_rows()
         if chunk.first + start <= self.earliest < chunk.first + end:
             if end < chunk.count and chunk.flags[end] < DEAD:
                 self.earliest = chunk.first + end
@@ -578,8 +579,8 @@ class Index:
             return
         chunk.flags[rows] |= DEAD
         chunk.live -= len(rows)
-        if not chunk.live:
-            self._has_dead_chunk = True
+        if chunk.live * THIN <= chunk.count and self._is_to_shrink(chunk):
+            self._has_thin_chunk = True
         self._lost(len(rows), int(chunk.sizes[rows].sum(dtype=np.uint64)))
         self._usage.left_files(chunk.file_ids[rows])
         if self.tags is not None and chunk.tags is not None:
@@ -600,16 +601,25 @@ class Index:
         if not len(self.tags):
             self.tags = None
 
+    def _is_to_shrink(self, chunk: Chunk) -> bool:
+        return not chunk.live or (chunk.is_thin and chunk is not self.chunks[-1])
+
     def _after_kill(self) -> None:
-        self._drop_dead_chunks()
+        self._drop_dead_rows()
         self.earliest = self.next_live(self.earliest)
 
-    def _drop_dead_chunks(self) -> None:
-        """Forgets chunks without a live row; where they were is a gap."""
-        if self._has_dead_chunk:
-            self._has_dead_chunk = False
-            self.chunks = [chunk for chunk in self.chunks if chunk.live]
-            self._firsts = [chunk.first for chunk in self.chunks]
+    def _drop_dead_rows(self) -> None:
+        """Forgets chunks without a live row; where they were is a gap. Of thin ones, but the last, the wide holes."""
+        if self._has_thin_chunk:
+            self._has_thin_chunk = False
+            chunks: list[Chunk] = []
+            for chunk in self.chunks:
+                if chunk.live * THIN > chunk.count or not self._is_to_shrink(chunk):
+                    chunks.append(chunk)
+                elif chunk.live:
+                    chunks += chunk.thinned(_HOLE_ROWS_MAX)
+            self.chunks = chunks
+            self._firsts = [chunk.first for chunk in chunks]
 
 
 def _columns(chunk: Chunk, rows: NDArray[np.intp]) -> Selection:
