@@ -12,6 +12,7 @@ from tests.sim import SimRing
 from tests.sim.faults import FOREVER
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import DiskFullError, StorageError
+from topics.store.format import FrameType
 
 
 @pytest.mark.parametrize("shards", [2, 3, 4])
@@ -201,3 +202,38 @@ def test_log_files_prepared_ahead_leave_the_low_water_mark_to_what_frees_space()
             world.append(1, 1, size=10_000, fsync=False)
     assert world.store.log.disk_full
     assert disk.capacity_bytes - disk.used_bytes >= 1 << 18
+
+
+@pytest.mark.parametrize("topics", [0, 200])
+def test_a_full_disk_is_given_back_also_what_one_checkpoint_had_no_space_to_copy(topics: int) -> None:
+    """Little lives in each log file. With many topics none of it was copied, lest a snapshot as large as the one that
+    had found no space find none again, though they were deleted, too; and nothing more died to have it tried again."""
+    checkpoints_end = {"checkpoint_wal_bytes": 1 << 30, "checkpoint_every_ms": 1 << 40}
+    config = small_config(wal_spare_files=0, disk_low_water_bytes=1 << 17, **checkpoints_end)
+    world = StoreWorld(config=config).open()
+    world.create(1)
+    world.create(2)
+    world.checkpoint()
+    for _ in range(12):
+        for size in (20_000, 40 if topics else 15_000, *[20_000] * (2 if topics else 1)):
+            world.append(1 + (size < 20_000), 1, size=size)
+    for topic_id in range(10, 10 + topics):
+        world.create(topic_id, "n" * 1000 + str(topic_id))
+        world.append(topic_id)
+    disk, log = world.ring.disk, world.store.log
+    disk.capacity_bytes = disk.used_bytes + (100_000 if topics else 40_000)
+    world.run(world.loop.sleep(3_000_000_000))
+    assert world.store.log.disk_full
+    upto = world.topic(1).head
+    gone = [(topic_id, FrameType.TOPIC_DELETE, world.order + topic_id, b"{}") for topic_id in range(10, 10 + topics)]
+    gone.append((1, FrameType.DELETE_RECORDS, 0, b'{"seqs":%a,"upto":%d}' % (list(range(1, upto + 1)), upto)))
+    with log.use_reserve():
+        for topic_id, kind, seq, payload in gone:
+            log.stage_control(topic_id, kind, seq, 0, payload)
+    world.commit(1)
+    for topic_id, kind, seq, payload in gone:
+        world.catalog.apply_control(kind, topic_id, seq, 0, payload)
+    world.run(world.loop.sleep(20_000_000_000))
+    assert not log.disk_full
+    world.check_every_record()
+    world.next_life(power_cut=True).check_every_record()

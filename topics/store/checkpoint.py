@@ -37,7 +37,7 @@ from topics.store.counters import CheckpointCounters
 from topics.store.filecalls import lacks_descriptors
 from topics.store.filetable import FileKind, FileTable, StoredFile
 from topics.store.flagging import Flagging
-from topics.store.format import FrameType, wal_file_no
+from topics.store.format import BLOCK_BYTES, FrameType, wal_file_no
 from topics.store.log import Log
 from topics.store.manifest import COLD, HOT, Manifest, ReplayStart, Segment, StorePart, pack_store_part
 from topics.store.openfiles import OpenFiles
@@ -113,6 +113,8 @@ class Checkpointer:
         """The last attempt ended for want of space."""
         self._live_at_attempt = -1
         """Live rows at the last attempt on a full disk; -1: none since there was space."""
+        self._room_at_attempt: int | None = None
+        """Space for copies at the last attempt that left files for want of it."""
         self.counters = CheckpointCounters()
 
     @property
@@ -147,11 +149,14 @@ class Checkpointer:
             self._loop.spawn(self._run_logged(), "checkpoint")
 
     def _is_space_wanted(self) -> bool:
-        """The disk is full and something died since the last attempt to give its space back."""
+        """The disk is full, and something died since the last attempt to give its space back, or more may be copied."""
         if not self._log.disk_full:
-            self._live_at_attempt = -1
+            self._live_at_attempt, self._room_at_attempt = -1, None
             return False
-        return self._live_at_attempt < 0 or live_rows(self._table) < self._live_at_attempt
+        if self._live_at_attempt < 0 or live_rows(self._table) < self._live_at_attempt:
+            return True
+        room = self._room_at_attempt
+        return room is not None and not self._log.space.lacks(room + self._snapshot_bytes + BLOCK_BYTES)
 
     async def _run_logged(self) -> None:
         try:
@@ -204,6 +209,7 @@ class Checkpointer:
         scarce = self._log.disk_full or self._met_full_disk or self._scarcity.is_tight(self._snapshot_bytes)
         if scarce:
             self._live_at_attempt = live_rows(self._table) if self._log.disk_full else -1
+            self._room_at_attempt = None
             await self._log.drop_spares()
             scarce = not whole
         replay = await self._cut(rotate=not scarce)
@@ -246,6 +252,8 @@ class Checkpointer:
         """Those of the files that there is space to empty; what is replayed begins with the first of the others."""
         chosen = self._scarcity.affordable((file for file in left if not file.superseded), self._snapshot_bytes)
         chosen += [file for file in left if file.superseded]  # what lives there shares a frame
+        room = self._log.space.free_bytes() - self._snapshot_bytes
+        self._room_at_attempt = room if len(chosen) < len(left) else None
         kept: dict[int, int] = {}
         for file in left:
             if file not in chosen:
