@@ -764,3 +764,22 @@ def test_a_step_of_one_router_does_not_ask_all_others_of_its_source(monkeypatch:
     assert [router["forwarded_total"] for router in _routers(world)] == [1] * 31
     assert len(forgotten) <= 2
     world.close()
+
+
+def test_a_loss_goes_round_in_a_mirror_no_further_than_records_do() -> None:
+    """R-TRIM-1, R-RTR-12. Each side told the other, for ever, of what the other had told it: 20 steps a second."""
+    world = SimWorld()
+    world.start()
+    world.put("a", ttl_ms=1000)
+    world.put("b", discard="reject", cap_bytes=10)
+    _route(world, "a", "b", "ab", allow_cycle=True)
+    _route(world, "b", "a", "ba", allow_cycle=True)
+    world.write("a", "x" * 50, "y" * 50)
+    for _ in range(2):
+        world.advance_ms(10_000)
+        assert [world.diff(name)["head_seq"] for name in "ab"] == [10, 10]
+        assert [router["forwarded_total"] for router in _routers(world)] == [10, 8]
+    world.crash_and_start()
+    world.advance_ms(10_000)
+    assert [world.diff(name)["head_seq"] for name in "ab"] == [10, 10]
+    world.close()

@@ -45,7 +45,7 @@ class ForwardPayload(msgspec.Struct, omit_defaults=True):
     holes: int = 0
     """So many seqs of the destination, from the frame's seq on, stand for what the source had lost (R-TRIM-1)."""
     hops: list[Run] = []
-    """Of the copies."""
+    """Of the holes and the copies."""
     source: int = 0
     """Topic id; 0 where the copies' own frames follow in the batch."""
     refs: list[tuple[int, int]] = []

@@ -31,16 +31,18 @@ from topics.store.rows import Rows
 class Step:
     """What one step is to do, as far as it is known."""
 
-    __slots__ = ("blocked", "config", "found", "head", "holes", "hops", "originals", "rows", "upto")
+    __slots__ = ("blocked", "config", "found", "head", "hole_hops", "holes", "hops", "originals", "rows", "upto")
 
-    def __init__(self, config: RouterConfig, upto: int, holes: int, head: int) -> None:
+    def __init__(self, config: RouterConfig, upto: int, holes: list[tuple[int, int]], head: int) -> None:
         self.config = config
         """The router's, when the step was planned."""
         self.upto = upto
         """The router's position afterwards."""
         self.head = head
         """The source's, when the step was planned."""
-        self.holes = holes
+        self.hole_hops = holes
+        """How many holes, and their hops: neighbours that have the same, in order."""
+        self.holes = sum([count for count, _hops in holes])
         self.rows: Rows | None = None
         """Copies whose frames are written out."""
         self.originals: Selection | None = None
@@ -94,9 +96,9 @@ class Forward(AppendBatch):
             self.core.wake(topic)
             if topic.routers:  # a loss goes further down the chain, too
                 self.core.forwardable[topic] = None
+        if topic.routers:
+            add_hops(topic, self.runs)
         if self.rows:
-            if topic.routers:
-                add_hops(topic, self.runs)
             super().apply(commit)
         self.owner.on_applied(self)
 
@@ -169,7 +171,7 @@ def stage_forward(owner: StepOwner, appender: Appender, router: Router, step: St
     ts = max(now_ms, topic.last_ts)
     core.check_backlog()
     fsync = topic.stage_class == "fsync"
-    runs = hop_runs(first + step.holes, step.hops, step.copies)
+    runs = hole_runs(first, step.hole_hops) + hop_runs(first + step.holes, step.hops, step.copies)
     total = router.forwarded + step.holes + step.copies + step.found
     payload = ForwardPayload(router.id, step.upto, total, step.holes, runs)
     if step.originals is not None:
@@ -207,6 +209,15 @@ def _stage_copies(core: Core, forward: Forward, rows: Rows, ts: int, *, fsync: b
     else:
         framed = core.log.stage_records(topic.id, forward.first_seq, ts, rows, fsync=fsync, counted=False)
     forward.add((rows.count, None, False, _nobody), rows, framed)
+
+
+def hole_runs(first: int, holes: list[tuple[int, int]]) -> list[Run]:
+    """Holes from `first` on, with their hops, as runs of seqs."""
+    runs: list[Run] = []
+    for count, hops in holes:
+        runs.append((first, first + count - 1, hops))
+        first += count
+    return runs
 
 
 def hop_runs(first: int, hops: list[int], copies: int) -> list[Run]:

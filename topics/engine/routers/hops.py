@@ -1,11 +1,11 @@
-"""How many hops the records of a topic have behind them; those written directly have none. Source: R-RTR-12."""
+"""How many hops records and holes of a topic have behind them; those written directly have none. Source: R-RTR-12."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 
 Run = tuple[int, int, int]
-"""First and last seq of neighbouring records, and their hops (at least 1)."""
+"""First and last seq of neighbouring records or holes, and their hops (at least 1)."""
 
 
 class Hops:
@@ -30,6 +30,21 @@ class Hops:
     def of(self, seq: int) -> int:
         at = bisect_left(self.runs, seq, key=_last)
         return self.runs[at][2] if at < len(self.runs) and self.runs[at][0] <= seq else 0
+
+    def within(self, first: int, last: int) -> list[Run]:
+        """All seqs of a range, those written directly too, as runs."""
+        found: list[Run] = []
+        for at in range(bisect_left(self.runs, first, key=_last), len(self.runs)):
+            begin, end, hops = self.runs[at]
+            if begin > last:
+                break
+            if begin > first:
+                found.append((first, begin - 1, 0))
+            found.append((max(first, begin), min(last, end), hops))
+            first = end + 1
+        if first <= last:
+            found.append((first, last, 0))
+        return found
 
     def forget(self, upto: int) -> None:
         """No router needs what lies at or below this seq."""

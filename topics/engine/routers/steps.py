@@ -94,7 +94,7 @@ class Steps:
             return
         rows = source.index.select(max(router.position, lost), head, _STEP_ROWS)
         whole = len(rows.seqs) < _STEP_ROWS
-        step = Step(router.config, head if whole else int(rows.seqs[-1]), max(0, lost - router.position), head)
+        step = Step(router.config, head if whole else int(rows.seqs[-1]), _holes(router, lost), head)
         if router.kept:
             run = self._kept_before(router, rows)
             if run and len(rows.seqs) and int(rows.seqs[0]) < run[0]:
@@ -130,10 +130,10 @@ class Steps:
         if not some:
             return False
         if some[0] > position + 1:
-            self._stage(router, Step(router.config, some[0] - 1, some[0] - 1 - position, head))
+            self._stage(router, Step(router.config, some[0] - 1, _holes(router, some[0] - 1), head))
         else:
             run = [seq for at, seq in enumerate(some, some[0]) if at == seq]
-            self._forward_kept(router, Step(router.config, run[-1], 0, head), run)
+            self._forward_kept(router, Step(router.config, run[-1], [], head), run)
         return True
 
     def _forwardable(self, router: Router, rows: Selection) -> Selection:
@@ -355,6 +355,23 @@ class Steps:
     def on_failed(self, forward: Forward) -> None:
         forward.router.flight = None
         self._on_end(forward.router, blocked=True)
+
+
+def _holes(router: Router, upto: int) -> list[tuple[int, int]]:
+    """What stands for that which the source lost behind the position (R-TRIM-1): counts of holes, and their hops.
+
+    A hole has a hop more than what was lost. Like copies they come no further than a few rounds of a cycle.
+    """
+    first, hops = router.position + 1, router.source.hops
+    if upto < first:
+        return []
+    holes: list[tuple[int, int]] = []
+    for begin, end, count in hops.within(first, upto) if hops is not None else [(first, upto, 0)]:
+        if holes and holes[-1][1] == count + 1:
+            holes[-1] = holes[-1][0] + end + 1 - begin, count + 1
+        elif count <= HOPS_MAX:  # any record's loss is told, and that of the holes before the last ones
+            holes.append((end + 1 - begin, count + 1))
+    return holes
 
 
 def _forget_hops(source: Topic) -> None:
