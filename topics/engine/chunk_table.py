@@ -27,7 +27,7 @@ class ChunkTable:
     def refresh(self, chunks: list[Chunk]) -> None:
         """chunks: an index's, one at least.
 
-        Chunks come and go by another list, or at the end; only the last one grows.
+        Where they come and go but at the end, the index has another table made; only the last one grows.
         """
         last = chunks[-1]
         if self._chunks is chunks and self.count == len(chunks) and self._flags is last.flags:

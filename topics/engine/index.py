@@ -63,6 +63,8 @@ _NOTHING = Selection(
 _FIRST_ROWS = 16
 _WINDOW_ROWS = 64
 _NEXT_ROWS = 1024
+_FEW_CHUNKS = 8
+"""Up to here chunks are taken out of the list of all one by one."""
 _FEW_ROWS = 64
 """Up to here Python's own numbers are faster than arrays of them."""
 _MANY_ROWS = 1 << 16
@@ -73,7 +75,7 @@ class Index:
 
     __slots__ = (
         "_firsts",
-        "_has_thin_chunk",
+        "_to_shrink",
         "_usage",
         "bytes",
         "chunks",
@@ -89,7 +91,8 @@ class Index:
         self._usage = usage
         self.chunks: list[Chunk] = []
         self._firsts: list[int] = []
-        self._has_thin_chunk = False
+        self._to_shrink: dict[Chunk, None] = {}
+        """Chunks that are dead or thin."""
         self.live = 0
         self.bytes = 0
         self.deaths = 0
@@ -252,7 +255,9 @@ class Index:
                 return chunk
             if chunk.count < chunk.capacity // 2:
                 chunk.resize(chunk.count)
-            self._has_thin_chunk |= chunk.is_thin  # it was the last until now
+            chunk.thinned_at = CHUNK_ROWS_MAX
+            if chunk.is_thin:  # it was the last until now
+                self._to_shrink[chunk] = None
         # A topic that has filled a chunk is not small: its next one need not grow from nothing.
         chunk = Chunk(seq, _NEXT_ROWS if self.chunks and self.chunks[-1].count == CHUNK_ROWS_MAX else _FIRST_ROWS)
         self.chunks.append(chunk)
@@ -440,7 +445,7 @@ class Index:
         chunk.flags[row] |= DEAD
         chunk.live -= 1
         if chunk.live * THIN <= chunk.count and self._is_to_shrink(chunk):
-            self._has_thin_chunk = True
+            self._to_shrink[chunk] = None
         self._lost(1, int(chunk.sizes[row]))
         self._usage.left(int(chunk.file_ids[row]), 1)
         if self.tags is not None and chunk.tags is not None and (number := int(chunk.tags[row])) != NO_TAG:
@@ -550,7 +555,7 @@ class Index:
             if not len(self.tags):
                 self.tags = None
         if chunk.live * THIN <= chunk.count and self._is_to_shrink(chunk):
-            self._has_thin_chunk = True
+            self._to_shrink[chunk] = None
         self._drop_dead_rows()
         if chunk.first + start <= self.earliest < chunk.first + end:
             if end < chunk.count and chunk.flags[end] < DEAD:
@@ -580,7 +585,7 @@ class Index:
         chunk.flags[rows] |= DEAD
         chunk.live -= len(rows)
         if chunk.live * THIN <= chunk.count and self._is_to_shrink(chunk):
-            self._has_thin_chunk = True
+            self._to_shrink[chunk] = None
         self._lost(len(rows), int(chunk.sizes[rows].sum(dtype=np.uint64)))
         self._usage.left_files(chunk.file_ids[rows])
         if self.tags is not None and chunk.tags is not None:
@@ -610,16 +615,29 @@ class Index:
 
     def _drop_dead_rows(self) -> None:
         """Forgets chunks without a live row; where they were is a gap. Of thin ones, but the last, the wide holes."""
-        if self._has_thin_chunk:
-            self._has_thin_chunk = False
-            chunks: list[Chunk] = []
-            for chunk in self.chunks:
-                if chunk.live * THIN > chunk.count or not self._is_to_shrink(chunk):
-                    chunks.append(chunk)
-                elif chunk.live:
-                    chunks += chunk.thinned(_HOLE_ROWS_MAX)
-            self.chunks = chunks
-            self._firsts = [chunk.first for chunk in chunks]
+        if not self._to_shrink:
+            return
+        shrinking, self._to_shrink = self._to_shrink, {}
+        self.table = None
+        if len(shrinking) <= _FEW_CHUNKS:  # in place: a topic may have a chunk for each of very many lone records
+            for chunk in shrinking:
+                at, parts = self.position_of(chunk.first), self._shrunk(chunk)
+                self.chunks[at : at + 1] = parts
+                self._firsts[at : at + 1] = [part.first for part in parts]
+            return
+        chunks: list[Chunk] = []
+        for chunk in self.chunks:
+            if chunk in shrinking:
+                chunks += self._shrunk(chunk)
+            else:
+                chunks.append(chunk)
+        self.chunks = chunks
+        self._firsts = [chunk.first for chunk in chunks]
+
+    def _shrunk(self, chunk: Chunk) -> list[Chunk]:
+        if not self._is_to_shrink(chunk):
+            return [chunk]
+        return chunk.thinned(_HOLE_ROWS_MAX) if chunk.live else []
 
 
 def _columns(chunk: Chunk, rows: NDArray[np.intp]) -> Selection:
