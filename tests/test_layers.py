@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent / "topics"
-COMMON = {"errors", "clock", "config", "memory", "metrics", "tuples"}
+COMMON = {"errors", "clock", "config", "memory", "metrics", "names", "tuples"}
 BELOW: dict[str, set[str]] = {
     "uring": set(),
     "loop": {"uring"},

@@ -1,8 +1,4 @@
-"""What a topic has lost, and what a reader is told about it. Source: R-FLOOR, R-TOMB, R-REC, R-TRIM, R-DUR-6.
-
-`lost` is the involuntary floor L. A fifth mark joins the contract's four: `crash`, for a crash gap whose older records
-are all gone, as `trim` is for a trim gap.
-"""
+"""What a reader is told about what a topic has lost. Source: R-FLOOR, R-TOMB, R-REC, R-TRIM, R-DUR-6."""
 
 from __future__ import annotations
 
@@ -12,83 +8,9 @@ from typing import NamedTuple
 import msgspec
 
 from topics.engine.results import Tombstone
+from topics.store.floors import CRASH, TRIM, Floors, Gap, add_gap
 
-CRASH = "crash"
-TRIM = "source_trim"
-
-
-class Gap(NamedTuple):
-    """Seqs first .. last were never materialized, above live records: an interior gap."""
-
-    first: int
-    last: int
-    reason: str
-
-
-def add_gap(gaps: list[Gap], gap: Gap) -> None:
-    """A gap above all others; one that adjoins the last extends it, one that lies in it changes nothing.
-
-    Where the reasons differ they stay two: what a crash took is told with no more than that (R-DUR-6).
-    """
-    last = gaps[-1] if gaps else None
-    if last is None or gap.first > last.last + 1:
-        gaps.append(gap)
-    elif gap.last > last.last and gap.reason == last.reason:
-        gaps[-1] = Gap(last.first, gap.last, last.reason)
-    elif gap.last > last.last:
-        gaps.append(Gap(last.last + 1, gap.last, gap.reason))
-
-
-class Floors:
-    """Highest lost seqs; none ever decreases."""
-
-    __slots__ = ("cap", "crash", "deleted", "gaps", "lost", "trim", "ttl")
-
-    def __init__(self) -> None:
-        self.cap = 0
-        self.ttl = 0
-        self.trim = 0
-        self.crash = 0
-        self.deleted = 0
-        """By prefix deletes: voluntary."""
-        self.lost = 0
-        self.gaps: list[Gap] = []
-        """Interior gaps, ascending; those that adjoin have different reasons. There may be very many of them."""
-
-    @property
-    def dead_through(self) -> int:
-        """No seq up to here is live."""
-        return max(self.lost, self.deleted)
-
-    def raise_to(self, *, cap: int = 0, ttl: int = 0, trim: int = 0, crash: int = 0, deleted: int = 0) -> None:
-        """Marks go up to these; lower ones change nothing (R-FLOOR-5)."""
-        self.cap = max(self.cap, cap)
-        self.ttl = max(self.ttl, ttl)
-        self.trim = max(self.trim, trim)
-        self.crash = max(self.crash, crash)
-        self.deleted = max(self.deleted, deleted)
-        self.lost = max(self.cap, self.ttl, self.trim, self.crash)
-
-    def add_gap(self, gap: Gap) -> None:
-        """A gap above all others: see the function."""
-        add_gap(self.gaps, gap)
-
-    def settle_gaps(self, earliest: int) -> None:
-        """Gaps with no live record below become part of the floor (R-TRIM-2). `earliest` is E."""
-        if self.gaps and self.gaps[0].first <= earliest:
-            settled = bisect_right(self.gaps, earliest, key=_first)
-            for gap in self.gaps[:settled]:
-                self.raise_to(**{"crash" if gap.reason == CRASH else "trim": gap.last})
-            del self.gaps[:settled]
-
-    def reason(self, gap_from: int) -> str:
-        """R-TOMB-3."""
-        by_cap, by_ttl = self.cap >= gap_from, self.ttl >= gap_from
-        if by_cap and by_ttl:
-            return "mixed"
-        if by_cap or by_ttl:
-            return "cap" if by_cap else "ttl"
-        return CRASH if self.crash >= gap_from and self.trim < gap_from else TRIM
+__all__ = ["CRASH", "TRIM", "Entry", "FloorMarks", "Floors", "Gap", "add_gap", "enter"]
 
 
 class Entry(NamedTuple):
@@ -119,10 +41,6 @@ def enter(floors: Floors, from_seq: int, head: int, earliest: int) -> Entry:
             stop = gap.first - 1
             break
     return Entry(tombstone, cursor, stop)
-
-
-def _first(gap: Gap) -> int:
-    return gap.first
 
 
 def _last(gap: Gap) -> int:

@@ -8,14 +8,12 @@ from __future__ import annotations
 import re
 
 from topics.errors import RequestError
+from topics.names import is_topic_name
 
-_TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
+__all__ = ["check_dead_letter", "check_router_name", "check_topic_name", "is_router_name", "is_topic_name", "shown"]
+
 _ROUTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}")
 _RULE = "start with a letter or digit, go on with letters, digits and . _ : -{more}, at most 255 characters"
-
-
-def is_topic_name(name: str) -> bool:
-    return _TOPIC.fullmatch(name) is not None
 
 
 def is_router_name(name: str) -> bool:

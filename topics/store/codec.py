@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer
 
 from topics.errors import CorruptError
 from topics.store import _codec  # type: ignore[attr-defined]  # built by cffi
 from topics.store.format import BATCH_HEADER_BYTES, DELETED, FLAG_FSYNC, FRAME_MIN_BYTES
 from topics.store.rows import PLACED, Framed, Rows
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 Pointer = Any
 """A cffi pointer; cffi itself has no types."""
