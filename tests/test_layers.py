@@ -13,6 +13,7 @@ BELOW: dict[str, set[str]] = {
     "uring": set(),
     "loop": {"uring"},
     "store": {"loop"},
+    "files": {"store"},
     "engine": {"store", "loop"},
     "embedded": {"engine", "store", "loop"},
     "http": {"engine"},

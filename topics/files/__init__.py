@@ -1,0 +1,64 @@
+"""A data directory read from its files alone: no server, no ring, no lock; a server may write to it.
+
+    directory = open_directory("/var/lib/topics")
+    topic = directory.topics["orders"]
+    for batch in read_pieces(directory.location, topic.pieces, columns=["seq", "ts", "data"]):
+        ...
+
+A reader sees what the newest checkpoint copied into segments and packs, and nothing newer. It needs
+numpy, xxhash and, for batches, pyarrow. Without the C module numpy and pyarrow do its work, with the
+same rows and the same errors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from topics.files.directory import Directory, open_directory
+from topics.files.errors import (
+    DirectoryBusyError,
+    NoColdDirectoryError,
+    NoDirectoryError,
+    NotReadableError,
+    SeqTooLargeError,
+    TopicGoneError,
+)
+from topics.files.piece import Kind, Location, Loss, Piece
+from topics.files.scrub import Finding, PieceScan, scan_piece
+from topics.files.topic import TopicFiles
+
+if TYPE_CHECKING:
+    from topics.files.reading import COLUMNS, DEFAULT_COLUMNS, read_pieces, schema_of
+
+__all__ = [
+    "COLUMNS",
+    "DEFAULT_COLUMNS",
+    "Directory",
+    "DirectoryBusyError",
+    "Finding",
+    "Kind",
+    "Location",
+    "Loss",
+    "NoColdDirectoryError",
+    "NoDirectoryError",
+    "NotReadableError",
+    "Piece",
+    "PieceScan",
+    "SeqTooLargeError",
+    "TopicFiles",
+    "TopicGoneError",
+    "open_directory",
+    "read_pieces",
+    "scan_piece",
+    "schema_of",
+]
+
+_NEED_PYARROW = {"COLUMNS", "DEFAULT_COLUMNS", "read_pieces", "schema_of"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NEED_PYARROW:
+        raise AttributeError(f"module 'topics.files' has no attribute {name!r}")
+    from topics.files import reading  # noqa: PLC0415 - whoever plans or scrubs needs no pyarrow
+
+    return getattr(reading, name)

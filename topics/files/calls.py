@@ -1,0 +1,98 @@
+"""The file calls of this room: few, blocking, and behind a Protocol, so that the simulator can stand in for the kernel.
+
+Nothing is mapped into memory: a page that a rotten disk cannot give would kill the process with SIGBUS.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+class FileCalls(Protocol):
+    """What reading takes. Everything raises OSError with its errno."""
+
+    def open(self, path: str) -> int:
+        """A descriptor for reading."""
+
+    def close(self, fd: int) -> None: ...
+
+    def size(self, fd: int) -> int:
+        """Bytes of the open file."""
+
+    def read_into(self, fd: int, buffer: Buffer, offset: int) -> int:
+        """Fills `buffer` from file byte `offset` on; returns how many bytes there were, fewer at the file's end."""
+
+    def list_directory(self, path: str) -> list[str]:
+        """Names in it, in no order."""
+
+    def owner(self, path: str) -> int:
+        """User id of the owner of a directory that may not be readable."""
+
+    def user(self) -> int:
+        """User id this process runs as."""
+
+
+class SystemCalls:
+    """The kernel's own."""
+
+    def open(self, path: str) -> int:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def read_into(self, fd: int, buffer: Buffer, offset: int) -> int:
+        view = memoryview(buffer).cast("B")
+        done = 0
+        while done < len(view):  # one call gives 2 GiB at most
+            count = os.preadv(fd, [view[done:]], offset + done)
+            if not count:
+                break
+            done += count
+        return done
+
+    def list_directory(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def owner(self, path: str) -> int:
+        return os.stat(path).st_uid
+
+    def user(self) -> int:
+        return os.geteuid()
+
+
+SYSTEM = SystemCalls()
+
+
+@contextmanager
+def opened(calls: FileCalls, path: str) -> Iterator[int]:
+    """A descriptor for the time of the block."""
+    fd = calls.open(path)
+    try:
+        yield fd
+    finally:
+        calls.close(fd)
+
+
+def read_range(calls: FileCalls, fd: int, start: int, size: int) -> bytearray:
+    """Bytes [start, start + size) of a file, fewer where it ends."""
+    buffer = bytearray(size)
+    count = calls.read_into(fd, buffer, start)
+    if count < size:
+        del buffer[count:]
+    return buffer
+
+
+def read_file(calls: FileCalls, path: str) -> bytearray:
+    """The whole file."""
+    with opened(calls, path) as fd:
+        return read_range(calls, fd, 0, calls.size(fd))
