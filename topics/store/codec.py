@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from topics.errors import CorruptError
 from topics.store import _codec  # type: ignore[attr-defined]  # built by cffi
-from topics.store.format import BATCH_HEADER_BYTES, DELETED, FLAG_FSYNC, FRAME_MIN_BYTES
+from topics.store.format import BATCH_HEADER_BYTES, FLAG_FSYNC, FRAME_MIN_BYTES, SAYS_DELETED
 from topics.store.rows import PLACED, Framed, Rows
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ Frames = NDArray[np.void]
 """Shape (n,), dtype FRAME_DTYPE."""
 
 
-_SAYS_DELETED = np.array([(value ^ DELETED).bit_count() < value.bit_count() for value in range(256)])
+_SAYS_DELETED = np.frombuffer(SAYS_DELETED, np.bool_)
 
 
 def deleted(frames: Frames) -> NDArray[np.bool_]:

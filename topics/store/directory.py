@@ -17,8 +17,8 @@ from topics.errors import FormatError, LockedError, StorageError
 from topics.loop.loop import Loop
 from topics.loop.ring import Ring
 from topics.store.filecalls import read_file, replace_file
+from topics.store.segment_format import DIRECTORY_FORMAT, MARKER_NAME
 
-FORMAT = 1
 _PATH_BYTES_MAX = 3500
 """The kernel takes 4096 with the names of what lies below."""
 
@@ -98,8 +98,8 @@ class Marker(msgspec.Struct):
 
 def refused_marker(marker: Marker, path: str, *, cores: int = 1) -> str:
     """Why a directory with this marker is not opened; "" when it is."""
-    if marker.format != FORMAT:
-        return f"{path}: format {marker.format}; this build knows {FORMAT}"
+    if marker.format != DIRECTORY_FORMAT:
+        return f"{path}: format {marker.format}; this build knows {DIRECTORY_FORMAT}"
     if marker.cores != cores:
         return f"{path}: made for {marker.cores} cores, and this version runs {cores}: use the one that made it"
     return ""
@@ -107,13 +107,13 @@ def refused_marker(marker: Marker, path: str, *, cores: int = 1) -> str:
 
 async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> None:
     """Writes the marker of a new directory, compares that of a used one. Raises FormatError or OSError."""
-    path = f"{taken.path}/topics.json"
+    path = f"{taken.path}/{MARKER_NAME}"
     try:
         marker = msgspec.json.decode(await read_file(loop.files, path), type=Marker)
     except FileNotFoundError:
         await sync_parents(loop, taken.path, taken.made_in)
         taken.made_in.clear()
-        await replace_file(loop.files, path, msgspec.json.encode(Marker(FORMAT, cores)))
+        await replace_file(loop.files, path, msgspec.json.encode(Marker(DIRECTORY_FORMAT, cores)))
         return
     except msgspec.DecodeError as error:
         raise FormatError(f"{path}: {error}") from error

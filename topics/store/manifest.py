@@ -11,9 +11,20 @@ from collections.abc import Iterator
 import msgspec
 
 from topics.store import segment_format
+from topics.store.segment_format import COLD, HOT
 
-HOT, COLD = 0, 1
-"""Tiers of segments: in the data directory, in the cold directory."""
+__all__ = [
+    "COLD",
+    "HOT",
+    "Manifest",
+    "Pack",
+    "ReplayStart",
+    "Run",
+    "Segment",
+    "StorePart",
+    "pack_store_part",
+    "unpack_store_part",
+]
 
 
 class Segment(msgspec.Struct, omit_defaults=True):

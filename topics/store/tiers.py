@@ -21,9 +21,8 @@ from topics.loop.ring import Ring
 from topics.store.directory import make_with_parents, refuse_unsafe, sync_parents
 from topics.store.filecalls import FileCalls, read_file, replace_file
 from topics.store.manifest import COLD, HOT, Segment
+from topics.store.segment_format import COLD_MARK_NAME
 from topics.store.snapshot import sound_snapshot
-
-_NAME = "cold-directory"
 
 
 class Tiers(NamedTuple):
@@ -74,10 +73,10 @@ async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool) -> None:
         )
     if ours is None:
         ours = _Mark(loop.ring.random_bytes(16).hex())
-        await replace_file(files, f"{tiers.hot}/{_NAME}", msgspec.json.encode(ours))
+        await replace_file(files, f"{tiers.hot}/{COLD_MARK_NAME}", msgspec.json.encode(ours))
     if theirs is None:
         await sync_parents(loop, tiers.cold, make_with_parents(loop.ring, tiers.cold))
-        await replace_file(files, f"{tiers.cold}/{_NAME}", msgspec.json.encode(ours))
+        await replace_file(files, f"{tiers.cold}/{COLD_MARK_NAME}", msgspec.json.encode(ours))
 
 
 async def require_cold(loop: Loop, tiers: Tiers) -> None:
@@ -123,7 +122,7 @@ def _are_same(ring: Ring, first: str, second: str) -> bool:
 
 
 async def _mark_of(files: FileCalls, directory: str) -> _Mark | None:
-    path = f"{directory}/{_NAME}"
+    path = f"{directory}/{COLD_MARK_NAME}"
     try:
         return msgspec.json.decode(await read_file(files, path), type=_Mark)
     except FileNotFoundError:
