@@ -160,5 +160,37 @@ struct tp_read_limits {
 int64_t tp_project_reads(char *out, uint64_t room, void *reads, uint32_t count, const void *topics, const void *hot,
                          uint32_t hot_count, const struct tp_read_limits *limits, uint32_t *taken);
 
+/* Columns of texts: node, tag, data, meta, in the order in which they lie in a frame. */
+enum { TP_TEXT_COLUMNS = 4 };
+
+/* A column of texts in Arrow's layout, while rows are added to it: row r is bytes[ends[r] .. ends[r + 1]). */
+struct tp_text_column {
+    char *bytes;    /* NULL: the column is not asked for */
+    int32_t *ends;  /* room + 1 of them, the first one 0 */
+    uint8_t *valid; /* a bit a row, cleared before; of `data`, which is never null, unused */
+    uint64_t room;  /* bytes there are, at most INT32_MAX */
+    uint64_t used;
+    uint64_t nulls;
+};
+
+/* In and out of tp_fill_texts. */
+struct tp_text_fill {
+    struct tp_text_column columns[TP_TEXT_COLUMNS];
+    uint64_t topic_id;
+    uint64_t needed;   /* TP_STOP_ROOM: bytes the next row takes in column `full` */
+    uint32_t verify;   /* compare checksums, too, and not only lengths, type, topic and seq */
+    uint32_t room;     /* rows there is room for */
+    uint32_t rows;     /* filled so far, over all calls */
+    uint32_t examined; /* rows of this call that are done */
+    uint32_t reason;   /* TP_STOP_END: all; TP_STOP_ROOM; TP_STOP_TORN: row `examined` is not its record's sound frame */
+    uint32_t full;     /* TP_STOP_ROOM: the column without room; TP_TEXT_COLUMNS: no room for another row */
+};
+
+/* Adds the texts of rows to columns. Row i must be the record frame of topic_id and seqs[i] at
+ * bytes[offsets[i] - base, + lengths[i]). A text that the frame's flags say is not there is null. A row is added to all
+ * columns or to none; to go on after TP_STOP_ROOM, begin with row `examined`. Bytes in the room behind `used` are undefined. */
+void tp_fill_texts(const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets, const uint32_t *lengths,
+                   const uint64_t *seqs, uint32_t count, struct tp_text_fill *state);
+
 /* XXH3-64. */
 uint64_t tp_checksum(const char *bytes, uint64_t size, uint64_t seed);

@@ -176,6 +176,17 @@ class _Lib(Protocol):
         limits: Pointer,
         taken: Pointer,
     ) -> int: ...
+    def tp_fill_texts(
+        self,
+        data: Pointer,
+        size: int,
+        base: int,
+        offsets: Pointer,
+        lengths: Pointer,
+        seqs: Pointer,
+        count: int,
+        state: Pointer,
+    ) -> None: ...
     def tp_checksum(self, data: Pointer, size: int, seed: int) -> int: ...
 
 

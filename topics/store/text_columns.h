@@ -1,0 +1,64 @@
+/* Texts of frames into columns in Arrow's layout: part of codec.c. */
+
+/* Copies a text. Short ones, which nearly all are, go as whole blocks where both sides have room behind them: memory that
+ * is copied too far is written again by the next text, or is not part of the column. */
+static inline void copy_text(uint8_t *to, uint64_t room, const uint8_t *from, uint64_t there, uint32_t length)
+{
+    if (length <= 16 && room >= 16 && there >= 16) {
+        memcpy(to, from, 16);
+    } else if (length <= 256 && room >= 288 && there >= 288) {
+        for (uint32_t i = 0; i < length; i += 32) memcpy(to + i, from + i, 32);
+    } else {
+        memcpy(to, from, length);
+    }
+}
+
+void tp_fill_texts(const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets, const uint32_t *lengths,
+                   const uint64_t *seqs, uint32_t count, struct tp_text_fill *s)
+{
+    static const uint8_t PRESENT[TP_TEXT_COLUMNS] = {FLAG_NODE, FLAG_TAG, 0, FLAG_META};
+    const uint8_t *end = (const uint8_t *)bytes + size;
+    for (s->examined = 0; s->examined < count; s->examined++) {
+        uint32_t i = s->examined, texts[TP_TEXT_COLUMNS];
+        uint64_t at = (uint64_t)offsets[i] - base;
+        struct tp_frame f;
+        const uint8_t *p = (const uint8_t *)bytes + at;
+        if (offsets[i] < base || at > size || lengths[i] > size - at || !get_frame(p, lengths[i], &f) ||
+            f.length != lengths[i] || f.type != TYPE_RECORD || f.seq != seqs[i] || f.topic_id != s->topic_id ||
+            (s->verify && !frame_is_sound(p, f.length))) {
+            s->reason = TP_STOP_TORN;
+            return;
+        }
+        texts[0] = f.node_len, texts[1] = f.tag_len, texts[2] = f.data_len, texts[3] = f.meta_len;
+        if (s->rows == s->room) {
+            s->reason = TP_STOP_ROOM;
+            s->full = TP_TEXT_COLUMNS;
+            return;
+        }
+        for (uint32_t k = 0; k < TP_TEXT_COLUMNS; k++) {
+            const struct tp_text_column *column = s->columns + k;
+            if (column->bytes && column->room - column->used < texts[k]) {
+                s->reason = TP_STOP_ROOM;
+                s->full = k;
+                s->needed = texts[k];
+                return;
+            }
+        }
+        const uint8_t *q = p + FRAME_HEADER + f.ext_len;
+        uint32_t row = s->rows++;
+        for (uint32_t k = 0; k < TP_TEXT_COLUMNS; q += texts[k++]) {
+            struct tp_text_column *column = s->columns + k;
+            if (!column->bytes) continue;
+            if (!PRESENT[k] || (f.flags & PRESENT[k])) {
+                copy_text((uint8_t *)column->bytes + column->used, column->room - column->used, q, (uint64_t)(end - q),
+                          texts[k]);
+                column->used += texts[k];
+                if (PRESENT[k]) column->valid[row >> 3] |= (uint8_t)(1u << (row & 7));
+            } else {
+                column->nulls++;
+            }
+            column->ends[row + 1] = (int32_t)column->used;
+        }
+    }
+    s->reason = TP_STOP_END;
+}
