@@ -30,6 +30,7 @@ message. Room for later: `codec` (frames as they are: 0), reserved fields, unkno
 from __future__ import annotations
 
 import struct
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -232,6 +233,7 @@ _HAS_PARITY = 1
 INDEX_DELETE = INDEX_DELETED | _INDEX_PARITY
 """The bits that a delete changes in a file's flags column."""
 _IS_ODD = np.array([value.bit_count() % 2 for value in range(256)], np.uint8)
+_ODD_BYTES = _IS_ODD.tobytes()
 _WITH_PARITY = np.arange(256, dtype=np.uint8) | _IS_ODD * np.uint8(_INDEX_PARITY)
 ROW_BYTES = 8 + 5 * 4 + 1
 """Of the index columns, without the tag table."""
@@ -268,16 +270,14 @@ class IndexColumns(NamedTuple):
         for dtype in ("<u8", "<u4", "<u4", "<u4", "<u4", "<u4", "u1"):
             columns.append(np.frombuffer(data, dtype, rows, at))
             at += rows * np.dtype(dtype).itemsize
-        lengths = np.frombuffer(data, "<u2", tag_count, at).tolist()
+        ends = list(accumulate(np.frombuffer(data, "<u2", tag_count, at).tolist(), initial=0))
         at += 2 * tag_count
-        tags: list[bytes] = []
-        for length in lengths:
-            tags.append(bytes(data[at : at + length]))
-            at += length
-        if at > len(data):
+        if at + ends[-1] > len(data):
             raise CorruptError("the tag table of an index goes past its end", {})
+        texts = bytes(data[at : at + ends[-1]])
+        tags = [texts[start:end] for start, end in pairwise(ends)]
         ts, deltas, offsets, row_lengths, sizes, numbers, flags = columns
-        if parity and _IS_ODD[flags].any():
+        if parity and b"\1" in flags.tobytes().translate(_ODD_BYTES):
             raise CorruptError("a byte of the index's flags column is damaged", {})
         flags = flags & np.uint8(~_INDEX_PARITY & 0xFF)
         return cls(ts, deltas, offsets, row_lengths, sizes, numbers, flags, tags)
