@@ -28,7 +28,8 @@ from topics.files.scrub import Finding, PieceScan, scan_piece
 from topics.files.topic import TopicFiles
 
 if TYPE_CHECKING:
-    from topics.files.reading import COLUMNS, DEFAULT_COLUMNS, read_pieces, schema_of
+    from topics.files.batches import COLUMNS, schema_of
+    from topics.files.reading import DEFAULT_COLUMNS, read_pieces
 
 __all__ = [
     "COLUMNS",
@@ -54,6 +55,7 @@ __all__ = [
 ]
 
 _NEED_PYARROW = {"COLUMNS", "DEFAULT_COLUMNS", "read_pieces", "schema_of"}
+"""Planning and scrubbing need none."""
 
 
 def __getattr__(name: str) -> Any:

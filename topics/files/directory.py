@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from topics.files.calls import FileCalls
+from topics.errors import FormatError
+from topics.files.calls import SYSTEM, FileCalls, read_file
+from topics.files.errors import NoColdDirectoryError, NoDirectoryError
 from topics.files.piece import Location
+from topics.files.snapshot import Snapshot, load_newest, newest_number
+from topics.files.source import reading
 from topics.files.topic import TopicFiles
+from topics.names import is_topic_name
+from topics.store.segment_format import COLD_MARK_NAME, DIRECTORY_FORMAT, MARKER_NAME
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Directory:
     """What one snapshot says. It does not change: `refresh` gives the newest one."""
 
@@ -20,6 +30,7 @@ class Directory:
     """The server was stopped when it was taken: nothing is in the log alone."""
     topics: Mapping[str, TopicFiles]
     """By name."""
+    calls: FileCalls
 
     @property
     def path(self) -> str:
@@ -31,13 +42,97 @@ class Directory:
 
     def refresh(self) -> Directory:
         """The newest snapshot; this very object when there is no newer one. Raises like `open_directory`."""
-        raise NotImplementedError
+        with reading(self.location, self.calls):
+            if newest_number(self.calls, self.path) == self.snapshot:
+                return self
+        return open_directory(self.path, self.cold or None, calls=self.calls)
 
 
 def open_directory(path: str, cold: str | None = None, *, calls: FileCalls | None = None) -> Directory:
     """Reads the newest sound snapshot of a data directory.
 
     Args: cold, the cold directory that goes with it, if it has one; calls, the kernel's without.
-    Raises: NoDirectoryError, NotReadableError, NoColdDirectoryError, FormatError, CorruptError, DirectoryBusyError.
+    Raises: NoDirectoryError, NotReadableError, NoColdDirectoryError, FormatError, CorruptError, DirectoryBusyError,
+    StorageError (the disk failed).
     """
-    raise NotImplementedError
+    calls = calls or SYSTEM
+    location = Location(path.rstrip("/") or "/", (cold or "").rstrip("/"))
+    with reading(location, calls):
+        _check_marker(location, calls)
+        snapshot = load_newest(calls, location.path)
+        _check_cold(location, calls, snapshot)
+    topics = {
+        name: TopicFiles(name, entry, snapshot, location, calls)
+        for name, entry in snapshot.topics.items()
+        if is_topic_name(name)
+    }
+    return Directory(location, snapshot.number, snapshot.created_ms, snapshot.clean, topics, calls)
+
+
+def _check_marker(location: Location, calls: FileCalls) -> None:
+    name = f"{location.path}/{MARKER_NAME}"
+    try:
+        marker = _json_of(calls, name)
+    except (FileNotFoundError, NotADirectoryError):
+        raise _no_directory(location, calls) from None
+    if marker.get("format") != DIRECTORY_FORMAT:
+        raise FormatError(
+            f"data directory {location.path} has format {marker.get('format')}, and this build knows "
+            f"{DIRECTORY_FORMAT}: use the version of topics that made it"
+        )
+    if marker.get("cores") != 1:
+        raise FormatError(
+            f"data directory {location.path} was made for {marker.get('cores')} cores, and this version reads those of "
+            "one: use the version of topics that made it"
+        )
+
+
+def _no_directory(location: Location, calls: FileCalls) -> NoDirectoryError:
+    try:
+        calls.list_directory(location.path)
+    except FileNotFoundError:
+        return NoDirectoryError(
+            f"data directory {location.path} does not exist on this machine: name it as this machine has it (each "
+            "executor must see it under this path), or read by url"
+        )
+    except NotADirectoryError:
+        return NoDirectoryError(f"data directory {location.path} is a file: name the directory of the server's data")
+    return NoDirectoryError(
+        f"{location.path} is no data directory of topics, it has no {MARKER_NAME}: name the directory that the server "
+        "has in TOPICS_DATA_DIR"
+    )
+
+
+def _check_cold(location: Location, calls: FileCalls, snapshot: Snapshot) -> None:
+    """A cold directory is the one that goes with the data directory, by the id in both."""
+    if not location.cold:
+        if snapshot.has_cold:
+            raise NoColdDirectoryError(
+                f"data directory {location.path} has older segments in a cold directory: name it, too (coldPath)"
+            )
+        return
+    ours, theirs = _mark_of(calls, location.path), _mark_of(calls, location.cold)
+    if ours == theirs and ours is not None:
+        return
+    if theirs is None and not snapshot.has_cold:
+        return  # nothing went there yet
+    raise NoColdDirectoryError(
+        f"cold directory {location.cold} is not the one of {location.path}: is it mounted on this machine, is it the "
+        "right one?"
+    )
+
+
+def _mark_of(calls: FileCalls, path: str) -> str | None:
+    try:
+        mark = _json_of(calls, f"{path}/{COLD_MARK_NAME}").get("id")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return str(mark)
+
+
+def _json_of(calls: FileCalls, name: str) -> dict[str, Any]:
+    try:
+        found = json.loads(bytes(read_file(calls, name)))
+    except ValueError as error:
+        raise FormatError(f"{name} is not the JSON that topics writes there: {error}") from error
+    return found if isinstance(found, dict) else {}

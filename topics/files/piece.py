@@ -71,6 +71,8 @@ class Piece:
     """About how many records there are from from_seq to to_seq: an estimate that ignores deletes, never 0."""
     bytes: int
     """About how many bytes of the file they fill: an estimate."""
+    last_ts: int
+    """Segments: ms of the last frame; 0 when it is not known."""
 
     def clip(self, from_seq: int, to_seq: int) -> Piece | None:
         """The part of it with these seqs, both included; None when there is none."""

@@ -1,34 +1,30 @@
-"""Records of pieces as Arrow batches."""
+"""Records of pieces as Arrow batches, also of pieces that a checkpoint has moved, merged or dropped meanwhile."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 
 import pyarrow as pa
 
-from topics.files.calls import FileCalls
+from topics.errors import CorruptError, StorageError, UsageError
+from topics.files.batches import COLUMNS, Batches, Wanted, schema_of
+from topics.files.calls import SYSTEM, FileCalls
+from topics.files.directory import open_directory
+from topics.files.errors import DirectoryBusyError, TopicGoneError
 from topics.files.piece import Location, Loss, Piece
+from topics.files.source import Source, VanishedError
+from topics.files.texts import Decoder, best_decoder
 
-COLUMNS = ("topic", "seq", "ts", "tag", "node", "data", "meta", "size")
 DEFAULT_COLUMNS = COLUMNS[:-1]
 BATCH_ROWS = 65536
 BATCH_BYTES = 32 << 20
-
-FIELDS = {
-    "topic": pa.field("topic", pa.string(), nullable=False),
-    "seq": pa.field("seq", pa.int64(), nullable=False),
-    "ts": pa.field("ts", pa.timestamp("us", tz="UTC"), nullable=False),
-    "tag": pa.field("tag", pa.string()),
-    "node": pa.field("node", pa.string()),
-    "data": pa.field("data", pa.string(), nullable=False),
-    "meta": pa.field("meta", pa.string()),
-    "size": pa.field("size", pa.int64(), nullable=False),
-}
-
-
-def schema_of(columns: Sequence[str] = DEFAULT_COLUMNS) -> pa.Schema:
-    """Of the batches of `read_pieces`. Raises UsageError for an unknown column."""
-    return pa.schema([FIELDS[name] for name in columns])
+_BATCH_BYTES_MAX = 1 << 30
+"""The ends of texts in a column are signed and have 32 bits."""
+_SMALL_ROWS = 4096
+"""Batches with fewer rows wait for the next ones, and are put together."""
+_PLANS_MAX = 16
+"""So often in a row the seqs of one piece are planned again."""
 
 
 def read_pieces(
@@ -41,19 +37,118 @@ def read_pieces(
     batch_rows: int = BATCH_ROWS,
     batch_bytes: int = BATCH_BYTES,
     calls: FileCalls | None = None,
+    decoder: Decoder | None = None,
 ) -> Iterator[pa.RecordBatch | Loss]:
     """The live records of pieces, in the order of the pieces, and what was lost of them since they were planned.
 
     Args: columns, some of COLUMNS, in the order wanted; verify, compare the checksum of each frame that is read (seq,
     ts, tag and size of a sealed segment or a run come from its index, whose checksum is always compared); tags, only
-    records with one of these tags; batch_rows and batch_bytes, most of a batch (a single record may be larger).
+    records with one of these tags; batch_rows and batch_bytes (of frames), most of a batch, but for a single record
+    that is larger; calls and decoder, for tests.
 
     A file that is gone or another one by now is looked for in the other tier; then its seqs are planned again by the
     newest snapshot. What was lost meanwhile is yielded as `Loss`, in its place among the batches; what was deleted is
-    just not there. No record is given twice, and none that is older than one before it in the same topic.
+    just not there. No record is given twice, and those of a topic come in the order of their seqs.
 
     Raises: CorruptError with path, offset, topic and seq in its detail; TopicGoneError, NoDirectoryError,
     NotReadableError, NoColdDirectoryError, DirectoryBusyError, SeqTooLargeError, FormatError, StorageError (the disk
-    failed), UsageError (an unknown column).
+    failed), UsageError (an unknown column, a bound below 1).
     """
-    raise NotImplementedError
+    if batch_rows < 1 or batch_bytes < 1:
+        raise UsageError("batch_rows and batch_bytes must be at least 1")
+    wanted = Wanted(
+        schema_of(list(columns)),
+        verify,
+        None if tags is None else frozenset(tag.encode() for tag in tags),
+        batch_rows,
+        min(batch_bytes, _BATCH_BYTES_MAX),
+    )
+    return _read(location, pieces, wanted, calls or SYSTEM, decoder or best_decoder())
+
+
+def _read(
+    location: Location, pieces: Iterable[Piece], wanted: Wanted, calls: FileCalls, decoder: Decoder
+) -> Iterator[pa.RecordBatch | Loss]:
+    """What is small is put together, up to the bound of a batch."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    with closing(Source(location, calls, scan=decoder.scan)) as source:
+        reader = _Reader(source, Batches(source, decoder, wanted))
+        for item in reader.read_all(pieces):
+            if isinstance(item, Loss):
+                if waiting:
+                    yield _joined(waiting)
+                    waiting, rows, size = [], 0, 0
+                yield item
+                continue
+            if waiting and (rows + item.num_rows > wanted.batch_rows or size + item.nbytes > wanted.batch_bytes):
+                yield _joined(waiting)
+                waiting, rows, size = [], 0, 0
+            waiting.append(item)
+            rows += item.num_rows
+            size += item.nbytes
+            if rows >= min(_SMALL_ROWS, wanted.batch_rows):
+                yield _joined(waiting)
+                waiting, rows, size = [], 0, 0
+        if waiting:
+            yield _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+_Missed = dict[tuple[str, int, int], int]
+"""Files (path, tier, epoch) that were looked for because a snapshot lists them, and its number."""
+
+
+class _Reader:
+    """Pieces to batches; plans again what has vanished."""
+
+    def __init__(self, source: Source, batches: Batches) -> None:
+        self._source = source
+        self._batches = batches
+
+    def read_all(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch | Loss]:
+        for piece in pieces:
+            yield from self._read(piece, {}, _PLANS_MAX)
+
+    def _read(self, piece: Piece, missed: _Missed, plans: int) -> Iterator[pa.RecordBatch | Loss]:
+        try:
+            yield from self._batches.of(piece)
+        except VanishedError:  # before the first batch: nothing of it was given yet
+            yield from self._plan_again(piece, missed, plans)
+
+    def _plan_again(self, piece: Piece, missed: _Missed, plans: int) -> Iterator[pa.RecordBatch | Loss]:
+        path = self._source.location.path
+        if not plans:
+            raise DirectoryBusyError(
+                f"data directory {path}: files of topic {piece.topic} vanished {_PLANS_MAX} times before they could be "
+                "read: read again when fewer checkpoints are made"
+            )
+        directory = open_directory(path, self._source.location.cold or None, calls=self._source.calls)
+        topic = directory.topics.get(piece.topic)
+        if topic is None:
+            raise TopicGoneError(f"topic {piece.topic} was deleted while it was read: leave it out")
+        if topic.incarnation != piece.incarnation:
+            yield Loss(piece.topic, piece.from_seq, piece.to_seq, "recreated")
+            return
+        if topic.head < piece.to_seq:
+            raise StorageError(
+                f"data directory {path}: snapshot {directory.snapshot} knows topic {piece.topic} up to seq "
+                f"{topic.head} only, an older one knew seq {piece.to_seq}: was an older copy put in its place?"
+            )
+        for part in topic.sections(piece.from_seq, piece.to_seq):
+            if isinstance(part, Loss):
+                yield part
+                continue
+            file = (part.path, part.tier, part.epoch)
+            if missed.get(file) == directory.snapshot:
+                raise CorruptError(
+                    f"{path}/{part.path}: snapshot {directory.snapshot} lists it, and it is missing or another file "
+                    f"(topic {part.topic}, seqs {part.first_seq} to {part.last_seq}): `topics fsck` shows all damage",
+                    {"path": part.path, "offset": -1, "topic": part.topic, "seq": part.from_seq},
+                )
+            yield from self._read(part, {**missed, file: directory.snapshot}, plans - 1)

@@ -2,69 +2,275 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any, TypeVar
 
-from topics.files.piece import Loss, Piece
+import numpy as np
+
+from topics.files.calls import FileCalls
+from topics.files.errors import DirectoryBusyError, TopicGoneError
+from topics.files.piece import Kind, Location, Loss, Piece
+from topics.files.rows import Rows
+from topics.files.snapshot import Snapshot, TopicEntry, load_newest
+from topics.files.source import Source, VanishedError, reading
 from topics.store.floors import Floors, Gap
+from topics.store.incarnation import derived_incarnation
+from topics.store.segment_format import HOT, pack_path, segment_path
+
+_TRIES = 16
+T = TypeVar("T")
 
 
 class TopicFiles:
     """One topic as of one snapshot. Seqs are inclusive on both ends everywhere.
 
-    What costs reads of files is worked out when it is asked for, once: floors, gaps and earliest of a topic with a
-    ttl or with gaps, and pieces of one with a ttl.
+    What costs reads of files is worked out when it is asked for, once: floors, gaps, losses and pieces of a topic with
+    a ttl or with gaps; earliest and first_seq_at. If a file it needs is gone by then, the topic is taken as the newest
+    snapshot has it.
     """
 
-    name: str
-    id: int
-    incarnation: str
-    """16 hex digits: another one means that seqs may name other records."""
-    durability: str
-    """`ephemeral`, `memory`, `disk` or `fsync`. Records of an ephemeral topic are in no file."""
-    config: dict[str, Any]
-    """The 17 fields of the wire contract."""
-    head: int
-    """The highest seq these files answer for: every record up to here is in them, or gone."""
-    seen_head: int
-    """The highest seq given out when the snapshot was taken. Records above `head` were in the log alone."""
+    def __init__(self, name: str, entry: TopicEntry, snapshot: Snapshot, location: Location, calls: FileCalls) -> None:
+        self.name = name
+        self._location = location
+        self._calls = calls
+        self._take(entry, snapshot)
 
+    def _take(self, entry: TopicEntry, snapshot: Snapshot) -> None:
+        image = entry.image
+        self._snapshot = snapshot.number
+        self._created_ms = snapshot.created_ms
+        self.id: int = image["id"]
+        self.incarnation = f"{image.get('incarnation') or derived_incarnation(self.id):016x}"
+        """16 hex digits: another one means that seqs may name other records."""
+        self.config: dict[str, Any] = image["config"]
+        """The 17 fields of the wire contract."""
+        self.durability: str = self.config["durability"]
+        """`ephemeral`, `memory`, `disk` or `fsync`. Records written in class `ephemeral` are in no file."""
+        self._floors = Floors()
+        self._floors.raise_to(**image.get("floors", {}))
+        self._floors.gaps = [Gap(*gap) for gap in image.get("gaps", [])]
+        self.seen_head: int = image.get("head", 0)
+        """The highest seq given out when the snapshot was taken. Records above `head` were in the log alone."""
+        self._all_pieces = _pieces_of(self.name, self.id, self.incarnation, entry)
+        self.head = self._answered(snapshot.clean)
+        """The highest seq that the files answer for: each record up to here is in them, or gone."""
+        self._is_settled = not self.config["ttl_ms"] and not self._floors.gaps
+        self._pieces: tuple[Piece, ...] | None = None
+
+    def _answered(self, clean: bool) -> int:
+        """What was copied, and what is known to be lost right behind that."""
+        if clean:
+            return self.seen_head
+        head = max(self._all_pieces[-1].last_seq if self._all_pieces else 0, self._floors.dead_through)
+        for gap in self._floors.gaps:
+            if gap.first <= head + 1:
+                head = max(head, gap.last)
+        return min(head, self.seen_head)
+
+    # --- what was lost -----------------------------------------------------------------------------------------------
     @property
     def floors(self) -> Floors:
         """The marks, with what had expired when the snapshot was taken."""
-        raise NotImplementedError
+        self._settle()
+        return self._floors
 
     @property
     def gaps(self) -> list[Gap]:
-        """Lost seqs between records that live, ascending."""
+        """Lost seqs above records that live, ascending."""
         return self.floors.gaps
+
+    @property
+    def first_kept(self) -> int:
+        """The first seq that is neither lost nor deleted by a prefix: where "earliest" begins.
+
+        Costs no read of a topic without ttl and gaps.
+        """
+        return self.floors.dead_through + 1
 
     @property
     def earliest(self) -> int:
         """The first live seq in the files, head + 1 when there is none."""
-        raise NotImplementedError
+        return self._with_files(lambda topic, source: topic._earliest(source))
 
-    @property
-    def first_kept(self) -> int:
-        """The first seq that is neither lost nor deleted by a prefix: where "earliest" begins. Costs no read without
-        a ttl."""
-        raise NotImplementedError
+    def losses(self, from_seq: int, to_seq: int) -> list[Loss]:
+        """What a reader that goes from `from_seq` to `to_seq` is told, as `diff` tells it, clipped to the range.
 
+        Ascending, without overlap. A `to_seq` above `head` is cut to it.
+        """
+        floors, found = self.floors, list[Loss]()
+        to_seq, at = min(to_seq, self.head), max(from_seq, 1)
+        if at <= floors.lost and at <= to_seq:
+            found.append(Loss(self.name, at, min(floors.lost, to_seq), floors.reason(at)))
+            at = floors.lost + 1
+        for gap in floors.gaps:
+            low, high = max(at, gap.first), min(gap.last, to_seq)
+            if low <= high:
+                found.append(Loss(self.name, low, high, gap.reason))
+                at = high + 1
+        return found
+
+    # --- what is there -----------------------------------------------------------------------------------------------
     @property
     def pieces(self) -> tuple[Piece, ...]:
         """All live records up to `head`, in seq order."""
-        raise NotImplementedError
+        self._settle()
+        if self._pieces is None:
+            first = self._floors.dead_through + 1
+            parts = (piece.clip(first, self.head) for piece in self._all_pieces)
+            self._pieces = tuple(piece for piece in parts if piece is not None)
+        return self._pieces
 
     def plan(self, from_seq: int, to_seq: int) -> list[Piece]:
         """The pieces of a range, clipped to it."""
         return [part for piece in self.pieces if (part := piece.clip(from_seq, to_seq)) is not None]
 
-    def losses(self, from_seq: int, to_seq: int) -> list[Loss]:
-        """What a reader that goes from `from_seq` to `to_seq` is told, as `diff` tells it, clipped to the range.
-
-        Ascending, without overlap. `to_seq` above `head` is cut to it.
-        """
-        raise NotImplementedError
+    def sections(self, from_seq: int, to_seq: int) -> Iterator[Piece | Loss]:
+        """Pieces and losses of a range in the order of seqs, as a reader comes across them."""
+        for loss in self.losses(from_seq, to_seq):
+            yield from self.plan(from_seq, loss.from_seq - 1)
+            yield loss
+            from_seq = loss.to_seq + 1
+        yield from self.plan(from_seq, to_seq)
 
     def first_seq_at(self, ts_ms: int) -> int:
         """The first live seq whose ts is at or after `ts_ms`; head + 1 when there is none in the files."""
-        raise NotImplementedError
+        return self._with_files(lambda topic, source: topic._first_seq_at(source, ts_ms))
+
+    # --- with files --------------------------------------------------------------------------------------------------
+    def _settle(self) -> None:
+        """Works out once what expired, and which gaps have no live record below them any more."""
+        if not self._is_settled:
+            self._with_files(lambda topic, source: topic._expire(source), adopt=True)
+
+    def _with_files(self, ask: Callable[[TopicFiles, Source], T], *, adopt: bool = False) -> T:
+        """What `ask` gives for this topic; if a file has vanished, for the topic as the newest snapshot has it.
+
+        adopt: this object becomes that one.
+        """
+        topic = self
+        for _ in range(_TRIES):
+            with closing(Source(self._location, self._calls)) as source:
+                try:
+                    return ask(topic, source)
+                except VanishedError:
+                    topic = topic._newest(self if adopt else None)
+        raise DirectoryBusyError(
+            f"data directory {self._location.path}: files of topic {self.name} vanished {_TRIES} times before they "
+            "could be read: try again"
+        )
+
+    def _newest(self, into: TopicFiles | None) -> TopicFiles:
+        with reading(self._location, self._calls):
+            snapshot = load_newest(self._calls, self._location.path)
+        entry = snapshot.topics.get(self.name)
+        if entry is None or entry.image["id"] != self.id:
+            raise TopicGoneError(f"topic {self.name} was deleted while it was read: open the directory again")
+        if into is None:
+            return TopicFiles(self.name, entry, snapshot, self._location, self._calls)
+        into._take(entry, snapshot)
+        return into
+
+    def _expire(self, source: Source) -> None:
+        """R-TTL-1 as of the snapshot, then R-TRIM-2. Raises VanishedError."""
+        ttl_ms = self.config["ttl_ms"]
+        expired = self._last_before(source, self._created_ms - ttl_ms) if ttl_ms else 0
+        self._floors.raise_to(ttl=expired)
+        if self._floors.gaps:
+            self._floors.settle_gaps(self._earliest(source))
+        self._is_settled = True
+
+    def _live(self, source: Source, piece: Piece) -> Rows:
+        return source.rows(piece).rows.between(self._floors.dead_through + 1, self.head)
+
+    def _last_before(self, source: Source, ts_ms: int) -> int:
+        """The highest live seq whose ts is below `ts_ms`; 0 when there is none. Times never decrease."""
+        if ts_ms <= 0:
+            return 0
+        passed: list[Piece] = []
+        for piece in self._all_pieces:
+            if piece.last_ts and piece.last_ts < ts_ms:
+                passed.append(piece)
+                continue
+            rows = self._live(source, piece)
+            count = int(np.searchsorted(rows.ts, np.uint64(ts_ms), "left"))
+            if count == len(rows.ts):
+                passed.append(piece)
+            elif count:
+                return int(rows.seqs[count - 1])
+            else:
+                break
+        for piece in reversed(passed):
+            rows = self._live(source, piece)
+            if len(rows.seqs):
+                return int(rows.seqs[-1])
+        return 0
+
+    def _first_seq_at(self, source: Source, ts_ms: int) -> int:
+        self._settle()
+        for piece in self.pieces:
+            if piece.last_ts and piece.last_ts < ts_ms:
+                continue
+            rows = self._live(source, piece)
+            at = int(np.searchsorted(rows.ts, np.uint64(max(ts_ms, 0)), "left"))
+            if at < len(rows.seqs):
+                return int(rows.seqs[at])
+        return self.head + 1
+
+    def _earliest(self, source: Source) -> int:
+        for piece in self._all_pieces:
+            rows = self._live(source, piece)
+            if len(rows.seqs):
+                return int(rows.seqs[0])
+        return self.head + 1
+
+
+def _pieces_of(name: str, topic_id: int, incarnation: str, entry: TopicEntry) -> list[Piece]:
+    """Whole, in seq order."""
+    pieces = [
+        Piece(
+            name,
+            topic_id,
+            incarnation,
+            Kind.RUN,
+            pack_path(run.pack),
+            HOT,
+            run.epoch,
+            0,
+            0,
+            True,
+            run.run,
+            run.first,
+            run.last,
+            run.first,
+            run.last,
+            run.last - run.first + 1,
+            max(1, run.bytes),
+            0,
+        )
+        for run in entry.runs
+    ]
+    pieces += [
+        Piece(
+            name,
+            topic_id,
+            incarnation,
+            Kind.SEGMENT,
+            segment_path(topic_id, segment.first),
+            segment.tier,
+            segment.epoch,
+            segment.sum,
+            segment.end,
+            segment.sealed,
+            -1,
+            segment.first,
+            segment.last,
+            segment.first,
+            segment.last,
+            max(1, segment.records),
+            segment.end,
+            segment.last_ts,
+        )
+        for segment in entry.segments
+    ]
+    return pieces

@@ -1,0 +1,96 @@
+"""The live records of a piece as columns of numbers: where each lies, and what its index says of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.files.scanning import Frames
+from topics.store.catalog import NO_TAG
+from topics.store.format import FrameType
+from topics.store.segment_format import INDEX_DELETED, IndexColumns
+
+
+class Rows(NamedTuple):
+    """n live records of one topic in one file, oldest first; columns of shape (n,)."""
+
+    seqs: NDArray[np.uint64]
+    """Strictly increasing."""
+    offsets: NDArray[np.uint32]
+    """Bytes from the start of the file to the frame."""
+    lengths: NDArray[np.uint32]
+    """Whole frame, bytes."""
+    sizes: NDArray[np.uint32]
+    """Accounted bytes."""
+    ts: NDArray[np.uint64]
+    """Milliseconds, never decreasing."""
+    tags: NDArray[np.uint32] | None
+    """Into tag_table, or NO_TAG; None: there is no index, the tags stand in the frames alone."""
+    tag_table: list[bytes]
+    is_verified: bool = False
+    """The checksum of each frame was compared when the rows were found."""
+
+    def select(self, where: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Rows:
+        """Some of them, in order."""
+        return Rows(
+            self.seqs[where],
+            self.offsets[where],
+            self.lengths[where],
+            self.sizes[where],
+            self.ts[where],
+            None if self.tags is None else self.tags[where],
+            self.tag_table,
+            self.is_verified,
+        )
+
+    def between(self, first: int, last: int) -> Rows:
+        """Those with seqs first to last."""
+        if not len(self.seqs) or (first <= int(self.seqs[0]) and int(self.seqs[-1]) <= last):
+            return self
+        low = int(np.searchsorted(self.seqs, np.uint64(max(first, 0)), "left"))
+        return self.select(slice(low, int(np.searchsorted(self.seqs, np.uint64(last), "right"))))
+
+    def tagged(self, tags: frozenset[bytes]) -> Rows:
+        """Those with one of these tags; all when there is no index to tell."""
+        if self.tags is None:
+            return self
+        wanted = [number for number, tag in enumerate(self.tag_table) if tag in tags]
+        return self.select(np.flatnonzero(np.isin(self.tags, np.array(wanted, np.uint32))))
+
+
+_NONE32, _NONE64 = np.empty(0, np.uint32), np.empty(0, np.uint64)
+NO_ROWS = Rows(_NONE64, _NONE32, _NONE32, _NONE32, _NONE64, None, [], True)
+
+
+def rows_of_index(columns: IndexColumns, first_seq: int, part: slice = slice(None)) -> Rows:
+    """The live ones of an index. first_seq: what each delta counts from."""
+    rows = Rows(
+        columns.deltas[part].astype(np.uint64) + np.uint64(first_seq),
+        columns.offsets[part],
+        columns.lengths[part],
+        columns.sizes[part],
+        columns.ts[part],
+        columns.tags[part],
+        columns.tag_table,
+    )
+    dead = columns.flags[part] >= INDEX_DELETED
+    return rows.select(~dead) if dead.any() else rows
+
+
+def rows_of_frames(parts: list[Frames]) -> Rows:
+    """The live records among frames that were scanned."""
+    chosen = []
+    for frames in parts:
+        live = ~frames.says_deleted() & (frames.types == FrameType.RECORD)
+        chosen.append(
+            [column[live] for column in (frames.seqs, frames.offsets, frames.lengths, frames.sizes, frames.ts)]
+        )
+    if not chosen:
+        return NO_ROWS
+    seqs, offsets, lengths, sizes, ts = (np.concatenate(columns) for columns in zip(*chosen, strict=True))
+    return Rows(seqs, offsets.astype(np.uint32), lengths, sizes, ts, None, [], True)
+
+
+__all__ = ["NO_ROWS", "NO_TAG", "Rows", "rows_of_frames", "rows_of_index"]

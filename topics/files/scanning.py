@@ -1,0 +1,212 @@
+"""Frames that lie back to back, verified without an index: by C, or by numpy and xxhash with the same result."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from topics.files.calls import FileCalls
+from topics.store.format import (
+    FRAME_HEADER_BYTES,
+    FRAME_MIN_BYTES,
+    FRAME_TRAILER_BYTES,
+    FRAME_VERSION,
+    SAYS_DELETED,
+)
+
+WINDOW_BYTES = 4 << 20
+_LENGTH = struct.Struct("<I")
+_DELETED = np.frombuffer(SAYS_DELETED, np.bool_)
+
+HEADER_DTYPE = np.dtype(
+    {
+        "names": [
+            "frame_bytes", "type", "flags", "topic_id", "seq", "ts_ms", "node_len", "tag_len", "data_len", "version",
+            "ext_len", "meta_len", "size",
+        ],
+        "formats": ["<u4", "u1", "u1", "<u8", "<u8", "<u8", "<u2", "<u2", "<u4", "u1", "<u2", "<u4", "<u4"],
+        "offsets": [0, 4, 5, 6, 14, 22, 30, 32, 34, 38, 40, 44, 48],
+        "itemsize": FRAME_HEADER_BYTES,
+    }
+)  # fmt: skip
+"""The first 52 bytes of a frame. Source: format.py."""
+
+
+class Stop(IntEnum):
+    """Why a scan stopped."""
+
+    END = 0
+    """The end of the bytes given, or zeros."""
+    MORE = 1
+    """What lies here goes on past the bytes given."""
+    BAD = 2
+    """No sound frame."""
+
+
+class Frames(NamedTuple):
+    """Columns of n sound frames, in order; all of shape (n,)."""
+
+    offsets: NDArray[np.uint64]
+    """Bytes from the start of the file."""
+    lengths: NDArray[np.uint32]
+    types: NDArray[np.uint8]
+    deleted: NDArray[np.uint8]
+    """The byte behind the frame's checksum, as it is."""
+    topic_ids: NDArray[np.uint64]
+    seqs: NDArray[np.uint64]
+    ts: NDArray[np.uint64]
+    """Milliseconds."""
+    sizes: NDArray[np.uint32]
+
+    def says_deleted(self) -> NDArray[np.bool_]:
+        """Which are deleted, by what that byte is nearer to."""
+        marks: NDArray[np.bool_] = _DELETED[self.deleted]
+        return marks
+
+
+class Scan(NamedTuple):
+    """What a scan found: frames up to `position` in the bytes given, and the running checksum of their checksums."""
+
+    frames: Frames
+    position: int
+    sum: int
+    stop: Stop
+
+
+Scanner = Callable[[memoryview, int, int], Scan]
+"""(bytes, what to add to offsets, the running checksum so far) -> Scan."""
+
+
+def scan_pure(data: memoryview, base: int, sum: int) -> Scan:
+    """By numpy and xxhash."""
+    size, at = len(data), 0
+    starts: list[int] = []
+    stop = Stop.MORE
+    while size - at >= 4:
+        length = _LENGTH.unpack_from(data, at)[0] + 4
+        if length == 4:
+            stop = Stop.END
+            break
+        if length < FRAME_MIN_BYTES:
+            stop = Stop.BAD
+            break
+        if length > size - at:
+            break
+        starts.append(at)
+        at += length
+    if at == size:
+        stop = Stop.END
+    offsets = np.array(starts, np.int64)
+    heads = headers_at(data, offsets)
+    lengths = heads["frame_bytes"] + np.uint32(4)
+    sound = (heads["version"] == FRAME_VERSION) & (texts_bytes(heads) + FRAME_MIN_BYTES == lengths)
+    count = len(starts) if sound.all() else int(np.argmin(sound))
+    ends = (offsets + lengths).tolist()
+    digest, trailer = xxhash.xxh3_64_intdigest, FRAME_TRAILER_BYTES
+    for row in range(count):
+        checksum = data[ends[row] - trailer : ends[row] - 1]
+        if digest(data[starts[row] + 4 : ends[row] - trailer]) != int.from_bytes(checksum, "little"):
+            count = row
+            break
+        sum = digest(checksum, seed=sum)
+    if count < len(starts):
+        at, stop = starts[count], Stop.BAD
+        offsets, lengths, heads = offsets[:count], lengths[:count], heads[:count]
+    raw = np.frombuffer(data, np.uint8)
+    frames = Frames(
+        (offsets + base).astype(np.uint64),
+        lengths,
+        heads["type"],
+        raw[offsets + lengths - 1],
+        heads["topic_id"],
+        heads["seq"],
+        heads["ts_ms"],
+        heads["size"],
+    )
+    return Scan(frames, at, sum, stop)
+
+
+def headers_at(data: memoryview | bytearray, offsets: NDArray[np.int64]) -> NDArray[Any]:
+    """The headers of frames that begin there, each with 52 bytes at least; dtype HEADER_DTYPE."""
+    if not len(offsets):
+        return np.empty(0, HEADER_DTYPE)
+    plain = np.dtype((np.void, FRAME_HEADER_BYTES))  # numpy takes bytes as a whole, and structures field by field
+    every: NDArray[Any] = np.ndarray((len(data) - FRAME_HEADER_BYTES + 1,), plain, data, 0, (1,))
+    heads: NDArray[Any] = every[offsets].view(HEADER_DTYPE)
+    return heads
+
+
+def texts_bytes(heads: NDArray[Any]) -> NDArray[np.uint64]:
+    """What the texts of each frame take together."""
+    total = heads["data_len"].astype(np.uint64)
+    for name in ("ext_len", "node_len", "tag_len", "meta_len"):
+        total += heads[name]
+    return total
+
+
+try:
+    from topics.store import codec
+except ImportError:  # a zip on an executor has no C module
+    scan_native: Scanner | None = None
+else:
+
+    def scan_native(data: memoryview, base: int, sum: int) -> Scan:
+        """By the C module."""
+        scan = codec.scan_frames(data, base=base, sum=sum)
+        found = scan.frames
+        stop = {codec.Stop.END: Stop.END, codec.Stop.MORE: Stop.MORE}.get(scan.reason, Stop.BAD)
+        frames = Frames(
+            found["offset"],
+            found["length"],
+            found["type"],
+            found["deleted"],
+            found["topic_id"],
+            found["seq"],
+            found["ts_ms"],
+            found["size"],
+        )
+        return Scan(frames, scan.position, scan.sum, stop)
+
+
+def best_scanner() -> Scanner:
+    """The C module's where it is there."""
+    return scan_native if scan_native is not None else scan_pure
+
+
+def scan_range(
+    calls: FileCalls, fd: int, start: int, end: int, scan: Scanner, *, window_bytes: int = WINDOW_BYTES
+) -> Iterator[Scan]:
+    """Scans the frames in bytes [start, end) of a file, a window at a time; positions are the file's, sums run on.
+
+    The last one stops with END at `end`, or says where it could not go on.
+    """
+    running = 0
+    buffer = bytearray(min(window_bytes, end - start))
+    at = start
+    while True:
+        size = min(len(buffer), end - at)
+        count = calls.read_into(fd, memoryview(buffer)[:size], at)
+        scanned = scan(memoryview(buffer)[:count], at, running)
+        running = scanned.sum
+        is_last = at + count == end or count < size
+        if scanned.stop is Stop.MORE and not is_last:
+            if not scanned.position:  # a frame that is larger than the window
+                length = _LENGTH.unpack_from(buffer)[0] + 4
+                buffer = bytearray(min(length, end - at))
+                continue
+            at += scanned.position
+            yield scanned._replace(position=at)
+            continue
+        stop = Stop.BAD if scanned.stop is Stop.MORE else scanned.stop
+        if stop is Stop.END and scanned.position == count and not is_last:
+            at += scanned.position
+            yield scanned._replace(position=at)
+            continue
+        yield scanned._replace(position=at + scanned.position, stop=stop)
+        return

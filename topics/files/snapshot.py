@@ -1,0 +1,151 @@
+"""The newest sound snapshot as values: JSON decoded by the standard library, because an executor may have no other.
+
+Which fields there are is said by `store/manifest.py` and `engine/snapshot.py`; a test compares the names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from topics.errors import CorruptError, FormatError
+from topics.files.calls import FileCalls, read_file
+from topics.files.errors import DirectoryBusyError
+from topics.store.segment_format import SNAPSHOT_DIRECTORY, SnapshotFile, numbered, snapshot_path
+
+_TRIES = 16
+
+
+class SegmentEntry(NamedTuple):
+    """A segment as a snapshot lists it."""
+
+    first: int
+    last: int
+    records: int
+    end: int
+    epoch: int
+    last_ts: int
+    sum: int
+    sealed: bool
+    tier: int
+
+
+class RunEntry(NamedTuple):
+    """A topic's run in a pack as a snapshot lists it."""
+
+    first: int
+    last: int
+    run: int
+    pack: int
+    epoch: int
+    bytes: int
+    """About: the pack's, divided by its runs."""
+
+
+class TopicEntry(NamedTuple):
+    """A topic as a snapshot has it."""
+
+    image: dict[str, Any]
+    """engine.snapshot.TopicImage."""
+    segments: list[SegmentEntry]
+    """In seq order; the last one may be unsealed."""
+    runs: list[RunEntry]
+    """In seq order; all of them lie below the segments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What one snapshot file says."""
+
+    number: int
+    created_ms: int
+    clean: bool
+    topics: dict[str, TopicEntry]
+    has_cold: bool
+    """A segment lies in the cold directory."""
+
+
+EMPTY = Snapshot(0, 0, False, {}, False)
+"""Before the first checkpoint."""
+
+
+def newest_number(calls: FileCalls, path: str) -> int:
+    """Of the snapshot files of a data directory; 0 when there is none."""
+    return max(_numbers(calls, path), default=0)
+
+
+def _numbers(calls: FileCalls, path: str) -> list[int]:
+    try:
+        names = calls.list_directory(f"{path}/{SNAPSHOT_DIRECTORY}")
+    except FileNotFoundError:
+        return []
+    return [number for name in names if (number := numbered(name, "snapshot-")) is not None]
+
+
+def load_newest(calls: FileCalls, path: str) -> Snapshot:
+    """The newest sound snapshot of a data directory; EMPTY when there is none.
+
+    Raises: CorruptError, none is sound; FormatError, of a newer build; DirectoryBusyError, each was gone before it
+    could be opened; OSError.
+    """
+    for _ in range(_TRIES):
+        damaged: CorruptError | None = None
+        numbers = sorted(_numbers(calls, path), reverse=True)
+        if not numbers:
+            return EMPTY
+        for number in numbers:
+            name = f"{path}/{snapshot_path(number)}"
+            try:
+                file = SnapshotFile.unpack(memoryview(read_file(calls, name)), name)
+            except FileNotFoundError:
+                break  # a newer one has taken its place since the names were read
+            except CorruptError as error:
+                damaged = error
+                continue
+            return decode(file, name)
+        else:
+            raise CorruptError(
+                f"{path}: no snapshot is sound: stop the server and restore from segments by `topics fsck --rebuild`",
+                {"path": name},
+            ) from damaged
+    raise DirectoryBusyError(
+        f"data directory {path}: snapshots vanished {_TRIES} times before they could be read: try again"
+    )
+
+
+def decode(file: SnapshotFile, name: str) -> Snapshot:
+    """Raises FormatError: the checksum is right, but the contents are not known."""
+    try:
+        store, catalog = json.loads(file.store), json.loads(file.catalog)
+        if store.get("format", 1) != 1:
+            raise FormatError(f"{name}: a snapshot of format {store['format']}; this build knows 1")
+        segments: dict[int, list[SegmentEntry]] = defaultdict(list)
+        runs: dict[int, list[RunEntry]] = defaultdict(list)
+        for entry in store["segments"]:
+            segments[entry["topic"]].append(
+                SegmentEntry(
+                    entry["first"],
+                    entry["last"],
+                    entry["records"],
+                    entry["end"],
+                    entry["epoch"],
+                    entry.get("last_ts", 0),
+                    entry.get("sum", 0),
+                    entry.get("sealed", False),
+                    entry.get("tier", 0),
+                )
+            )
+        for pack in store["packs"]:
+            share = pack["size"] // max(1, len(pack["runs"]))
+            for topic_id, first, last, row in pack["runs"].values():
+                runs[topic_id].append(RunEntry(first, last, row, pack["number"], pack["epoch"], share))
+        topics = {
+            image["name"]: TopicEntry(image, sorted(segments[image["id"]]), sorted(runs[image["id"]]))
+            for image in catalog["topics"]
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(f"{name}: a snapshot whose contents this build does not know: {error!r}") from error
+    has_cold = any(entry.get("tier", 0) for entry in store["segments"])
+    return Snapshot(file.number, file.created_ms, store.get("clean", False), topics, has_cold)

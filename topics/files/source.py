@@ -1,0 +1,351 @@
+"""The files of pieces, found in either tier: their rows, and their bytes.
+
+A file is its piece's when its epoch says so. Whatever else lies under its name, or nothing, is `VanishedError`: a
+checkpoint has moved, merged or dropped the file since the piece was planned.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.errors import CorruptError, FormatError, StorageError
+from topics.files.calls import FileCalls, opened, read_range
+from topics.files.errors import NoColdDirectoryError, NotReadableError
+from topics.files.piece import Kind, Location, Piece
+from topics.files.rows import Rows, rows_of_frames, rows_of_index
+from topics.files.scanning import Scanner, Stop, best_scanner, scan_range
+from topics.store.format import BATCH_ALIGN, BLOCK_BYTES, align_up
+from topics.store.segment_format import (
+    COLD,
+    FOOTER_BYTES,
+    HOT,
+    RUN_DTYPE,
+    RUN_HEADER_BYTES,
+    SEGMENT_HEADER_FIXED,
+    IndexColumns,
+    IndexHeader,
+    PackFooter,
+    PackHeader,
+    RunHeader,
+    SegmentHeader,
+    index_path,
+)
+
+_PACKS_OPEN = 4
+_IDENTITY = struct.Struct("<4sHBBQQ")
+"""The beginning of a segment's header: magic, version, codec, 0, topic_id, epoch."""
+
+
+class VanishedError(Exception):
+    """The file of a piece is gone, or another one."""
+
+
+class Found(NamedTuple):
+    """A piece's rows, and the file they lie in."""
+
+    path: str
+    rows: Rows
+
+
+class PackIndex(NamedTuple):
+    """An open pack and its index."""
+
+    path: str
+    fd: int
+    table: NDArray[np.void] | None
+    """RUN_DTYPE; None: the index is damaged, and the runs tell of themselves."""
+    columns: IndexColumns | None
+    ends: NDArray[np.int64]
+    """Where the rows of each run end in the columns."""
+
+
+class Source:
+    """Reads of one data directory. To be closed: it keeps a few packs open, whose runs come one after the other."""
+
+    def __init__(self, location: Location, calls: FileCalls, *, scan: Scanner | None = None) -> None:
+        self.location = location
+        self.calls = calls
+        self._scan = scan or best_scanner()
+        self._packs: dict[tuple[str, int], PackIndex] = {}
+        self._index = bytearray()
+
+    def close(self) -> None:
+        """Idempotent."""
+        while self._packs:
+            self._close_pack(next(iter(self._packs)))
+
+    def _close_pack(self, key: tuple[str, int]) -> None:
+        self.calls.close(self._packs.pop(key).fd)
+
+    def root(self, tier: int) -> str:
+        """The directory of a tier. Raises NoColdDirectoryError."""
+        if tier == HOT:
+            return self.location.path
+        if not self.location.cold:
+            raise NoColdDirectoryError(
+                f"data directory {self.location.path} has older segments in a cold directory: name it, too (coldPath)"
+            )
+        return self.location.cold
+
+    def _paths(self, piece: Piece) -> Iterator[str]:
+        """Where a segment may lie: in the tier it was planned in, and in the other one."""
+        yield f"{self.root(piece.tier)}/{piece.path}"
+        if piece.tier == COLD:
+            yield f"{self.location.path}/{piece.path}"
+        elif self.location.cold:
+            yield f"{self.location.cold}/{piece.path}"
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+    def rows(self, piece: Piece) -> Found:
+        """The live rows of a piece, of the seqs asked for: columns that hold until the next call.
+
+        Raises VanishedError, CorruptError, FormatError.
+        """
+        found = self._rows_of_run(piece) if piece.kind is Kind.RUN else self._rows_of_segment(piece)
+        return found._replace(rows=found.rows.between(piece.from_seq, piece.to_seq))
+
+    def _rows_of_segment(self, piece: Piece) -> Found:
+        for path in self._paths(piece):
+            rows = self._indexed(path, piece) if piece.sealed else None
+            if rows is None:
+                rows = self._scanned(path, piece)
+            if rows is not None:
+                return Found(path, rows)
+        raise VanishedError
+
+    def _indexed(self, path: str, piece: Piece) -> Rows | None:
+        """By the index beside the segment; None when it is missing, unreadable, damaged or another one's."""
+        index = index_path(path)
+        try:
+            header, columns = IndexHeader.unpack(self._read_index(index), index)
+        except (CorruptError, FormatError, OSError, ValueError):
+            return None
+        if (header.topic_id, header.epoch, header.sum) != (piece.topic_id, piece.epoch, piece.sum):
+            return None
+        return rows_of_index(columns, header.first_seq)
+
+    def _read_index(self, path: str) -> memoryview:
+        """The whole file, in memory that the next one takes: fresh memory costs more than the copy into it."""
+        with opened(self.calls, path) as fd:
+            size = self.calls.size(fd)
+            if size > len(self._index):
+                self._index = bytearray(size)
+            return memoryview(self._index)[: self.calls.read_into(fd, memoryview(self._index)[:size], 0)]
+
+    def _scanned(self, path: str, piece: Piece) -> Rows | None:
+        """By the frames themselves; None when the file is gone or another one."""
+        try:
+            with self.reading(path), opened(self.calls, path) as fd:
+                start = self._frames_start(fd, path, piece)
+                if start is None:
+                    return None
+                return self._scan_frames(fd, path, piece, (start, piece.end), piece.sum)
+        except FileNotFoundError:
+            return None
+
+    def _frames_start(self, fd: int, path: str, piece: Piece) -> int | None:
+        """Where the frames of a segment begin; None when it is another one."""
+        fixed = read_range(self.calls, fd, 0, SEGMENT_HEADER_FIXED)
+        if not _is_of(fixed, piece):
+            return None
+        more = max(0, piece.end - SEGMENT_HEADER_FIXED)
+        described = min(more, struct.unpack_from("<I", fixed, 40)[0])
+        fixed += read_range(self.calls, fd, SEGMENT_HEADER_FIXED, described)
+        header = SegmentHeader.unpack(memoryview(fixed), path)
+        return header.header_bytes
+
+    def _scan_frames(self, fd: int, path: str, piece: Piece, span: tuple[int, int], sum: int) -> Rows:
+        """The rows of the frames that fill these bytes of the file. Raises CorruptError."""
+        start, end = span
+        scans = list(scan_range(self.calls, fd, start, end, self._scan))
+        parts = [scan.frames for scan in scans]
+        scan = scans[-1]
+        if scan.stop is not Stop.END or scan.position != end:
+            last = next((int(frames.seqs[-1]) for frames in reversed(parts) if len(frames.seqs)), piece.first_seq - 1)
+            raise damaged_frame(path, scan.position, piece, last + 1)
+        if scan.sum != sum:
+            raise CorruptError(
+                f"{path}: the frames are sound, but not those that were written (topic {piece.topic}): "
+                "`topics fsck` on the server shows all damage",
+                {"path": path, "offset": start, "topic": piece.topic, "seq": piece.first_seq},
+            )
+        return rows_of_frames(parts)
+
+    # --- packs -------------------------------------------------------------------------------------------------------
+    def _rows_of_run(self, piece: Piece) -> Found:
+        pack = self._pack(piece)
+        if pack.table is None or pack.columns is None:
+            return Found(pack.path, self._scanned_run(pack, piece))
+        if piece.run >= len(pack.table) or not _is_run(pack.table[piece.run], piece):
+            raise CorruptError(
+                f"{pack.path}: run {piece.run} is not that of topic {piece.topic}: `topics fsck` shows all damage",
+                {"path": pack.path, "offset": -1, "topic": piece.topic, "seq": piece.first_seq},
+            )
+        end = int(pack.ends[piece.run])
+        part = slice(end - int(pack.table[piece.run]["records"]), end)
+        return Found(pack.path, rows_of_index(pack.columns, piece.first_seq, part))
+
+    def _pack(self, piece: Piece) -> PackIndex:
+        key = (piece.path, piece.epoch)
+        found = self._packs.pop(key, None)
+        if found is None:
+            found = self._open_pack(f"{self.location.path}/{piece.path}", piece)
+            if len(self._packs) == _PACKS_OPEN:
+                self._close_pack(next(iter(self._packs)))
+        self._packs[key] = found  # the one used last is the last one to go
+        return found
+
+    def _open_pack(self, path: str, piece: Piece) -> PackIndex:
+        try:
+            with self.reading(path):
+                fd = self.calls.open(path)
+        except FileNotFoundError:
+            raise VanishedError from None
+        try:
+            with self.reading(path):
+                return self._read_pack(fd, path, piece)
+        except BaseException:
+            self.calls.close(fd)
+            raise
+
+    def _read_pack(self, fd: int, path: str, piece: Piece) -> PackIndex:
+        try:
+            index = self._read_pack_index(fd, path)
+        except (CorruptError, ValueError):
+            header = PackHeader.unpack(memoryview(read_range(self.calls, fd, 0, BLOCK_BYTES)), path)
+            if header.epoch != piece.epoch:
+                raise VanishedError from None
+            return PackIndex(path, fd, None, None, np.empty(0, np.int64))
+        footer, table, columns = index
+        if footer.epoch != piece.epoch:
+            raise VanishedError
+        return PackIndex(path, fd, table, columns, np.cumsum(table["records"], dtype=np.int64))
+
+    def _read_pack_index(self, fd: int, path: str) -> tuple[PackFooter, NDArray[np.void], IndexColumns]:
+        size = self.calls.size(fd)
+        fixed = read_range(self.calls, fd, max(0, size - FOOTER_BYTES), FOOTER_BYTES)
+        try:
+            footer = PackFooter.unpack(memoryview(fixed), path)
+        except FormatError as error:  # its mark may have rotted; of another version is the header, too
+            raise CorruptError(str(error)) from error
+        if not BLOCK_BYTES <= footer.table_offset <= footer.columns_offset <= size - FOOTER_BYTES:
+            raise CorruptError(f"{path}: the pack footer points outside the file", {"path": path})
+        index = memoryview(read_range(self.calls, fd, footer.table_offset, size - FOOTER_BYTES - footer.table_offset))
+        table_bytes = footer.columns_offset - footer.table_offset
+        footer.check(memoryview(fixed), index[:table_bytes], index[table_bytes:], path)
+        columns = IndexColumns.unpack(index[table_bytes:], footer.rows, footer.tag_count, parity=footer.parity)
+        return footer, np.frombuffer(index[:table_bytes], RUN_DTYPE), columns
+
+    def _scanned_run(self, pack: PackIndex, piece: Piece) -> Rows:
+        """From the runs themselves, whose headers lie one behind the other."""
+        with self.reading(pack.path):
+            at = BLOCK_BYTES
+            for number in range(piece.run + 1):
+                header = self._run_header(pack, at, piece)
+                start = at + RUN_HEADER_BYTES + len(header.description)
+                if number < piece.run:
+                    at = align_up(start + header.frames_bytes, BATCH_ALIGN)
+            if (header.topic_id, header.first_seq, header.last_seq) != _run_of(piece):
+                raise CorruptError(
+                    f"{pack.path}: run {piece.run} is not that of topic {piece.topic}: `topics fsck` shows all damage",
+                    {"path": pack.path, "offset": at, "topic": piece.topic, "seq": piece.first_seq},
+                )
+            span = (start, start + header.frames_bytes)
+            return self._scan_frames(pack.fd, pack.path, piece, span, header.sum)
+
+    def _run_header(self, pack: PackIndex, at: int, piece: Piece) -> RunHeader:
+        fixed = read_range(self.calls, pack.fd, at, RUN_HEADER_BYTES)
+        described = struct.unpack_from("<I", fixed, 44)[0] if len(fixed) == RUN_HEADER_BYTES else 0
+        described = min(described, self.calls.size(pack.fd))
+        data = fixed + read_range(self.calls, pack.fd, at + len(fixed), described)
+        try:
+            return RunHeader.unpack(memoryview(data), f"{pack.path}, byte {at}")
+        except (CorruptError, FormatError) as error:
+            raise CorruptError(
+                f"{error} (topic {piece.topic}): `topics fsck` shows all damage",
+                {"path": pack.path, "offset": at, "topic": piece.topic, "seq": piece.first_seq},
+            ) from error
+
+    # --- bytes -------------------------------------------------------------------------------------------------------
+    @contextmanager
+    def data(self, path: str, piece: Piece) -> Iterator[int]:
+        """A descriptor of the file whose rows were found there. Raises VanishedError."""
+        if piece.kind is Kind.RUN:
+            with self.reading(path):
+                yield self._pack(piece).fd
+            return
+        try:
+            with self.reading(path):
+                fd = self.calls.open(path)
+        except FileNotFoundError:
+            raise VanishedError from None
+        try:
+            with self.reading(path):
+                if not _is_of(read_range(self.calls, fd, 0, SEGMENT_HEADER_FIXED), piece):
+                    raise VanishedError
+                yield fd
+        finally:
+            self.calls.close(fd)
+
+    def reading(self, path: str) -> AbstractContextManager[None]:
+        """Of the function, for this directory."""
+        return reading(self.location, self.calls, path)
+
+
+@contextmanager
+def reading(location: Location, calls: FileCalls, path: str = "") -> Iterator[None]:
+    """Errors of the block's file calls as errors of this package, but for a file that is not there.
+
+    path: the file that is read, to word them; "" for the directory as a whole.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except PermissionError as error:
+        raise _not_readable(location, calls) from error
+    except OSError as error:
+        what = path or f"data directory {location.path}"
+        raise StorageError(f"{what} cannot be read: {error.strerror or error}") from error
+
+
+def _not_readable(location: Location, calls: FileCalls) -> NotReadableError:
+    try:
+        owner = f"user {calls.owner(location.path)}"
+    except OSError:
+        owner = "another user"
+    return NotReadableError(
+        f"data directory {location.path} belongs to {owner}, and user {calls.user()} may not read it: run as its "
+        "owner, or read by url"
+    )
+
+
+def damaged_frame(path: str, offset: int, piece: Piece, seq: int) -> CorruptError:
+    """The error for a frame that is not its record's sound one."""
+    return CorruptError(
+        f"{path}: the record at byte {offset} is damaged (topic {piece.topic}, seq {seq}): `topics fsck` on the server "
+        "shows all damage, a backup mends it",
+        {"path": path, "offset": offset, "topic": piece.topic, "seq": seq},
+    )
+
+
+def _is_of(fixed: bytearray, piece: Piece) -> bool:
+    """By the header of a segment, whose checksum need not be sound for that. Raises FormatError for a newer version."""
+    if len(fixed) < SEGMENT_HEADER_FIXED:
+        return False
+    topic_id, epoch = _IDENTITY.unpack_from(fixed)[4:]
+    return bool((topic_id, epoch) == (piece.topic_id, piece.epoch))
+
+
+def _run_of(piece: Piece) -> tuple[int, int, int]:
+    return piece.topic_id, piece.first_seq, piece.last_seq
+
+
+def _is_run(row: np.void, piece: Piece) -> bool:
+    return (int(row["topic_id"]), int(row["first_seq"]), int(row["last_seq"])) == _run_of(piece)

@@ -1,0 +1,204 @@
+"""Texts of frames as Arrow string columns: by the C module, or by numpy, pyarrow and xxhash with the same result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+from numpy.typing import NDArray
+
+from topics.files.scanning import Scanner, headers_at, scan_native, scan_pure, texts_bytes
+from topics.store.format import (
+    FLAG_META,
+    FLAG_NODE,
+    FLAG_TAG,
+    FRAME_HEADER_BYTES,
+    FRAME_MIN_BYTES,
+    FRAME_TRAILER_BYTES,
+    FRAME_VERSION,
+    FrameType,
+)
+
+TEXTS = ("node", "tag", "data", "meta")
+"""In the order in which they lie in a frame."""
+_FLAGS = {"node": FLAG_NODE, "tag": FLAG_TAG, "meta": FLAG_META}
+
+
+class Texts(Protocol):
+    """Text columns of records of one topic, while they are filled."""
+
+    def add(
+        self,
+        data: memoryview,
+        base: int,
+        offsets: NDArray[np.uint32],
+        lengths: NDArray[np.uint32],
+        seqs: NDArray[np.uint64],
+    ) -> int:
+        """Adds rows: row i is the frame at data[offsets[i] - base], lengths[i] bytes, of the record seqs[i].
+
+        Returns how many were added: if fewer than all, the next one is not its record's sound frame.
+        """
+
+    def column(self, name: str) -> Any:
+        """pa.StringArray of what was added. Nothing may be added afterwards."""
+
+
+class Order(NamedTuple):
+    """What columns are asked for. rows: how many will be added at most; bytes: of their frames."""
+
+    topic_id: int
+    names: Sequence[str]
+    rows: int
+    bytes: int
+    verify: bool
+
+
+class PureTexts:
+    """By numpy, pyarrow and xxhash."""
+
+    def __init__(self, order: Order, rooms: Mapping[str, float]) -> None:
+        self._order = order
+        self._parts: dict[str, list[Any]] = {name: [] for name in order.names}
+
+    def add(
+        self,
+        data: memoryview,
+        base: int,
+        offsets: NDArray[np.uint32],
+        lengths: NDArray[np.uint32],
+        seqs: NDArray[np.uint64],
+    ) -> int:
+        starts = offsets.astype(np.int64) - base
+        inside = (starts >= 0) & (starts + lengths <= len(data)) & (lengths >= FRAME_MIN_BYTES)
+        count = len(seqs) if inside.all() else int(np.argmin(inside))
+        starts, lengths = starts[:count], lengths[:count]
+        heads = headers_at(data, starts)
+        in_order = np.ones(count, np.bool_)  # offsets of strings that go backwards would crash Arrow
+        in_order[1:] = starts[1:] >= starts[:-1] + lengths[:-1]
+        sound = (
+            (heads["seq"] == seqs[:count])
+            & (heads["topic_id"] == np.uint64(self._order.topic_id))
+            & (heads["frame_bytes"] == lengths - np.uint32(4))
+            & (heads["type"] == FrameType.RECORD)
+            & (heads["version"] == FRAME_VERSION)
+            & (texts_bytes(heads) + FRAME_MIN_BYTES == lengths)
+            & in_order
+        )
+        if not sound.all():
+            count = int(np.argmin(sound))
+        if self._order.verify:
+            count = _sound_frames(data, starts[:count], lengths[:count])
+        self._take(data, starts[:count], heads[:count])
+        return count
+
+    def _take(self, data: memoryview, starts: NDArray[np.int64], heads: NDArray[Any]) -> None:
+        """The bytes as one array of strings, of which those wanted are taken: five a frame, the last one what lies
+        between its texts and the next frame's."""
+        count = len(heads)
+        bounds = np.empty((count, len(TEXTS) + 1), np.int32)
+        np.add(starts, heads["ext_len"] + np.int64(FRAME_HEADER_BYTES), out=bounds[:, 0], casting="unsafe")
+        for place, name in enumerate(TEXTS):
+            np.add(bounds[:, place], heads[f"{name}_len"], out=bounds[:, place + 1], casting="unsafe")
+        slots = max(0, bounds.size - 1)
+        every = pa.StringArray.from_buffers(slots, pa.py_buffer(bounds), pa.py_buffer(data)) if slots else None
+        for name, parts in self._parts.items():
+            place = TEXTS.index(name)
+            if every is None:
+                parts.append(pa.array([], pa.string()))
+                continue
+            taken = every.take(pa.array(np.arange(place, bounds.size, len(TEXTS) + 1)))
+            flag = _FLAGS.get(name)
+            present = heads["flags"] & np.uint8(flag) != 0 if flag is not None else None
+            if present is not None and not present.all():
+                _none, ends, text = taken.buffers()
+                bits = pa.py_buffer(np.packbits(present, bitorder="little"))
+                taken = pa.StringArray.from_buffers(count, ends, text, bits, count - int(present.sum()))
+            parts.append(taken)
+
+    def column(self, name: str) -> Any:
+        parts = self._parts[name]
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts or [pa.array([], pa.string())])
+
+
+def _sound_frames(data: memoryview, starts: NDArray[np.int64], lengths: NDArray[np.uint32]) -> int:
+    """How many of the frames, from the first on, match their checksums."""
+    if not len(starts):
+        return 0
+    ends = starts + lengths - FRAME_TRAILER_BYTES
+    every: NDArray[np.uint64] = np.ndarray((len(data) - 7,), "<u8", data, 0, (1,))
+    stored: list[int] = every[ends].tolist()
+    digest, copied = xxhash.xxh3_64_intdigest, bytes(data)  # parts of bytes are made faster than those of a view
+    found = [digest(copied[start:end]) for start, end in zip((starts + 4).tolist(), ends.tolist(), strict=True)]
+    if found == stored:
+        return len(stored)
+    return next(row for row, (one, other) in enumerate(zip(found, stored, strict=True)) if one != other)
+
+
+Maker = Callable[[Order, dict[str, float]], Texts]
+"""(what is asked for, bytes a row of each column so far) -> columns to fill; the latter are brought up to date."""
+
+
+class Decoder(NamedTuple):
+    """One of the two ways."""
+
+    name: str
+    scan: Scanner
+    texts: Maker
+    window_bytes: int
+    """Of what is read at a time."""
+
+
+PURE = Decoder("numpy", scan_pure, PureTexts, 4 << 20)
+
+try:
+    from topics.store.text_columns import TextColumns
+except ImportError:  # a zip on an executor has no C module
+    NATIVE: Decoder | None = None
+else:
+
+    class NativeTexts:
+        """By the C module."""
+
+        def __init__(self, order: Order, rooms: dict[str, float]) -> None:
+            self._rooms = rooms
+            most = max(0, order.bytes - FRAME_MIN_BYTES * order.rows)
+            self._columns = TextColumns(
+                order.topic_id,
+                order.names,
+                rows=order.rows,
+                rooms={
+                    name: most if name == "data" else min(most, int(rooms.get(name, 16) * order.rows) + 64)
+                    for name in order.names
+                },
+                verify=order.verify,
+            )
+
+        def add(
+            self,
+            data: memoryview,
+            base: int,
+            offsets: NDArray[np.uint32],
+            lengths: NDArray[np.uint32],
+            seqs: NDArray[np.uint64],
+        ) -> int:
+            return self._columns.add(data, base, offsets, lengths, seqs)
+
+        def column(self, name: str) -> Any:
+            ends, text, valid, nulls = self._columns.column(name)
+            count = len(ends) - 1
+            if count:
+                self._rooms[name] = 1.1 * len(text) / count
+            bits = None if valid is None else pa.py_buffer(valid)
+            return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(text), bits, nulls)
+
+    assert scan_native is not None, "both come with the C module"
+    NATIVE = Decoder("C", scan_native, NativeTexts, 1 << 20)
+
+
+def best_decoder() -> Decoder:
+    """The C module's where it is there."""
+    return NATIVE if NATIVE is not None else PURE
