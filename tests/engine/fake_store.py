@@ -6,6 +6,7 @@ committed into another engine, in the order real recovery does.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -210,9 +211,10 @@ class FakeTimer:
 class FakeLoop:
     """Timers that run when the clock is moved."""
 
-    def __init__(self) -> None:
+    def __init__(self, rng: random.Random | None = None) -> None:
         self.clock = ManualClock()
         self.timers: list[FakeTimer] = []
+        self.random_bytes = (rng or random.Random(0)).randbytes
 
     def call_later(self, delay_ns: int, fn: Callable[[], None]) -> FakeTimer:
         timer = FakeTimer(self.clock.monotonic_ns() + delay_ns, fn)

@@ -73,12 +73,13 @@ class Harness:
     def __init__(self, **config: Any) -> None:
         self.config: Config = small_config(**config)
         self.loop = FakeLoop()
-        self.snapshot: bytes | None = None
         self.cut = 0
         """Where the log begins that belongs to the snapshot."""
         self.store = FakeStore()
         self.engine = Engine(self.loop, self.config)
         self.engine.catalog.recovered(power_lost=False)
+        self.snapshot = self.engine.catalog.snapshot()
+        """The newest; a directory has one from its beginning."""
         self.engine.start(self.store)
 
     # --- passes ------------------------------------------------------------------------------------------------------

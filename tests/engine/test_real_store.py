@@ -21,7 +21,9 @@ def test_a_kill_loses_nothing_of_any_logged_class() -> None:
         world.delete(before_seq=4, match="x", name=name)
     before = [world.state(name)._replace(last_write_ts=None) for name in ("memory", "disk", "fsync")]
     world.restart()
-    assert [world.state(name) for name in ("memory", "disk", "fsync")] == before
+    after = [world.state(name) for name in ("memory", "disk", "fsync")]
+    assert after[0].incarnation != before[0].incarnation
+    assert [after[0]._replace(incarnation=before[0].incarnation), *after[1:]] == before
     assert world.seqs(0, "disk") == [4, 5, 6]
 
 

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.engine import incarnation
 from topics.engine.chunk import DEAD, Chunk
 from topics.engine.controls import (
     ConfigPayload,
@@ -94,7 +95,8 @@ class EngineCatalog:
     def _take_image(self, image: TopicImage) -> Topic | None:
         topic = self._topics.get(image.id)
         if topic is None:
-            topic = self._add(image.name, image.id, image.order, parse_config(image.config))
+            config = parse_config(image.config)
+            topic = self._add(image.name, image.id, image.order, config, image.incarnation)
             if topic is None:
                 return None
         topic.head = max(topic.head, image.head)
@@ -114,15 +116,15 @@ class EngineCatalog:
                 topic.queue.restore(lease)
         return topic
 
-    def _add(self, name: str, topic_id: int, order: int, config: TopicConfig) -> Topic | None:
-        """A topic under this name, unless a later one holds it."""
+    def _add(self, name: str, topic_id: int, order: int, config: TopicConfig, known: str) -> Topic | None:
+        """A topic under this name, unless a later one holds it. known: its incarnation, "" where none was stored."""
         registry = self._core.registry
         holder = registry.by_name.get(name)
         if holder is not None:
             if holder.order >= order:
                 return None
             self._remove(holder)
-        topic = Topic(name, topic_id, config, order, self._core.usage)
+        topic = Topic(name, topic_id, config, order, self._core.usage, known or incarnation.of_id(topic_id))
         topic.life, topic.is_made = Life.LIVE, True
         registry.add(topic)
         return topic
@@ -210,7 +212,7 @@ class EngineCatalog:
             registry.last_order = max(registry.last_order, seq)
             if topic_id not in self._topics:
                 create = msgspec.json.decode(payload, type=CreatePayload)
-                self._add(create.name, topic_id, seq, parse_config(create.config))
+                self._add(create.name, topic_id, seq, parse_config(create.config), create.incarnation)
             return
         if kind in ORDERED_TYPES:
             registry.last_order = max(registry.last_order, seq)
@@ -261,6 +263,7 @@ class EngineCatalog:
         topic.order = order
         config = parse_config(change.config)
         topic.set_config(config, config)
+        topic.incarnation = change.incarnation or topic.incarnation
         topic.head = max(topic.head, change.head)
         if change.floors is not None:
             change.floors.raise_floors(topic.floors)
@@ -279,8 +282,12 @@ class EngineCatalog:
         self._routers.before_rows()
         lost_file = self._core.usage.add_file()
         self._add_held(lost_file.file_id)
+        # Segments do not tell which seqs and lease ids were given out, nor does a log that was cut.
+        rebuilt = not self._is_exact and bool(self._topics)
         for topic in self._topics.values():
             index, floors = topic.index, topic.floors
+            if rebuilt or incarnation.ends_with_process(topic.config):
+                topic.incarnation = incarnation.draw(self._core.loop.random_bytes)
             # What a router has forwarded or keeps was given out. Lost by a class that may lose it, or by a sync that
             # failed, which a process killed at once could not note; but others know of these seqs.
             known = self._routers.given_out(topic)
@@ -306,9 +313,7 @@ class EngineCatalog:
             floors.settle_gaps(topic.earliest)
             if topic.queue is not None:
                 topic.queue.recovered(keep=topic.keeps_leases)
-        # Segments do not tell which lease ids were used, nor does a log that was cut: a rebuilt directory goes on from
-        # the clock.
-        rebuilt = not self._is_exact and bool(self._topics)
+        # A rebuilt directory goes on from the clock.
         self._core.lease_ids.recovered(rebuilt_at_ms=self._core.clock.now_ms() if rebuilt else 0)
         self._gaps.clear()
         self._reserved.clear()

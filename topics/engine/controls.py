@@ -25,6 +25,8 @@ class CreatePayload(msgspec.Struct, omit_defaults=True):
 
     name: str
     config: msgspec.Raw
+    incarnation: str = ""
+    """"": of a version that knew none."""
 
 
 class ConfigPayload(msgspec.Struct, omit_defaults=True):
@@ -39,6 +41,9 @@ class ConfigPayload(msgspec.Struct, omit_defaults=True):
     """What was lost while no frame told of it (class `ephemeral`)."""
     keys_forgotten: int = 0
     """Idempotency keys of writes up to this seq were forgotten with their records, by a restart (class `ephemeral`)."""
+    incarnation: str = ""
+    """The topic's at that time: one that a start in class `memory` or `ephemeral` has drawn is in no other frame.
+    "": as before."""
 
 
 class RemovalPayload(msgspec.Struct, omit_defaults=True):

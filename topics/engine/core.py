@@ -9,7 +9,7 @@ from topics.clock import Clock
 from topics.config import Config
 from topics.engine import refusals
 from topics.engine.delivery.cohort import Cohorts
-from topics.engine.ports import LogPort, ReaderPort, StorePort, Timers
+from topics.engine.ports import LogPort, LoopPort, ReaderPort, StorePort
 from topics.engine.queue.lease_ids import LeaseIds
 from topics.engine.read_turns import ReadTurns
 from topics.engine.registry import Registry
@@ -37,7 +37,7 @@ class Core:
     reader: ReaderPort
     memory: MemoryFrames
 
-    def __init__(self, loop: Timers, config: Config) -> None:
+    def __init__(self, loop: LoopPort, config: Config) -> None:
         self.loop = loop
         self.clock: Clock = loop.clock
         self.config = config

@@ -24,7 +24,7 @@ from topics.engine.diff import Diff
 from topics.engine.lifecycle import Lifecycle
 from topics.engine.listing import list_topics
 from topics.engine.plain_appends import PlainAppender, PlainDone
-from topics.engine.ports import StorePort, Timers
+from topics.engine.ports import LoopPort, StorePort
 from topics.engine.predicate import Predicate
 from topics.engine.queue.claim import claim
 from topics.engine.queue.completion import ack, extend, nack
@@ -65,7 +65,7 @@ class Engine:
     Whoever makes it registers `flush` among the loop's hooks at the end of a pass, at `FLUSH_ORDER`.
     """
 
-    def __init__(self, loop: Timers, config: Config) -> None:
+    def __init__(self, loop: LoopPort, config: Config) -> None:
         self._core = core = Core(loop, config)
         self._lifecycle = Lifecycle(core)
         self._appender = core.appender = Appender(core, self._lifecycle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from topics.engine import refusals
+from topics.engine import incarnation, refusals
 from topics.engine.controls import ConfigPayload, CreatePayload, LeasesPayload, RemovalPayload, encode, removal
 from topics.engine.core import Core
 from topics.engine.evictions import is_busy, log_evictions
@@ -161,8 +161,9 @@ class Lifecycle:
         if most and len(core.registry) >= most:
             raise refusals.limit_reached("max_topics", most)
         core.check_backlog()
-        topic = Topic(name, core.registry.take_id(), config, core.registry.take_order(), core.usage)
-        payload = encode(CreatePayload(name, msgspec.Raw(config.as_json())))
+        drawn = incarnation.draw(core.loop.random_bytes)
+        topic = Topic(name, core.registry.take_id(), config, core.registry.take_order(), core.usage, drawn)
+        payload = encode(CreatePayload(name, msgspec.Raw(config.as_json()), drawn))
         core.log.stage_control(topic.id, FrameType.TOPIC_CREATE, topic.order, core.clock.now_ms(), payload)
         core.registry.add(topic)
         Creation(core, topic, done).stage(synced=True)
@@ -194,7 +195,7 @@ class Lifecycle:
             # From here on the leases there are either survive a restart, too, or are forgotten by it.
             leases = LeasesPayload(topic.queue.image()) if _keeps_leases(config) else LeasesPayload(forgotten=True)
             core.log.stage_control(topic.id, FrameType.LEASES, before.upto, now_ms, encode(leases))
-        change = ConfigPayload(msgspec.Raw(config.as_json()))
+        change = ConfigPayload(msgspec.Raw(config.as_json()), incarnation=topic.incarnation)
         if topic.stage_class == "ephemeral":
             change.head = topic.next_seq - 1
             if config.durability != "ephemeral":

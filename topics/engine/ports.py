@@ -72,8 +72,14 @@ class Timer(Protocol):
 
 
 class Timers(Protocol):
-    """The part of `topics.loop.Loop` used here."""
+    """The part of `topics.loop.Loop` that tells the time."""
 
     @property
     def clock(self) -> Clock: ...
     def call_later(self, delay_ns: int, fn: Callable[[], None]) -> Timer: ...
+
+
+class LoopPort(Timers, Protocol):
+    """The part of `topics.loop.Loop` used here."""
+
+    def random_bytes(self, count: int) -> bytes: ...

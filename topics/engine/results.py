@@ -77,6 +77,8 @@ class TopicState(NamedTuple):
     last_write_ts: int | None
     last_read_ts: int | None
     queue: QueueState | None
+    incarnation: str = ""
+    """Another one whenever seqs may name other records (R-INC)."""
 
 
 class TopicPage(NamedTuple):

@@ -40,6 +40,8 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
     """Of copies that may be forwarded further."""
     feeders: list[RouterImage] = msgspec.field(default_factory=list)
     """Routers into this topic, where it describes itself; the snapshot lists all of them by themselves."""
+    incarnation: str = ""
+    """In the snapshot alone: a directory built from descriptions gets others. "": of a version that knew none."""
 
     def gap_list(self) -> list[Gap]:
         return [Gap(*gap) for gap in self.gaps]
@@ -61,7 +63,7 @@ class Snapshot(msgspec.Struct, Generic[Image]):
 
 
 def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
-    """What is committed of the topic; now_ms None leaves out its idempotency keys."""
+    """What is committed of the topic; now_ms None: as it describes itself in its files."""
     keys: list[KeyRow] = []
     if now_ms is not None and topic.keys is not None:
         within = topic.keys.within(now_ms, topic.config.idempotency_window_ms)
@@ -84,4 +86,5 @@ def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
         leases,
         list(topic.hops.runs) if topic.hops is not None else [],
         images_of(list(topic.feeders)) if now_ms is None else [],
+        topic.incarnation if now_ms is not None else "",
     )

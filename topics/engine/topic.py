@@ -56,6 +56,7 @@ class Topic:
         "head",
         "hops",
         "id",
+        "incarnation",
         "index",
         "is_made",
         "keys",
@@ -81,9 +82,13 @@ class Topic:
         "waiters",
     )
 
-    def __init__(self, name: str, topic_id: int, config: TopicConfig, order: int, usage: Usage) -> None:
+    def __init__(  # noqa: PLR0917 - what makes a topic
+        self, name: str, topic_id: int, config: TopicConfig, order: int, usage: Usage, incarnation: str
+    ) -> None:
         self.name = name
         self.id = topic_id
+        self.incarnation = incarnation
+        """Another one whenever seqs may name other records: see incarnation.py."""
         self.order = order
         """The number of the latest create or config frame of this topic, over all topics."""
         self.life = Life.CREATING
@@ -223,4 +228,5 @@ class Topic:
             self.last_write_ms or None,
             self.last_read_ms or None,
             None if self.queue is None else QueueState(*self.queue.counters(now_ms), self.queue.dead_lettered),
+            self.incarnation,
         )

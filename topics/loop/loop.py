@@ -104,6 +104,10 @@ class Loop:
             failure, self._failure = self._failure, None
             raise failure
 
+    def random_bytes(self, count: int) -> bytes:
+        """Bytes that nobody can guess; a simulated ring makes them from its seed."""
+        return self.ring.random_bytes(count)
+
     def is_quiet(self, now_ns: int) -> bool:
         """Nothing is ready, due or queued: a pass would have nothing to do but for completions."""
         return not (self._ready or self._from_threads or self._traffic.busy or self._timers.due_by(now_ns))

@@ -1,0 +1,36 @@
+"""A topic's incarnation: as long as it is the same, a seq of that name stands for the same record. Source: R-INC.
+
+It is 16 lower-case hex digits everywhere: on the wire, in frames and in snapshots.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from topics.engine.topic_config import TopicConfig
+
+_BYTES = 8
+_ODD = 0x9E37_79B9_7F4A_7C15
+"""Multiplying by an odd number modulo 2^64 maps different ids to different numbers, and none but 0 to 0."""
+_SHAPE = re.compile(r"[0-9a-f]{16}", re.ASCII)
+
+
+def draw(random_bytes: Callable[[int], bytes]) -> str:
+    """A new one, which no topic has had."""
+    return f"{int.from_bytes(random_bytes(_BYTES), 'little') or 1:016x}"
+
+
+def of_id(topic_id: int) -> str:
+    """The one of a topic that was made before topics had incarnations: always the same, and no other topic's."""
+    return f"{topic_id * _ODD % (1 << 64):016x}"
+
+
+def is_shaped(text: str) -> bool:
+    """Whether a text may be an incarnation."""
+    return _SHAPE.fullmatch(text) is not None
+
+
+def ends_with_process(config: TopicConfig) -> bool:
+    """Whether a restart may give seqs out again, so that the topic gets another incarnation (R-DUR-4, R-DUR-5)."""
+    return config.durability in ("memory", "ephemeral")
