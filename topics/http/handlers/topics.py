@@ -37,14 +37,18 @@ def put_topic(call: Call) -> None:
 def get_topic(call: Call) -> None:
     """State; `touch` counts as consumption (7.2)."""
 
+    query = call.plan.query
+    shown = boolean(query, "incarnation", False)
+
     @call.or_fail
     def done(state: TopicState) -> None:
-        call.reply(_state_json(call, state))
+        call.reply(_state_json(call, state, b'"incarnation":"%b",' % state.incarnation.encode() if shown else b""))
 
-    call.service.engine.state(call.name, touch=boolean(call.plan.query, "touch", True), done=done)
+    call.service.engine.state(call.name, touch=boolean(query, "touch", True), done=done)
 
 
-def _state_json(call: Call, state: TopicState) -> bytes:
+def _state_json(call: Call, state: TopicState, incarnation: bytes) -> bytes:
+    """incarnation: the member, with a comma behind it; b"" leaves it out."""
     queue = b""
     if state.queue is not None:
         queue = b'"queue":{"ready":%d,"in_flight":%d,"dead_lettered":%d},' % (
@@ -54,7 +58,7 @@ def _state_json(call: Call, state: TopicState) -> bytes:
         )
     return (
         b'{"topic":%b,"type":"%b","head_seq":%d,"earliest_seq":%d,"next_seq":%d,"count":%d,"bytes":%d,"config":%b,'
-        b'"effective_priority":%d,"last_write_ts":%b,"last_read_ts":%b,%b"performance":{"server_total_ms":%b}}'
+        b'"effective_priority":%d,"last_write_ts":%b,"last_read_ts":%b,%b%b"performance":{"server_total_ms":%b}}'
     ) % (
         call.plan.name_json,
         state.config.type.encode(),
@@ -68,6 +72,7 @@ def _state_json(call: Call, state: TopicState) -> bytes:
         json_nullable(state.last_write_ts),
         json_nullable(state.last_read_ts),
         queue,
+        incarnation,
         call.total_ms(),
     )
 
@@ -76,18 +81,19 @@ def list_topics(call: Call) -> None:
     """One page, by name (7.3, 3.4)."""
     query = call.plan.query
     after, page_size = asked_page(query)
+    shown = boolean(query, "incarnation", False)
 
     @call.or_fail
     def done(page: TopicPage) -> None:
-        reply_page(call, b"topics", [_row_json(row) for row in page.rows], page.next_after)
+        reply_page(call, b"topics", [_row_json(row, shown) for row in page.rows], page.next_after)
 
     touch = boolean(query, "touch", False)
     call.service.engine.list_topics(query.get("prefix", ""), after, page_size, touch, call.principal.allows, done)
 
 
-def _row_json(row: TopicState) -> bytes:
+def _row_json(row: TopicState, with_incarnation: bool) -> bytes:
     return (
-        b'{"topic":%b,"head_seq":%d,"earliest_seq":%d,"count":%d,"bytes":%d,"durable":%b,"effective_priority":%d}'
+        b'{"topic":%b,"head_seq":%d,"earliest_seq":%d,"count":%d,"bytes":%d,"durable":%b,"effective_priority":%d%b}'
     ) % (
         msgspec.json.encode(row.name),
         row.head_seq,
@@ -96,6 +102,7 @@ def _row_json(row: TopicState) -> bytes:
         row.bytes,
         json_bool(row.config.durable),
         row.effective_priority,
+        b',"incarnation":"%b"' % row.incarnation.encode() if with_incarnation else b"",
     )
 
 

@@ -27,6 +27,7 @@ _CONFIG = {
 }
 TOPIC_NAME = text(pattern="^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$")
 ROUTER_NAME = text(pattern="^[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}$")
+INCARNATION = text("another one whenever seqs may name other records", pattern="^[0-9a-f]{16}$")
 _DEAD_LETTER = TOPIC_NAME | {"description": "topic that takes jobs delivered too often"}
 
 SCHEMAS: dict[str, Schema] = {

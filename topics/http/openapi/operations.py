@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from topics.http.openapi.components import LIMIT, TOPIC_NAME
+from topics.http.openapi.components import INCARNATION, LIMIT, TOPIC_NAME
 from topics.http.openapi.shapes import (
     Schema,
     answer,
@@ -43,6 +43,7 @@ class Operation(NamedTuple):
 
 
 _TOUCH = "counts as a look at the topic"
+_SHOWN = {"incarnation": boolean(False, "show it in the answer")}
 _PAGE = {
     "page_size": u64("clamped to 1..1000", default=100),
     "cursor": text("`next_cursor` of the page before"),
@@ -58,6 +59,7 @@ _TOPIC_ROW = answer(
     bytes=u64(),
     durable=boolean(),
     effective_priority={"type": "integer", "minimum": -1000, "maximum": 1000},
+    incarnation_Q=INCARNATION,
 )
 _STATE = answer(
     topic=text(),
@@ -72,6 +74,7 @@ _STATE = answer(
     last_write_ts=nullable(u64()),
     last_read_ts=nullable(u64()),
     queue_Q=answer(ready=u64(), in_flight=u64(), dead_lettered=u64()),
+    incarnation_Q=INCARNATION,
     performance=performance(),
 )
 _PUT = answer(topic=text(), created=boolean(), config=ref("ConfigInForce"), performance=performance())
@@ -149,12 +152,14 @@ OPERATIONS: dict[str, Operation] = {
     "PUT /v0/topics/:": Operation(
         "Create a topic, or replace its configuration", "7.1", {200: _PUT, 201: _PUT}, (409,), body=ref("Config")
     ),
-    "GET /v0/topics/:": Operation("State of a topic", "7.2", {200: _STATE}, (404,), {"touch": boolean(True, _TOUCH)}),
+    "GET /v0/topics/:": Operation(
+        "State of a topic", "7.2", {200: _STATE}, (404,), {"touch": boolean(True, _TOUCH)} | _SHOWN
+    ),
     "GET /v0/topics": Operation(
         "Topics by name",
         "7.3",
         {200: answer(topics=listing(_TOPIC_ROW), next_cursor_Q=text(), performance=performance())},
-        query=_PAGE | {"touch": boolean(False, _TOUCH)},
+        query=_PAGE | {"touch": boolean(False, _TOUCH)} | _SHOWN,
     ),
     "DELETE /v0/topics/:": Operation(
         "Delete a topic with all it holds",
