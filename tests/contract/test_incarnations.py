@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.contract.websocket import WebSocket
 from tests.contract.world import World
 
 
@@ -101,3 +102,64 @@ def test_no_seq_names_two_records_of_one_incarnation(world: World) -> None:
         world.power_cut()
         world.start()
     assert len({seq for _incarnation, seq in named}) < len(named), "seqs came again"
+
+
+# --- named by a write -----------------------------------------------------------------------------------------------
+def test_a_write_that_means_the_topic_there_is_is_done(world: World) -> None:
+    """R-INC-4, 7.5: as any other write, with or without a key."""
+    world.write("t", 1)
+    known = incarnation_of(world, "t")
+    assert world.write("t", 2, incarnation=known)["seqs"] == [2]
+    assert world.write("t", 3, incarnation=known, idempotency_key="k")["deduped"] is False
+    assert world.write("t", 3, incarnation=known, idempotency_key="k")["deduped"] is True
+    assert world.write("t", 4, incarnation=None)["seqs"] == [4]
+    assert world.data("t") == [1, 2, 3, 4]
+
+
+def test_a_write_that_means_another_one_changes_nothing(world: World) -> None:
+    """R-INC-4: the refusal has the one there is."""
+    world.write("t", "old", idempotency_key="k")
+    known = incarnation_of(world, "t")
+    world.drop("t")
+    body = {"records": [{"data": "new"}], "incarnation": known}
+    for more in ({}, {"create": True}, {"config": {"ttl_ms": 5}}, {"idempotency_key": "k"}):
+        refusal = world.request("POST", "/v0/topics/t", body | more).refusal
+        assert refusal == (409, "incarnation_mismatch", {"topic": "t", "incarnation": None})
+    assert world.request("GET", "/v0/topics/t").status == 404
+    world.write("t", "made again", idempotency_key="k")
+    present = incarnation_of(world, "t")
+    for more in ({}, {"idempotency_key": "k"}):
+        refusal = world.request("POST", "/v0/topics/t", body | more).refusal
+        assert refusal == (409, "incarnation_mismatch", {"topic": "t", "incarnation": present})
+    assert world.data("t") == ["made again"]
+
+
+def test_a_write_behind_a_deletion_on_its_way_means_what_was_deleted(world: World) -> None:
+    """R-INC-4: it is refused whatever comes first, a new topic of that name included."""
+    world.write("t", 1)
+    known = incarnation_of(world, "t")
+    pending = [
+        world.ask("DELETE", "/v0/topics/t"),
+        world.ask("POST", "/v0/topics/t", {"records": [{"data": 2}]}),
+        world.ask("POST", "/v0/topics/t", {"records": [{"data": 3}], "incarnation": known}),
+    ]
+    deleted, _other, meant = (each.answer().status for each in pending)
+    assert deleted == 200
+    assert meant in (200, 409)
+    world.write("t", 4)
+    assert 3 not in world.data("t")
+
+
+@pytest.mark.http1
+def test_a_publish_may_name_an_incarnation(world: World) -> None:
+    """R-INC-4, 11.4."""
+    world.write("t", 1)
+    socket = WebSocket(world)
+    known = incarnation_of(world, "t")
+    publish = {"op": "publish", "topic": "t", "records": [{"data": 2}], "request_id": 1}
+    assert socket.ask(publish | {"incarnation": known})["seqs"] == [2]
+    refused = socket.ask(publish | {"incarnation": "0" * 16})
+    assert (refused["op"], refused["code"], refused["request_id"]) == ("error", "incarnation_mismatch", 1)
+    malformed = socket.ask(publish | {"incarnation": "0"})
+    assert (malformed["code"], malformed["request_id"]) == ("invalid_json", None)
+    assert world.data("t") == [1, 2]

@@ -406,6 +406,7 @@ WRONG_TYPES: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/v0/topics/t", {"records": [{"data": 1}], "idempotency_key": 1}),
     ("POST", "/v0/topics/t", {"records": [{"data": 1}], "create": "true"}),
     ("POST", "/v0/topics/t", {"records": [{"data": 1}], "disable_backpressure": 1}),
+    ("POST", "/v0/topics/t", {"records": [{"data": 1}], "incarnation": 1}),
 ]
 
 
@@ -437,7 +438,7 @@ def test_null_means_absent_in_nullable_fields(world: World) -> None:
     """R-JSON-6: in configs, records, writes, reads and deletes."""
     world.put("t", durability=None, priority=None, dead_letter=None)
     record = {"data": None, "tag": None, "node": None, "meta": None}
-    world.write_records("t", [record], node=None, idempotency_key=None, create=None, config=None)
+    world.write_records("t", [record], node=None, idempotency_key=None, create=None, config=None, incarnation=None)
     page = world.diff("t", node=None, include_tags=True)
     assert page["records"] == [{"$seq": 1, "$ts": page["records"][0]["$ts"], "data": None}]
     assert world.delete("t", before_seq=2, match=None)["deleted"] == 1

@@ -83,6 +83,7 @@ TOO_LONG = "k" * 257
 BAD_RECORD = {"data": 1, "tag": "t" * 257}
 LARGE_RECORD = {"data": "x" * 1_048_576}
 BIG_META = {"data": 1, "meta": "m" * 16_383}
+ANOTHER = "0123456789abcdef"
 BAD_DEAD_LETTER = (400, "invalid_request", {"dead_letter": "x y"})
 OWN_DEAD_LETTER = {"type": "queue", "dead_letter": "none"}
 QUOTA = (429, "throttled", {"limit": "max_total_bytes", "max": 100})
@@ -96,6 +97,20 @@ CHECKS: list[tuple[str, str, dict[str, Any], Any]] = [
     ("the first bad record again", "none", {"records": [BAD_RECORD, LARGE_RECORD]}, INVALID),
     ("a bad meta before size", "none", {"records": [{**LARGE_RECORD, "meta": "m" * 16_383}]}, INVALID),
     ("a bad record before existence", "none", {"records": [BIG_META], "create": False}, INVALID),
+    ("a malformed incarnation before an empty list", "none", {"records": [], "incarnation": ANOTHER[1:]}, INVALID),
+    ("a bad record before another incarnation", "full", {"records": [BIG_META], "incarnation": ANOTHER}, INVALID),
+    (
+        "another incarnation before existence",
+        "none",
+        {"records": ONE, "create": False, "incarnation": ANOTHER},
+        (409, "incarnation_mismatch", {"topic": "none", "incarnation": None}),
+    ),
+    (
+        "another incarnation before a known key",
+        "full",
+        {"records": ONE, "idempotency_key": "known", "incarnation": ANOTHER},
+        (409, "incarnation_mismatch"),
+    ),
     ("existence before a bad name", "bad%20name", {"records": ONE, "create": False}, (404, "topic_not_found")),
     ("a bad name", "bad%20name", {"records": ONE, "config": {"dead_letter": "x y"}}, INVALID),
     ("a bad dead letter", "none", {"records": ONE, "config": {"dead_letter": "x y"}}, BAD_DEAD_LETTER),

@@ -57,6 +57,29 @@ def test_tags_nodes_and_meta_come_back_with_their_record(log: topics.Log) -> Non
     assert values_of(log.read("t", node="default")) == [1]
 
 
+def test_an_append_may_name_the_incarnation_that_it_means(log: topics.Log) -> None:
+    """R-INC-4."""
+    log.append("t", [1])
+    known = log.state("t").incarnation
+    log.append("t", [2], incarnation=known)
+    log.append_many("t", [b"3"], incarnation=known)
+    asyncio.run(log.aio.append_many("t", [b"4"], incarnation=known))
+    log.delete_topic("t")
+    log.append("t", ["new"])
+    present = log.state("t").incarnation
+    for call in (
+        lambda: log.append("t", [5], incarnation=known),
+        lambda: log.append_many("t", [b"5"], incarnation=known),
+    ):
+        with pytest.raises(topics.RequestError) as refused:
+            call()
+        assert (refused.value.code, refused.value.detail) == (
+            "incarnation_mismatch",
+            {"topic": "t", "incarnation": present},
+        )
+    assert values_of(log.read("t")) == ["new"]
+
+
 def test_a_list_of_many_pages_is_read_to_its_end(tmp_path: Path) -> None:
     with topics.open(str(tmp_path), max_limit=1, **SMALL) as log:
         for number in range(400):

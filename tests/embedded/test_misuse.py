@@ -16,6 +16,8 @@ from topics import Job, NewRecord, RequestError, UsageError
 WRONG: list[Callable[[Any], Any]] = [
     lambda log: log.append(["t"], [1]),
     lambda log: log.append("t", [1], node=5),
+    lambda log: log.append("t", [1], incarnation=5),
+    lambda log: log.append_many("t", [b"1"], incarnation="0123456789ABCDEF"),
     lambda log: log.append("t", [1], key=5),
     lambda log: log.append("t", "abc"),
     lambda log: log.append("t", b"abc"),

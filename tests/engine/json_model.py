@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -239,6 +240,8 @@ def random_write(rng: random.Random) -> bytes:
         '"node":null',
         '"create":true',
         '"disable_backpressure":false',
+        '"incarnation":"0123456789abcdef"',
+        '"incarnation":"0123456789ABCDEF"',
         '"x":[{"x":1,"x":2}]',
         '"config":{"x":1}',
     ):
@@ -259,12 +262,17 @@ def parse_write(body: bytes) -> tuple[list[Row], str | None]:
     top = parse(body)
     if not isinstance(top, Members):
         raise RefusedError("body")
-    fields = _known(top, ("records", "node", "idempotency_key", "create", "config", "disable_backpressure"))
+    fields = _known(
+        top, ("records", "node", "idempotency_key", "create", "config", "disable_backpressure", "incarnation")
+    )
     if not isinstance(fields.get("records"), list) or isinstance(fields["records"], Members):
         raise RefusedError("records")
-    for name, types in (("node", str), ("idempotency_key", str), ("create", bool), ("config", Members)):
+    texts = (("node", str), ("idempotency_key", str), ("incarnation", str))
+    for name, types in (*texts, ("create", bool), ("config", Members)):
         if fields.get(name) is not None and not isinstance(fields[name], types):
             raise RefusedError(name)
+    if fields.get("incarnation") is not None and not re.fullmatch("[0-9a-f]{16}", fields["incarnation"]):
+        raise RefusedError("incarnation")
     if not isinstance(fields.get("disable_backpressure", False), bool):
         raise RefusedError("disable_backpressure")
     rows = []

@@ -60,7 +60,7 @@ def test_a_plain_body_is_used_as_it_is() -> None:
         Record(b"null", None, None, None, 4),
     ]
     assert scanned.rows.size == 22
-    assert scanned[1:] == (None, None, None, None, False, None)
+    assert scanned[1:] == (None, None, None, None, False, None, None)
 
 
 def test_blanks_and_escapes_are_cleaned_into_a_copy() -> None:
@@ -89,24 +89,22 @@ def test_repeated_keys_in_payloads_keep_the_last_and_are_accounted_so() -> None:
 def test_the_other_fields_are_read() -> None:
     body = (
         b'{"node":"w\\u00e9","idempotency_key":"k","create":false,"config":{"ttl_ms":5},'
-        b'"disable_backpressure":true,"records":[{"data":1}],"unknown":{"a":1,"a":1}}'
+        b'"disable_backpressure":true,"records":[{"data":1}],"incarnation":"00\\u006600000000000af",'
+        b'"unknown":{"a":1,"a":1}}'
     )
     scanned = scan(body)
     assert scanned.rows.count == 1
-    assert scanned[1:] == ("wé".encode(), b"k", False, TopicConfig.make(ttl_ms=5), True, None)
+    assert scanned[1:] == ("wé".encode(), b"k", False, TopicConfig.make(ttl_ms=5), True, None, "00f00000000000af")
 
 
 def test_fields_of_one_body_do_not_leak_into_the_next() -> None:
     scan(b'{"node":"w","create":true,"config":{},"disable_backpressure":true,"records":[{"data":1}]}')
-    assert scan(b'{"records":[{"data":1}],"idempotency_key":""}')[1:] == (None, b"", None, None, False, None)
-    assert scan(b'{"node":null,"create":null,"config":null,"idempotency_key":null,"records":[{"data":1}]}')[1:] == (
-        None,
-        None,
-        None,
-        None,
-        False,
-        None,
+    scan(b'{"incarnation":"0123456789abcdef","records":[{"data":1}]}')
+    assert scan(b'{"records":[{"data":1}],"idempotency_key":""}')[1:] == (None, b"", None, None, False, None, None)
+    nulls = (
+        b'{"node":null,"create":null,"config":null,"idempotency_key":null,"incarnation":null,"records":[{"data":1}]}'
     )
+    assert scan(nulls)[1:] == (None, None, None, None, False, None, None)
 
 
 def test_known_keys_are_known_by_their_decoded_names() -> None:
@@ -138,6 +136,13 @@ def test_known_keys_are_known_by_their_decoded_names() -> None:
         (b'{"records":[{"data":1}],"config":[]}', "config must be an object or null, not an array"),
         (b'{"records":[{"data":1}],"config":{"ttl_ms":1.0}}', "config.ttl_ms must be a whole number"),
         (b'{"records":[{"data":1}],"config":{"ttl_ms":1,"ttl_ms":1}}', "config.ttl_ms is given twice"),
+        (
+            b'{"records":[{"data":1}],"incarnation":5}',
+            "incarnation must be a string or null, not a number",
+        ),
+        (b'{"records":[{"data":1}],"incarnation":"x"}', "incarnation must be 16 lower-case hex digits"),
+        (b'{"records":[],"incarnation":"0123456789ABCDEF"}', "incarnation must be 16 lower-case hex digits"),
+        (b'{"records":[{"data":1}],"incarnation":null,"incarnation":null}', "incarnation is given twice"),
         (
             b'{"records":[{"data":1}],"disable_backpressure":null}',
             "disable_backpressure must be true or false, not null",

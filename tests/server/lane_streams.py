@@ -24,6 +24,9 @@ BODIES = (
     b'{"records":[{"data":1}],"create":false}',
     b'{"records":[{"data":1}],"create":false,"create":true}',
     b'{"records":[{"data":1}],"unknown":[1,2]}',
+    b'{"records":[{"data":1}],"incarnation":"0123456789abcdef"}',
+    b'{"incarnation":null,"records":[{"data":1}]}',
+    b'{"records":[{"data":1}],"incarnation":"0123456789ABCDEF"}',
     b'{"records":[]}',
     b'{"records":{}}',
     b'{"records":[{}]}',
@@ -258,6 +261,7 @@ def pieces(rng: random.Random, data: bytes) -> list[bytes]:
 _TIMES = re.compile(
     rb'("(?:server_total_ms|wal_append_ms|fsync_ms|\$ts|last_write_ts|last_read_ts|effective_priority)":)[0-9.]+'
 )
+_INCARNATION = re.compile(rb'("incarnation":)"[0-9a-f]{16}"')
 _LENGTH = re.compile(rb"(Content-Length:) [0-9]+")
 _COMPRESSED = re.compile(rb"Content-Encoding: gzip\r\n(?:[^\r]+\r\n)*\r\n(?=\x1f\x8b\x08)")
 _DATE = re.compile(rb"Date: [^\r]*\r\n")
@@ -271,7 +275,7 @@ _CUT = re.compile(
 
 
 def without_chance(answers: bytes) -> bytes:
-    """What a server said, compressed or not, but for times and the lengths they make."""
+    """What a server said, compressed or not, but for times, the lengths they make, and incarnations."""
     plain = b""
     while (head := _COMPRESSED.search(answers)) is not None:
         stream = zlib.decompressobj(31)
@@ -279,4 +283,5 @@ def without_chance(answers: bytes) -> bytes:
         plain += answers[:at] + stream.decompress(answers[at:])
         answers = stream.unused_data
     answers = plain + answers
+    answers = _INCARNATION.sub(rb"\1", answers)
     return _DATE.sub(b"", _LENGTH.sub(rb"\1", _CUT.sub(rb"\1", _TIMES.sub(rb"\1", answers))))

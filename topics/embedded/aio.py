@@ -38,11 +38,15 @@ class AsyncLog:
         key: str | None = None,
         node: str | None = None,
         create: bool | None = None,
+        incarnation: str | None = None,
     ) -> AppendResult:
-        return await self._run(self._starts.appending(topic, records, key=key, node=node, create=create))
+        start = self._starts.appending(topic, records, key=key, node=node, create=create, incarnation=incarnation)
+        return await self._run(start)
 
-    async def append_many(self, topic: str, texts: Sequence[bytes], *, key: str | None = None) -> AppendResult:
-        return await self._run(self._starts.appending_texts(topic, texts, key=key))
+    async def append_many(
+        self, topic: str, texts: Sequence[bytes], *, key: str | None = None, incarnation: str | None = None
+    ) -> AppendResult:
+        return await self._run(self._starts.appending_texts(topic, texts, key=key, incarnation=incarnation))
 
     async def delete(
         self, topic: str, *, before_seq: int | None = None, match: str | Predicate | None = None

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+from topics.engine.incarnation import is_shaped
 from topics.engine.predicate import Predicate
 from topics.engine.value_rows import NewRecord
 from topics.errors import UsageError
@@ -63,6 +64,12 @@ def count(name: str, value: object, most: int = _U64_MAX, least: int = 0) -> Non
 def optional_count(name: str, value: object) -> None:
     if value is not None:
         count(name, value)
+
+
+def optional_incarnation(value: object) -> None:
+    """Of a topic, as its state shows it."""
+    if value is not None and not (isinstance(value, str) and is_shaped(value)):
+        raise UsageError(f"incarnation is {shown(value)}: use the topic's state(...).incarnation, 16 hex digits")
 
 
 def values(given: Any) -> Sequence[Any]:

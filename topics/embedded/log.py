@@ -119,7 +119,9 @@ class Log:
         self._store.log.commit_in_place()
         self._starts = Starts(self._engine, self.config)
         self._driver = Driver(self._loop, alone=alone)
-        self._gatherer = Gatherer(self._driver, self._loop.clock, partial(self._starts.appending_texts, key=None))
+        self._gatherer = Gatherer(
+            self._driver, self._loop.clock, partial(self._starts.appending_texts, key=None, incarnation=None)
+        )
         open_logs.add(self)
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -131,17 +133,21 @@ class Log:
         key: str | None = None,
         node: str | None = None,
         create: bool | None = None,
+        incarnation: str | None = None,
     ) -> AppendResult:
         """Appends records, all or none; returns their seqs once the topic's class is met.
 
         key: idempotency key, a repeated one answers with the seqs of the first time. node: origin for records without
-        their own. create False: the topic must exist.
+        their own. create False: the topic must exist. incarnation: the topic must have this one, see `state`.
         """
-        return self._write(self._starts.request(topic, records, key=key, node=node, create=create))
+        made = self._starts.request(topic, records, key=key, node=node, create=create, incarnation=incarnation)
+        return self._write(made)
 
-    def append_many(self, topic: str, texts: Sequence[bytes], *, key: str | None = None) -> AppendResult:
+    def append_many(
+        self, topic: str, texts: Sequence[bytes], *, key: str | None = None, incarnation: str | None = None
+    ) -> AppendResult:
         """Appends ready-made JSON texts, one record each: nothing is encoded, only validated."""
-        return self._write(self._starts.request_of_texts(topic, texts, key=key))
+        return self._write(self._starts.request_of_texts(topic, texts, key=key, incarnation=incarnation))
 
     def _write(self, request: AppendRequest) -> AppendResult:
         """In one go when nothing else is going on, which is what a lone caller finds; else as a call on the loop."""

@@ -47,9 +47,16 @@ class Starts:
         self._scanning = threading.RLock()
 
     def appending(
-        self, topic: str, records: Values, *, key: str | None, node: str | None, create: bool | None
+        self,
+        topic: str,
+        records: Values,
+        *,
+        key: str | None,
+        node: str | None,
+        create: bool | None,
+        incarnation: str | None,
     ) -> Start[AppendResult]:
-        request = self.request(topic, records, key=key, node=node, create=create)
+        request = self.request(topic, records, key=key, node=node, create=create, incarnation=incarnation)
         return lambda done: self._engine.append(request, done)
 
     def asking_state(self, topic: str, *, touch: bool) -> Start[TopicState]:
@@ -67,15 +74,25 @@ class Starts:
         arguments.flag("if_empty", if_empty)
         return lambda done: self._engine.delete_topic(topic, if_empty=if_empty, done=done)
 
-    def appending_texts(self, topic: str, texts: Sequence[bytes], *, key: str | None) -> Start[AppendResult]:
-        request = self.request_of_texts(topic, texts, key=key)
+    def appending_texts(
+        self, topic: str, texts: Sequence[bytes], *, key: str | None, incarnation: str | None
+    ) -> Start[AppendResult]:
+        request = self.request_of_texts(topic, texts, key=key, incarnation=incarnation)
         return lambda done: self._engine.append(request, done)
 
     def request(
-        self, topic: str, records: Values, *, key: str | None, node: str | None, create: bool | None
+        self,
+        topic: str,
+        records: Values,
+        *,
+        key: str | None,
+        node: str | None,
+        create: bool | None,
+        incarnation: str | None,
     ) -> AppendRequest:
         arguments.text("topic", topic)
         arguments.optional_flag("create", create)
+        arguments.optional_incarnation(incarnation)
         key_text = arguments.optional_encoded("key", key)
         node_text = arguments.optional_encoded("node", node)
         values = arguments.values(records)
@@ -88,10 +105,13 @@ class Starts:
                 rows = rows_from_values(made, scanner)
             else:
                 rows = rows_from_data(values, scanner)
-        return make_tuple(AppendRequest, (topic, rows, node_text, key_text, create, None, True, None))
+        return make_tuple(AppendRequest, (topic, rows, node_text, key_text, create, None, True, None, incarnation))
 
-    def request_of_texts(self, topic: str, texts: Sequence[bytes], *, key: str | None) -> AppendRequest:
+    def request_of_texts(
+        self, topic: str, texts: Sequence[bytes], *, key: str | None, incarnation: str | None
+    ) -> AppendRequest:
         arguments.text("topic", topic)
+        arguments.optional_incarnation(incarnation)
         key_text = arguments.optional_encoded("key", key)
         arguments.texts(texts)
         scanner = self._usable_scanner()
@@ -102,7 +122,7 @@ class Starts:
                 rows = scanner.scan_texts(texts)
         except TypeError:
             raise arguments.not_bytes(texts) from None
-        return AppendRequest(topic, rows, key=key_text)
+        return AppendRequest(topic, rows, key=key_text, incarnation=incarnation)
 
     def _usable_scanner(self) -> WriteScanner:
         """The one there is, but for a signal's handler that came while this very thread scans with it."""

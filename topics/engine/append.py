@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from topics.engine import refusals
 from topics.engine.admission import check_admission
 from topics.engine.controls import ReservationPayload, encode
 from topics.engine.core import Core
@@ -138,6 +139,13 @@ class AppendBatch(Operation):
                 self.appender.append(request, later)
 
 
+def check_meant(topic: Topic, request: AppendRequest) -> None:
+    """Raises RequestError incarnation_mismatch: the topic is not the one that the write means (R-INC-4)."""
+    present = topic.incarnation if topic.visible else None
+    if present != request.incarnation:
+        raise refusals.incarnation_mismatch(request.topic, present)
+
+
 def publish(  # noqa: PLR0917 - one call a batch
     topic: Topic, first_seq: int, file_id: int, base: int, placed: bytes | bytearray, tags: list[bytes | None] | None
 ) -> None:
@@ -210,6 +218,7 @@ class Appender:
                 or topic.life is not Life.LIVE
                 or self.has_quota
                 or request.violation is not None
+                or request.incarnation is not None
             ):
                 self._append_checked(topic, request, done)
             else:
@@ -231,6 +240,7 @@ class Appender:
             or request.key is not None
             or self.has_quota
             or request.violation is not None
+            or request.incarnation is not None
         ):
             return None
         core, count, first = self.core, rows.count, topic.next_seq
@@ -285,6 +295,8 @@ class Appender:
             topic = self._lifecycle.create_for(request)
         elif request.violation is not None:
             raise request.violation
+        elif request.incarnation is not None:
+            check_meant(topic, request)
         core, config = self.core, topic.config
         now_ms = core.clock.now_ms()
         if config.ttl_ms:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 
 from topics.engine.topic_config import TopicConfig
+from topics.errors import RequestError
 
 _BYTES = 8
 _ODD = 0x9E37_79B9_7F4A_7C15
@@ -29,6 +30,12 @@ def of_id(topic_id: int) -> str:
 def is_shaped(text: str) -> bool:
     """Whether a text may be an incarnation."""
     return _SHAPE.fullmatch(text) is not None
+
+
+def check_incarnation(name: str, value: str) -> None:
+    """Raises RequestError invalid_request, naming the field: the value cannot be an incarnation."""
+    if not is_shaped(value):
+        raise RequestError("invalid_request", f"{name} must be 16 lower-case hex digits, as the topic's state shows it")
 
 
 def ends_with_process(config: TopicConfig) -> bool:

@@ -11,7 +11,8 @@ enum {
     E_BOM, E_LONG, E_ROOM, E_TYPE, E_MISSING, E_TWICE
 };
 enum {
-    FIELD_RECORDS, FIELD_NODE, FIELD_KEY, FIELD_CREATE, FIELD_CONFIG, FIELD_BACKPRESSURE, /* of the body */
+    FIELD_RECORDS, FIELD_NODE, FIELD_KEY, FIELD_CREATE, FIELD_CONFIG, FIELD_BACKPRESSURE, /* of the body ... */
+    FIELD_INCARNATION,                                                                    /* ... and more of it */
     FIELD_DATA, FIELD_TAG, FIELD_RECORD_NODE, FIELD_META,                                 /* of a record */
     FIELD_BODY, FIELD_RECORD, FIELD_UNKNOWN                                               /* the thing itself; others */
 };

@@ -136,6 +136,8 @@ class Lifecycle:
             raise request.may_create_with_config
         if request.violation is not None:
             raise request.violation
+        if request.incarnation is not None:
+            raise refusals.incarnation_mismatch(name, None)
         wanted = request.create
         if wanted is None:
             wanted = config is None or config.auto_create

@@ -12,6 +12,13 @@ def topic_not_found(name: str) -> RequestError:
     return RequestError("topic_not_found", f"topic {shown(name)} does not exist: create it first", {"topic": name})
 
 
+def incarnation_mismatch(name: str, present: str | None) -> RequestError:
+    """present: the topic's incarnation, None where there is no topic."""
+    found = "does not exist any more" if present is None else "is another one by now, whose seqs name other records"
+    message = f"topic {shown(name)} {found}: look at it again, then write with its present incarnation or with none"
+    return RequestError("incarnation_mismatch", message, {"topic": name, "incarnation": present})
+
+
 def not_a_queue(name: str) -> RequestError:
     message = f"topic {shown(name)} is a log: claims and acks need a topic of type queue"
     return RequestError("not_a_queue", message, {"topic": name})

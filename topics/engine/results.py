@@ -35,6 +35,8 @@ class AppendRequest(NamedTuple):
     """The client may create a topic with `config`, or why not (no admin, a foreign dead letter)."""
     violation: RequestError | None = None
     """`WriteBody.violation`: checks 3 and 4, which come after the one of `may_create_with_config`."""
+    incarnation: str | None = None
+    """Of the topic that is meant; another one, or none, is a refusal (R-INC-4). None: whichever there is."""
 
 
 class AppendResult(NamedTuple):

@@ -14,6 +14,7 @@ import numpy as np
 
 from topics.config import Config
 from topics.engine._records import ffi, lib
+from topics.engine.incarnation import check_incarnation
 from topics.engine.records import (
     E_MISSING,
     E_ROOM,
@@ -37,20 +38,21 @@ _HEAD = struct.Struct("=QI")
 """size, count."""
 _RESULTS = struct.Struct("=QIIII")
 """size, count, marks, violation, violation_record."""
-_FIELDS = struct.Struct("=18I")
+_FIELDS = struct.Struct("=21I")
 _KEY_ROOM = 4096
 _CLEAN_ROOM = 65_536
 _MARK_CLEAN = 8 | 16 | 32
 _MARK_TWICE = 64
 _NO_RECORD = 0xFFFFFFFF
 
-_BODY, _RECORD = 10, 11
+_BODY, _RECORD = 11, 12
 _FIELD_NAMES = (
-    *("records", "node", "idempotency_key", "create", "config", "disable_backpressure"),
+    *("records", "node", "idempotency_key", "create", "config", "disable_backpressure", "incarnation"),
     *("data", "tag", "node", "meta"),
 )
 _MUST_BE = (
     *("an array", "a string or null", "a string or null", "true, false or null", "an object or null", "true or false"),
+    "a string or null",
     *("any JSON", "a string or null", "a string or null", "any JSON", "an object", "an object"),
 )
 
@@ -72,6 +74,8 @@ class WriteBody(NamedTuple):
     config: TopicConfig | None
     disable_backpressure: bool
     violation: RequestError | None
+    incarnation: str | None
+    """Of the topic that is meant; None: whichever there is."""
 
 
 def new_writer(config: Config) -> Any:
@@ -118,7 +122,7 @@ class WriteScanner:
             return self._unusual(body)
         size, count = _HEAD.unpack(self._head)
         rows = make_tuple(Rows, (body, self._spans[: count * 40], count, size))
-        return make_tuple(WriteBody, (rows, None, None, None, None, False, None))
+        return make_tuple(WriteBody, (rows, None, None, None, None, False, None, None))
 
     def scan_lines(self, lines: bytes, count: int) -> Rows | None:
         """One row of `data` alone per line, each ended by a newline; None where that is not so, or a line not plain."""
@@ -167,10 +171,11 @@ class WriteScanner:
         config = None
         if fields[14] == Kind.OBJECT:
             config = TopicConfig.parse(body[fields[12] : fields[12] + fields[13]], "config", "config.")
+        incarnation = self._incarnation(body, fields[18:21])
         over = self.over_limit(count, node, key)
         if over is None and violation:
             over = self._violation(violation, f"records[{record}]")
-        return WriteBody(rows, node, key, create, config, fields[17] == Kind.TRUE, over)
+        return WriteBody(rows, node, key, create, config, fields[17] == Kind.TRUE, over, incarnation)
 
     def _cleaned(self, body: bytes) -> bytes:
         """What the rows point at: payloads without blanks, tags and nodes decoded. Moves the rows there."""
@@ -183,6 +188,15 @@ class WriteScanner:
     def _string(self, body: bytes, span: tuple[int, ...]) -> bytes | None:
         off, size, kind = span
         return string_value(body[off : off + size]).encode() if kind == Kind.STRING else None
+
+    @staticmethod
+    def _incarnation(body: bytes, span: tuple[int, ...]) -> str | None:
+        off, size, kind = span
+        if kind != Kind.STRING:
+            return None
+        found = string_value(body[off : off + size])
+        check_incarnation("incarnation", found)
+        return found
 
     def _keep_last(self, buffer: bytes) -> bytes:
         """Rewrites the payloads that may have a key twice; new texts go behind the buffer. Checks the limits again."""

@@ -23,6 +23,7 @@ STATUS = {
     "topic_exists_incompatible": 409,
     "topic_not_empty": 409,
     "not_a_queue": 409,
+    "incarnation_mismatch": 409,
     "payload_too_large": 413,
     "unsupported_media_type": 415,
     "topic_full": 422,

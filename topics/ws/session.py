@@ -241,7 +241,7 @@ class Session:
         if dead_letter is not None and not rights.allows(dead_letter):
             may_create = name_forbidden(dead_letter)
         fields = (topic, body.rows, body.node, body.key, body.create, body.config, may_create, body.violation)
-        host.engine.append(make_tuple(AppendRequest, fields), done)
+        host.engine.append(make_tuple(AppendRequest, (*fields, body.incarnation)), done)
 
     def _subscribe(self, command: Subscribe, reply: Reply) -> None:
         if not self._rights.read:

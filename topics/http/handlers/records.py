@@ -60,7 +60,7 @@ def write(call: Call) -> None:
 
     config = body.config
     may_create = True if config is None else _may_create_with(call, config)
-    fields = (plan.name, body.rows, body.node, key, body.create, config, may_create, violation)
+    fields = (plan.name, body.rows, body.node, key, body.create, config, may_create, violation, body.incarnation)
     request = make_tuple(AppendRequest, fields)
     if call.is_only and service.is_alone():
         parsed_ns = service.now_ns()

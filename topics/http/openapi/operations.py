@@ -172,7 +172,7 @@ OPERATIONS: dict[str, Operation] = {
         "Write records",
         "7.5",
         {200: _WRITTEN, 201: _WRITTEN},
-        (404, 422),
+        (404, 409, 422),
         {"return_seqs": boolean(True)},
         {"Idempotency-Key": text("used when the body has no `idempotency_key`; at most 256 bytes")},
         question(
@@ -183,6 +183,7 @@ OPERATIONS: dict[str, Operation] = {
             create=nullable(boolean()),
             config={"anyOf": [ref("Config"), {"type": "null"}]},
             disable_backpressure=boolean(False),
+            incarnation=nullable(INCARNATION | {"description": "refuse the write when the topic has another one"}),
         ),
     ),
     "POST /v0/topics/:/diff": Operation(
