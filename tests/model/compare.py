@@ -94,8 +94,9 @@ def _cursors(machine: Machine, name: str) -> None:
 
 
 def _state(machine: Machine, name: str) -> None:
-    answer = machine.ask("GET", f"/v0/topics/{name}?touch=false")
+    answer = machine.ask("GET", f"/v0/topics/{name}?touch=false&incarnation=true")
     machine.oracle.settle(machine.now)
+    machine.oracle.learn_incarnation(name, answer.json["incarnation"])
     place = machine.oracle.places[name]
     topic: Topic = place.topic
     expected: dict[str, Any] = {

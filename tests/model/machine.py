@@ -84,7 +84,8 @@ settings = st.fixed_dictionaries(
     }
 )
 
-WRITE = {"name": some, "batch": batches, "key": keys, "config": configs, "kind": classes}
+meanings = st.sampled_from([None, None, None, "present", "other"])
+WRITE = {"name": some, "batch": batches, "key": keys, "config": configs, "kind": classes, "meant": meanings}
 CLAIM = {
     "name": some,
     "node": workers,
@@ -269,9 +270,18 @@ class Machine(RuleBasedStateMachine):
         return made
 
     @step(**WRITE)
-    def write(self, name: str, batch: Any, key: str | None, config: dict[str, Any], kind: str) -> None:
-        """The configuration counts when the write makes the topic."""
+    def write(  # noqa: PLR0917
+        self, name: str, batch: Any, key: str | None, config: dict[str, Any], kind: str, meant: str | None
+    ) -> None:
+        """The configuration counts when the write makes the topic; meant: which incarnation it names, if any."""
         name = self.first if name == FIRST else name
+        present = self.oracle.places[name].incarnation if name in self.oracle.places else None
+        if meant == "other" or (meant == "present" and present is None):
+            body = body_of(self.records(batch), key) | {"incarnation": self.other_incarnation(present)}
+            answer = self.ask("POST", f"/v0/topics/{name}", body)
+            self.agree(answer, (409, "incarnation_mismatch"))
+            self.oracle.settle(self.now)
+            return
         records = self.records(batch)
         body = body_of(records, key)
         config = self.complete(config, name, kind)
@@ -279,8 +289,14 @@ class Machine(RuleBasedStateMachine):
             return
         if name not in self.oracle.places or len(records) == 1:
             body["config"] = config
+        if meant == "present":
+            body["incarnation"] = present
         answer = self.ask("POST", f"/v0/topics/{name}", body)
         self.agree(answer, self.oracle.write(self.before, self.now, name, records, config=config, key=key))
+
+    def other_incarnation(self, present: str | None) -> str:
+        """One that some topic has had, or none."""
+        return next((each for each in sorted(self.oracle.incarnations) if each != present), "0" * 16)
 
     @step(where=st.lists(st.tuples(some, batches, keys), min_size=2, max_size=6))
     def write_at_once(self, where: Any) -> None:

@@ -27,6 +27,8 @@ class Holding:
     topic: Topic = field(default_factory=Topic)
     jobs: Jobs | None = None
     dead_lettered: int = 0
+    incarnation: str | None = None
+    """As it was shown last; None: it was not since it is another one."""
 
     def configure(self, config: dict[str, Any]) -> None:
         self.config = config
@@ -50,6 +52,8 @@ class Oracle:
         """Up to when everything had been forwarded."""
         self.asked_at = 0
         """When the last request left: what it led to happened since then, not when it was answered."""
+        self.incarnations: set[str] = set()
+        """All that any topic has had."""
 
     # --- time --------------------------------------------------------------------------------------------------------
     def moments(self) -> Iterator[tuple[int, int]]:
@@ -92,6 +96,8 @@ class Oracle:
         """Whatever way it ended, nothing that was acknowledged is lost."""
         for place in self.places.values():
             place.dead_lettered = 0
+            if place.config.get("durability") == "memory":
+                place.incarnation = None
             if place.jobs is not None:
                 place.jobs.restart(now, durable=bool(place.config.get("leases_durable")))
         self.settle(now)
@@ -118,6 +124,15 @@ class Oracle:
             del self.routers[key]
         del self.places[name]
         return {"deleted": True, "routers_removed": tied}
+
+    def learn_incarnation(self, name: str, told: str) -> None:
+        """R-INC-2: it is the one it was, or one that no topic has had."""
+        place = self.places[name]
+        if place.incarnation is None:
+            assert told not in self.incarnations, f"{name} has an incarnation again: {told}"
+            place.incarnation = told
+            self.incarnations.add(told)
+        assert told == place.incarnation, f"{name} has the incarnation {told}, not {place.incarnation}"
 
     def write(
         self, since: int, now: int, name: str, records: list[Record], *, config: dict[str, Any], key: str | None

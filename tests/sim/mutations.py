@@ -644,6 +644,25 @@ MUTANTS = (
         "            if False:\n",
         "passing",
     ),
+    # --- incarnations ------------------------------------------------------------------------------------------------
+    _one(
+        "an incarnation kept by a start that may give seqs out again",
+        "engine/catalog.py",
+        "if rebuilt or incarnation.ends_with_process(topic.config):",
+        "if rebuilt:",
+    ),
+    _one(
+        "the incarnation that a start has drawn forgotten by a change of class",
+        "engine/catalog.py",
+        "        topic.incarnation = change.incarnation or topic.incarnation\n",
+        "",
+    ),
+    _one(
+        "incarnations lost at a checkpoint",
+        "engine/snapshot.py",
+        'topic.incarnation if now_ms is not None else "",',
+        '"",',
+    ),
     # --- routers -----------------------------------------------------------------------------------------------------
     _one("hops lost at a checkpoint", "engine/catalog.py", "        if image.hops:", "        if False:", _SELDOM),
     _one(

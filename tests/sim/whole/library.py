@@ -89,7 +89,7 @@ def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, 
         case "GET", []:
             state = log.state(name, touch=False)
             shown = ("head_seq", "earliest_seq", "count", "bytes")
-            found = {field: getattr(state, field) for field in shown}
+            found = {field: getattr(state, field) for field in (*shown, "incarnation")}
             return 200, {**found, "config": {field: getattr(state.config, field) for field in CONFIG_DEFAULT}}
         case "POST", []:
             return _write(log, name, body)
@@ -109,11 +109,12 @@ def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, 
 
 
 def _write(log: Log, name: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    rows, key = body["records"], body.get("idempotency_key")
+    rows, key, meant = body["records"], body.get("idempotency_key"), body.get("incarnation")
     if all(row.keys() == {"data"} for row in rows):
-        wrote = log.append_many(name, [msgspec.json.encode(row["data"]) for row in rows], key=key)
+        texts = [msgspec.json.encode(row["data"]) for row in rows]
+        wrote = log.append_many(name, texts, key=key, incarnation=meant)
     else:
-        wrote = log.append(name, [NewRecord(**row) for row in rows], key=key)
+        wrote = log.append(name, [NewRecord(**row) for row in rows], key=key, incarnation=meant)
     return 201 if wrote.created else 200, wrote._asdict()
 
 
@@ -186,7 +187,7 @@ class _CallingClient(OwningClient):
 
     def write(self, topic: OwnedTopic) -> Write:
         write = super().write(topic)
-        return Write(write.records, write.key, None, key_is_old=write.key_is_old)
+        return Write(write.records, write.key, None, key_is_old=write.key_is_old, meant=write.meant)
 
 
 class Caller(Owner):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.sim.whole.state import CONFIG_DEFAULT, Record, Refused, State
 
@@ -51,12 +51,26 @@ class _Absent(Exception):
     """Answered 404, as it should be."""
 
 
+class Meant(NamedTuple):
+    """The incarnation that a write names, and which instance has it: 0 for none that there is now."""
+
+    incarnation: str
+    instance: int
+
+
 class Write(Operation):
     """key_is_old: the window of its key is over, so that it is new again (R-IDEM-4)."""
 
     def __init__(
-        self, records: list[Record], key: str | None, config: dict[str, Any] | None, *, key_is_old: bool = False
+        self,
+        records: list[Record],
+        key: str | None,
+        config: dict[str, Any] | None,
+        *,
+        key_is_old: bool = False,
+        meant: Meant | None = None,
     ) -> None:
+        self.meant = meant
         self.records = records
         self.key = key
         self.config = config
@@ -68,6 +82,7 @@ class Write(Operation):
             f"write {texts}"
             + (f" {'old ' * self.key_is_old}key {self.key}" if self.key else "")
             + (f" config {self.config}" if self.config else "")
+            + (f" into {self.meant}" if self.meant else "")
         )
 
     def request(self, path: str) -> tuple[str, str, dict[str, Any] | None]:
@@ -77,7 +92,13 @@ class Write(Operation):
             body["idempotency_key"] = self.key
         if self.config is not None:
             body["config"] = self.config
+        if self.meant is not None:
+            body["incarnation"] = self.meant.incarnation
         return "POST", path, body
+
+    def _is_meant(self, state: Maybe) -> bool:
+        """R-INC-4."""
+        return self.meant is None or (state is not None and state.instance == self.meant.instance)
 
     def _known(self, state: State) -> tuple[int, int] | None:
         return None if self.key is None or self.key_is_old else state.keys.get(self.key)
@@ -86,6 +107,8 @@ class Write(Operation):
         return [State(self.config or CONFIG_DEFAULT, instance)] if state is None else []
 
     def apply(self, state: Maybe, instance: int, burned: int = 0) -> list[Maybe]:
+        if not self._is_meant(state):
+            return [state]
         steps: list[Maybe] = [*self._created(state, instance)]
         before = steps[0] if steps else state
         assert before is not None
@@ -97,6 +120,9 @@ class Write(Operation):
             return [*steps, before]
 
     def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:
+        if not self._is_meant(state):
+            expect("status", status, 409)
+            return [state]
         steps = self._created(state, instance)
         before = steps[0] if steps else state
         assert before is not None
@@ -186,7 +212,7 @@ class Look(Operation):
         return "look"
 
     def request(self, path: str) -> tuple[str, str, dict[str, Any] | None]:
-        return "GET", f"{path}?touch=false", None
+        return "GET", f"{path}?touch=false&incarnation=true", None
 
     def apply(self, state: Maybe, instance: int, burned: int = 0) -> list[Maybe]:
         return [state]

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.sim.whole.clients import Client, Clients
 from tests.sim.whole.machine import Audit, Machine
-from tests.sim.whole.operation import Configure, DeleteRecords, Drop, Inconsistent, Look, Operation, Read, Write
+from tests.sim.whole.operation import Configure, DeleteRecords, Drop, Inconsistent, Look, Meant, Operation, Read, Write
 from tests.sim.whole.owned_audit import audit, short
 from tests.sim.whole.owned_topic import OwnedTopic
 from tests.sim.whole.state import Record
@@ -158,7 +158,19 @@ class OwningClient(Client):
         if rng.random() < 0.3:
             key, is_old = self._key(topic)
         config = self._config() if state is None and rng.random() < 0.7 else None
-        return Write(records, key, config, key_is_old=is_old)
+        meant = self._meant(topic) if key is None and rng.random() < 0.15 else None
+        return Write(records, key, config, key_is_old=is_old, meant=meant)
+
+    def _meant(self, topic: OwnedTopic) -> Meant | None:
+        """The incarnation that the topic has, or one that it had."""
+        present, others = topic.present(), sorted(topic.shown)
+        if present is not None and topic.tip is not None and self.rng.random() < 0.7:
+            return Meant(present, topic.tip.instance)
+        others = [each for each in others if each != present]
+        may_be = {incarnation for life, incarnation in topic.incarnations.values() if life == topic.life}
+        others = [each for each in others if each not in may_be]
+        self.machine.counts["writes into topics that are gone"] += bool(others)
+        return Meant(self.rng.choice(others), 0) if others else None
 
     def _key(self, topic: OwnedTopic) -> tuple[str, bool]:
         """One that was used before and is surely known, or (True) surely not any more; or a new one: for this topic."""
@@ -205,6 +217,7 @@ class OwningClient(Client):
                 topic.has_failed |= status == 500
         elif status not in {429, 503}:
             try:
+                topic.life = machine.ring.life
                 promised = topic.answered(operation, status, answer, machine.ring.clock.monotonic_ns())
             except Inconsistent as reason:
                 raise machine.wrong(f"{topic.name}: {operation}: {status} {short(answer)}: {reason}") from reason

@@ -15,6 +15,9 @@ def audit(machine: Machine, rng: random.Random, topic: OwnedTopic) -> Audit:
     """Looks, and reads from a few cursors; afterwards the topic knows what it holds."""
     may_lose = machine.power_failed or machine.io_failed
     candidates = topic.candidates(may_lose=may_lose)
+    topic.life = machine.ring.life
+    if machine.may_forget:
+        topic.named.clear()
     status, looked = yield Look().request(topic.path)
     if status == 200:
         states = yield from _read_back(machine, rng, topic, candidates, looked)
@@ -62,6 +65,13 @@ def _read_back(machine: Machine, rng: random.Random, topic: OwnedTopic, candidat
             topic.see_times(state, answers[1][2])
         except Inconsistent as reason:
             raise machine.wrong(f"{topic.name}: {reason}") from reason
+    try:
+        if len({state.instance for state in matching}) == 1:
+            topic.see_incarnation(state, looked, audits=True)
+            for _read, _status, page in answers[1:]:
+                topic.see_names(state, page)
+    except Inconsistent as reason:
+        raise machine.wrong(f"{topic.name}: {reason}") from reason
     machine.counts["records read back"] += len(state.records)
     return matching
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.sim.whole.keys import Key
-from tests.sim.whole.operation import Configure, Drop, Inconsistent, Maybe, Operation, Read, Write, follow
+from tests.sim.whole.operation import Configure, Drop, Inconsistent, Look, Maybe, Operation, Read, Write, follow
 from tests.sim.whole.state import State
 
 _BURNED_MAX = 24
@@ -45,6 +45,14 @@ class OwnedTopic:
         self.keys: dict[str, Key] = {}
         self.newest = (0, 0, 0)
         """An instance, the highest seq of it that was shown, and its $ts."""
+        self.life = 0
+        """Of the server that is asked."""
+        self.incarnations: dict[int, tuple[int, str]] = {}
+        """Of each instance: the one shown last, and in which life."""
+        self.shown: set[str] = set()
+        """All incarnations that were shown."""
+        self.named: dict[tuple[str, int], str] = {}
+        """Incarnation and seq of records that were shown: their data."""
 
     @property
     def tip(self) -> Maybe:
@@ -180,6 +188,9 @@ class OwnedTopic:
             raise Inconsistent(" or ".join(reasons))
         if isinstance(operation, Read) and len(self.states) == 1 and self.tip is not None:
             self.see_times(self.tip, answer)
+            self.see_names(self.tip, answer)
+        if isinstance(operation, Look) and len(followed) == 1 and followed[0] is not None:
+            self.see_incarnation(followed[0], answer)
         if not operation.changes or all(path[-1:] == [state] for path, state in zip(steps, followed, strict=True)):
             # Nothing happened: a read, a duplicate, a delete of nothing. It says nothing of what failed before.
             self.states = distinct([path[-1] for path in steps])
@@ -208,6 +219,35 @@ class OwnedTopic:
         last = page["records"][-1]
         if state.config["durability"] != "memory" and (known != state.instance or last["$seq"] > newest):
             self.newest = (state.instance, last["$seq"], last["$ts"])
+
+    def see_incarnation(self, state: State, looked: Any, *, audits: bool = False) -> None:
+        """R-INC-2: the instance has the one it had, or one that was never shown. audits: this is the first look in
+        this life, so that what lies between the two is a start. Raises Inconsistent."""
+        told, weak = looked["incarnation"], state.config["durability"] == "memory"
+        life, known = self.incarnations.get(state.instance, (0, ""))
+        may_be_known = life == self.life or not (audits and weak)
+        may_be_new = not known or (life != self.life and (weak or not audits))
+        if not (may_be_known if told == known else may_be_new and told not in self.shown):
+            raise Inconsistent(f"the incarnation is {told}, and was {known} in life {life}")
+        self.incarnations[state.instance] = (self.life, told)
+        self.shown.add(told)
+        self.instance = max(self.instance, state.instance)
+
+    def see_names(self, state: State, page: Any) -> None:
+        """R-INC-1: a seq names one record while the incarnation is the same. Raises Inconsistent."""
+        life, incarnation = self.incarnations.get(state.instance, (0, ""))
+        if not incarnation or life != self.life:
+            return
+        for row in page["records"]:
+            if self.named.setdefault((incarnation, row["$seq"]), row["data"]) != row["data"]:
+                raise Inconsistent(f"seq {row['$seq']} of incarnation {incarnation} was another record")
+
+    def present(self) -> str | None:
+        """The incarnation of its tip, if that is certain."""
+        if len(self.states) > 1 or self.tip is None:
+            return None
+        life, incarnation = self.incarnations.get(self.tip.instance, (0, ""))
+        return incarnation if life == self.life else None
 
     def _note(self, operation: Operation, before: list[Maybe], answer: Any, now_ns: int) -> list[str]:
         """What the acknowledgement promises from now on."""
