@@ -10,9 +10,9 @@ import pytest
 
 from tests.engine.fake_store import FakeLoop, FakeStore, small_config
 from tests.engine.harness import Harness
-from topics.engine import incarnation
 from topics.engine.engine import Engine
 from topics.engine.snapshot import Snapshot, TopicImage
+from topics.store.incarnation import incarnation_of_id
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_directory_built_from_its_files_gives_others(h: Harness) -> None:
     engine.catalog.restore(None)
     engine.catalog.adopt(topic.id, description)
     engine.catalog.recovered(power_lost=True)
-    assert engine.catalog._topics[1].incarnation not in (topic.incarnation, incarnation.of_id(1))
+    assert engine.catalog._topics[1].incarnation not in (topic.incarnation, incarnation_of_id(1))
 
 
 def test_a_log_of_which_a_part_was_given_up_gives_others(h: Harness) -> None:
@@ -126,6 +126,6 @@ def test_a_topic_of_an_earlier_version_has_one_that_stays(h: Harness) -> None:
     h.store.log.file.size = 0
     h.restart()
     seen = [h.state(name).incarnation for name in "ab"]
-    assert seen == [incarnation.of_id(1), incarnation.of_id(2)]
+    assert seen == [incarnation_of_id(1), incarnation_of_id(2)]
     h.restart()
     assert [h.state(name).incarnation for name in "ab"] == seen

@@ -19,6 +19,7 @@ def compare(world: FilesWorld, names: list[str], *, routers: bool = False) -> in
     for name in names:
         topic = directory.topics[name]
         by_diff = world.diff_all(name)
+        assert topic.incarnation == world.state(name).incarnation, name
         ttl_ms = topic.config["ttl_ms"]
         by_files = read_all(topic, directory)
         horizon = directory.created_ms - ttl_ms

@@ -40,6 +40,7 @@ from topics.engine.topic_config import TopicConfig
 from topics.store.catalog import NO_TAG, SEQ_MAX, Deletions, RowColumns, SeqRange
 from topics.store.filetable import FileTable
 from topics.store.format import FLAG_COPY, ORDERED_TYPES, FrameType
+from topics.store.incarnation import incarnation_of_id
 
 _ANY_AGE_MS = 1 << 64
 _AT_ONCE = ORDERED_TYPES | {FrameType.FORWARD, FrameType.KEEP, FrameType.HEAD_RESERVATION, FrameType.LEASE_IDS}
@@ -124,7 +125,7 @@ class EngineCatalog:
             if holder.order >= order:
                 return None
             self._remove(holder)
-        topic = Topic(name, topic_id, config, order, self._core.usage, known or incarnation.of_id(topic_id))
+        topic = Topic(name, topic_id, config, order, self._core.usage, known or incarnation_of_id(topic_id))
         topic.life, topic.is_made = Life.LIVE, True
         registry.add(topic)
         return topic

@@ -12,19 +12,12 @@ from topics.engine.topic_config import TopicConfig
 from topics.errors import RequestError
 
 _BYTES = 8
-_ODD = 0x9E37_79B9_7F4A_7C15
-"""Multiplying by an odd number modulo 2^64 maps different ids to different numbers, and none but 0 to 0."""
 _SHAPE = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
 def draw(random_bytes: Callable[[int], bytes]) -> str:
     """A new one, which no topic has had."""
     return f"{int.from_bytes(random_bytes(_BYTES), 'little') or 1:016x}"
-
-
-def of_id(topic_id: int) -> str:
-    """The one of a topic that was made before topics had incarnations: always the same, and no other topic's."""
-    return f"{topic_id * _ODD % (1 << 64):016x}"
 
 
 def is_shaped(text: str) -> bool:

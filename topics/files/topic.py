@@ -15,7 +15,7 @@ from topics.files.rows import Rows
 from topics.files.snapshot import Snapshot, TopicEntry, load_newest
 from topics.files.source import Source, VanishedError, reading
 from topics.store.floors import Floors, Gap
-from topics.store.incarnation import derived_incarnation
+from topics.store.incarnation import incarnation_of_id
 from topics.store.segment_format import HOT, pack_path, segment_path
 
 _TRIES = 16
@@ -41,7 +41,7 @@ class TopicFiles:
         self._snapshot = snapshot.number
         self._created_ms = snapshot.created_ms
         self.id: int = image["id"]
-        self.incarnation = f"{image.get('incarnation') or derived_incarnation(self.id):016x}"
+        self.incarnation = image.get("incarnation") or incarnation_of_id(self.id)
         """16 hex digits: another one means that seqs may name other records."""
         self.config: dict[str, Any] = image["config"]
         """The 17 fields of the wire contract."""
