@@ -20,7 +20,7 @@ class SimCalls:
     def __init__(self, disk: Callable[[], SimDisk], before: Callable[[str, str], None] | None = None) -> None:
         self._disk = disk
         self._before = before or (lambda name, path: None)
-        self._open: dict[int, tuple[str, SimFile]] = {}
+        self._open: dict[int, tuple[str, SimFile, SimDisk]] = {}
         self._last = 2
         self.opened: list[str] = []
         """Paths, in order."""
@@ -37,22 +37,22 @@ class SimCalls:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         node.opens += 1
         self._last += 1
-        self._open[self._last] = path, node
+        self._open[self._last] = path, node, self._disk()
         self.opened.append(path)
         return self._last
 
     def close(self, fd: int) -> None:
-        node = self._open.pop(fd)[1]
+        _path, node, disk = self._open.pop(fd)
         node.opens -= 1
-        self._disk().forget(node)
+        disk.forget(node)
 
     def size(self, fd: int) -> int:
-        path, node = self._open[fd]
+        path, node, _disk = self._open[fd]
         self._before("size", path)
         return len(node.live)
 
     def read_into(self, fd: int, buffer: Any, offset: int) -> int:
-        path, node = self._open[fd]
+        path, node, _disk = self._open[fd]
         self._before("read", path)
         view = memoryview(buffer).cast("B")
         data = node.read(offset, len(view), direct=False)

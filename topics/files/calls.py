@@ -87,9 +87,7 @@ def read_range(calls: FileCalls, fd: int, start: int, size: int) -> bytearray:
     """Bytes [start, start + size) of a file, fewer where it ends."""
     buffer = bytearray(size)
     count = calls.read_into(fd, buffer, start)
-    if count < size:
-        del buffer[count:]
-    return buffer
+    return buffer if count == size else buffer[:count]
 
 
 def read_file(calls: FileCalls, path: str) -> bytearray:

@@ -135,10 +135,10 @@ class _Reader:
         if topic.incarnation != piece.incarnation:
             yield Loss(piece.topic, piece.from_seq, piece.to_seq, "recreated")
             return
-        if topic.head < piece.to_seq:
+        if topic.seen_head < piece.to_seq:
             raise StorageError(
                 f"data directory {path}: snapshot {directory.snapshot} knows topic {piece.topic} up to seq "
-                f"{topic.head} only, an older one knew seq {piece.to_seq}: was an older copy put in its place?"
+                f"{topic.seen_head} only, an older one knew seq {piece.to_seq}: was an older copy put in its place?"
             )
         for part in topic.sections(piece.from_seq, piece.to_seq):
             if isinstance(part, Loss):

@@ -156,8 +156,8 @@ class Source:
             return None
         more = max(0, piece.end - SEGMENT_HEADER_FIXED)
         described = min(more, struct.unpack_from("<I", fixed, 40)[0])
-        fixed += read_range(self.calls, fd, SEGMENT_HEADER_FIXED, described)
-        header = SegmentHeader.unpack(memoryview(fixed), path)
+        data = fixed + read_range(self.calls, fd, SEGMENT_HEADER_FIXED, described)
+        header = SegmentHeader.unpack(memoryview(data), path)
         return header.header_bytes
 
     def _scan_frames(self, fd: int, path: str, piece: Piece, span: tuple[int, int], sum: int) -> Rows:

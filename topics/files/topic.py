@@ -26,8 +26,8 @@ class TopicFiles:
     """One topic as of one snapshot. Seqs are inclusive on both ends everywhere.
 
     What costs reads of files is worked out when it is asked for, once: floors, gaps, losses and pieces of a topic with
-    a ttl or with gaps; earliest and first_seq_at. If a file it needs is gone by then, the topic is taken as the newest
-    snapshot has it.
+    a ttl or with gaps; earliest and first_seq_at. If a file it needs is gone by then, what the newest snapshot says is
+    taken instead, up to the same head.
     """
 
     def __init__(self, name: str, entry: TopicEntry, snapshot: Snapshot, location: Location, calls: FileCalls) -> None:
@@ -53,15 +53,14 @@ class TopicFiles:
         self.seen_head: int = image.get("head", 0)
         """The highest seq given out when the snapshot was taken. Records above `head` were in the log alone."""
         self._all_pieces = _pieces_of(self.name, self.id, self.incarnation, entry)
-        self.head = self._answered(snapshot.clean)
-        """The highest seq that the files answer for: each record up to here is in them, or gone."""
+        self.head = self._answered()
+        """The highest seq that the files answer for: each record up to here is in them, or gone. It may go down from
+        one snapshot to the next when the newest records were deleted: a reader that stays keeps the highest it saw."""
         self._is_settled = not self.config["ttl_ms"] and not self._floors.gaps
         self._pieces: tuple[Piece, ...] | None = None
 
-    def _answered(self, clean: bool) -> int:
+    def _answered(self) -> int:
         """What was copied, and what is known to be lost right behind that."""
-        if clean:
-            return self.seen_head
         head = max(self._all_pieces[-1].last_seq if self._all_pieces else 0, self._floors.dead_through)
         for gap in self._floors.gaps:
             if gap.first <= head + 1:
@@ -168,7 +167,9 @@ class TopicFiles:
             raise TopicGoneError(f"topic {self.name} was deleted while it was read: open the directory again")
         if into is None:
             return TopicFiles(self.name, entry, snapshot, self._location, self._calls)
+        head, seen_head = into.head, into.seen_head
         into._take(entry, snapshot)
+        into.head, into.seen_head = head, seen_head
         return into
 
     def _expire(self, source: Source) -> None:

@@ -1,0 +1,145 @@
+"""Pieces whose files have moved, were merged or are gone by the time they are read, one case after the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.engine.harness import Answer
+from tests.files.world import COLD, HOT, FilesWorld, Seen, seen_of
+from topics.errors import CorruptError, StorageError
+from topics.files import COLUMNS, Directory, TopicGoneError, read_pieces
+
+
+def numbers(seen: Seen) -> list[int]:
+    return [record[0] for record in seen.records]
+
+
+def planned(world: FilesWorld, name: str = "big") -> Any:
+    """Reads the pieces as they are planned now, when it is called: the paths that are opened, and what is seen."""
+    directory: Directory = world.directory()
+    pieces = directory.topics[name].pieces
+    calls = world.calls
+
+    def read(**options: Any) -> tuple[list[str], Seen]:
+        options = {"columns": COLUMNS, "calls": calls, **options}
+        seen = seen_of(list(read_pieces(directory.location, pieces, **options)))
+        assert calls.descriptors == 0
+        return calls.opened, seen
+
+    return read
+
+
+def filled(count: int = 45, *, seed: int = 3) -> FilesWorld:
+    """A world whose topic `big` has so many records in files."""
+    world = FilesWorld(seed, pack_run_bytes=0)
+    world.append(*range(count), name="big", tag="a")
+    world.checkpoint()
+    return world
+
+
+def test_a_segment_that_moved_to_the_cold_directory_is_read_there() -> None:
+    world = filled()
+    before = planned(world)
+    world.append(*range(40), name="big")
+    for _ in range(2):  # two sealed ones stay, and the first moves; then nothing lists it where it was
+        world.checkpoint()
+    opened, seen = before()
+    assert numbers(seen) == list(range(1, 46))
+    assert any(path.startswith(f"{COLD}/") for path in opened)
+    assert not any("snapshots" in path for path in opened), "nothing had to be planned again"
+
+
+def test_a_pack_that_was_merged_is_planned_again_and_no_record_comes_twice() -> None:
+    world = FilesWorld(3, pack_run_bytes=5000)
+    reads = []
+    for round_ in range(12):
+        world.append(round_, name="small")
+        world.checkpoint()
+        reads.append((round_ + 1, planned(world, "small")))
+    again = 0
+    for count, read in reads:
+        opened, seen = read()
+        assert numbers(seen) == list(range(1, count + 1))
+        again += any("snapshots" in path for path in opened)
+    assert again, "packs were merged since"
+
+
+def test_what_a_cap_took_meanwhile_is_told_and_what_was_deleted_is_not() -> None:
+    capped, deleted = filled(), filled()
+    reads = planned(capped), planned(deleted)
+    capped.put("big", cap_records=25)
+    deleted.delete(before_seq=21, name="big")
+    for world in (capped, deleted):
+        world.append(*range(40), name="big")
+        world.checkpoint()
+        world.checkpoint()  # gives files up that the snapshot before had
+    told, silent = reads[0]()[1], reads[1]()[1]
+    assert told.losses == [(1, 20, "cap"), (21, 40, "cap")]
+    assert numbers(told) == list(range(41, 46)), "their file is still there"
+    assert not silent.losses
+    assert numbers(silent) == list(range(21, 46))
+
+
+def test_a_topic_of_which_all_is_deleted_meanwhile_reads_as_empty() -> None:
+    """Its files end before the piece does then, and that is no older copy of the directory."""
+    world = filled()
+    read = planned(world)
+    world.delete(match="a", name="big")
+    for _ in range(3):
+        world.checkpoint()
+    assert world.directory().topics["big"].head < 45
+    assert read()[1] == Seen([], [])
+
+
+def test_a_topic_that_is_deleted_or_made_again_meanwhile_says_so() -> None:
+    for again in (False, True):
+        world = filled()
+        read = planned(world)
+        gone = Answer()
+        world.engine.delete_topic("big", if_empty=False, done=gone)
+        world.wait(gone)
+        if again:
+            world.append(*range(90), name="big")
+        for _ in range(3):
+            world.checkpoint()
+        if again:
+            seen = read()[1]
+            assert {why for _first, _last, why in seen.losses} == {"recreated"}
+            assert not seen.records
+        else:
+            with pytest.raises(TopicGoneError, match="topic big was deleted while it was read"):
+                read()
+
+
+def test_a_file_that_the_newest_snapshot_lists_and_nobody_finds_is_damage() -> None:
+    world = filled()
+    piece = world.directory().topics["big"].pieces[0]
+    read = planned(world)
+    world.ring.disk.unlink(f"{HOT}/{piece.path}")
+    world.ring.disk.unlink(f"{HOT}/{piece.path.replace('.data', '.idx')}")
+    with pytest.raises(CorruptError, match="lists it, and it is missing or another file") as error:
+        read()
+    assert error.value.detail == {"path": piece.path, "offset": -1, "topic": "big", "seq": 1}
+
+
+def test_an_older_copy_put_in_the_directorys_place_is_told() -> None:
+    newer, older = filled(60), filled(30, seed=4)
+    directory = newer.directory()
+    incarnation = older.directory().topics["big"].incarnation
+    pieces = [replace(piece, incarnation=incarnation) for piece in directory.topics["big"].pieces]
+    with pytest.raises(StorageError, match="was an older copy put in its place"):
+        list(read_pieces(directory.location, pieces, columns=["seq"], calls=older.calls))
+
+
+def test_after_a_stop_too_files_answer_for_what_they_hold_and_for_nothing_above_it() -> None:
+    """What a restart of class `ephemeral` forgets was in no file: a reader does not go past it unasked."""
+    world = filled()
+    world.put("big", durability="ephemeral")
+    world.append(1, 2, 3, name="big")
+    world.restart(graceful=True)
+    directory = world.directory()
+    assert directory.clean
+    assert (directory.topics["big"].head, directory.topics["big"].seen_head) == (45, 48)
