@@ -9,6 +9,7 @@ _FOUND = "tests/sim/whole/test_found_checkpoints.py"
 _RECOVERY = "tests/store/test_recovery.py"
 _CRASHES = "tests/store/test_crash_points.py"
 _ECHO = "tests/sim/test_echo.py"
+_FILES = "tests/files/test_beside_checkpoints.py"
 
 
 class Mutant(NamedTuple):
@@ -735,5 +736,28 @@ MUTANTS = (
         'if leaves_disk and topic.stage_class == "disk":',
         "if False:",
         "again",
+    ),
+    Mutant(
+        "a reader of files takes another file of the same name",
+        (
+            ("files/source.py", "if footer.epoch != piece.epoch:", "if False:"),
+            ("files/source.py", "if header.epoch != piece.epoch:", "if False:"),
+            (
+                "files/source.py",
+                "bool((topic_id, epoch) == (piece.topic_id, piece.epoch))",
+                "topic_id == piece.topic_id",
+            ),
+        ),
+        hunt=_FILES,
+    ),
+    _one(
+        "a reader of files does not look at the flags of an index", "files/rows.py", "if dead.any()", "if False", _FILES
+    ),
+    _one(
+        "a reader of files does not tell of floors",
+        "files/topic.py",
+        "found.append(Loss(self.name, at,",
+        "(Loss(self.name, at,",
+        _FILES,
     ),
 )
