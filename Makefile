@@ -45,9 +45,10 @@ model: venv
 sweeps: venv
 	$(BIN)/python -W ignore -m tests.sim.sweeps $(ARGS)
 
-# Every byte of a small store rots.
+# Every byte of a small store rots, before a server and before readers of its files.
 rot: venv
 	$(BIN)/python -W ignore -m tests.sim.rot $(ARGS)
+	$(BIN)/python -m pytest -m slow tests/files/test_rot.py
 
 # The code is broken in many ways, and the simulation has to notice each.
 mutants: venv
