@@ -48,7 +48,7 @@ sweeps: venv
 # Every byte of a small store rots, before a server and before readers of its files.
 rot: venv
 	$(BIN)/python -W ignore -m tests.sim.rot $(ARGS)
-	$(BIN)/python -m pytest -m slow tests/files/test_rot.py
+	$(BIN)/python -m pytest -m slow tests/files
 
 # The code is broken in many ways, and the simulation has to notice each.
 mutants: venv

@@ -19,6 +19,10 @@ ZEROS = 32
 
 @pytest.fixture(scope="module")
 def world() -> FilesWorld:
+    return small_files()
+
+
+def small_files() -> FilesWorld:
     """Sealed segments in both tiers, one that is not sealed, and a pack; deleted records in each."""
     world = FilesWorld(2, pack_run_bytes=600, segment_max_events=3, hot_retain_segments=1)
     for number in range(3):

@@ -24,7 +24,7 @@ from topics.files.errors import (
     TopicGoneError,
 )
 from topics.files.piece import Kind, Location, Loss, Piece
-from topics.files.scrub import Finding, PieceScan, scan_piece
+from topics.files.scrub import Finding, PieceScan, scan_piece, scan_pieces, scan_snapshots
 from topics.files.topic import TopicFiles
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ __all__ = [
     "open_directory",
     "read_pieces",
     "scan_piece",
+    "scan_pieces",
+    "scan_snapshots",
     "schema_of",
 ]
 

@@ -1,11 +1,46 @@
-"""Every checksum of a piece's file, compared: what is bad, and where."""
+"""Every checksum of a piece's file, compared: what is bad, and where.
+
+The log is left out, which only its server can read while it runs: `topics fsck` looks at that.
+"""
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from topics.files.calls import FileCalls
-from topics.files.piece import Location, Piece
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.errors import CorruptError, FormatError, StorageError
+from topics.files.calls import SYSTEM, FileCalls, opened, read_file, read_range
+from topics.files.piece import Kind, Location, Piece
+from topics.files.scanning import Frames, Scanner, Stop, scan_range
+from topics.files.snapshot import snapshot_numbers
+from topics.files.source import PackIndex, Source, VanishedError, reading
+from topics.store.format import BLOCK_BYTES, DELETED, DELETED_LIVE, FRAME_MIN_BYTES, FrameType
+from topics.store.segment_format import (
+    FOOTER_BYTES,
+    RUN_HEADER_BYTES,
+    SEGMENT_FOOTER_MAGIC,
+    SEGMENT_HEADER_FIXED,
+    IndexColumns,
+    IndexHeader,
+    PackHeader,
+    SegmentFooter,
+    SegmentHeader,
+    SnapshotFile,
+    footer_description_bytes,
+    index_path,
+    snapshot_path,
+)
+
+_FRAME_START = struct.Struct("<IBBQQ")
+"""frame_bytes, type, flags, topic_id, seq. Source: format.py."""
+_TOPIC_AT = 6
+_SEARCH_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +52,12 @@ class Finding:
     offset: int
     """Bytes from the start of the file; -1 when it is the file as a whole."""
     topic: str
+    """"" when it is no one topic's: a snapshot, a pack."""
     seq: int
-    """Of the record whose frame is bad; -1 when no one record is."""
+    """Of the record whose frame is bad, the lowest that it can be where no index tells; -1 when no one record is."""
     message: str
     derived: bool = False
-    """The place is in an index, which can be made anew from the data: no record is lost."""
+    """What is bad can be told from other bytes, so no record is lost by it: an index, a mark, a delete flag."""
 
 
 @dataclass(slots=True)
@@ -38,10 +74,317 @@ class PieceScan:
     findings: list[Finding] = field(default_factory=list)
 
 
-def scan_piece(location: Location, piece: Piece, *, calls: FileCalls | None = None) -> PieceScan | None:
-    """Compares every checksum of a piece: header, frames, footer, index. None when its file is gone: a checkpoint has
-    given it up or merged it since, and the newest snapshot says where its records are.
+class _Known(NamedTuple):
+    """What an index says of the frames, all of shape (n,)."""
 
-    Raises OSError's errors as StorageError, NoDirectoryError, NotReadableError and NoColdDirectoryError.
+    offsets: NDArray[np.uint32]
+    lengths: NDArray[np.uint32]
+    seqs: NDArray[np.uint64]
+    ts: NDArray[np.uint64]
+    sizes: NDArray[np.uint32]
+
+    def agrees(self, parts: list[Frames]) -> bool:
+        """With the frames themselves."""
+        names = ("offsets", "lengths", "seqs", "ts", "sizes")
+        for name in names:
+            columns = [getattr(frames, name) for frames in parts]
+            if not np.array_equal(np.concatenate(columns) if columns else [], getattr(self, name)):
+                return False
+        return True
+
+
+def scan_piece(location: Location, piece: Piece, *, calls: FileCalls | None = None) -> PieceScan | None:
+    """One of `scan_pieces`."""
+    return next(scan_pieces(location, [piece], calls=calls))
+
+
+def scan_pieces(
+    location: Location, pieces: Iterable[Piece], *, calls: FileCalls | None = None, scan: Scanner | None = None
+) -> Iterator[PieceScan | None]:
+    """Compares every checksum of each piece's file (header, frames, footer, index), whatever part of it is asked for.
+
+    Yields: one a piece, in order; None when its file is gone: a checkpoint has given it up or merged it since, and the
+    newest snapshot says where its records are. What a pack has but once is looked at with its first run.
+
+    Args: calls and scan, for tests. Raises: NotReadableError, NoColdDirectoryError. A disk that fails is a finding.
     """
-    raise NotImplementedError
+    with closing(Source(location, calls or SYSTEM, scan=scan)) as source:
+        scrub = _Scrub(source)
+        for piece in pieces:
+            yield scrub.run(piece) if piece.kind is Kind.RUN else scrub.segment(piece)
+
+
+def scan_snapshots(location: Location, *, calls: FileCalls | None = None) -> list[Finding]:
+    """Compares the checksum of each snapshot. Raises NoDirectoryError's kin like `open_directory`."""
+    calls, findings = calls or SYSTEM, list[Finding]()
+    with reading(location, calls):
+        for number in snapshot_numbers(calls, location.path):
+            path = f"{location.path}/{snapshot_path(number)}"
+            try:
+                SnapshotFile.unpack(memoryview(read_file(calls, path)), path)
+            except FileNotFoundError:
+                continue  # a newer one has taken its place
+            except (CorruptError, FormatError) as error:
+                findings.append(Finding(path, 0, "", -1, str(error)))
+    return findings
+
+
+class _Scrub:
+    """Looks at pieces one after the other."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._calls = source.calls
+        self._packs: set[tuple[str, int]] = set()
+        """(path, epoch) of those whose header and index were looked at."""
+
+    # --- segments ----------------------------------------------------------------------------------------------------
+    def segment(self, piece: Piece) -> PieceScan | None:
+        for path in self._source.paths(piece):
+            tier = piece.tier if path.startswith(f"{self._source.root(piece.tier)}/") else 1 - piece.tier
+            report = PieceScan(path, tier)
+            try:
+                with self._source.reading(path), opened(self._calls, path) as fd:
+                    if self._segment(fd, piece, report):
+                        return report
+            except FileNotFoundError:
+                continue
+            except StorageError as error:
+                if type(error) is not StorageError:
+                    raise
+                report.findings.append(Finding(path, -1, piece.topic, -1, str(error)))
+                return report
+        return None
+
+    def _segment(self, fd: int, piece: Piece, report: PieceScan) -> bool:
+        """False: the file is another one."""
+        path, start = report.path, 0
+        fixed = read_range(self._calls, fd, 0, SEGMENT_HEADER_FIXED)
+        more = struct.unpack_from("<I", fixed, 40)[0] if len(fixed) == SEGMENT_HEADER_FIXED else 0
+        described = read_range(self._calls, fd, len(fixed), min(more, piece.end))
+        try:
+            header = SegmentHeader.unpack(memoryview(fixed + described), path)
+            if (header.topic_id, header.epoch) != (piece.topic_id, piece.epoch):
+                return False
+            start = header.header_bytes
+        except (CorruptError, FormatError) as error:
+            report.findings.append(Finding(path, 0, piece.topic, -1, str(error)))
+        known = self._index(piece, report) if piece.sealed else None
+        if not start:
+            start = int(known.offsets[0]) if known is not None and len(known.offsets) else BLOCK_BYTES
+        report.bytes += piece.end
+        _Stretch(self._source, fd, piece, report, known).scan(start, piece.end, piece.sum)
+        if piece.sealed:
+            self._footer(fd, piece, report)
+        return True
+
+    def _index(self, piece: Piece, report: PieceScan) -> _Known | None:
+        path = index_path(report.path)
+        try:
+            with self._source.reading(path):
+                data = read_file(self._calls, path)
+            report.bytes += len(data)
+            header, columns = IndexHeader.unpack(memoryview(data), path)
+        except FileNotFoundError:
+            return None  # it is derived from the data when the server opens the segment
+        except (CorruptError, FormatError, ValueError) as error:
+            report.findings.append(Finding(path, 0, piece.topic, -1, str(error), derived=True))
+            return None
+        if (header.topic_id, header.epoch, header.sum) != (piece.topic_id, piece.epoch, piece.sum):
+            text = f"{path}: the index of another segment"
+            report.findings.append(Finding(path, 0, piece.topic, -1, text, derived=True))
+            return None
+        return _known(columns, slice(None), header.first_seq)
+
+    def _footer(self, fd: int, piece: Piece, report: PieceScan) -> None:
+        path, size = report.path, self._calls.size(fd)
+        at = max(piece.end, size - FOOTER_BYTES)
+        fixed = read_range(self._calls, fd, at, size - at)
+        report.bytes += size - piece.end
+        if len(fixed) == FOOTER_BYTES:
+            described = min(footer_description_bytes(memoryview(fixed)), at - piece.end)
+            tail = read_range(self._calls, fd, at - described, described + FOOTER_BYTES)
+            tail[described : described + 4] = SEGMENT_FOOTER_MAGIC  # it is one if its checksum says so
+            try:
+                footer = SegmentFooter.unpack(memoryview(tail), path)
+            except (CorruptError, FormatError):
+                pass
+            else:
+                says = (footer.topic_id, footer.epoch, footer.frames_end, footer.sum)
+                if says != (piece.topic_id, piece.epoch, piece.end, piece.sum):
+                    text = f"{path}: the footer of another segment"
+                    report.findings.append(Finding(path, at, piece.topic, -1, text))
+                elif fixed[:4] != SEGMENT_FOOTER_MAGIC:
+                    text = f"{path}: bits of the footer's mark have flipped; what it says can still be told"
+                    report.findings.append(Finding(path, at, piece.topic, -1, text, derived=True))
+                return
+        # A segment that a rebuild has mended has no footer, and nothing but zeros in its place.
+        behind = piece.end
+        while behind < size:
+            some = read_range(self._calls, fd, behind, min(_SEARCH_BYTES, size - behind))
+            if some.count(0) < len(some):
+                report.findings.append(Finding(path, at, piece.topic, -1, f"{path}: the footer is damaged"))
+                return
+            behind += max(1, len(some))
+
+    # --- runs --------------------------------------------------------------------------------------------------------
+    def run(self, piece: Piece) -> PieceScan | None:
+        path = f"{self._source.location.path}/{piece.path}"
+        report = PieceScan(path, piece.tier)
+        try:
+            pack = self._source.pack(piece)
+            with self._source.reading(path):
+                self._pack(pack, piece, report)
+                self._run(pack, piece, report)
+        except VanishedError:
+            return None
+        except StorageError as error:
+            if type(error) not in (StorageError, CorruptError, FormatError):
+                raise
+            place = (error.detail or {}).get("offset", -1)
+            report.findings.append(Finding(path, place, piece.topic, -1, str(error)))
+        return report
+
+    def _pack(self, pack: PackIndex, piece: Piece, report: PieceScan) -> None:
+        """What there is but once."""
+        if (piece.path, piece.epoch) in self._packs:
+            return
+        self._packs.add((piece.path, piece.epoch))
+        head = read_range(self._calls, pack.fd, 0, BLOCK_BYTES)
+        report.bytes += len(head) + pack.index_bytes
+        try:
+            PackHeader.unpack(memoryview(head), pack.path)
+        except (CorruptError, FormatError) as error:
+            report.findings.append(Finding(pack.path, 0, "", -1, str(error)))
+        if pack.table is None:
+            text = f"{pack.path}: the index of the pack is damaged"
+            report.findings.append(Finding(pack.path, -1, "", -1, text, derived=True))
+
+    def _run(self, pack: PackIndex, piece: Piece, report: PieceScan) -> None:
+        if pack.table is None or pack.columns is None:
+            known = None
+            at, header = self._source.find_run(pack, piece)
+        else:
+            known = _known(pack.columns, self._source.rows_of_run(pack, piece), piece.first_seq)
+            at = int(pack.table[piece.run]["position"])
+            try:
+                header = self._source.run_header(pack, at, piece)
+            except CorruptError as error:
+                report.findings.append(Finding(pack.path, at, piece.topic, -1, str(error)))
+                start, end = int(known.offsets[0]), int(known.offsets[-1]) + int(known.lengths[-1])
+                _Stretch(self._source, pack.fd, piece, report, known).scan(start, end, None)
+                report.bytes += end - at
+                return
+        start = at + RUN_HEADER_BYTES + len(header.description)
+        end = start + header.frames_bytes
+        report.bytes += end - at
+        _Stretch(self._source, pack.fd, piece, report, known).scan(start, end, header.sum)
+
+
+class _Stretch:
+    """Frames of one topic that lie back to back in an open file."""
+
+    def __init__(self, source: Source, fd: int, piece: Piece, report: PieceScan, known: _Known | None) -> None:
+        self._source = source
+        self._fd = fd
+        self._piece = piece
+        self._report = report
+        self._known = known
+        self._last_seq = piece.first_seq - 1
+        """Of the last sound frame."""
+
+    def scan(self, start: int, end: int, sum: int | None) -> None:
+        """Looks at bytes [start, end). sum: over the frames' checksums, None when nothing tells it."""
+        at, before, parts = start, len(self._report.findings), list[Frames]()
+        found_sum = 0
+        while at < end:
+            for scan in scan_range(self._source.calls, self._fd, at, end, self._source.scan):
+                parts.append(scan.frames)
+                self._look_at(scan.frames)
+            found_sum = scan.sum
+            if scan.stop is Stop.END and scan.position == end:
+                break
+            at = self._pass_over(scan.position, end)
+        if len(self._report.findings) > before:
+            return
+        if sum is not None and found_sum != sum:
+            self._found(start, self._piece.first_seq, "the frames are sound, but not those that were written")
+        elif self._known is not None and not self._known.agrees(parts):
+            self._found(-1, -1, "the index says something else than the frames", derived=True)
+
+    def _look_at(self, frames: Frames) -> None:
+        """What sound frames can still say wrong."""
+        if not len(frames.seqs):
+            return
+        report, piece = self._report, self._piece
+        self._last_seq = int(frames.seqs[-1])
+        report.frames += len(frames.seqs)
+        report.live += int(np.count_nonzero(~frames.says_deleted() & (frames.types == FrameType.RECORD)))
+        for row in np.flatnonzero(frames.topic_ids != np.uint64(piece.topic_id)).tolist():
+            at, seq = int(frames.offsets[row]), int(frames.seqs[row])
+            self._found(at, seq, f"the record at byte {at} is another topic's, of id {int(frames.topic_ids[row])}")
+        for row in np.flatnonzero((frames.deleted != DELETED_LIVE) & (frames.deleted != DELETED)).tolist():
+            at, seq = int(frames.offsets[row]) + int(frames.lengths[row]) - 1, int(frames.seqs[row])
+            text = f"bits of the flag that says whether seq {seq} is deleted have flipped; what it said can be told"
+            self._found(at, seq, text, derived=True)
+
+    def _found(self, offset: int, seq: int, what: str, *, derived: bool = False) -> None:
+        report = self._report
+        text = f"{report.path}: {what} (topic {self._piece.topic})"
+        report.findings.append(Finding(report.path, offset, self._piece.topic, seq, text, derived))
+
+    # --- behind a bad one --------------------------------------------------------------------------------------------
+    def _pass_over(self, at: int, end: int) -> int:
+        """Notes the bad frame at this byte; returns where the next one begins."""
+        known = self._known
+        if known is None:
+            behind = self._next_sound(at, end)
+            head = read_range(self._source.calls, self._fd, at, _FRAME_START.size)
+            said = _FRAME_START.unpack(head)[4] if len(head) == _FRAME_START.size else 0
+            seq = said if self._last_seq < said <= self._piece.last_seq else self._last_seq + 1
+        else:
+            row = int(np.searchsorted(known.offsets, np.uint32(at)))
+            is_frame = row < len(known.offsets) and int(known.offsets[row]) == at
+            seq = int(known.seqs[row]) if is_frame else self._last_seq + 1
+            row += is_frame
+            behind = int(known.offsets[row]) if row < len(known.offsets) else end
+        self._last_seq = seq
+        self._found(at, seq, f"the record at byte {at}, seq {seq}, is damaged")
+        return behind
+
+    def _next_sound(self, at: int, end: int) -> int:
+        """Where the first sound frame of a later seq begins behind `at`; `end` without one."""
+        mark = self._piece.topic_id.to_bytes(8, "little")
+        begin = at + 1
+        while begin + len(mark) <= end:
+            data = read_range(self._source.calls, self._fd, begin, min(_SEARCH_BYTES, end - begin))
+            place = data.find(mark)
+            while place >= 0:
+                start = begin + place - _TOPIC_AT
+                if start > at and self._is_sound(start, end):
+                    return start
+                place = data.find(mark, place + 1)
+            if len(data) <= len(mark):
+                break
+            begin += len(data) - len(mark) + 1  # a mark may lie across two of them
+        return end
+
+    def _is_sound(self, at: int, end: int) -> bool:
+        head = read_range(self._source.calls, self._fd, at, min(_FRAME_START.size, end - at))
+        if len(head) < _FRAME_START.size:
+            return False
+        length, _type, _flags, _topic, seq = _FRAME_START.unpack(head)
+        if not FRAME_MIN_BYTES - 4 <= length <= end - at - 4 or not self._last_seq < seq <= self._piece.last_seq:
+            return False
+        frame = read_range(self._source.calls, self._fd, at, length + 4)
+        return len(self._source.scan(memoryview(frame), at, 0).frames.seqs) == 1
+
+
+def _known(columns: IndexColumns, part: slice, first_seq: int) -> _Known:
+    return _Known(
+        columns.offsets[part],
+        columns.lengths[part],
+        columns.deltas[part].astype(np.uint64) + np.uint64(first_seq),
+        columns.ts[part],
+        columns.sizes[part],
+    )

@@ -73,10 +73,11 @@ EMPTY = Snapshot(0, 0, False, {}, False)
 
 def newest_number(calls: FileCalls, path: str) -> int:
     """Of the snapshot files of a data directory; 0 when there is none."""
-    return max(_numbers(calls, path), default=0)
+    return max(snapshot_numbers(calls, path), default=0)
 
 
-def _numbers(calls: FileCalls, path: str) -> list[int]:
+def snapshot_numbers(calls: FileCalls, path: str) -> list[int]:
+    """Of the snapshot files of a data directory, in no order."""
     try:
         names = calls.list_directory(f"{path}/{SNAPSHOT_DIRECTORY}")
     except FileNotFoundError:
@@ -92,7 +93,7 @@ def load_newest(calls: FileCalls, path: str) -> Snapshot:
     """
     for _ in range(_TRIES):
         damaged: CorruptError | None = None
-        numbers = sorted(_numbers(calls, path), reverse=True)
+        numbers = sorted(snapshot_numbers(calls, path), reverse=True)
         if not numbers:
             return EMPTY
         for number in numbers:

@@ -63,6 +63,7 @@ class PackIndex(NamedTuple):
     columns: IndexColumns | None
     ends: NDArray[np.int64]
     """Where the rows of each run end in the columns."""
+    index_bytes: int = 0
 
 
 class Source:
@@ -71,7 +72,7 @@ class Source:
     def __init__(self, location: Location, calls: FileCalls, *, scan: Scanner | None = None) -> None:
         self.location = location
         self.calls = calls
-        self._scan = scan or best_scanner()
+        self.scan = scan or best_scanner()
         self._packs: dict[tuple[str, int], PackIndex] = {}
         self._index = bytearray()
 
@@ -93,7 +94,7 @@ class Source:
             )
         return self.location.cold
 
-    def _paths(self, piece: Piece) -> Iterator[str]:
+    def paths(self, piece: Piece) -> Iterator[str]:
         """Where a segment may lie: in the tier it was planned in, and in the other one."""
         yield f"{self.root(piece.tier)}/{piece.path}"
         if piece.tier == COLD:
@@ -111,7 +112,7 @@ class Source:
         return found._replace(rows=found.rows.between(piece.from_seq, piece.to_seq))
 
     def _rows_of_segment(self, piece: Piece) -> Found:
-        for path in self._paths(piece):
+        for path in self.paths(piece):
             rows = self._indexed(path, piece) if piece.sealed else None
             if rows is None:
                 rows = self._scanned(path, piece)
@@ -163,7 +164,7 @@ class Source:
     def _scan_frames(self, fd: int, path: str, piece: Piece, span: tuple[int, int], sum: int) -> Rows:
         """The rows of the frames that fill these bytes of the file. Raises CorruptError."""
         start, end = span
-        scans = list(scan_range(self.calls, fd, start, end, self._scan))
+        scans = list(scan_range(self.calls, fd, start, end, self.scan))
         parts = [scan.frames for scan in scans]
         scan = scans[-1]
         if scan.stop is not Stop.END or scan.position != end:
@@ -179,19 +180,24 @@ class Source:
 
     # --- packs -------------------------------------------------------------------------------------------------------
     def _rows_of_run(self, piece: Piece) -> Found:
-        pack = self._pack(piece)
+        pack = self.pack(piece)
         if pack.table is None or pack.columns is None:
             return Found(pack.path, self._scanned_run(pack, piece))
+        return Found(pack.path, rows_of_index(pack.columns, piece.first_seq, self.rows_of_run(pack, piece)))
+
+    def rows_of_run(self, pack: PackIndex, piece: Piece) -> slice:
+        """Which rows of a sound index are the run's. Raises CorruptError."""
+        assert pack.table is not None
         if piece.run >= len(pack.table) or not _is_run(pack.table[piece.run], piece):
             raise CorruptError(
                 f"{pack.path}: run {piece.run} is not that of topic {piece.topic}: `topics fsck` shows all damage",
                 {"path": pack.path, "offset": -1, "topic": piece.topic, "seq": piece.first_seq},
             )
         end = int(pack.ends[piece.run])
-        part = slice(end - int(pack.table[piece.run]["records"]), end)
-        return Found(pack.path, rows_of_index(pack.columns, piece.first_seq, part))
+        return slice(end - int(pack.table[piece.run]["records"]), end)
 
-    def _pack(self, piece: Piece) -> PackIndex:
+    def pack(self, piece: Piece) -> PackIndex:
+        """The open pack of a run; closed by this object. Raises VanishedError."""
         key = (piece.path, piece.epoch)
         found = self._packs.pop(key, None)
         if found is None:
@@ -225,7 +231,8 @@ class Source:
         footer, table, columns = index
         if footer.epoch != piece.epoch:
             raise VanishedError
-        return PackIndex(path, fd, table, columns, np.cumsum(table["records"], dtype=np.int64))
+        size = self.calls.size(fd) - footer.table_offset
+        return PackIndex(path, fd, table, columns, np.cumsum(table["records"], dtype=np.int64), size)
 
     def _read_pack_index(self, fd: int, path: str) -> tuple[PackFooter, NDArray[np.void], IndexColumns]:
         size = self.calls.size(fd)
@@ -243,23 +250,29 @@ class Source:
         return footer, np.frombuffer(index[:table_bytes], RUN_DTYPE), columns
 
     def _scanned_run(self, pack: PackIndex, piece: Piece) -> Rows:
-        """From the runs themselves, whose headers lie one behind the other."""
+        """From the runs themselves."""
         with self.reading(pack.path):
-            at = BLOCK_BYTES
-            for number in range(piece.run + 1):
-                header = self._run_header(pack, at, piece)
-                start = at + RUN_HEADER_BYTES + len(header.description)
-                if number < piece.run:
-                    at = align_up(start + header.frames_bytes, BATCH_ALIGN)
-            if (header.topic_id, header.first_seq, header.last_seq) != _run_of(piece):
-                raise CorruptError(
-                    f"{pack.path}: run {piece.run} is not that of topic {piece.topic}: `topics fsck` shows all damage",
-                    {"path": pack.path, "offset": at, "topic": piece.topic, "seq": piece.first_seq},
-                )
+            at, header = self.find_run(pack, piece)
+            start = at + RUN_HEADER_BYTES + len(header.description)
             span = (start, start + header.frames_bytes)
             return self._scan_frames(pack.fd, pack.path, piece, span, header.sum)
 
-    def _run_header(self, pack: PackIndex, at: int, piece: Piece) -> RunHeader:
+    def find_run(self, pack: PackIndex, piece: Piece) -> tuple[int, RunHeader]:
+        """Where it begins, without an index: headers tell where the next run begins. Raises CorruptError."""
+        at = BLOCK_BYTES
+        for number in range(piece.run + 1):
+            header = self.run_header(pack, at, piece)
+            if number < piece.run:
+                at = align_up(at + RUN_HEADER_BYTES + len(header.description) + header.frames_bytes, BATCH_ALIGN)
+        if (header.topic_id, header.first_seq, header.last_seq) != _run_of(piece):
+            raise CorruptError(
+                f"{pack.path}: run {piece.run} is not that of topic {piece.topic}: `topics fsck` shows all damage",
+                {"path": pack.path, "offset": at, "topic": piece.topic, "seq": piece.first_seq},
+            )
+        return at, header
+
+    def run_header(self, pack: PackIndex, at: int, piece: Piece) -> RunHeader:
+        """Of the run at this byte. Raises CorruptError naming the piece's topic."""
         fixed = read_range(self.calls, pack.fd, at, RUN_HEADER_BYTES)
         described = struct.unpack_from("<I", fixed, 44)[0] if len(fixed) == RUN_HEADER_BYTES else 0
         described = min(described, self.calls.size(pack.fd))
@@ -278,7 +291,7 @@ class Source:
         """A descriptor of the file whose rows were found there. Raises VanishedError."""
         if piece.kind is Kind.RUN:
             with self.reading(path):
-                yield self._pack(piece).fd
+                yield self.pack(piece).fd
             return
         try:
             with self.reading(path):
