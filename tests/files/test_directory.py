@@ -18,17 +18,21 @@ from tests.sim.file import SimFile
 from topics.engine.snapshot import FloorMarks, Snapshot, TopicImage
 from topics.errors import CorruptError, FormatError, StorageError, UsageError
 from topics.files import (
+    Location,
     Loss,
     NoColdDirectoryError,
     NoDirectoryError,
     NotReadableError,
     SeqTooLargeError,
+    TopicFiles,
     open_directory,
     read_pieces,
 )
 from topics.files import snapshot as by_json
 from topics.files.calls import SYSTEM, SystemCalls
+from topics.files.snapshot import TopicEntry
 from topics.store.floors import Floors
+from topics.store.incarnation import incarnation_of_id
 from topics.store.manifest import Pack, Run, Segment, StorePart
 
 
@@ -70,6 +74,16 @@ def test_names_in_snapshots_are_those_that_the_server_writes() -> None:
     used = {"name", "id", "config", "head", "floors", "gaps"}
     assert used <= names(TopicImage)
     assert names(FloorMarks) <= set(inspect.signature(Floors.raise_to).parameters)
+
+
+def test_the_incarnation_is_the_snapshots_text_or_derived_from_the_id() -> None:
+    def topic(image: dict[str, Any]) -> TopicFiles:
+        entry = TopicEntry({"id": 7, "config": {"durability": "disk", "ttl_ms": 0}, **image}, [], [])
+        return TopicFiles("t", entry, by_json.EMPTY, Location("data"), SYSTEM)
+
+    assert topic({"incarnation": "00000000000000ab"}).incarnation == "00000000000000ab"
+    assert topic({}).incarnation == topic({"incarnation": ""}).incarnation == incarnation_of_id(7)
+    assert len({incarnation_of_id(number) for number in range(1000)}) == 1000
 
 
 def test_before_the_first_checkpoint_there_are_no_topics_and_each_checkpoint_is_a_newer_directory() -> None:

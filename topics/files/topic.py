@@ -41,7 +41,7 @@ class TopicFiles:
         self._snapshot = snapshot.number
         self._created_ms = snapshot.created_ms
         self.id: int = image["id"]
-        self.incarnation = image.get("incarnation") or incarnation_of_id(self.id)
+        self.incarnation = _incarnation_of(image)
         """16 hex digits: another one means that seqs may name other records."""
         self.config: dict[str, Any] = image["config"]
         """The 17 fields of the wire contract."""
@@ -163,7 +163,7 @@ class TopicFiles:
         with reading(self._location, self._calls):
             snapshot = load_newest(self._calls, self._location.path)
         entry = snapshot.topics.get(self.name)
-        if entry is None or entry.image["id"] != self.id:
+        if entry is None or _incarnation_of(entry.image) != self.incarnation:
             raise TopicGoneError(f"topic {self.name} was deleted while it was read: open the directory again")
         if into is None:
             return TopicFiles(self.name, entry, snapshot, self._location, self._calls)
@@ -224,6 +224,11 @@ class TopicFiles:
             if len(rows.seqs):
                 return int(rows.seqs[0])
         return self.head + 1
+
+
+def _incarnation_of(image: dict[str, Any]) -> str:
+    stored: str = image.get("incarnation", "")
+    return stored or incarnation_of_id(image["id"])
 
 
 def _pieces_of(name: str, topic_id: int, incarnation: str, entry: TopicEntry) -> list[Piece]:
