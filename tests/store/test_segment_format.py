@@ -67,7 +67,7 @@ def test_what_is_packed_is_unpacked() -> None:
     header, columns = IndexHeader.unpack(INDEX.pack(COLUMNS), "x")
     assert header == INDEX
     assert all((a == b).all() for a, b in zip(columns[:7], COLUMNS[:7], strict=True))
-    assert columns.tag_table == [b"tag"]
+    assert list(columns.tag_table) == [b"tag"]
     assert len(COLUMNS.pack()) == 2 * ROW_BYTES + 2 + 3
     assert len(FOOTER.pack()) == FOOTER_BYTES + 10
 

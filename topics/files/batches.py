@@ -16,6 +16,7 @@ from topics.files.piece import Piece
 from topics.files.rows import NO_TAG, Rows
 from topics.files.source import Source, damaged_frame
 from topics.files.texts import Decoder, Order
+from topics.store.segment_format import TagTable
 
 FIELDS = {
     "topic": pa.field("topic", pa.string(), nullable=False),
@@ -62,7 +63,7 @@ class Batches:
         self._wanted = wanted
         self._window = bytearray(decoder.window_bytes)
         self._rooms: dict[str, float] = {}
-        self._tag_table: tuple[list[bytes], Any] = ([], None)
+        self._tag_table: tuple[Sequence[bytes], Any] = ([], None)
         self._topics: tuple[str, Any] = ("", None)
 
     def of(self, piece: Piece) -> Iterator[Any]:
@@ -146,7 +147,7 @@ class Batches:
         assert rows.tags is not None, "tags of rows without an index are read from the frames"
         if self._tag_table[0] is not rows.tag_table:
             self._tag_table = (rows.tag_table, _strings(rows.tag_table))
-        if not rows.tag_table:
+        if not len(rows.tag_table):
             return pa.nulls(len(rows.seqs), pa.string())
         missing = rows.tags == NO_TAG
         return self._tag_table[1].take(pa.array(rows.tags, mask=missing if missing.any() else None))
@@ -157,8 +158,11 @@ def _numbers(values: NDArray[np.int64], kind: Any) -> Any:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def _strings(texts: list[bytes]) -> Any:
+def _strings(texts: Sequence[bytes]) -> Any:
     """A column of them."""
+    if isinstance(texts, TagTable):
+        ends, joined = texts.ends.astype(np.int32), texts.texts
+        return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(joined))
     ends = np.zeros(len(texts) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, texts), np.int32, len(texts)), out=ends[1:])
     return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(texts)))

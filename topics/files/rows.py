@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ class Rows(NamedTuple):
     """Milliseconds, never decreasing."""
     tags: NDArray[np.uint32] | None
     """Into tag_table, or NO_TAG; None: there is no index, the tags stand in the frames alone."""
-    tag_table: list[bytes]
+    tag_table: Sequence[bytes]
     is_verified: bool = False
     """The checksum of each frame was compared when the rows were found."""
 

@@ -30,7 +30,8 @@ message. Room for later: `codec` (frames as they are: 0), reserved fields, unkno
 from __future__ import annotations
 
 import struct
-from itertools import accumulate, pairwise
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -240,6 +241,34 @@ ROW_BYTES = 8 + 5 * 4 + 1
 FLAGS_OFFSET_PER_ROW = ROW_BYTES - 1
 
 
+class TagTable(Sequence[bytes]):
+    """The tags of an index as they lie in its file; taken apart when the first of them is asked for."""
+
+    __slots__ = ("_split", "ends", "texts")
+
+    def __init__(self, ends: NDArray[np.int64], texts: bytes) -> None:
+        self.ends = ends
+        """Shape (n + 1,), from 0 on: tag i is texts[ends[i]:ends[i + 1]]."""
+        self.texts = texts
+        self._split: list[bytes] | None = None
+
+    @property
+    def split(self) -> list[bytes]:
+        """All of them."""
+        if self._split is None:
+            self._split = [self.texts[start:end] for start, end in pairwise(self.ends.tolist())]
+        return self._split
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.split[index]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.split)
+
+
 class IndexColumns(NamedTuple):
     """n rows in seq order (of each run); the layout is in the module's docstring."""
 
@@ -252,7 +281,7 @@ class IndexColumns(NamedTuple):
     tags: NDArray[np.uint32]
     """Into tag_table, or catalog.NO_TAG."""
     flags: NDArray[np.uint8]
-    tag_table: list[bytes]
+    tag_table: Sequence[bytes]
 
     def pack(self, before: bytes = b"") -> bytearray:
         """The columns as they lie in a file, behind `before`."""
@@ -270,12 +299,13 @@ class IndexColumns(NamedTuple):
         for dtype in ("<u8", "<u4", "<u4", "<u4", "<u4", "<u4", "u1"):
             columns.append(np.frombuffer(data, dtype, rows, at))
             at += rows * np.dtype(dtype).itemsize
-        ends = list(accumulate(np.frombuffer(data, "<u2", tag_count, at).tolist(), initial=0))
+        tag_ends = np.zeros(tag_count + 1, np.int64)
+        np.cumsum(np.frombuffer(data, "<u2", tag_count, at), out=tag_ends[1:])
         at += 2 * tag_count
-        if at + ends[-1] > len(data):
+        end = at + int(tag_ends[-1])
+        if end > len(data):
             raise CorruptError("the tag table of an index goes past its end", {})
-        texts = bytes(data[at : at + ends[-1]])
-        tags = [texts[start:end] for start, end in pairwise(ends)]
+        tags = TagTable(tag_ends, bytes(data[at:end]))
         ts, deltas, offsets, row_lengths, sizes, numbers, flags = columns
         if parity and b"\1" in flags.tobytes().translate(_ODD_BYTES):
             raise CorruptError("a byte of the index's flags column is damaged", {})
