@@ -105,7 +105,7 @@ class Batches:
         verify = self._wanted.verify and not rows.is_verified
         size = int(rows.lengths.sum(dtype=np.uint64))
         texts = self._decoder.texts(Order(piece.topic_id, names, len(rows.seqs), size, verify), self._rooms)
-        for window in _windows(rows, len(self._window)):
+        for window in _windows(rows, size, len(self._window)):
             if window.size > len(self._window):
                 self._window = bytearray(window.size)
             count = self._source.calls.read_into(fd, memoryview(self._window)[: window.size], window.start)
@@ -171,7 +171,7 @@ def _strings(texts: Sequence[bytes]) -> Any:
 def _slices(rows: Rows, wanted: Wanted) -> Iterator[tuple[int, int]]:
     """(first row, row behind the last) of each batch: within the bounds, one row at least."""
     count = len(rows.seqs)
-    if count <= wanted.batch_rows and int(rows.lengths.sum(dtype=np.uint64)) <= wanted.batch_bytes:
+    if count <= wanted.batch_rows and _span(rows) <= wanted.batch_bytes:
         yield 0, count
         return
     ends = np.cumsum(rows.lengths, dtype=np.int64)
@@ -193,11 +193,16 @@ class _Window(NamedTuple):
     last: int
 
 
-def _windows(rows: Rows, window_bytes: int) -> Iterator[_Window]:
-    """In order; each has the frames of its rows whole, and little else."""
+def _span(rows: Rows) -> int:
+    """Bytes from the first frame to the end of the last: no less than they have together."""
+    return int(rows.offsets[-1]) + int(rows.lengths[-1]) - int(rows.offsets[0])
+
+
+def _windows(rows: Rows, size: int, window_bytes: int) -> Iterator[_Window]:
+    """In order; each has the frames of its rows whole, and little else. size: bytes that the frames have together."""
     starts, lengths, count = rows.offsets, rows.lengths, len(rows.offsets)
     limits = [count]
-    if int(starts[-1]) + int(lengths[-1]) - int(starts[0]) - int(lengths.sum(dtype=np.uint64)) > _GAP_BYTES:
+    if _span(rows) - size > _GAP_BYTES:
         between = starts[1:].astype(np.int64) - starts[:-1] - lengths[:-1]
         limits = [*(np.flatnonzero(between > _GAP_BYTES) + 1).tolist(), count]
     first = 0

@@ -100,19 +100,20 @@ class PureTexts:
         between its texts and the next frame's."""
         count = len(heads)
         bounds = np.empty((count, len(TEXTS) + 1), np.int32)
-        np.add(starts, heads["ext_len"] + np.int64(FRAME_HEADER_BYTES), out=bounds[:, 0], casting="unsafe")
-        for place, name in enumerate(TEXTS):
-            np.add(bounds[:, place], heads[f"{name}_len"], out=bounds[:, place + 1], casting="unsafe")
+        at = (starts + FRAME_HEADER_BYTES).astype(np.int32)
+        at += heads["ext_len"]
+        bounds[:, 0] = at
+        for place, name in enumerate(TEXTS, 1):
+            at += heads[f"{name}_len"].astype(np.int32)
+            bounds[:, place] = at
         slots = max(0, bounds.size - 1)
         every = pa.StringArray.from_buffers(slots, pa.py_buffer(bounds), pa.py_buffer(data)) if slots else None
         for name, parts in self._parts.items():
-            place = TEXTS.index(name)
-            if every is None:
-                parts.append(pa.array([], pa.string()))
+            present = heads["flags"] & np.uint8(_FLAGS[name]) != 0 if name in _FLAGS else None
+            if every is None or (present is not None and not present.any()):
+                parts.append(pa.nulls(count, pa.string()))
                 continue
-            taken = every.take(pa.array(np.arange(place, bounds.size, len(TEXTS) + 1)))
-            flag = _FLAGS.get(name)
-            present = heads["flags"] & np.uint8(flag) != 0 if flag is not None else None
+            taken = every.take(pa.array(np.arange(TEXTS.index(name), bounds.size, len(TEXTS) + 1)))
             if present is not None and not present.all():
                 _none, ends, text = taken.buffers()
                 bits = pa.py_buffer(np.packbits(present, bitorder="little"))
