@@ -12,6 +12,7 @@ import pytest
     [
         "request",
         "diff",
+        "files",
         "recovery",
         "memory",
         "loop_echo",
@@ -31,6 +32,8 @@ def test_a_tiny_run_of_each_measurement_gives_its_figures(question: str) -> None
         pytest.skip("redis-server is missing: apt-get install redis-server")
     if name in ("loop_echo", "deliver"):
         pytest.importorskip("uvloop", reason="uvloop is missing: pip install uvloop")
+    if name == "files":
+        pytest.importorskip("pyarrow", reason="pyarrow is missing: pip install 'topics[arrow]'")
     command = [sys.executable, "-m", f"perf.{name}", "--smoke", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
