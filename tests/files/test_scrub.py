@@ -186,3 +186,26 @@ def test_damaged_snapshots_are_found(world: FilesWorld) -> None:
     (finding,) = scan_snapshots(location, calls=world.calls)
     assert (finding.path, finding.offset) == (f"{HOT}/snapshots/{name}", 0)
     node.live[90] ^= 1
+
+
+def test_what_was_dead_before_its_segment_was_sealed_is_in_no_index_and_is_looked_at() -> None:
+    world = FilesWorld(4, pack_run_bytes=0, segment_max_events=20)
+    world.append(*range(6), name="big")
+    world.append(*range(6), name="big", tag="gone")
+    world.append(*range(6), name="big")
+    world.checkpoint()
+    world.delete(before_seq=3, name="big")
+    world.delete(match="gone", name="big")
+    world.append(*range(6), name="big")
+    world.checkpoint()
+    piece = world.directory().topics["big"].pieces[0]
+    assert piece.sealed
+    (sound,) = scrub(world, [piece])
+    assert sound is not None
+    assert (sound.findings, sound.frames, len(frames_of(world, piece))) == ([], 20, 12)
+    at = frames_of(world, piece)[3][0] + frames_of(world, piece)[3][1]  # seq 7, which is deleted
+    node_of(world, piece).live[at + 30] ^= 1
+    (found,) = scrub(world, [piece])
+    assert found is not None
+    assert bad([found]) == [(at, "big", 7, False)]
+    assert found.frames == 19

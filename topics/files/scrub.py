@@ -75,7 +75,8 @@ class PieceScan:
 
 
 class _Known(NamedTuple):
-    """What an index says of the frames, all of shape (n,)."""
+    """What an index says of frames, all of shape (n,). What was dead when it was made is not in it: records that were
+    deleted, and those below a floor, whose flags do not tell."""
 
     offsets: NDArray[np.uint32]
     lengths: NDArray[np.uint32]
@@ -85,12 +86,23 @@ class _Known(NamedTuple):
 
     def agrees(self, parts: list[Frames]) -> bool:
         """With the frames themselves."""
-        names = ("offsets", "lengths", "seqs", "ts", "sizes")
-        for name in names:
-            columns = [getattr(frames, name) for frames in parts]
-            if not np.array_equal(np.concatenate(columns) if columns else [], getattr(self, name)):
-                return False
-        return True
+        if not len(self.offsets):
+            return True
+        if not parts:
+            return False
+        offsets, lengths, seqs, ts, sizes = (
+            np.concatenate([getattr(frames, name) for frames in parts]) for name in self._fields
+        )
+        live = np.concatenate([~frames.says_deleted() for frames in parts])
+        listed = np.isin(offsets, self.offsets)
+        return (
+            bool(listed[live & (offsets >= self.offsets[0])].all())
+            and np.array_equal(offsets[listed], self.offsets)
+            and np.array_equal(lengths[listed], self.lengths)
+            and np.array_equal(seqs[listed], self.seqs)
+            and np.array_equal(ts[listed], self.ts)
+            and np.array_equal(sizes[listed], self.sizes)
+        )
 
 
 def scan_piece(location: Location, piece: Piece, *, calls: FileCalls | None = None) -> PieceScan | None:
@@ -336,18 +348,19 @@ class _Stretch:
     # --- behind a bad one --------------------------------------------------------------------------------------------
     def _pass_over(self, at: int, end: int) -> int:
         """Notes the bad frame at this byte; returns where the next one begins."""
-        known = self._known
-        if known is None:
+        known, row = self._known, -1
+        if known is not None:
+            row = int(np.searchsorted(known.offsets, np.uint32(at)))
+            if row < len(known.offsets) and int(known.offsets[row]) > at:
+                end = int(known.offsets[row])  # it is a deleted one's, and ends here at the latest
+                row = -1
+        if known is not None and 0 <= row < len(known.offsets):
+            seq, behind = int(known.seqs[row]), at + int(known.lengths[row])
+        else:
             behind = self._next_sound(at, end)
             head = read_range(self._source.calls, self._fd, at, _FRAME_START.size)
             said = _FRAME_START.unpack(head)[4] if len(head) == _FRAME_START.size else 0
             seq = said if self._last_seq < said <= self._piece.last_seq else self._last_seq + 1
-        else:
-            row = int(np.searchsorted(known.offsets, np.uint32(at)))
-            is_frame = row < len(known.offsets) and int(known.offsets[row]) == at
-            seq = int(known.seqs[row]) if is_frame else self._last_seq + 1
-            row += is_frame
-            behind = int(known.offsets[row]) if row < len(known.offsets) else end
         self._last_seq = seq
         self._found(at, seq, f"the record at byte {at}, seq {seq}, is damaged")
         return behind
