@@ -20,7 +20,8 @@ from topics.files import Directory, open_directory, scan_pieces
 from topics.files.scanning import Scanner
 from topics.files.texts import NATIVE, PURE
 
-NAMES = ("big", "capped", "tiny-1", "tiny-2", "tiny-3")
+TINY = ("tiny-1", "tiny-2", "tiny-3")
+NAMES = ("big", "capped", *TINY)
 
 
 class PowerLostError(Exception):
@@ -47,6 +48,8 @@ class Beside:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(f"beside {seed}")
         self.world = FilesWorld(seed, pack_run_bytes=600, segment_max_events=12, hot_tail_bytes=8192)
+        self.busy = TINY if seed % 2 else ("big", *NAMES)
+        """Topics that are written to. Of tiny ones all packs go at times, and another gets the number of one."""
         self.known = {name: Known() for name in NAMES}
         for name in NAMES:
             self.world.put(name, **({"cap_records": 30} if name == "capped" else {}))
@@ -108,9 +111,9 @@ class Beside:
 
     def change(self) -> None:
         chance = self.chance
-        name = chance.choice(("big", *NAMES))
+        name = chance.choice(self.busy)
         known = self.known[name]
-        if chance.random() < 0.8:
+        if chance.random() < (0.6 if self.busy is TINY else 0.8):
             tag, meta = chance.choice((None, "a", "b")), chance.choice((None, {"k": 1}))
             values = []
             for _ in range(1 if name.startswith("tiny") else chance.choice((1, 5, 30))):
@@ -119,15 +122,21 @@ class Beside:
             texts = [msgspec.json.encode(value).decode() for value in values]
             known.written.update(dict.fromkeys(texts, (tag, None if meta is None else '{"k":1}')))
             self.waiting.append((self.world.start_append(records(*values, tag=tag, meta=meta), name), (known, texts)))
-        elif name.startswith("tiny") and known.seqs:  # packs whose records are all gone make room for their numbers
-            last = max(known.seqs)
-            known.doomed |= set(known.written)
-            self.waiting.append((self.world.start_delete(last + 1, name=name), (known, set(known.seqs.values()))))
+        elif name.startswith("tiny"):  # packs whose records are all gone make room for their numbers
+            for one in TINY if self.busy is TINY else (name,):
+                self.empty(one)
         else:
             tag = chance.choice(("a", "b"))
             known.doomed |= {text for text, about in known.written.items() if about[0] == tag}
             doomed = {text for text in known.seqs.values() if known.written[text][0] == tag}
             self.waiting.append((self.world.start_delete(match=tag, name=name), (known, doomed)))
+
+    def empty(self, name: str) -> None:
+        known = self.known[name]
+        if known.seqs:
+            known.doomed |= set(known.written)
+            answer = self.world.start_delete(max(known.seqs) + 1, name=name)
+            self.waiting.append((answer, (known, set(known.seqs.values()))))
 
     def collect(self) -> None:
         """What was answered meanwhile."""
@@ -205,9 +214,9 @@ class Beside:
 
 
 def run(seed: int, readers: int) -> Beside:
-    """So many readers, of which up to three have planned and not read yet."""
+    """So many readers, of which up to three have planned and not read yet; more of them beside tiny topics."""
     beside = Beside(seed)
-    for _ in range(readers):
+    for _ in range(readers * (4 if beside.busy is TINY else 1)):
         try:
             for _ in range(beside.chance.choice((1, 10, 100))):
                 beside.step("", "")

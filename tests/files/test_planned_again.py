@@ -9,6 +9,7 @@ import pytest
 
 from tests.engine.harness import Answer
 from tests.files.world import COLD, HOT, FilesWorld, Seen, seen_of
+from tests.sim.file import SimFile
 from topics.errors import CorruptError, StorageError
 from topics.files import COLUMNS, Directory, TopicGoneError, read_pieces
 
@@ -123,6 +124,19 @@ def test_a_file_that_the_newest_snapshot_lists_and_nobody_finds_is_damage() -> N
     with pytest.raises(CorruptError, match="lists it, and it is missing or another file") as error:
         read()
     assert error.value.detail == {"path": piece.path, "offset": -1, "topic": "big", "seq": 1}
+
+
+def test_another_file_of_the_same_name_is_not_the_pieces() -> None:
+    ours, theirs = filled(), filled(seed=4)
+    read = planned(ours)
+    path = f"{HOT}/{ours.directory().topics['big'].pieces[0].path}"
+    for name in (path, path.replace(".data", ".idx")):
+        file, other = ours.ring.disk.find(name), theirs.ring.disk.find(name)
+        assert isinstance(file, SimFile)
+        assert isinstance(other, SimFile)
+        file.live[:] = other.live
+    with pytest.raises(CorruptError, match="lists it, and it is missing or another file"):
+        read()
 
 
 def test_an_older_copy_put_in_the_directorys_place_is_told() -> None:
