@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from topics.embedded.jobs import Job
     from topics.embedded.log import Log, open_log
     from topics.embedded.records import GapError, Page, Record
+    from topics.engine.results import TopicHead
     from topics.engine.value_rows import NewRecord
 
 __version__ = "0.1.0"
@@ -39,6 +40,7 @@ __all__ = [
     "Record",
     "RequestError",
     "StorageError",
+    "TopicHead",
     "TopicsError",
     "UsageError",
     "open",
@@ -52,6 +54,7 @@ _LAZY = {
     "Page": ("topics.embedded.records", "Page"),
     "Record": ("topics.embedded.records", "Record"),
     "NewRecord": ("topics.engine.value_rows", "NewRecord"),
+    "TopicHead": ("topics.engine.results", "TopicHead"),
 }
 """Imported on first use: every module of the package passes through here, and none needs the whole engine for that."""
 

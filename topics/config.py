@@ -61,6 +61,7 @@ RANGES = {
     "max_limit": (0, 1_000_000),
     "max_claim": (0, 1_000_000),
     "max_watch_topics": (0, 1_000_000),
+    "max_wait_topics": (0, 1_000_000),
     "max_record_bytes": (0, 1 << 30),
     "max_meta_bytes": (0, 1 << 30),
     "max_meta_keys": (0, _U32_MAX),
@@ -89,6 +90,7 @@ _ZERO_IS_THE_MOST = (
     "max_batch_bytes",
     "max_claim",
     "max_watch_topics",
+    "max_wait_topics",
 )
 """0 is no limit but what there can be (wire contract, section 14)."""
 
@@ -263,6 +265,8 @@ class Config:
     max_claim_bytes: int = 64 << 20
     """Of the jobs of one claim together, one at least; 0: any."""
     max_watch_topics: int = 256
+    max_wait_topics: int = 256
+    max_waits: int = 10_000
     test_min_heartbeat_ms: int = 1000
     """Lowers the floor of heartbeat_ms, for tests."""
 

@@ -112,6 +112,10 @@ def told(data: Path) -> dict[str, Any]:
         }
 
 
+def incarnations(data: Path) -> set[str]:
+    return {state.incarnation for state, _rows in told(data).values()}
+
+
 def test_segments_alone_bring_back_records_config_head_and_floor_and_no_deleted_record(data: Path) -> None:
     before = told(data)
     assert [seq for seq, _, _ in before["big"][1]][:3] == [5, 6, 8]
@@ -120,8 +124,29 @@ def test_segments_alone_bring_back_records_config_head_and_floor_and_no_deleted_
     done = fsck(data, "--rebuild")
     assert done.exit_code == 0, done.output
     assert "rebuilt: 2 topics, 47 records" in done.output
-    assert told(data) == before
+    after = told(data)
+    assert {name: (state._replace(incarnation=""), rows) for name, (state, rows) in after.items()} == {
+        name: (state._replace(incarnation=""), rows) for name, (state, rows) in before.items()
+    }
     assert fsck(data).exit_code == 0
+
+
+def test_a_directory_built_from_its_files_has_other_incarnations_which_stay(data: Path) -> None:
+    """R-INC-2: files do not tell which seqs were given out."""
+    before = incarnations(data)
+    shutil.rmtree(data / "snapshots")
+    assert fsck(data, "--rebuild").exit_code == 0
+    after = incarnations(data)
+    assert not before & after
+    assert incarnations(data) == after
+
+
+def test_a_directory_mended_by_its_snapshot_keeps_its_incarnations(data: Path) -> None:
+    """R-INC-2."""
+    before = incarnations(data)
+    flip(data / SEGMENT, 4096 + 60)
+    assert fsck(data, "--rebuild").exit_code == 0
+    assert incarnations(data) == before
 
 
 def test_a_rebuild_gives_up_the_damaged_record_alone_and_keeps_a_copy_of_the_file(data: Path) -> None:

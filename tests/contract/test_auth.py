@@ -176,6 +176,7 @@ SCOPES_OF_THE_CONTRACT = {
     "DELETE /v0/routers/:router": Scope.DELETE,
     "POST /v0/watch": Scope.READ,
     "GET /v0/watch/:wid": Scope.NONE,
+    "POST /v0/wait": Scope.READ,
     "GET /v0/ws": Scope.NONE,
     "GET /v0/metrics": Scope.READ,
     "GET /v0/health": Scope.NONE,

@@ -80,6 +80,39 @@ def test_an_append_may_name_the_incarnation_that_it_means(log: topics.Log) -> No
     assert values_of(log.read("t")) == ["new"]
 
 
+def test_a_wait_tells_of_the_first_topic_with_news(log: topics.Log) -> None:
+    """7.8: what it returns is what it takes."""
+    log.append("a", [1])
+    heads = log.wait({"b": None, "a": 0}, wait_ms=30_000)
+    assert list(heads.items()) == [("b", None), ("a", topics.TopicHead(1, log.state("a").incarnation))]
+    assert log.wait(heads, wait_ms=1) == heads
+    writer = threading.Timer(0.01, lambda: log.append("b", [1, 2]))
+    writer.start()
+    heads = log.wait(heads, wait_ms=30_000)
+    writer.join()
+    assert heads["b"] == topics.TopicHead(2, log.state("b").incarnation)
+
+    async def wait_and_write() -> Any:
+        waiting = asyncio.ensure_future(log.aio.wait(heads, wait_ms=30_000))
+        await log.aio.delete_topic("a")
+        return await waiting
+
+    assert asyncio.run(wait_and_write()) == {"b": heads["b"], "a": None}
+
+
+def test_a_close_ends_a_wait(tmp_path: Path) -> None:
+    """R-WAIT-4."""
+    log = topics.open(tmp_path)
+    told: list[Any] = []
+    waiting = threading.Thread(target=lambda: told.append(log.wait({"t": None}, wait_ms=30_000)))
+    waiting.start()
+    while not log._engine._core.waits:
+        waiting.join(0.001)
+    log.close()
+    waiting.join()
+    assert told == [{"t": None}]
+
+
 def test_a_list_of_many_pages_is_read_to_its_end(tmp_path: Path) -> None:
     with topics.open(str(tmp_path), max_limit=1, **SMALL) as log:
         for number in range(400):

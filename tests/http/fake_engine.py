@@ -82,6 +82,14 @@ class FakeEngine:
 
         return cancel
 
+    def wait(self, known: Any, wait_ms: int, done: Done[Any]) -> Cancel:
+        self._ask("wait", done, known, wait_ms)
+
+        def cancel() -> None:
+            self.cancelled += 1
+
+        return cancel
+
     def delete_records(self, name: str, before_seq: int | None, match: Any, done: Done[Any]) -> None:
         self._ask("delete_records", done, name, before_seq, match)
 

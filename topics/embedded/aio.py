@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from topics.embedded import arguments
 from topics.embedded.calls import Start
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.records import Page, Record
+from topics.embedded.seen import Seen
 from topics.embedded.starts import Starts, Values
 from topics.engine.predicate import Predicate
 from topics.engine.queue.results import AckResult, ExtendResult
-from topics.engine.results import AppendResult, DeleteResult, DeleteTopicResult, PutResult, TopicState
+from topics.engine.results import AppendResult, DeleteResult, DeleteTopicResult, PutResult, TopicHead, TopicState
 from topics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -76,6 +77,9 @@ class AsyncLog:
 
     async def page(self, topic: str, from_seq: int = 0, *, limit: int = 0, node: str = "", wait_ms: int = 0) -> Page:
         return await self._run(self._starts.paging(topic, from_seq, limit=limit, node=node, wait_ms=wait_ms))
+
+    async def wait(self, topics: Mapping[str, Seen], *, wait_ms: int = 0) -> dict[str, TopicHead | None]:
+        return await self._run(self._starts.waiting(topics, wait_ms=wait_ms))
 
     async def read(
         self, topic: str, from_seq: int = 0, *, limit: int | None = None, node: str = ""

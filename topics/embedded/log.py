@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from functools import partial
@@ -23,6 +23,7 @@ from topics.embedded.interrupts import signals
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.open_logs import open_logs
 from topics.embedded.records import Page, Record
+from topics.embedded.seen import Seen
 from topics.embedded.soon import Gatherer, Soon
 from topics.embedded.starts import Starts, Values
 from topics.engine.column_read import ColumnPage
@@ -36,6 +37,7 @@ from topics.engine.results import (
     DeleteTopicResult,
     Done,
     PutResult,
+    TopicHead,
     TopicState,
 )
 from topics.errors import DiskFullError, LogFailedError, StorageError, TopicsError, UsageError
@@ -226,6 +228,13 @@ class Log:
     def page(self, topic: str, from_seq: int = 0, *, limit: int = 0, node: str = "", wait_ms: int = 0) -> Page:
         """One read: records, the next cursor, and a tombstone where something was lost."""
         return self._driver.call(self._starts.paging(topic, from_seq, limit=limit, node=node, wait_ms=wait_ms))
+
+    def wait(self, topics: Mapping[str, Seen], *, wait_ms: int = 0) -> dict[str, TopicHead | None]:
+        """Heads and incarnations of topics as soon as one of them has news, or as they are after `wait_ms`.
+
+        topics: names to what was seen of each: the head, or what this method has returned for it; None: it was absent.
+        """
+        return self._driver.call(self._starts.waiting(topics, wait_ms=wait_ms))
 
     def columns(self, topic: str, from_seq: int = 0, *, limit: int = 100_000, max_bytes: int = 64 << 20) -> ColumnPage:
         """One read as numpy columns seq, ts, offsets and the payloads' bytes back to back: nothing is decoded.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from topics.config import Config
@@ -11,6 +11,7 @@ from topics.embedded import arguments
 from topics.embedded.calls import Start
 from topics.embedded.jobs import Job, Jobs, held_jobs, parse_jobs
 from topics.embedded.records import Page, parse_page
+from topics.embedded.seen import Seen, known_topics
 from topics.engine.column_read import ColumnPage
 from topics.engine.engine import Engine
 from topics.engine.one_by_one import OneByOne
@@ -29,6 +30,7 @@ from topics.engine.results import (
 )
 from topics.engine.topic_config import TopicConfig
 from topics.engine.value_rows import NewRecord, rows_from_data, rows_from_values
+from topics.engine.wait import Heads
 from topics.engine.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
 from topics.tuples import make_tuple
@@ -168,6 +170,11 @@ class Starts:
         nodes = (node_text,) if node else ()
         query = DiffQuery(from_seq, limit, nodes, include_tags=True, wait_ms=wait_ms)
         return lambda done: self._engine.diff(topic, query, lambda result: done(parse_page(topic, result)))
+
+    def waiting(self, topics: Mapping[str, Seen], *, wait_ms: int) -> Start[Heads]:
+        known = known_topics(topics, self._config.max_wait_topics)
+        arguments.count("wait_ms", wait_ms)
+        return lambda done: self._engine.wait(known, wait_ms, done)
 
     def reading_columns(self, topic: str, from_seq: int, limit: int, max_bytes: int) -> Start[ColumnPage]:
         arguments.text("topic", topic)

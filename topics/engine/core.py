@@ -25,6 +25,7 @@ from topics.store.memory import MemoryFrames
 if TYPE_CHECKING:
     from topics.engine.append import Appender
     from topics.engine.routers.driver import Forwarding
+    from topics.engine.wait import Place
 
 
 class Core:
@@ -49,6 +50,10 @@ class Core:
         """No more waiting: long polls answer at once."""
         self.awake: dict[Topic, None] = {}
         """Topics that changed while somebody waited for that; drained at the end of the pass."""
+        self.awaited: dict[str, dict[Place, None]] = {}
+        """By name, those who wait for a topic to be made."""
+        self.waits = 0
+        """Waits that are parked (wait.py)."""
         self.reads = SharedReads(self)
         self.turns = ReadTurns(loop, config.pass_read_bytes)
         self.cohorts = Cohorts(self)
@@ -87,6 +92,14 @@ class Core:
             self.forwarding.catch_up(topic, then)
         else:
             then()
+
+    def tell_made(self, topic: Topic) -> None:
+        """The topic is there from now on: those who wait for that are told at the end of the pass."""
+        line = self.awaited.pop(topic.name, None)
+        if line is not None:
+            for place in line:
+                place.on_topic_made(topic)
+            self.wake(topic)
 
     def wake(self, topic: Topic) -> None:
         """Something became readable, or was lost: the topic's waiters look again at the end of the pass."""

@@ -40,6 +40,7 @@ from topics.engine.results import (
     DiffResult,
     Done,
     EngineStats,
+    Known,
     PutResult,
     TopicPage,
     TopicState,
@@ -52,6 +53,7 @@ from topics.engine.routers.router import RouterConfig
 from topics.engine.scheduling.scheduler import LoadStats
 from topics.engine.topic import Life
 from topics.engine.topic_config import TopicConfig
+from topics.engine.wait import Heads, Wait
 from topics.engine.write_columns import GroupRow
 from topics.errors import RequestError, TopicsError
 
@@ -178,6 +180,12 @@ class Engine:
         diff.begin()
         return diff.cancel
 
+    def wait(self, known: dict[str, Known], wait_ms: int, done: Done[Heads]) -> Cancel:
+        """Heads of the topics as soon as one of them has news for who knows this much, or after `wait_ms` (7.8)."""
+        wait = Wait(self._core, known, wait_ms, done)
+        wait.begin()
+        return wait.cancel
+
     def key_in_flight(self, name: str, key: bytes) -> bool:
         """A write to the topic with this idempotency key is not decided yet: another one waits for it."""
         return self._appender.key_in_flight(name, key)
@@ -288,6 +296,9 @@ class Engine:
                 topic.queue.cohort.close()
             for waiter in list(topic.waiters):
                 waiter.on_shutdown()
+        for line in list(core.awaited.values()):
+            for place in list(line):
+                place.on_shutdown()
         self._forwarding.begin_shutdown()
 
     def end_routers(self, done: Callable[[], None]) -> None:

@@ -207,6 +207,19 @@ class Fields:
                 raise refuse(f"{self._prefix}{name}[{index}]", "a string", item)
         raise AssertionError("an array of strings that is none")
 
+    def few_members(self, name: str, must_be: str, most: int) -> Fields:
+        """A required object whose keys are data, with 1 to `most` of them, counted before any is decoded."""
+        span = self.require(name)
+        what = self._prefix + name
+        if span.kind != Kind.OBJECT:
+            raise refuse(what, must_be, span)
+        count = records.count_members(span.text, what)
+        if not count:
+            raise RequestError("invalid_request", f"{what} is empty: name at least one")
+        if count > most:
+            raise RequestError("invalid_request", f"{what} has {count} entries: at most {most} are allowed")
+        return read_object(span.text, what, f"{what}.")
+
     def names(self) -> list[str]:
         """Every key, in order, for objects whose keys are data (topic name -> cursor); one given twice is refused."""
         for name in self._twice:

@@ -35,6 +35,8 @@ class Creation(Operation):
         self.topic.is_made = True
         if self.topic.life is Life.CREATING:  # its deletion may be queued behind already
             self.topic.life = Life.LIVE
+        if self.core.awaited:
+            self.core.tell_made(self.topic)
         if self.done is not None:
             self.done(PutResult(True, self.topic.config))
 

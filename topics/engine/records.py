@@ -88,6 +88,18 @@ Place = tuple[int, int, int]
 """Where a value lies in its text, and what it is: start, end, kind."""
 
 
+def count_members(text: bytes, what: str = "the body") -> int:
+    """Count the members of an object, equal names included, without decoding any. text: `{`, and what follows it.
+
+    Raises JsonError: not strict JSON.
+    """
+    error = ffi.new("struct tp_error *")
+    count: int = lib.tp_members(text, len(text), Kind.OBJECT, ffi.NULL, 0, error)
+    if count < 0:
+        raise json_error(error, text, what)
+    return count // 2
+
+
 def object_places(text: bytes, what: str = "the body") -> tuple[dict[str, Place], list[str]]:
     """The members of an object by decoded name, the last of equal names, and the names that come more than once.
 

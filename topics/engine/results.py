@@ -55,6 +55,22 @@ class AppendResult(NamedTuple):
     """0 unless the class is `fsync`."""
 
 
+class Known(NamedTuple):
+    """What a client that waits knows of a topic."""
+
+    seq: int | None
+    """The head; None: there is no such topic."""
+    incarnation: str | None = None
+    """None: it does not know."""
+
+
+class TopicHead(NamedTuple):
+    """Where a topic ends, and which one of its name it is."""
+
+    head_seq: int
+    incarnation: str
+
+
 class PutResult(NamedTuple):
     created: bool
     config: TopicConfig

@@ -21,6 +21,7 @@ from topics.engine.results import (
     DiffQuery,
     DiffResult,
     Done,
+    Known,
     PutResult,
     TopicPage,
     TopicState,
@@ -28,6 +29,7 @@ from topics.engine.results import (
 from topics.engine.routers.results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.routers.router import RouterConfig
 from topics.engine.topic_config import TopicConfig
+from topics.engine.wait import Heads
 from topics.engine.write_columns import GroupRow
 from topics.errors import RequestError
 
@@ -70,6 +72,8 @@ class EngineApi(Protocol):
         """Writes to many topics at once, those that need nothing else: see `Engine.append_plain`."""
 
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel: ...
+
+    def wait(self, known: dict[str, Known], wait_ms: int, done: Done[Heads]) -> Cancel: ...
 
     def append_alone(self, request: AppendRequest) -> AppendResult | None:
         """The same in this call, or None and nothing was done: see `Engine.append_alone`."""

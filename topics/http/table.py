@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.http.handlers import docs, probes, queues, records, routers, topics, watch, websocket, work
+from topics.http.handlers import docs, probes, queues, records, routers, topics, wait, watch, websocket, work
 from topics.http.routes import Access, Body, Route, RouteTable
 from topics.http.scope import Scope
 
@@ -14,6 +14,7 @@ ROUTES = (
     Route("POST", "/v0/topics/:topic", Scope.WRITE, records.write, Body.JSON),
     Route("POST", "/v0/topics/:topic/diff", Scope.READ, records.diff, Body.JSON_OR_EMPTY),
     Route("POST", "/v0/topics/:topic/delete", Scope.DELETE, records.delete_records, Body.JSON),
+    Route("POST", "/v0/wait", Scope.READ, wait.wait, Body.JSON),
     Route("GET", "/v0/ws", Scope.NONE, websocket.open_websocket, stream=True),
     Route("POST", "/v0/topics/:topic/claim", Scope.READ | Scope.WRITE, queues.claim, Body.JSON_OR_EMPTY),
     Route(

@@ -99,6 +99,14 @@ SCHEMAS: dict[str, Schema] = {
         "anyOf": [text(), listing(text()), {"type": "null"}],
     },
     "ReadFrom": question((), "Where to begin.", from_seq=u64(default=0), tail=boolean(False, "from the head on")),
+    "Known": {
+        "description": "What the client knows of a topic: its head, or null where there is none.",
+        "anyOf": [
+            u64(),
+            {"type": "null"},
+            question(("seq",), seq=u64(), incarnation=nullable(INCARNATION)),
+        ],
+    },
     "StreamStart": answer(from_seq=u64(), head_seq=u64(), earliest_seq=u64()),
     "Leases": question(
         ("node", "seqs"),

@@ -232,6 +232,29 @@ OPERATIONS: dict[str, Operation] = {
         body=question((), before_seq=nullable(u64()), match={"anyOf": [ref("Predicate"), {"type": "null"}]})
         | {"anyOf": [_given("before_seq"), _given("match")]},
     ),
+    "POST /v0/wait": Operation(
+        "Heads of topics, as soon as one of them has news",
+        "7.8",
+        {
+            200: answer(
+                topics={
+                    "type": "object",
+                    "additionalProperties": nullable(answer(head_seq=u64(), incarnation=INCARNATION)),
+                },
+                performance=performance(),
+            )
+        },
+        body=question(
+            ("topics",),
+            topics={
+                "type": "object",
+                "additionalProperties": ref("Known"),
+                "minProperties": 1,
+                "maxProperties": 256,
+            },
+            wait_ms=u32("how long to wait for news; at most 30000", default=0),
+        ),
+    ),
     "POST /v0/topics/:/claim": Operation(
         "Lease jobs of a queue",
         "8.2",

@@ -1,0 +1,132 @@
+"""Waiting for news of several topics: what it costs, and that nothing of it is left behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.harness import Answer, Harness, records
+from topics.engine.results import Known, TopicHead
+from topics.engine.topic_config import TopicConfig
+from topics.engine.wait import Place
+from topics.errors import StorageError
+
+
+@pytest.fixture
+def h() -> Harness:
+    return Harness()
+
+
+def park(h: Harness, known: dict[str, Known]) -> Answer:
+    answer = Answer()
+    h.engine.wait(known, 30_000, answer)
+    assert not answer.given
+    return answer
+
+
+def assert_nothing_is_left(h: Harness) -> None:
+    core = h.engine._core
+    assert (core.awaited, core.waits, h.loop.waiting) == ({}, 0, 0)
+    assert not any(topic.waiters for topic in core.registry.by_name.values())
+
+
+def test_a_parked_wait_is_not_looked_at_until_something_happens_to_its_topics(
+    h: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-WAIT-1: and then only where it happened."""
+    for name in ("a", "b", "other"):
+        h.put(name)
+    answer = park(h, {"a": Known(0), "b": Known(0), "absent": Known(None)})
+    looks: list[Place] = []
+    look_again = Place.look_again
+    monkeypatch.setattr(Place, "look_again", lambda place: (looks.append(place), look_again(place)))
+    for _ in range(5):
+        h.append(1, name="other")
+        h.settle()
+    assert looks == []
+    h.append(1, name="b")
+    assert len(looks) == 1
+    assert answer.get()["b"].head_seq == 1
+    assert_nothing_is_left(h)
+
+
+@pytest.mark.parametrize("how", ["answered", "cancelled", "late", "stopped", "gone", "made"])
+def test_a_wait_leaves_nothing_behind(h: Harness, how: str) -> None:
+    """R-NET-11."""
+    h.put("a")
+    h.put("b")
+    answer = Answer()
+    cancel = h.engine.wait({"a": Known(0), "b": Known(0), "absent": Known(0)}, 500, answer)
+    if how == "answered":
+        h.append(1, name="a")
+    elif how == "cancelled":
+        cancel()
+    elif how == "late":
+        h.advance_ms(500)
+    elif how == "stopped":
+        h.engine.begin_shutdown()
+    elif how == "gone":
+        h.delete_topic("b")
+    else:
+        h.put("absent")
+    h.settle()
+    assert answer.given is (how != "cancelled")
+    assert_nothing_is_left(h)
+    cancel()
+    h.append(2, name="a")
+    assert len(answer.results) == (how != "cancelled")
+
+
+def test_many_answers_are_made_in_turns(h: Harness) -> None:
+    """One change that thousands wait for does not hold up a pass."""
+    for number in range(30):
+        h.put(f"t{number}")
+    known = {f"t{number}": Known(0) for number in range(30)}
+    answers = [park(h, known) for _ in range(500)]
+    h.start_append(records(1), "t7")
+    h.engine.flush()
+    h.store.log.commit()
+    given: list[int] = []
+    while not all(answer.given for answer in answers):
+        h.engine.flush()
+        given.append(sum(answer.given for answer in answers) - sum(given))
+    assert max(given) < 250
+    assert all(answer.get()["t7"] == TopicHead(1, h.state("t7").incarnation) for answer in answers)
+    h.advance_ms(1)
+    assert_nothing_is_left(h)
+
+
+def test_a_creation_that_fails_is_none(h: Harness) -> None:
+    """R-WAIT-2: the next one is."""
+    answer = park(h, {"t": Known(None)})
+    h.engine.put_topic("t", TopicConfig.make(), Answer())
+    h.settle(StorageError("EIO"))
+    assert not answer.given
+    h.put("t")
+    assert answer.get()["t"].head_seq == 0
+    assert_nothing_is_left(h)
+
+
+def test_an_answer_has_the_records_that_came_with_the_topic(h: Harness) -> None:
+    """R-WAIT-2: they are of the same pass."""
+    answer = park(h, {"t": Known(None)})
+    h.append(1, 2, 3)
+    assert answer.get()["t"].head_seq == 3
+
+
+def test_a_topic_made_and_deleted_in_one_pass_is_news(h: Harness) -> None:
+    """R-WAIT-2."""
+    answer = park(h, {"t": Known(None)})
+    h.engine.put_topic("t", TopicConfig.make(), Answer())
+    h.engine.delete_topic("t", if_empty=False, done=Answer())
+    h.settle()
+    assert answer.get() == {"t": None}
+    assert_nothing_is_left(h)
+
+
+def test_a_wait_that_meets_a_stopping_engine_is_answered(h: Harness) -> None:
+    """R-WAIT-4."""
+    h.put()
+    h.engine.begin_shutdown()
+    answer = Answer()
+    h.engine.wait({"t": Known(0)}, 30_000, answer)
+    assert answer.get()["t"].head_seq == 0

@@ -1,0 +1,41 @@
+"""What a caller that waits has seen of topics, as the library takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from topics.embedded import arguments
+from topics.engine.results import Known, TopicHead
+from topics.errors import UsageError
+
+Seen = int | TopicHead | tuple[int, str | None] | None
+"""Of one topic: its head, its head and incarnation (as `wait` has told them), or None where there was none."""
+
+
+def known_topics(topics: Mapping[str, Seen], most: int) -> dict[str, Known]:
+    """Raises UsageError, naming the topic."""
+    if not isinstance(topics, Mapping):
+        raise UsageError(f"topics is {arguments.shown(topics)}: use a dict from names to heads")
+    if not 1 <= len(topics) <= most:
+        raise UsageError(f"topics has {len(topics)} names: use 1 to {most} (max_wait_topics)")
+    return {_name(name): _known(name, seen) for name, seen in topics.items()}
+
+
+def _name(name: Any) -> str:
+    arguments.text("topics", name)
+    found: str = name
+    return found
+
+
+def _known(name: str, seen: Any) -> Known:
+    what = f"topics[{name!r}]"
+    if seen is None:
+        return Known(None)
+    if isinstance(seen, tuple) and len(seen) == 2:
+        head_seq, incarnation = seen
+        arguments.count(what, head_seq)
+        arguments.optional_incarnation(incarnation)
+        return Known(head_seq, incarnation)
+    arguments.count(what, seen)
+    return Known(seen)
