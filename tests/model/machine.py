@@ -364,6 +364,69 @@ class Machine(RuleBasedStateMachine):
         answer = self.ask("DELETE", f"/v0/topics/{name}" + ("?if_empty=true" if if_empty else ""))
         self.agree(answer, self.oracle.drop(self.now, name, if_empty=if_empty))
 
+    # --- waits -------------------------------------------------------------------------------------------------------
+    def known_of(self, name: str) -> Any:
+        """What a client that has just looked knows of a topic."""
+        place = self.oracle.places.get(name)
+        if place is None or place.incarnation is None:
+            return None if place is None else place.topic.head
+        return {"seq": place.topic.head, "incarnation": place.incarnation}
+
+    @step(name=names, wrong=st.sampled_from(["nothing", "seq", "there", "incarnation"]))
+    def wait_at_once(self, name: str, wrong: str) -> None:
+        """For all topics, of which one is known wrongly; or for no time."""
+        known = {each: self.known_of(each) for each in LOGS + QUEUES}
+        head = self.oracle.places[name].topic.head if name in self.oracle.places else 0
+        if wrong == "there":
+            known[name] = None if name in self.oracle.places else 3
+        elif wrong != "nothing":
+            known[name] = {"seq": head, "incarnation": "0" * 16} if wrong == "incarnation" else head + 1
+        wait_ms = 0 if wrong == "nothing" else 30_000
+        answer = self.ask("POST", "/v0/wait", {"topics": known, "wait_ms": wait_ms})
+        self.oracle.settle(self.now)
+        told = self.agree(answer, {})["topics"]
+        assert list(told) == list(known)
+        for each, shown in told.items():
+            self.see_head(each, shown)
+
+    def see_head(self, name: str, shown: Any) -> None:
+        place = self.oracle.places.get(name)
+        assert (shown is None) == (place is None), f"{name}: {shown}"
+        if place is not None:
+            self.oracle.learn_incarnation(name, shown["incarnation"])
+            if not self.oracle.is_fed_by_a_cycle(name):
+                assert shown["head_seq"] == place.topic.head, f"{name}: {shown}, not {place.topic.head}"
+
+    @step(name=names, batch=batches, what=st.sampled_from(["write", "write", "drop", "put"]))
+    def wait_for_news(self, name: str, batch: Any, what: str) -> None:
+        """Of a topic that is written to, deleted or made while a client waits for all of them."""
+        if any(self.oracle.is_fed_by_a_cycle(each) for each in self.oracle.places):
+            return
+        known = {each: self.known_of(each) for each in LOGS + QUEUES}
+        (waiting,) = self.host.others(1)
+        self.calm()
+        waiting.start("POST", "/v0/wait", {"topics": known, "wait_ms": 30_000})
+        if not waiting.waiting:  # a router that found room again brought something
+            assert any(told is not None for told in waiting.answer().json["topics"].values())
+            return
+        before = self.oracle.places.get(name)
+        head = before.topic.head if before is not None else 0
+        if what == "write":
+            self.write(name=name, batch=batch, key=None, config={}, kind="disk", meant=None)
+        elif what == "drop":
+            self.drop(name=name, if_empty=False)
+        else:
+            self.need(name)
+        after = self.oracle.places.get(name)
+        if self.lost_track or (after is before and (after is None or after.topic.head == head)):
+            waiting.reset()
+            return
+        told = waiting.answer().json["topics"][name]
+        assert (told is None) == (after is None), f"{name}: {told}"
+        if after is not None:
+            assert told["head_seq"] == after.topic.head
+            self.oracle.learn_incarnation(name, told["incarnation"])
+
     # --- queues ------------------------------------------------------------------------------------------------------
     @step(**CLAIM)
     def claim(self, name: str, node: str, most: int, lease_ms: int | None) -> None:

@@ -664,6 +664,19 @@ MUTANTS = (
         'topic.incarnation if now_ms is not None else "",',
         '"",',
     ),
+    # --- waits -------------------------------------------------------------------------------------------------------
+    _one(
+        "the creation of a topic not told to those who wait for it",
+        "engine/lifecycle.py",
+        "            self.core.tell_made(self.topic)\n",
+        "            pass\n",
+    ),
+    _one(
+        "the end of a topic not told to those who wait for news of it",
+        "engine/wait.py",
+        "    def on_topic_gone(self) -> None:\n        self._wait.answer_soon()\n",
+        "    def on_topic_gone(self) -> None:\n        pass\n",
+    ),
     # --- routers -----------------------------------------------------------------------------------------------------
     _one("hops lost at a checkpoint", "engine/catalog.py", "        if image.hops:", "        if False:", _SELDOM),
     _one(

@@ -88,8 +88,10 @@ def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, 
             return 200, {"deleted": log.delete_topic(name).deleted}
         case "GET", []:
             state = log.state(name, touch=False)
-            shown = ("head_seq", "earliest_seq", "count", "bytes")
-            found = {field: getattr(state, field) for field in (*shown, "incarnation")}
+            shown: tuple[str, ...] = ("head_seq", "earliest_seq", "count", "bytes")
+            if "incarnation=true" in path:
+                shown = (*shown, "incarnation")
+            found = {field: getattr(state, field) for field in shown}
             return 200, {**found, "config": {field: getattr(state.config, field) for field in CONFIG_DEFAULT}}
         case "POST", []:
             return _write(log, name, body)

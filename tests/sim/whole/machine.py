@@ -155,6 +155,8 @@ class Machine:
         self.ended: list[int] = []
         self.operations = 0
         """Requests of clients answered in this life."""
+        self.on_changed: list[Callable[[str, int | None], None]] = []
+        """Told of each change of a topic that its owner has just been told of: its name and head, None: it is gone."""
         self.generation = 0
         self.found: Wrong | None = None
         """The first that was wrong; the server may have taken it for an error of its own."""

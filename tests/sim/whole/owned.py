@@ -163,12 +163,12 @@ class OwningClient(Client):
 
     def _meant(self, topic: OwnedTopic) -> Meant | None:
         """The incarnation that the topic has, or one that it had."""
-        present, others = topic.present(), sorted(topic.shown)
+        present = topic.present()
         if present is not None and topic.tip is not None and self.rng.random() < 0.7:
             return Meant(present, topic.tip.instance)
-        others = [each for each in others if each != present]
-        may_be = {incarnation for life, incarnation in topic.incarnations.values() if life == topic.life}
-        others = [each for each in others if each not in may_be]
+        here = {state.instance for state in topic.states if state is not None}
+        may_be = {incarnation for number, (_life, incarnation) in topic.incarnations.items() if number in here}
+        others = sorted(topic.shown - may_be)
         self.machine.counts["writes into topics that are gone"] += bool(others)
         return Meant(self.rng.choice(others), 0) if others else None
 
@@ -224,6 +224,9 @@ class OwningClient(Client):
             if isinstance(operation, Write) and operation.key is not None and answer.get("deduped") is False:
                 topic.key_appended(operation.key, asked_ms, machine.ring.clock.now_ms())
             # An answer may come late, and what was asked behind it be done by then.
+            if operation.changes and len(topic.states) == 1 and not topic.limbo and not self.under_way(topic):
+                for tell in machine.on_changed:
+                    tell(topic.name, None if topic.tip is None else topic.tip.head)
             if promised and topic.keeps(self.under_way(topic)):
                 machine.monitor.acked([f'"{text}"'.encode() for text in promised])
 

@@ -17,10 +17,13 @@ from tests.sim.whole.owned import Owner
 from tests.sim.whole.passing import Passing
 from tests.sim.whole.plan import WHOLE, Faulty, Length, Life, Plan
 from tests.sim.whole.shared import Shared
+from tests.sim.whole.waiting import Waiting
 from tests.sim.whole.workers import Workers
 
 _LIBRARIES = 0.2
 """Share of the seeds in which there is no server: the library, called by the same clients."""
+_WAITING = 0.25
+"""Share of the seeds in which somebody waits for the topics of all others."""
 _OPERATIONS_MIN = 20
 """Of a life, though the lives before it did more than their share."""
 _IDLE_NS = 3_000_000_000
@@ -74,6 +77,9 @@ def make_actors(machine: Machine, seed: int) -> list[Actor]:
         client_rng = random.Random(f"{seed}:client {number}")
         actors.append(Owner(machine, number, client_rng, topics=rng.choice((1, 2, 4)), depth=rng.choice((1, 1, 4))))
     actors += [_CLIENTS[kind](machine, random.Random(f"{seed}:{kind}")) for kind in kinds]
+    waiting_rng = random.Random(f"{seed}:waiting")
+    if waiting_rng.random() < _WAITING:
+        actors.append(Waiting(machine, waiting_rng, [path.rpartition("/")[2] for a in actors for path in a.paths()]))
     return actors
 
 
