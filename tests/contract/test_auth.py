@@ -177,6 +177,7 @@ SCOPES_OF_THE_CONTRACT = {
     "POST /v0/watch": Scope.READ,
     "GET /v0/watch/:wid": Scope.NONE,
     "POST /v0/wait": Scope.READ,
+    "POST /v0/checkpoint": Scope.ADMIN,
     "GET /v0/ws": Scope.NONE,
     "GET /v0/metrics": Scope.READ,
     "GET /v0/health": Scope.NONE,

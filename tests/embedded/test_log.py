@@ -113,6 +113,25 @@ def test_a_close_ends_a_wait(tmp_path: Path) -> None:
     assert told == [{"t": None}]
 
 
+def test_a_checkpoint_brings_the_files_up_to_date(log: topics.Log, tmp_path: Path) -> None:
+    """R-CHK-1: its number is that of a snapshot in the directory."""
+    log.append("t", [1, 2])
+    first = log.checkpoint()
+    log.append("t", [3])
+    second = asyncio.run(log.aio.checkpoint(timeout=60))
+    assert second > first
+    assert f"snapshot-{second:016x}" in os.listdir(tmp_path / "data" / "snapshots")
+    assert any((tmp_path / "data" / "packs").iterdir())
+
+
+def test_a_checkpoint_that_is_not_over_in_time_goes_on(log: topics.Log) -> None:
+    """R-CHK-3."""
+    log.append("t", [1, 2])
+    with pytest.raises(TimeoutError):
+        log.checkpoint(timeout=0)
+    assert log.checkpoint(timeout=60.5) > 0
+
+
 def test_a_list_of_many_pages_is_read_to_its_end(tmp_path: Path) -> None:
     with topics.open(str(tmp_path), max_limit=1, **SMALL) as log:
         for number in range(400):

@@ -186,8 +186,32 @@ class SlowReader:
             self._reader.fetch(pieces, done)
 
 
+class FakeRequested:
+    """Requests for a checkpoint, which `end` answers."""
+
+    def __init__(self) -> None:
+        self.snapshot_number = 7
+        self.asked: dict[Callable[[StorageError | None], None], None] = {}
+        self.begun = 0
+
+    def ask(self, done: Callable[[StorageError | None], None]) -> None:
+        self.asked[done] = None
+
+    def begin(self) -> None:
+        self.begun += 1
+
+    def leave(self, done: Callable[[StorageError | None], None]) -> None:
+        self.asked.pop(done, None)
+
+    def end(self, error: StorageError | None = None) -> None:
+        self.snapshot_number += 2
+        for done in list(self.asked):
+            done(error)
+
+
 class FakeStore:
     def __init__(self) -> None:
+        self.requested = FakeRequested()
         self.files = FileTable()
         self.log = FakeLog(self.files)
         self.memory = MemoryFrames(self.files)

@@ -82,6 +82,14 @@ class FakeEngine:
 
         return cancel
 
+    def checkpoint(self, wait_ms: int | None, done: Done[Any]) -> Cancel:
+        self._ask("checkpoint", done, wait_ms)
+
+        def cancel() -> None:
+            self.cancelled += 1
+
+        return cancel
+
     def wait(self, known: Any, wait_ms: int, done: Done[Any]) -> Cancel:
         self._ask("wait", done, known, wait_ms)
 

@@ -427,6 +427,12 @@ class Machine(RuleBasedStateMachine):
             assert told["head_seq"] == after.topic.head
             self.oracle.learn_incarnation(name, told["incarnation"])
 
+    @step(wait_ms=st.sampled_from([0, 30_000]))
+    def checkpoint(self, wait_ms: int) -> None:
+        """It changes nothing that anybody sees."""
+        told = self.agree(self.ask("POST", "/v0/checkpoint", {"wait_ms": wait_ms}), {})
+        assert told["done"] is (wait_ms > 0)
+
     # --- queues ------------------------------------------------------------------------------------------------------
     @step(**CLAIM)
     def claim(self, name: str, node: str, most: int, lease_ms: int | None) -> None:

@@ -677,6 +677,25 @@ MUTANTS = (
         "    def on_topic_gone(self) -> None:\n        self._wait.answer_soon()\n",
         "    def on_topic_gone(self) -> None:\n        pass\n",
     ),
+    # --- checkpoints that are asked for ------------------------------------------------------------------------------
+    _one(
+        "a request for a checkpoint answered by the one that runs",
+        "store/requested.py",
+        "        self._next[done] = None\n",
+        "        (self._present or self._next)[done] = None\n",
+    ),
+    _one(
+        "a checkpoint that was asked for answered before its flags are set",
+        "store/checkpoint.py",
+        "        await self.flag_deleted()\n        self._drop()\n",
+        "        on_shown(True)\n        await self.flag_deleted()\n        self._drop()\n",
+    ),
+    _one(
+        "records that a checkpoint had no space for not told to those who asked for it",
+        "store/checkpoint.py",
+        "        on_shown(is_whole)\n",
+        "        on_shown(True)\n",
+    ),
     # --- routers -----------------------------------------------------------------------------------------------------
     _one("hops lost at a checkpoint", "engine/catalog.py", "        if image.hops:", "        if False:", _SELDOM),
     _one(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from topics.embedded import arguments
 from topics.embedded.calls import Start
+from topics.embedded.files import snapshot_of
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.records import Page, Record
 from topics.embedded.seen import Seen
@@ -80,6 +81,9 @@ class AsyncLog:
 
     async def wait(self, topics: Mapping[str, Seen], *, wait_ms: int = 0) -> dict[str, TopicHead | None]:
         return await self._run(self._starts.waiting(topics, wait_ms=wait_ms))
+
+    async def checkpoint(self, *, timeout: float | None = None) -> int:
+        return snapshot_of(await self._run(self._starts.checkpointing(timeout)))
 
     async def read(
         self, topic: str, from_seq: int = 0, *, limit: int | None = None, node: str = ""

@@ -5,6 +5,7 @@ Everything here raises UsageError naming the argument, what was given and what i
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
@@ -15,6 +16,7 @@ from topics.engine.value_rows import NewRecord
 from topics.errors import UsageError
 
 _U64_MAX = (1 << 64) - 1
+_SECONDS_MAX = 1_000_000
 _SHOWN_MAX = 60
 
 
@@ -64,6 +66,15 @@ def count(name: str, value: object, most: int = _U64_MAX, least: int = 0) -> Non
 def optional_count(name: str, value: object) -> None:
     if value is not None:
         count(name, value)
+
+
+def optional_milliseconds(name: str, value: Any) -> int | None:
+    """Of a time in seconds."""
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _SECONDS_MAX:
+        raise UsageError(f"{name} is {shown(value)}: use a number of seconds, 0 to {_SECONDS_MAX}, or None")
+    return math.ceil(value * 1000)
 
 
 def optional_incarnation(value: object) -> None:

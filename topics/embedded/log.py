@@ -19,6 +19,7 @@ from topics.config import Config
 from topics.embedded import arguments
 from topics.embedded.aio import AsyncLog
 from topics.embedded.driver import Driver, called_within
+from topics.embedded.files import snapshot_of
 from topics.embedded.interrupts import signals
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.open_logs import open_logs
@@ -276,6 +277,14 @@ class Log:
     def topics(self, prefix: str = "") -> list[TopicState]:
         """Every topic whose name begins with `prefix`, by name."""
         return self._driver.call(self._starts.listing(prefix))
+
+    # --- files -------------------------------------------------------------------------------------------------------
+    def checkpoint(self, *, timeout: float | None = None) -> int:
+        """Shows all that was acknowledged to those who read the files of the directory; returns the snapshot's number.
+
+        timeout: in seconds. Raises TimeoutError when it is not over by then, and then it goes on.
+        """
+        return snapshot_of(self._driver.call(self._starts.checkpointing(timeout)))
 
     # --- ending ------------------------------------------------------------------------------------------------------
     def close(self) -> None:

@@ -20,6 +20,7 @@ from topics.engine.queue.results import AckResult, ClaimRequest, ExtendResult
 from topics.engine.results import (
     AppendRequest,
     AppendResult,
+    CheckpointResult,
     DeleteResult,
     DeleteTopicResult,
     DiffQuery,
@@ -175,6 +176,10 @@ class Starts:
         known = known_topics(topics, self._config.max_wait_topics)
         arguments.count("wait_ms", wait_ms)
         return lambda done: self._engine.wait(known, wait_ms, done)
+
+    def checkpointing(self, timeout: float | None) -> Start[CheckpointResult]:
+        wait_ms = arguments.optional_milliseconds("timeout", timeout)
+        return lambda done: self._engine.checkpoint(wait_ms, done)
 
     def reading_columns(self, topic: str, from_seq: int, limit: int, max_bytes: int) -> Start[ColumnPage]:
         arguments.text("topic", topic)

@@ -9,7 +9,7 @@ from topics.clock import Clock
 from topics.config import Config
 from topics.engine import refusals
 from topics.engine.delivery.cohort import Cohorts
-from topics.engine.ports import LogPort, LoopPort, ReaderPort, StorePort
+from topics.engine.ports import LogPort, LoopPort, ReaderPort, RequestedPort, StorePort
 from topics.engine.queue.lease_ids import LeaseIds
 from topics.engine.read_turns import ReadTurns
 from topics.engine.registry import Registry
@@ -24,12 +24,13 @@ from topics.store.memory import MemoryFrames
 
 if TYPE_CHECKING:
     from topics.engine.append import Appender
+    from topics.engine.checkpoint import CheckpointWait
     from topics.engine.routers.driver import Forwarding
     from topics.engine.wait import Place
 
 
 class Core:
-    """One engine's state. `log`, `reader` and `memory` are there from `use` on, after recovery."""
+    """One engine's state. `log`, `reader`, `memory` and `requested` are there from `use` on, after recovery."""
 
     appender: Appender
 
@@ -37,6 +38,7 @@ class Core:
     files: FileTable
     reader: ReaderPort
     memory: MemoryFrames
+    requested: RequestedPort
 
     def __init__(self, loop: LoopPort, config: Config) -> None:
         self.loop = loop
@@ -53,7 +55,9 @@ class Core:
         self.awaited: dict[str, dict[Place, None]] = {}
         """By name, those who wait for a topic to be made."""
         self.waits = 0
-        """Waits that are parked (wait.py)."""
+        """Requests that are parked: waits (wait.py), and those for a checkpoint."""
+        self.checkpoint_waits: dict[CheckpointWait, None] = {}
+        """Requests that wait for a checkpoint to end."""
         self.reads = SharedReads(self)
         self.turns = ReadTurns(loop, config.pass_read_bytes)
         self.cohorts = Cohorts(self)
@@ -75,6 +79,7 @@ class Core:
         self.files = store.files
         self.reader = store.reader
         self.memory = store.memory
+        self.requested = store.requested
         self.usage.use(store.files, store.memory)
 
     def check_backlog(self) -> None:

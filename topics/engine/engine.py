@@ -15,6 +15,7 @@ from topics.engine import refusals
 from topics.engine.append import Appender
 from topics.engine.bulk_reads import BulkReads, PlainReads
 from topics.engine.catalog import EngineCatalog
+from topics.engine.checkpoint import CheckpointWait
 from topics.engine.column_read import ColumnPage, read_columns
 from topics.engine.core import Core
 from topics.engine.delete import delete_records
@@ -34,6 +35,7 @@ from topics.engine.results import (
     AppendRequest,
     AppendResult,
     Cancel,
+    CheckpointResult,
     DeleteResult,
     DeleteTopicResult,
     DiffQuery,
@@ -266,6 +268,16 @@ class Engine:
         if core.awake or core.forwardable:
             core.loop.call_later(0, _nothing)  # by what ran behind a read: its waiters have a pass of their own
 
+    # --- files -------------------------------------------------------------------------------------------------------
+    def checkpoint(self, wait_ms: int | None, done: Done[CheckpointResult]) -> Cancel:
+        """The newest snapshot's number when a checkpoint that begins from now on has ended, or after `wait_ms` (7.9).
+
+        wait_ms None: however long it takes. The returned function gives up the answer, not the checkpoint.
+        """
+        wait = CheckpointWait(self._core, wait_ms, done)
+        wait.begin()
+        return wait.cancel
+
     # --- load --------------------------------------------------------------------------------------------------------
     @property
     def refuses_writes(self) -> bool:
@@ -288,7 +300,10 @@ class Engine:
 
     # --- the end -----------------------------------------------------------------------------------------------------
     def begin_shutdown(self) -> None:
-        """Nobody waits any longer: long polls answer at once, those parked and those still to come."""
+        """Nobody waits any longer: long polls answer at once, those parked and those still to come.
+
+        So do requests for a checkpoint, with 503: the log's last one follows when nobody is left to be told.
+        """
         core = self._core
         core.closing = True
         for topic in list(core.registry.by_name.values()):
@@ -299,6 +314,8 @@ class Engine:
         for line in list(core.awaited.values()):
             for place in list(line):
                 place.on_shutdown()
+        for wait in list(core.checkpoint_waits):
+            wait.on_shutdown()
         self._forwarding.begin_shutdown()
 
     def end_routers(self, done: Callable[[], None]) -> None:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from topics.clock import Clock
+from topics.errors import StorageError
 from topics.store.commit import Commit, Done
 from topics.store.filetable import FileTable
 from topics.store.memory import MemoryFrames
@@ -54,6 +55,16 @@ class ReaderPort(Protocol):
     def ranges(self) -> bytearray: ...
 
 
+class RequestedPort(Protocol):
+    """`topics.store.requested.RequestedCheckpoints`."""
+
+    @property
+    def snapshot_number(self) -> int: ...
+    def ask(self, done: Callable[[StorageError | None], None]) -> None: ...
+    def begin(self) -> None: ...
+    def leave(self, done: Callable[[StorageError | None], None]) -> None: ...
+
+
 class StorePort(Protocol):
     """`topics.store.store.Store`: the opened data directory."""
 
@@ -65,6 +76,8 @@ class StorePort(Protocol):
     def reader(self) -> ReaderPort: ...
     @property
     def memory(self) -> MemoryFrames: ...
+    @property
+    def requested(self) -> RequestedPort: ...
 
 
 class Timer(Protocol):

@@ -118,3 +118,7 @@ def router_repoint(router: Router) -> RequestError:
 def router_cycle(cycle: list[str]) -> RequestError:
     message = f"the router would close a cycle ({' -> '.join(cycle)}): set allow_cycle if that is meant"
     return RequestError("router_cycle", message, {"cycle": cycle})
+
+
+def shutting_down() -> RequestError:
+    return RequestError("shutting_down", "the server is shutting down: ask again when it is back")

@@ -71,6 +71,13 @@ class TopicHead(NamedTuple):
     incarnation: str
 
 
+class CheckpointResult(NamedTuple):
+    snapshot: int
+    """Number of the newest snapshot."""
+    done: bool
+    """Whether that snapshot shows all that was acknowledged before the request."""
+
+
 class PutResult(NamedTuple):
     created: bool
     config: TopicConfig

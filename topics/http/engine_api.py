@@ -16,6 +16,7 @@ from topics.engine.results import (
     AppendRequest,
     AppendResult,
     Cancel,
+    CheckpointResult,
     DeleteResult,
     DeleteTopicResult,
     DiffQuery,
@@ -74,6 +75,8 @@ class EngineApi(Protocol):
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel: ...
 
     def wait(self, known: dict[str, Known], wait_ms: int, done: Done[Heads]) -> Cancel: ...
+
+    def checkpoint(self, wait_ms: int | None, done: Done[CheckpointResult]) -> Cancel: ...
 
     def append_alone(self, request: AppendRequest) -> AppendResult | None:
         """The same in this call, or None and nothing was done: see `Engine.append_alone`."""

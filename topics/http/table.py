@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from topics.http.handlers import docs, probes, queues, records, routers, topics, wait, watch, websocket, work
+from topics.http.handlers import (
+    checkpoint,
+    docs,
+    probes,
+    queues,
+    records,
+    routers,
+    topics,
+    wait,
+    watch,
+    websocket,
+    work,
+)
 from topics.http.routes import Access, Body, Route, RouteTable
 from topics.http.scope import Scope
 
@@ -15,6 +27,7 @@ ROUTES = (
     Route("POST", "/v0/topics/:topic/diff", Scope.READ, records.diff, Body.JSON_OR_EMPTY),
     Route("POST", "/v0/topics/:topic/delete", Scope.DELETE, records.delete_records, Body.JSON),
     Route("POST", "/v0/wait", Scope.READ, wait.wait, Body.JSON),
+    Route("POST", "/v0/checkpoint", Scope.ADMIN, checkpoint.checkpoint, Body.JSON_OR_EMPTY),
     Route("GET", "/v0/ws", Scope.NONE, websocket.open_websocket, stream=True),
     Route("POST", "/v0/topics/:topic/claim", Scope.READ | Scope.WRITE, queues.claim, Body.JSON_OR_EMPTY),
     Route(

@@ -20,7 +20,7 @@ snapshot, the log behind it, and files that it does not list.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 
 import msgspec
@@ -55,6 +55,9 @@ from topics.store.walfile import place
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_NS = 1_000_000_000
+OnShown = Callable[[bool], None]
+"""Called when the snapshot is there: all deletes that were published when its checkpoint began show in the files it
+lists, and so do all records, unless it is given False: some lay in the log alone, for want of space."""
 
 
 class Checkpointer:
@@ -164,22 +167,33 @@ class Checkpointer:
         except (OSError, StorageError) as error:
             log.error("checkpoint failed: %s", error)
 
-    async def run(self, *, clean: bool = False, moves: bool = True, whole: bool = False) -> None:
+    async def until_idle(self) -> None:
+        """Returns when none runs; in the same step the next one may begin."""
+        while self._running is not None:
+            await self._running
+
+    async def run(
+        self,
+        *,
+        clean: bool = False,
+        moves: bool = True,
+        whole: bool = False,
+        on_shown: OnShown = lambda is_whole: None,
+    ) -> None:
         """One whole checkpoint, after the one that may be running. clean: the last before the log is closed.
 
         moves: segments to the cold directory, too, when all the log waits for is done; the last one never does. whole:
-        nothing stays in the log, also on a full disk, or it fails.
+        nothing stays in the log, also on a full disk, or it fails. on_shown: see there.
 
         Raises OSError or StorageError; a full disk and a lack of descriptors are tried again later, any other error of
         a write or sync latches the log, because nobody knows what the disk holds.
         """
-        while self._running is not None:
-            await self._running
+        await self.until_idle()
         if self._stopped and not clean:
             return  # the one it waited for was the last one: the log's files are closed
         self._running = done = Future[None]()
         try:
-            await self._checkpoint(clean, moves and not clean, whole=whole)
+            await self._checkpoint(clean, moves and not clean, whole=whole, on_shown=on_shown)
             self.counters.error = ""
             self._met_full_disk = False
         except (OSError, StorageError) as error:
@@ -202,7 +216,7 @@ class Checkpointer:
             self._live_at_attempt = -1
 
     # --- how ---------------------------------------------------------------------------------------------------------
-    async def _checkpoint(self, clean: bool, moves: bool, *, whole: bool) -> None:
+    async def _checkpoint(self, clean: bool, moves: bool, *, whole: bool, on_shown: OnShown) -> None:
         began_ns = self._loop.clock.monotonic_ns()
         counters = self._log.counters
         bytes_seen = counters.bytes_written
@@ -214,8 +228,10 @@ class Checkpointer:
             scarce = not whole
         replay = await self._cut(rotate=not scarce)
         left = [file for file in self._log.left_files() if _lies_before(file, replay)]
+        is_whole = True
         if scarce:
             left = self._make_do(left, replay)
+            is_whole = not any(file.live_rows for file in self._table if _is_log(file) and file not in left)
         frames_seen = counters.frames + counters.uncounted_frames
         relocation = await self._copy(left, all_shared=scarce and self._tells_of_others(left))
         await self.flag_deleted()
@@ -231,6 +247,7 @@ class Checkpointer:
         copying = relocation.copying
         took_ms = (self._loop.clock.monotonic_ns() - began_ns) // 1_000_000
         self.counters.count(copying.copied_rows, copying.copied_bytes, took_ms)
+        on_shown(is_whole)
         if moves:
             await self._move_to_cold()
 
@@ -436,6 +453,10 @@ class Checkpointer:
         self._opener.forget(file)
         index = [index_path(file.path)] if file.kind is FileKind.SEGMENT else []
         await self._opener.remove(file.fd, file.path, *index)
+
+
+def _is_log(file: StoredFile) -> bool:
+    return file.kind is FileKind.WAL
 
 
 def _lies_before(file: StoredFile, cut: dict[int, ReplayStart]) -> bool:

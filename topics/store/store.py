@@ -32,6 +32,7 @@ from topics.store.openfiles import OpenFiles
 from topics.store.reader import Reader
 from topics.store.recovery import Progress, Recovered, recover, unlink_all
 from topics.store.replay import TailPart
+from topics.store.requested import RequestedCheckpoints
 from topics.store.row_columns import indices_by_topic
 from topics.store.segment_format import TOPICS_DIRECTORY
 from topics.store.session import LatchNote, Session, note_lost_writes, read_session, write_session
@@ -60,6 +61,7 @@ class Store:
         self.reader = Reader(loop.files, self.files, self.log.tail, self._opener)
         self.memory = MemoryFrames(self.files)
         self.checkpointer: Checkpointer
+        self.requested: RequestedCheckpoints
         self.power_lost = False
         """Whether the machine went down since the directory was last used."""
         self.skipped_snapshots: list[str] = []
@@ -149,6 +151,7 @@ class Store:
             },
             doubtful=loaded.store.flagging if loaded is not None else (),
         )
+        self.requested = RequestedCheckpoints(loop, self.checkpointer, self.log)
         await self._or_with_reserve(lambda: self._settle(found, has_gaps=has_gaps))
         await self._or_with_reserve(lambda: write_session(loop, directory, self.checkpointer.snapshot_number))
         self._latch_note = LatchNote(loop, directory, self.log.space, lambda: self.checkpointer.snapshot_number)

@@ -14,6 +14,8 @@ Clients and what they know
   workers.py queue_state.py queue_audit.py   queues and those who work on them
   forwarding.py                      routers, in a row, and what is written beside their copies
   passing.py                         records that expire, and an ephemeral topic
+  waiting.py                         those who wait for news of the topics of others
+  checkpoints.py shown.py            those who ask for checkpoints, and what files show then
 What is watched all the time, and compared with the disk
   monitor.py listed.py consumed.py controls.py   the order of syncs, acks, renames and unlinks
   numbers.py claims.py changes.py    seqs and ids; what the log takes for synced; topics and routers, made and gone

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.sim.whole.aim import aim, small_numbers
+from tests.sim.whole.checkpoints import Checkpoints
 from tests.sim.whole.content import content, difference
 from tests.sim.whole.forwarding import Forwarding
 from tests.sim.whole.library import LibraryMachine, make_callers
@@ -24,6 +25,8 @@ _LIBRARIES = 0.2
 """Share of the seeds in which there is no server: the library, called by the same clients."""
 _WAITING = 0.25
 """Share of the seeds in which somebody waits for the topics of all others."""
+_ASKING = 0.2
+"""Share of the seeds in which somebody asks for checkpoints."""
 _OPERATIONS_MIN = 20
 """Of a life, though the lives before it did more than their share."""
 _IDLE_NS = 3_000_000_000
@@ -80,6 +83,9 @@ def make_actors(machine: Machine, seed: int) -> list[Actor]:
     waiting_rng = random.Random(f"{seed}:waiting")
     if waiting_rng.random() < _WAITING:
         actors.append(Waiting(machine, waiting_rng, [path.rpartition("/")[2] for a in actors for path in a.paths()]))
+    asking_rng = random.Random(f"{seed}:checkpoints")
+    if asking_rng.random() < _ASKING:
+        actors.append(Checkpoints(machine, asking_rng, [actor for actor in actors if isinstance(actor, Owner)]))
     return actors
 
 

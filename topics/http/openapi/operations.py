@@ -255,6 +255,18 @@ OPERATIONS: dict[str, Operation] = {
             wait_ms=u32("how long to wait for news; at most 30000", default=0),
         ),
     ),
+    "POST /v0/checkpoint": Operation(
+        "Show all that was acknowledged to those who read the files",
+        "7.9",
+        {
+            200: answer(
+                snapshot=u64("number of the newest snapshot"),
+                done=boolean(about="it shows all that was acknowledged before the request"),
+                performance=performance(),
+            )
+        },
+        body=question((), wait_ms=u32("how long to wait for the end; at most 30000", default=30_000)),
+    ),
     "POST /v0/topics/:/claim": Operation(
         "Lease jobs of a queue",
         "8.2",

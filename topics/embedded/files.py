@@ -1,0 +1,12 @@
+"""Calls about the files of the directory."""
+
+from __future__ import annotations
+
+from topics.engine.results import CheckpointResult
+
+
+def snapshot_of(result: CheckpointResult) -> int:
+    """Raises TimeoutError: the checkpoint is not over."""
+    if not result.done:
+        raise TimeoutError("the checkpoint is not over; it goes on: ask again, or with a longer timeout")
+    return result.snapshot

@@ -1,0 +1,102 @@
+"""Checkpoints that clients ask for. Source: wire contract 7.9.
+
+Requests that come before the next checkpoint begins share it, however many they are: at most one runs and one is next.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from topics.errors import DiskFullError, StorageError
+from topics.loop.loop import Loop
+from topics.store.checkpoint import Checkpointer
+from topics.store.log import Log
+from topics.store.space import lacks_space
+
+_log = logging.getLogger(__name__)
+
+Done = Callable[[StorageError | None], None]
+"""Called once, with the reason where the checkpoint failed."""
+
+
+class RequestedCheckpoints:
+    """Of one store."""
+
+    def __init__(self, loop: Loop, checkpointer: Checkpointer, log: Log) -> None:
+        self._loop = loop
+        self._checkpointer = checkpointer
+        self._log = log
+        self._next: dict[Done, None] = {}
+        """Requests for the checkpoint that begins next."""
+        self._present: dict[Done, None] = {}
+        """Requests for the one that runs."""
+        self._is_wanted = False
+        """Another one is to begin, whether its requests still wait for it or not."""
+        self._serves = False
+
+    @property
+    def snapshot_number(self) -> int:
+        """Of the newest snapshot."""
+        return self._checkpointer.snapshot_number
+
+    def ask(self, done: Done) -> None:
+        """Calls `done` when a checkpoint that begins after this call has shown all that was acknowledged before.
+
+        It is told of a failure instead: a disk without space for copies of all records, a log that is read-only.
+        """
+        self._next[done] = None
+        self.begin()
+
+    def leave(self, done: Done) -> None:
+        """`done` is not called any more; its checkpoint goes on."""
+        self._next.pop(done, None)
+        self._present.pop(done, None)
+
+    def begin(self) -> None:
+        """A checkpoint that begins after this call, whether a request waits for it or not."""
+        self._is_wanted = True
+        if not self._serves:
+            self._serves = True
+            self._loop.spawn(self._serve(), "requested checkpoints")
+
+    async def _serve(self) -> None:
+        try:
+            while self._is_wanted:
+                await self._checkpointer.until_idle()
+                self._is_wanted = False
+                self._present, self._next = self._next, {}
+                await self._run()
+        finally:
+            self._serves = False
+
+    async def _run(self) -> None:
+        log = self._log
+        try:
+            if log.read_only:
+                raise log.admission.read_only_error()
+            for _ in range(2):  # after one that found a full disk the next makes do with little, and then one does not
+                await self._checkpointer.run(on_shown=self._on_shown)
+                if not self._present or log.disk_full:
+                    break
+            self._tell(DiskFullError("no space left for copies of all records: some are in the log alone"))
+        except (OSError, StorageError) as error:
+            _log.error("a checkpoint that was asked for failed: %s", error)
+            self._tell(self._reason(error))
+
+    def _on_shown(self, is_whole: bool) -> None:
+        if is_whole:
+            self._tell(None)
+
+    def _tell(self, error: StorageError | None) -> None:
+        told, self._present = self._present, {}
+        for done in told:
+            done(error)
+
+    def _reason(self, error: OSError | StorageError) -> StorageError:
+        """As clients are told of it (R-DUR-16)."""
+        if lacks_space(error):
+            return DiskFullError(f"no space left for a checkpoint: {error}")
+        if self._log.read_only:
+            return self._log.admission.read_only_error()
+        return error if isinstance(error, StorageError) else StorageError(f"a checkpoint failed: {error}")
