@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract.conftest import MakeWorld
 from tests.contract.world import Connection, World, seqs, tombstone
 
 
@@ -280,3 +281,142 @@ def test_a_waiter_is_woken_in_every_class(world: World, durability: str) -> None
     waiting = poll(world)
     world.write("t", durability)
     assert waiting.answer(within_ms=50).json["records"][0]["data"] == durability
+
+
+# --- from a time ----------------------------------------------------------------------------------------------------
+def since(world: World, time: int, **fields: Any) -> Any:
+    return world.request("POST", "/v0/topics/t/diff", {"from": {"time": time}, **fields}).json
+
+
+def write_at_times(world: World, *batches: int) -> list[int]:
+    """Writes so many records at a time; returns the `$ts` of each batch."""
+    stamps = []
+    for count in batches:
+        stamps.append(world.diff("t", world.write("t", *range(count))["first_seq"] - 1)["records"][0]["$ts"])
+        world.advance_ms(50)
+    return stamps
+
+
+def test_a_read_may_begin_at_a_time(world: World) -> None:
+    """R-FROM-1: with all records of that very time, or else the next later one, or else at the head."""
+    first, second, third = write_at_times(world, 2, 3, 1)
+    for time, expected in (
+        (0, [1, 2, 3, 4, 5, 6]), (first, [1, 2, 3, 4, 5, 6]), (first + 1, [3, 4, 5, 6]), (second, [3, 4, 5, 6]),
+        (second + 1, [6]), (third, [6]), (third + 1, []), (2**64 - 1, []),
+    ):  # fmt: skip
+        page = since(world, time)
+        assert (seqs(page), page["next_from_seq"], page["tombstone"]) == (expected, 6, None), time
+    page = since(world, first + 1, limit=2)
+    assert (seqs(page), page["next_from_seq"], page["caught_up"], page["lag"]) == ([3, 4], 4, False, 2)
+    world.delete("t", before_seq=5)
+    assert seqs(since(world, second)) == [5, 6]
+
+
+def test_a_read_from_a_time_tells_of_no_loss_before(world: World) -> None:
+    """R-FROM-2: neither by the floor nor by a gap, also when nothing is left; and later ones as ever."""
+    first, second, _third = write_at_times(world, 2, 3, 1)
+    world.put("t", cap_records=2)
+    world.write("t", 7)
+    for time, expected in ((0, [6, 7]), (first, [6, 7]), (second, [6, 7])):
+        page = since(world, time)
+        assert (seqs(page), page["tombstone"]) == (expected, None)
+    assert world.diff("t")["tombstone"]["gap_to"] == 5
+    assert since(world, 2**63)["next_from_seq"] == 7
+
+
+def test_a_read_from_a_time_of_an_empty_topic_is_at_its_head(world: World) -> None:
+    """R-FROM-1."""
+    world.put("t")
+    assert (seqs(since(world, 5)), since(world, 5)["next_from_seq"]) == ([], 0)
+    world.write("t", 1, 2)
+    world.delete("t", before_seq=3)
+    assert (seqs(since(world, 5)), since(world, 5)["next_from_seq"]) == ([], 2)
+
+
+def test_copies_have_times_of_their_own(world: World) -> None:
+    """R-FROM-1: in a router's destination."""
+    world.put("source")
+    world.request("PUT", "/v0/routers/r", {"source": "source", "dest": "t"})
+    for _ in range(2):
+        world.write("source", 1, 2)
+        world.advance_ms(50)
+    stamps = [record["$ts"] for record in world.diff("t")["records"]]
+    assert seqs(since(world, stamps[0])) == [1, 2, 3, 4]
+    assert seqs(since(world, stamps[0] + 1)) == [3, 4]
+    assert seqs(since(world, stamps[-1] + 1)) == []
+
+
+def test_times_are_found_after_a_restart(make_world: MakeWorld) -> None:
+    """R-FROM-1: in the log, and in files."""
+    world = make_world(segment_max_events=2)
+    _first, second, _third = write_at_times(world, 2, 3, 1)
+    world.crash_and_start()
+    assert seqs(since(world, second)) == [3, 4, 5, 6]
+    world.restart()
+    assert seqs(since(world, second)) == [3, 4, 5, 6]
+    assert seqs(since(world, second + 1)) == [6]
+
+
+def test_a_poll_from_a_time_to_come_passes_what_is_earlier(world: World) -> None:
+    """R-FROM-3."""
+    world.write("t", 1)
+    time = world.diff("t")["records"][0]["$ts"] + 1000
+    waiting = world.ask("POST", "/v0/topics/t/diff", {"from": {"time": time}, "wait_ms": 10_000})
+    world.write("t", 2)
+    world.delete("t", before_seq=2)
+    world.put("t", cap_records=1)
+    world.write("t", 3)  # evicts
+    assert waiting.nothing_came
+    world.advance_ms(1200)
+    assert waiting.nothing_came
+    world.write("t", 4, 5)
+    page = waiting.answer().json
+    assert (seqs(page), page["tombstone"]) == ([5], None)
+
+
+def test_a_poll_from_a_time_ends_at_the_head(world: World) -> None:
+    """R-FROM-3, 7.6."""
+    world.write("t", 1)
+    waiting = world.ask("POST", "/v0/topics/t/diff", {"from": {"time": 2**60}, "wait_ms": 500})
+    world.write("t", 2)
+    page = waiting.answer().json
+    assert (seqs(page), page["next_from_seq"], page["caught_up"]) == ([], 2, True)
+
+
+def test_a_poll_from_a_time_waits_for_others(world: World) -> None:
+    """R-FROM-3, R-NODE: what the filter hides does not end the wait, nor does its expiry."""
+    world.put("t", ttl_ms=300)
+    world.write("t", 1, node="me")
+    body = {"from": {"time": 1}, "wait_ms": 10_000, "node": "me"}
+    waiting = world.ask("POST", "/v0/topics/t/diff", body)
+    world.advance_ms(500)
+    assert waiting.nothing_came
+    world.write("t", 2, node="me")
+    assert waiting.nothing_came
+    world.write("t", 3, node="other")
+    page = waiting.answer().json
+    assert (seqs(page), page["tombstone"]) == ([3], None)
+
+
+BAD_BEGINNINGS: list[tuple[dict[str, Any], str]] = [
+    ({"from": {"time": 1}, "from_seq": 0}, "from and from_seq both say where to begin: send one of them"),
+    ({"from": 5}, 'from must be an object like {"time": 1795325238494}, not'),
+    ({"from": None}, 'from must be an object like {"time": 1795325238494}, not'),
+    ({"from": {}}, "from is empty: name at least one"),
+    ({"from": {"time": 1, "other": 2}}, "from has 2 entries: at most 1 are allowed"),
+    ({"from": {"seq": 1}}, "from.time is missing: it is required"),
+    ({"from": {"time": "1"}}, "from.time must be a whole number from 0 to"),
+    ({"from": {"time": -1}}, "from.time must be a whole number from 0 to"),
+    ({"from": {"time": 1.5}}, "from.time must be a whole number from 0 to"),
+    ({"from": {"time": None}}, "from.time must be a whole number from 0 to"),
+    ({"from": {"time": 2**64}}, "from.time must be a whole number from 0 to"),
+]
+
+
+@pytest.mark.parametrize(("body", "words"), BAD_BEGINNINGS, ids=range(len(BAD_BEGINNINGS)))
+def test_what_is_no_beginning_is_400(world: World, body: dict[str, Any], words: str) -> None:
+    """R-FROM-1: with a sentence that names it."""
+    world.put("t")
+    refused = world.request("POST", "/v0/topics/t/diff", body)
+    assert refused.refusal == (400, "invalid_request", None)
+    assert words in refused.json["error"]["message"]

@@ -113,6 +113,43 @@ def test_a_close_ends_a_wait(tmp_path: Path) -> None:
     assert told == [{"t": None}]
 
 
+def append_after(log: topics.Log, ts: int) -> topics.Record:
+    """The first record that is written later than `ts`."""
+    while True:
+        (record,) = log.read("t", log.append("t", [0]).last_seq - 1)
+        if record.ts > ts:
+            return record
+
+
+def test_reading_may_begin_at_a_time(log: topics.Log) -> None:
+    """R-FROM-1."""
+    log.append("t", [1, 2])
+    first = next(log.read("t"))
+    later = append_after(log, first.ts)
+    assert values_of(log.read("t", from_time=first.ts, limit=2)) == [1, 2]
+    assert next(log.read("t", from_time=first.ts + 1)) == later
+    assert next(log.tail("t", from_time=first.ts + 1)) == later
+    assert log.page("t", from_time=later.ts + 1).records == []
+
+    async def read_and_tail() -> list[topics.Record]:
+        found = [record async for record in log.aio.read("t", from_time=later.ts)]
+        async for record in log.aio.tail("t", from_time=later.ts):
+            return [*found, record]
+        raise AssertionError("a tail that ends")
+
+    assert asyncio.run(read_and_tail()) == [later, later]
+
+
+def test_a_tail_from_a_time_to_come_passes_what_is_earlier(log: topics.Log) -> None:
+    """R-FROM-3."""
+    log.append("t", [1])
+    time = next(log.read("t")).ts + 30
+    writer = threading.Thread(target=append_after, args=(log, time))
+    writer.start()
+    assert next(log.tail("t", from_time=time)).ts >= time
+    writer.join()
+
+
 def test_a_checkpoint_brings_the_files_up_to_date(log: topics.Log, tmp_path: Path) -> None:
     """R-CHK-1: its number is that of a snapshot in the directory."""
     log.append("t", [1, 2])

@@ -137,6 +137,7 @@ def _check(index: Index, model: dict[int, tuple[int, bytes | None]], last: int) 
         assert rows.seqs.tolist() == [seq for seq in ordered if seq > after][:5]
         assert rows.offsets.tolist() == [seq * 10 for seq in rows.seqs.tolist()]
         assert index.next_live(after + 1) == next((seq for seq in ordered if seq > after), 0)
+        assert index.first_since(after + 1) == next((seq for seq in ordered if seq > after), 0), "$ts is the seq here"
         through = [model[seq][0] for seq in ordered if seq <= after]
         assert index.totals_through(after) == (len(through), sum(through))
         assert index.last_before(after) == max((seq for seq in ordered if seq < after), default=0)

@@ -400,6 +400,8 @@ def test_the_fields_of_a_diff_reach_the_engine(peer: Peer, engine: FakeEngine) -
     assert peer.ask("POST", "/v0/topics/jobs/diff", body).status == 200
     expected = DiffQuery(2**64 - 1, 2**32 - 1, (b"a", "é".encode()), True, False, True, 5, 7)
     assert engine.last == ("jobs", expected)
+    assert peer.ask("POST", "/v0/topics/jobs/diff", b'{"from":{"time":18446744073709551615}}').status == 200
+    assert engine.last == ("jobs", DiffQuery(from_ms=2**64 - 1))
 
 
 @pytest.mark.parametrize(

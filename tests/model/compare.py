@@ -91,6 +91,24 @@ def _cursors(machine: Machine, name: str) -> None:
         assert told == expected, f"{name} from {cursor}, limit {limit}, without {node}: {told}, not {expected}"
         assert (page["head_seq"], page["earliest_seq"]) == (topic.head, topic.earliest)
         assert (page["caught_up"], page["lag"]) == (next_from_seq == topic.head, topic.head - next_from_seq)
+    _times(machine, name)
+
+
+def _times(machine: Machine, name: str) -> None:
+    """What readers get who know a time and no seq (R-FROM); every `$ts` is known by now."""
+    topic = machine.oracle.places[name].topic
+    stamps = [record.ts for record in topic.live.values()]
+    if not stamps:
+        return
+    for time in sorted({stamps[0], stamps[len(stamps) // 2] + 1, stamps[-1], stamps[-1] + 1}):
+        body = {"from": {"time": time}, "limit": 3}
+        page = machine.agree(machine.ask("POST", f"/v0/topics/{name}/diff", body), {})
+        machine.oracle.settle(machine.now)
+        first = next((seq for seq, record in topic.live.items() if record.ts >= time), 0)
+        seqs, next_from_seq, tombstone = topic.read(first - 1 if first else topic.head, 3, None)
+        assert tombstone is None, "R-FROM-2"
+        told = [record["$seq"] for record in page["records"]], page["next_from_seq"], page["tombstone"]
+        assert told == (seqs, next_from_seq, None), f"{name} from {time}: {told}, not {seqs}, {next_from_seq}"
 
 
 def _state(machine: Machine, name: str) -> None:

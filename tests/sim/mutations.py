@@ -696,6 +696,13 @@ MUTANTS = (
         "        on_shown(is_whole)\n",
         "        on_shown(True)\n",
     ),
+    # --- reads from a time -------------------------------------------------------------------------------------------
+    _one(
+        "a read from a time that begins behind the records of that very time",
+        "engine/index.py",
+        "        row = int(np.searchsorted(chunk.ts[: chunk.count], np.uint64(ts_ms)))\n        return",
+        "        row = int(np.searchsorted(chunk.ts[: chunk.count], np.uint64(ts_ms), 'right'))\n        return",
+    ),
     # --- routers -----------------------------------------------------------------------------------------------------
     _one("hops lost at a checkpoint", "engine/catalog.py", "        if image.hops:", "        if False:", _SELDOM),
     _one(

@@ -76,8 +76,18 @@ class AsyncLog:
     async def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult:
         return await self._run(self._starts.extending(queue, node, jobs, lease_ms=lease_ms))
 
-    async def page(self, topic: str, from_seq: int = 0, *, limit: int = 0, node: str = "", wait_ms: int = 0) -> Page:
-        return await self._run(self._starts.paging(topic, from_seq, limit=limit, node=node, wait_ms=wait_ms))
+    async def page(
+        self,
+        topic: str,
+        from_seq: int = 0,
+        *,
+        limit: int = 0,
+        node: str = "",
+        wait_ms: int = 0,
+        from_time: int | None = None,
+    ) -> Page:
+        start = self._starts.paging(topic, from_seq, limit=limit, node=node, wait_ms=wait_ms, from_time=from_time)
+        return await self._run(start)
 
     async def wait(self, topics: Mapping[str, Seen], *, wait_ms: int = 0) -> dict[str, TopicHead | None]:
         return await self._run(self._starts.waiting(topics, wait_ms=wait_ms))
@@ -86,29 +96,40 @@ class AsyncLog:
         return snapshot_of(await self._run(self._starts.checkpointing(timeout)))
 
     async def read(
-        self, topic: str, from_seq: int = 0, *, limit: int | None = None, node: str = ""
+        self,
+        topic: str,
+        from_seq: int = 0,
+        *,
+        limit: int | None = None,
+        node: str = "",
+        from_time: int | None = None,
     ) -> AsyncIterator[Record]:
         """As `Log.read`: up to the head there is now, at most `limit`; raises GapError where records were lost."""
         arguments.optional_count("limit", limit)
         left, largest = limit, self._log.config.max_limit
         while left is None or left > 0:
-            page = await self.page(topic, from_seq, limit=min(left or largest, largest), node=node)
+            page = await self.page(topic, from_seq, limit=min(left or largest, largest), node=node, from_time=from_time)
             page.raise_gap()
             for record in page.records:
                 yield record
-            from_seq = page.next_from_seq
+            from_seq, from_time = page.next_from_seq, None
             if left is not None:
                 left -= len(page.records)
             if page.caught_up:
                 return
 
-    async def tail(self, topic: str, from_seq: int | None = None, *, node: str = "") -> AsyncIterator[Record]:
+    async def tail(
+        self, topic: str, from_seq: int | None = None, *, node: str = "", from_time: int | None = None
+    ) -> AsyncIterator[Record]:
         """As `Log.tail`: above `from_seq` (None: the head there is now), as they come; ends when the log is closed."""
         config = self._log.config
-        at, began = ((await self.state(topic, touch=False)).head_seq if from_seq is None else from_seq), False
+        at, began = from_seq or 0, False
+        if from_seq is None and from_time is None:
+            at = (await self.state(topic, touch=False)).head_seq
+        limit, wait_ms = config.max_limit, config.max_wait_ms
         while True:
             try:
-                page = await self.page(topic, at, limit=config.max_limit, node=node, wait_ms=config.max_wait_ms)
+                page = await self.page(topic, at, limit=limit, node=node, wait_ms=wait_ms, from_time=from_time)
             except UsageError:
                 if self._log.closed and began:
                     return  # in this very moment
@@ -119,7 +140,8 @@ class AsyncLog:
                 yield record
             if self._log.closed:
                 return
-            at = page.next_from_seq
+            if from_time is None or page.has_begun:
+                at, from_time = page.next_from_seq, None
 
     async def _run(self, start: Start[R]) -> R:
         loop = asyncio.get_running_loop()

@@ -189,32 +189,47 @@ class Log:
         return self._driver.call(self._starts.deleting(topic, before_seq=before_seq, match=match))
 
     # --- reading -----------------------------------------------------------------------------------------------------
-    def read(self, topic: str, from_seq: int = 0, *, limit: int | None = None, node: str = "") -> Iterator[Record]:
+    def read(
+        self,
+        topic: str,
+        from_seq: int = 0,
+        *,
+        limit: int | None = None,
+        node: str = "",
+        from_time: int | None = None,
+    ) -> Iterator[Record]:
         """Records above `from_seq` up to the head there is now, oldest first; at most `limit`.
 
-        node: leaves out records this node wrote. Raises GapError where records were lost (a cap, an expiry, a power
-        cut below fsync): read on from its `resume_from`.
+        node: leaves out records this node wrote. from_time: instead of from_seq, begins with the first record whose
+        `ts` (ms) is at least this. Raises GapError where records were lost (a cap, an expiry, a power cut below fsync):
+        read on from its `resume_from`.
         """
         arguments.optional_count("limit", limit)
-        left = limit
+        left, largest = limit, self.config.max_limit
         while left is None or left > 0:
-            page = self.page(
-                topic, from_seq, limit=min(left or self.config.max_limit, self.config.max_limit), node=node
-            )
+            page = self.page(topic, from_seq, limit=min(left or largest, largest), node=node, from_time=from_time)
             page.raise_gap()
             yield from page.records
-            from_seq = page.next_from_seq
+            from_seq, from_time = page.next_from_seq, None
             if left is not None:
                 left -= len(page.records)
             if page.caught_up:
                 return
 
-    def tail(self, topic: str, from_seq: int | None = None, *, node: str = "") -> Iterator[Record]:
-        """Records above `from_seq` (None: the head there is now) as they come; ends when the log is closed."""
-        at, began = (self.state(topic, touch=False).head_seq if from_seq is None else from_seq), False
+    def tail(
+        self, topic: str, from_seq: int | None = None, *, node: str = "", from_time: int | None = None
+    ) -> Iterator[Record]:
+        """Records above `from_seq` (None: the head there is now) as they come; ends when the log is closed.
+
+        from_time: instead of from_seq, begins with the first record whose `ts` (ms) is at least this, which may come.
+        """
+        at, began = from_seq or 0, False
+        if from_seq is None and from_time is None:
+            at = self.state(topic, touch=False).head_seq
+        limit, wait_ms = self.config.max_limit, self.config.max_wait_ms
         while True:
             try:
-                page = self.page(topic, at, limit=self.config.max_limit, node=node, wait_ms=self.config.max_wait_ms)
+                page = self.page(topic, at, limit=limit, node=node, wait_ms=wait_ms, from_time=from_time)
             except UsageError:
                 if self.closed and began:
                     return  # in this very moment
@@ -224,11 +239,26 @@ class Log:
             yield from page.records
             if self.closed:
                 return
-            at = page.next_from_seq
+            if from_time is None or page.has_begun:
+                at, from_time = page.next_from_seq, None
 
-    def page(self, topic: str, from_seq: int = 0, *, limit: int = 0, node: str = "", wait_ms: int = 0) -> Page:
-        """One read: records, the next cursor, and a tombstone where something was lost."""
-        return self._driver.call(self._starts.paging(topic, from_seq, limit=limit, node=node, wait_ms=wait_ms))
+    def page(
+        self,
+        topic: str,
+        from_seq: int = 0,
+        *,
+        limit: int = 0,
+        node: str = "",
+        wait_ms: int = 0,
+        from_time: int | None = None,
+    ) -> Page:
+        """One read: records, the next cursor, and a tombstone where something was lost.
+
+        from_time: instead of from_seq, begins with the first record whose `ts` (ms) is at least this; what was lost
+        before is not told.
+        """
+        start = self._starts.paging(topic, from_seq, limit=limit, node=node, wait_ms=wait_ms, from_time=from_time)
+        return self._driver.call(start)
 
     def wait(self, topics: Mapping[str, Seen], *, wait_ms: int = 0) -> dict[str, TopicHead | None]:
         """Heads and incarnations of topics as soon as one of them has news, or as they are after `wait_ms`.

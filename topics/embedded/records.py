@@ -49,6 +49,11 @@ class Page(msgspec.Struct, frozen=True):
     def caught_up(self) -> bool:
         return self.next_from_seq == self.head_seq
 
+    @property
+    def has_begun(self) -> bool:
+        """A read from a time has met its first record."""
+        return bool(self.records) or not self.caught_up
+
     def raise_gap(self) -> None:
         """Raises GapError if this page crossed one."""
         if self.tombstone is not None:

@@ -162,14 +162,19 @@ class Starts:
         request = held_jobs(queue, node, jobs)
         return lambda done: self._engine.extend(request, lease_ms, done)
 
-    def paging(self, topic: str, from_seq: int, *, limit: int, node: str, wait_ms: int) -> Start[Page]:
+    def paging(
+        self, topic: str, from_seq: int, *, limit: int, node: str, wait_ms: int, from_time: int | None
+    ) -> Start[Page]:
         arguments.text("topic", topic)
         arguments.count("from_seq", from_seq)
+        arguments.optional_count("from_time", from_time)
+        if from_seq and from_time is not None:
+            raise UsageError("from_seq and from_time both say where to begin: use one of them")
         arguments.count("limit", limit)
         node_text = arguments.encoded("node", node)
         arguments.count("wait_ms", wait_ms)
         nodes = (node_text,) if node else ()
-        query = DiffQuery(from_seq, limit, nodes, include_tags=True, wait_ms=wait_ms)
+        query = DiffQuery(from_seq, limit, nodes, include_tags=True, wait_ms=wait_ms, from_ms=from_time)
         return lambda done: self._engine.diff(topic, query, lambda result: done(parse_page(topic, result)))
 
     def waiting(self, topics: Mapping[str, Seen], *, wait_ms: int) -> Start[Heads]:

@@ -91,11 +91,12 @@ class Diff:
         """Nothing deliverable up to `head`: wait for a change, unless one came during the look, a loss perhaps."""
         self._seen = head
         topic = self._topic
-        if topic.head != head or topic.floors.lost > self._query.from_seq:
+        hears_of_losses = self._query.from_ms is None  # else of those behind its first record, which it has not met
+        if topic.head != head or (hears_of_losses and topic.floors.lost > self._query.from_seq):
             self.look_again()
             return
         topic.waiters[self] = None
-        ttl_ms = topic.config.ttl_ms
+        ttl_ms = topic.config.ttl_ms if hears_of_losses else 0
         hidden = topic.index.next_live(self._query.from_seq + 1) if ttl_ms else 0
         if hidden:  # nobody else need ask when it expires, and its reader is to hear of the loss
             left_ms = topic.index.ts_of(hidden) + ttl_ms + 1 - self._core.clock.now_ms()

@@ -6,7 +6,7 @@ live records and bytes, keeps E, and tells the topic's tags and the files about 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -422,6 +422,15 @@ class Index:
         chunk = self.chunks[self.position_of(seq)]
         return int(chunk.ts[seq - chunk.first])
 
+    def first_since(self, ts_ms: int) -> int:
+        """The lowest live seq whose `$ts` is `ts_ms` or above; 0 when there is none."""
+        position = bisect_left(self.chunks, ts_ms, key=_last_ts)
+        if position == len(self.chunks):
+            return 0
+        chunk = self.chunks[position]
+        row = int(np.searchsorted(chunk.ts[: chunk.count], np.uint64(ts_ms)))
+        return self.next_live(chunk.first + row)
+
     def last_before(self, ts_ms: int) -> int:
         """The highest live seq whose `$ts` is below `ts_ms`; 0 when there is none."""
         found = 0
@@ -638,6 +647,11 @@ class Index:
         if not self._is_to_shrink(chunk):
             return [chunk]
         return chunk.thinned(_HOLE_ROWS_MAX) if chunk.live else []
+
+
+def _last_ts(chunk: Chunk) -> int:
+    """Of its last row, dead or not."""
+    return int(chunk.ts[chunk.count - 1])
 
 
 def _columns(chunk: Chunk, rows: NDArray[np.intp]) -> Selection:

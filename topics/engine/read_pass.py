@@ -90,10 +90,16 @@ class ReadPass:
             self._answer(error)
             return
         self._head, self._earliest = topic.head, topic.earliest
-        self._entry = enter(topic.floors, query.from_seq, self._head, self._earliest)
+        from_seq = query.from_seq if query.from_ms is None else self._before(query.from_ms)
+        self._entry = enter(topic.floors, from_seq, self._head, self._earliest)
         seen = 0 if self._entry.tombstone or not topic.config.dedupe_node else self._seen
         self._cursor = max(self._entry.cursor, seen)
         self._read_on()
+
+    def _before(self, ts_ms: int) -> int:
+        """The cursor of a read from a time."""
+        first = self._topic.index.first_since(ts_ms)
+        return first - 1 if first else self._head
 
     # --- rounds ------------------------------------------------------------------------------------------------------
     def _read_on(self) -> None:

@@ -142,6 +142,8 @@ class DiffQuery(NamedTuple):
     wait_ms: int = 0
     """Long poll: how long an empty, caught-up answer may be held back."""
     max_batch_bytes: int = 0
+    from_ms: int | None = None
+    """Instead of `from_seq`: the cursor is just before the first live record of this `$ts` or a later one, else H."""
 
 
 class Tombstone(NamedTuple):

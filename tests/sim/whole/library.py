@@ -98,7 +98,8 @@ def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, 
         case "POST", ["delete"]:
             return 200, log.delete(name, before_seq=body["before_seq"], match=body["match"])._asdict()
         case "POST", ["diff"]:
-            page = log.page(name, body.get("from_seq", 0), limit=body["limit"])
+            since = body.get("from", {}).get("time")
+            page = log.page(name, body.get("from_seq", 0), limit=body["limit"], from_time=since)
             records = [
                 {"$seq": row.seq, "$ts": row.ts, "data": row.data, "$tag": row.tag, "$node": row.node, "meta": row.meta}
                 for row in page.records

@@ -266,6 +266,30 @@ class Read(Operation):
         return [state]
 
 
+class ReadSince(Read):
+    """One page from a time on."""
+
+    def __init__(self, time_ms: int, limit: int) -> None:
+        super().__init__(0, limit)
+        self.time_ms = time_ms
+
+    def __str__(self) -> str:
+        return f"read since {self.time_ms} limit {self.limit}"
+
+    def request(self, path: str) -> tuple[str, str, dict[str, Any] | None]:
+        body = {"from": {"time": self.time_ms}, "limit": self.limit, "include_tags": True}
+        return "POST", f"{path}/diff", body
+
+    def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:
+        """A page from the cursor before its first record, or from the head."""
+        if status == 200:
+            rows = answer["records"]
+            self.cursor = rows[0]["$seq"] - 1 if rows else answer["head_seq"]
+            if rows and rows[0]["$ts"] < self.time_ms:
+                raise Inconsistent(f"the first record since {self.time_ms} is of {rows[0]['$ts']}")
+        return super().answered(state, instance, burned, status, answer)
+
+
 def follow(  # noqa: PLR0917
     operation: Operation, state: Maybe, instance: int, burned: int, status: int, answer: Any
 ) -> list[Maybe]:

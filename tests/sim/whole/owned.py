@@ -8,7 +8,18 @@ from typing import Any
 
 from tests.sim.whole.clients import Client, Clients
 from tests.sim.whole.machine import Audit, Machine
-from tests.sim.whole.operation import Configure, DeleteRecords, Drop, Inconsistent, Look, Meant, Operation, Read, Write
+from tests.sim.whole.operation import (
+    Configure,
+    DeleteRecords,
+    Drop,
+    Inconsistent,
+    Look,
+    Meant,
+    Operation,
+    Read,
+    ReadSince,
+    Write,
+)
 from tests.sim.whole.owned_audit import audit, short
 from tests.sim.whole.owned_topic import OwnedTopic
 from tests.sim.whole.state import Record
@@ -129,6 +140,8 @@ class OwningClient(Client):
             return Drop()
         if choice < 0.82:
             return Look()
+        if choice > 0.97:
+            return ReadSince(topic.a_time(rng.random()) + rng.choice((0, 0, 1)), rng.choice(_LIMITS))
         return Read(rng.choice((0, rng.randint(0, state.head + 1), state.lost, state.head)), rng.choice(_LIMITS))
 
     def _config(self) -> dict[str, Any]:

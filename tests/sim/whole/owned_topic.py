@@ -9,7 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 from tests.sim.whole.keys import Key
-from tests.sim.whole.operation import Configure, Drop, Inconsistent, Look, Maybe, Operation, Read, Write, follow
+from tests.sim.whole.operation import (
+    Configure,
+    Drop,
+    Inconsistent,
+    Look,
+    Maybe,
+    Operation,
+    Read,
+    ReadSince,
+    Write,
+    follow,
+)
 from tests.sim.whole.state import State
 
 _BURNED_MAX = 24
@@ -47,6 +58,8 @@ class OwnedTopic:
         """An instance, the highest seq of it that was shown, and its $ts."""
         self.life = 0
         """Of the server that is asked."""
+        self.stamps: dict[tuple[int, int], dict[int, int]] = {}
+        """By life and instance: the $ts of records that were shown, by seq; of the last life alone."""
         self.incarnations: dict[int, tuple[int, str]] = {}
         """Of each instance: the one shown last, and in which life."""
         self.shown: set[str] = set()
@@ -188,6 +201,7 @@ class OwnedTopic:
             raise Inconsistent(" or ".join(reasons))
         if isinstance(operation, Read) and len(self.states) == 1 and self.tip is not None:
             self.see_times(self.tip, answer)
+            self.see_stamps(self.tip, answer, operation)
             self.see_names(self.tip, answer)
         if isinstance(operation, Look) and len(followed) == 1 and followed[0] is not None:
             self.see_incarnation(followed[0], answer)
@@ -219,6 +233,23 @@ class OwnedTopic:
         last = page["records"][-1]
         if state.config["durability"] != "memory" and (known != state.instance or last["$seq"] > newest):
             self.newest = (state.instance, last["$seq"], last["$ts"])
+
+    def see_stamps(self, state: State, page: Any, read: Read) -> None:
+        """R-FROM-1: a read since a time leaves out no record of that time or a later one. Raises Inconsistent."""
+        key = self.life, state.instance
+        if key not in self.stamps:
+            self.stamps = {key: {}}
+        known = self.stamps[key]
+        if isinstance(read, ReadSince):
+            for seq, ts in known.items():
+                if seq <= read.cursor and seq in state.records and ts >= read.time_ms:
+                    raise Inconsistent(f"seq {seq} of {ts} is not in what there is since {read.time_ms}")
+        known.update((row["$seq"], row["$ts"]) for row in page["records"])
+
+    def a_time(self, near: float) -> int:
+        """Of a record that was shown in this life, near: 0 to 1, how far along; 0: none was."""
+        known = next(iter(self.stamps.values()), {})
+        return list(known.values())[int(near * len(known))] if known else 0
 
     def see_incarnation(self, state: State, looked: Any, *, audits: bool = False) -> None:
         """R-INC-2: the instance has the one it had, or one that was never shown. audits: this is the first look in

@@ -6,6 +6,7 @@ import re
 from typing import Literal
 
 from topics.engine.durations import milliseconds, throttle_wait
+from topics.engine.json_fields import Fields
 from topics.engine.predicate import parse_predicate
 from topics.engine.refusals import config_needs_admin, name_forbidden
 from topics.engine.results import AppendRequest, AppendResult, DeleteResult, DiffQuery, DiffResult, Tombstone
@@ -144,6 +145,7 @@ def diff(call: Call) -> None:
         include_meta=fields.boolean("include_meta", True),
         wait_ms=fields.u32("wait_ms", 0),
         max_batch_bytes=fields.u64("max_batch_bytes", 0),
+        from_ms=_from_ms(fields) if "from" in fields else None,
     )
 
     @call.or_fail
@@ -153,6 +155,15 @@ def diff(call: Call) -> None:
     cancel = call.service.engine.diff(call.name, query, done)
     if query.wait_ms and not call.answered:
         call.on_disconnect = cancel
+
+
+def _from_ms(fields: Fields) -> int:
+    """Where a read begins that names no seq. Raises: RequestError."""
+    if "from_seq" in fields:
+        raise RequestError("invalid_request", "from and from_seq both say where to begin: send one of them")
+    begin = fields.few_members("from", 'an object like {"time": 1795325238494}', 1)
+    begin.require("time")
+    return begin.u64("time", 0)
 
 
 def _diff_json(call: Call, result: DiffResult) -> bytes:
