@@ -10,6 +10,7 @@ import numpy as np
 from tests.engine.fake_store import FakeLoop, FakeStore, columns_of, replay, small_config
 from topics.config import Config
 from topics.engine.engine import Engine
+from topics.engine.idempotency import Key
 from topics.engine.predicate import Predicate
 from topics.engine.results import (
     AppendRequest,
@@ -101,8 +102,10 @@ class Harness:
         self.settle()
         return answer.get()
 
-    def start_append(self, rows: Rows, name: str = "t", **values: Any) -> Answer:
+    def start_append(self, rows: Rows, name: str = "t", *, key: bytes | None = None, **values: Any) -> Answer:
         answer = Answer()
+        if key is not None:
+            values["identity"] = Key(key)
         self.engine.append(AppendRequest(name, rows, **values), answer)
         return answer
 

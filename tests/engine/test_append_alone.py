@@ -11,6 +11,7 @@ import pytest
 
 from tests.engine.harness import Answer, records
 from tests.engine.real_world import RealWorld
+from topics.engine.idempotency import Key
 from topics.engine.results import AppendRequest, AppendResult
 from topics.engine.topic_config import TopicConfig
 from topics.engine.value_rows import NewRecord, rows_from_values
@@ -95,7 +96,7 @@ def test_what_is_not_alone_takes_the_usual_way(why: str, durability: str) -> Non
 
 def test_a_key_a_missing_topic_and_an_empty_reservation_take_the_usual_way() -> None:
     world = world_with()
-    assert alone(world, 2, key=b"k") is None
+    assert alone(world, 2, identity=Key(b"k")) is None
     assert world.engine.append_alone(AppendRequest("missing", records(1))) is None
     assert alone(world, *range(300)) is None
     assert world.append(*range(300)).first_seq == 3

@@ -225,7 +225,7 @@ def test_a_write_is_answered_with_its_seqs(peer: Peer, engine: FakeEngine) -> No
     expected = {"topic": "jobs", "first_seq": 1, "last_seq": 2, "seqs": [1, 2], "head_seq": 2, "count": 2}
     assert answer == expected | {"created": True, "deduped": False}
     (request,) = engine.last
-    assert (request.topic, request.node, request.key, request.create, request.config) == (
+    assert (request.topic, request.node, request.identity, request.create, request.config) == (
         "jobs",
         b"n",
         None,
@@ -303,7 +303,8 @@ def test_the_key_of_the_body_goes_before_the_header(
     engine.answers["append"] = WRITTEN
     headers = {} if header is None else {"Idempotency_Key": header}
     peer.ask("POST", "/v0/topics/jobs", b'{"records":[{"data":1}]%b}' % body_key, **headers)
-    assert engine.last[0].key == key
+    identity = engine.last[0].identity
+    assert (None if identity is None else identity.name) == key
 
 
 def test_violations_of_limits_go_to_the_engine_that_knows_their_turn(peer: Peer, engine: FakeEngine) -> None:

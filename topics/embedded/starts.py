@@ -14,6 +14,7 @@ from topics.embedded.records import Page, parse_page
 from topics.embedded.seen import Seen, known_topics
 from topics.engine.column_read import ColumnPage
 from topics.engine.engine import Engine
+from topics.engine.idempotency import Key
 from topics.engine.one_by_one import OneByOne
 from topics.engine.predicate import Predicate
 from topics.engine.queue.results import AckResult, ClaimRequest, ExtendResult
@@ -108,7 +109,8 @@ class Starts:
                 rows = rows_from_values(made, scanner)
             else:
                 rows = rows_from_data(values, scanner)
-        return make_tuple(AppendRequest, (topic, rows, node_text, key_text, create, None, True, None, incarnation))
+        identity = None if key_text is None else Key(key_text)
+        return make_tuple(AppendRequest, (topic, rows, node_text, identity, create, None, True, None, incarnation))
 
     def request_of_texts(
         self, topic: str, texts: Sequence[bytes], *, key: str | None, incarnation: str | None
@@ -125,7 +127,8 @@ class Starts:
                 rows = scanner.scan_texts(texts)
         except TypeError:
             raise arguments.not_bytes(texts) from None
-        return AppendRequest(topic, rows, key=key_text, incarnation=incarnation)
+        identity = None if key_text is None else Key(key_text)
+        return AppendRequest(topic, rows, identity=identity, incarnation=incarnation)
 
     def _usable_scanner(self) -> WriteScanner:
         """The one there is, but for a signal's handler that came while this very thread scans with it."""

@@ -13,7 +13,7 @@ from topics.engine.admission import check_admission
 from topics.engine.controls import ReservationPayload, encode
 from topics.engine.core import Core
 from topics.engine.evictions import has_to_wait, log_evictions
-from topics.engine.idempotency import KeyEntry
+from topics.engine.identity import Identity, Waiting
 from topics.engine.lifecycle import Lifecycle
 from topics.engine.operations import AT_ONCE, Operation, Turn
 from topics.engine.results import AppendRequest, AppendResult, Done
@@ -21,7 +21,7 @@ from topics.engine.retention import expire
 from topics.engine.topic import Life, Topic
 from topics.errors import TopicsError
 from topics.store.commit import Commit
-from topics.store.format import FrameType, Idempotency, pack_idempotency
+from topics.store.format import FrameType
 from topics.store.rows import PLACED, PLACED_DTYPE, Framed, Rows, tags_in
 from topics.tuples import make_tuple
 
@@ -32,10 +32,8 @@ _RESERVE_REQUESTS = 64
 """Of the size that passed the last reservation: what writes in large batches reserves more."""
 _AHEAD_MAX = _RESERVE_MAX // 2
 
-Key = tuple[bytes, int]
-"""Idempotency key and the time its write started, ms."""
-Write = tuple[int, Key | None, bool, Done[AppendResult]]
-"""One request: count of its records, key, created (the topic), done."""
+Write = tuple[int, Identity | None, bool, Done[AppendResult]]
+"""One request: count of its records, identity, created (the topic), done."""
 
 
 class AppendBatch(Operation):
@@ -110,11 +108,11 @@ class AppendBatch(Operation):
             core.in_log.add(topic.id)
         write_ns, sync_ns = commit.write_ns, commit.sync_ns if self.fsync else 0
         first = self.first_seq
-        for count, key, created, done in self.writes:
+        for count, identity, created, done in self.writes:
             last = first + count - 1
             result = make_tuple(AppendResult, (first, last, last, count, created, False, write_ns, sync_ns))
-            if key is not None:
-                self.appender.on_key_published(topic, key, first, count, in_memory=self.file_id != 0)
+            if identity is not None:
+                self.appender.on_published(topic, identity, first, in_memory=self.file_id != 0)
             done(result)
             first += count
 
@@ -132,8 +130,11 @@ class AppendBatch(Operation):
         if self.reserves and topic.stage_class == "disk":
             topic.reserved = 0
         for write in self.writes:
-            _count, key, _created, done = write
-            waiting = topic.key_store().end(key[0]) if key is not None else []
+            _count, identity, _created, done = write
+            waiting: Waiting = []
+            if identity is not None:
+                identity.fail(self.core, topic)
+                waiting = topic.end_identity(identity.name)
             done(error)
             for request, later in waiting:
                 self.appender.append(request, later)
@@ -205,16 +206,16 @@ class Appender:
     def key_in_flight(self, name: str, key: bytes) -> bool:
         """See `Engine.key_in_flight`."""
         topic = self._by_name.get(name)
-        return topic is not None and topic.keys is not None and topic.keys.waiting_for(key) is not None
+        return topic is not None and topic.waiting_for(key) is not None
 
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None:
-        """See `Engine.append`. A topic without admission or expiry, no key: the short way."""
+        """See `Engine.append`. A topic without admission or expiry, no identity: the short way."""
         topic = self._by_name.get(request.topic)
         try:
             if (
                 topic is None
                 or not topic.plain
-                or request.key is not None
+                or request.identity is not None
                 or topic.life is not Life.LIVE
                 or self.has_quota
                 or request.violation is not None
@@ -237,7 +238,7 @@ class Appender:
             or topic.pending
             or topic.waiters
             or topic.routers
-            or request.key is not None
+            or request.identity is not None
             or self.has_quota
             or request.violation is not None
             or request.incarnation is not None
@@ -308,44 +309,36 @@ class Appender:
         if has_to_wait(topic):
             Turn(core, topic, lambda: self.append(request, done), done).wait()
             return
-        key = request.key
-        if key is not None and self._is_duplicate(topic, key, now_ms, request, done):
-            return
         try:
+            identity = request.identity
+            if identity is not None and self._is_duplicate(topic, identity, now_ms, request, done):
+                return
             check_admission(core, topic, request.rows, now_ms)
-            self._stage(
-                topic, request.rows, request.node, now_ms, None if key is None else (key, now_ms), created, done
-            )
+            self._stage(topic, request.rows, request.node, now_ms, identity, created, done)
         except TopicsError as error:
             if not created:
                 raise
             LateRefusal(core, topic, error, done).stage_unlogged()
 
     def _is_duplicate(
-        self, topic: Topic, key: bytes, now_ms: int, request: AppendRequest, done: Done[AppendResult]
+        self, topic: Topic, identity: Identity, now_ms: int, request: AppendRequest, done: Done[AppendResult]
     ) -> bool:
         """Answers a duplicate (R-IDEM-3), or lets it wait for the write it repeats (R-IDEM-5)."""
-        keys = topic.keys
-        if keys is None:
-            return False
-        entry = keys.find(key, now_ms, topic.config.idempotency_window_ms)
-        if entry is not None:
-            done(entry.answer())
+        known = identity.find(self.core, topic, now_ms)
+        if known is not None:
+            done(known.answer(request))
             return True
-        waiting = keys.waiting_for(key)
+        waiting = topic.waiting_for(identity.name)
         if waiting is None:
             return False
         waiting.append((request, done))
         return True
 
-    def on_key_published(self, topic: Topic, key: Key, first_seq: int, count: int, *, in_memory: bool) -> None:
-        """Stores the entry with the publication itself (R-IDEM-6) and answers the duplicates that waited."""
-        name, started_ms = key
-        entry = KeyEntry(first_seq, count, started_ms, in_memory)
-        keys = topic.key_store()
-        keys.store(name, entry, self.core.clock.now_ms(), topic.config.idempotency_window_ms)
-        for _request, done in keys.end(name):
-            done(entry.answer())
+    def on_published(self, topic: Topic, identity: Identity, first_seq: int, *, in_memory: bool) -> None:
+        """Known with the publication itself (R-IDEM-6); answers the duplicates that waited."""
+        known = identity.publish(self.core, topic, first_seq, in_memory=in_memory)
+        for request, done in topic.end_identity(identity.name):
+            done(known.answer(request))
 
     # --- staging -----------------------------------------------------------------------------------------------------
     def _stage(  # noqa: PLR0917 - one call a request
@@ -354,7 +347,7 @@ class Appender:
         rows: Rows,
         node: bytes | None,
         now_ms: int,
-        key: Key | None,
+        identity: Identity | None,
         created: bool,
         done: Done[AppendResult],
         *,
@@ -364,7 +357,7 @@ class Appender:
         count = rows.count
         first = topic.next_seq
         ts = now_ms if now_ms > topic.last_ts else topic.last_ts
-        extension = b"" if key is None else pack_idempotency(Idempotency(count, key[1], key[0]))
+        extension = b"" if identity is None else identity.begin(self.core, topic, rows, node, now_ms)
         if topic.stage_class == "ephemeral":
             batch = AppendBatch(self, topic, fsync=False)
             batch.file_id, framed = self.core.memory.stage_records(
@@ -388,9 +381,10 @@ class Appender:
             if is_short(topic, first):
                 self.grow(topic, first + count - 1, now_ms, count)
         topic.last_ts = ts
-        if key is not None:
-            topic.key_store().begin(key[0])
-        batch.add((count, key, created, done), rows, framed)
+        if identity is not None:
+            topic.begin_identity(identity.name)
+            identity.hold(self.core, topic)
+        batch.add((count, identity, created, done), rows, framed)
         if batch.file_id:
             topic.pending.append(batch)
             batch.on_commit(AT_ONCE)

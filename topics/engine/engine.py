@@ -132,7 +132,7 @@ class Engine:
     def append_alone(self, request: AppendRequest) -> AppendResult | None:
         """Appends in this call, for a caller who has the loop to itself and nothing to do before it is answered.
 
-        None, and nothing was done, where that is not all there is to it: a key, retention, waiting
+        None, and nothing was done, where that is not all there is to it: an identity, retention, waiting
         readers, routers, commits on their way. Raises StorageError: the log takes nothing.
         """
         return self._appender.append_alone(request)

@@ -1,11 +1,17 @@
-"""Keys of writes of one topic: what they answered, and which are still on their way. Source: R-IDEM."""
+"""Idempotency keys: an identity that is a text of the client's, and what a topic knows of them. Source: R-IDEM."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from topics.engine.results import AppendRequest, AppendResult, Done
+from topics.engine.results import AppendRequest, AppendResult
+from topics.store.format import Idempotency, pack_idempotency
+from topics.store.rows import Rows
+
+if TYPE_CHECKING:
+    from topics.engine.core import Core
+    from topics.engine.topic import Topic
 
 
 class KeyEntry(NamedTuple):
@@ -15,23 +21,51 @@ class KeyEntry(NamedTuple):
     in_memory: bool = False
     """Its records are of class `ephemeral`: no restart keeps them, nor the entry (R-IDEM-8)."""
 
-    def answer(self) -> AppendResult:
-        """What a duplicate gets; the head right after the write was its own last seq."""
+    def answer(self, request: AppendRequest) -> AppendResult:
+        """What a duplicate gets, whatever its records; the head right after the write was its own last seq."""
         last = self.first_seq + self.count - 1
         return AppendResult(self.first_seq, last, last, self.count, False, True, 0, 0)
 
 
-Waiting = list[tuple[AppendRequest, Done[AppendResult]]]
+class Key:
+    """The identity of one write. See `Identity`."""
+
+    __slots__ = ("_count", "name", "started_ms")
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        """b"" is a key."""
+        self.started_ms = 0
+        self._count = 0
+
+    def find(self, core: Core, topic: Topic, now_ms: int) -> KeyEntry | None:
+        keys = topic.keys
+        return None if keys is None else keys.find(self.name, now_ms, topic.config.idempotency_window_ms)
+
+    def begin(self, core: Core, topic: Topic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
+        self._count = rows.count
+        self.started_ms = now_ms
+        return pack_idempotency(Idempotency(rows.count, now_ms, self.name))
+
+    def hold(self, core: Core, topic: Topic) -> None:
+        pass
+
+    def publish(self, core: Core, topic: Topic, first_seq: int, *, in_memory: bool) -> KeyEntry:
+        entry = KeyEntry(first_seq, self._count, self.started_ms, in_memory)
+        topic.key_store().store(self.name, entry, core.clock.now_ms(), topic.config.idempotency_window_ms)
+        return entry
+
+    def fail(self, core: Core, topic: Topic) -> None:
+        pass
 
 
 class KeyStore:
     """Entries in the order they were stored, which is nearly that of their times: old ones go from the front."""
 
-    __slots__ = ("_entries", "_running")
+    __slots__ = ("_entries",)
 
     def __init__(self) -> None:
         self._entries: dict[bytes, KeyEntry] = {}
-        self._running: dict[bytes, Waiting] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -40,19 +74,6 @@ class KeyStore:
         """The entry of a write that started within the window."""
         entry = self._entries.get(key)
         return entry if entry is not None and now_ms - entry.started_ms <= window_ms else None
-
-    def waiting_for(self, key: bytes) -> Waiting | None:
-        """Duplicates behind a write with this key that is not decided yet; None when there is no such write."""
-        return self._running.get(key)
-
-    def begin(self, key: bytes) -> None:
-        """A write with this key is on its way."""
-        assert key not in self._running, "one write of a key at a time"
-        self._running[key] = []
-
-    def end(self, key: bytes) -> Waiting:
-        """It is decided: those behind it may go on."""
-        return self._running.pop(key)
 
     def store(self, key: bytes, entry: KeyEntry, now_ms: int, window_ms: int) -> None:
         """Stores the entry of a published write and forgets old ones, a few at a time."""

@@ -7,11 +7,14 @@ Every operation takes a `done` callback, called exactly once with the result or 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from topics.engine.topic_config import TopicConfig
 from topics.errors import RequestError, TopicsError
 from topics.store.rows import Rows
+
+if TYPE_CHECKING:
+    from topics.engine.identity import Identity
 
 T = TypeVar("T")
 Done = Callable[[T | TopicsError], None]
@@ -26,8 +29,8 @@ class AppendRequest(NamedTuple):
     rows: Rows
     node: bytes | None = None
     """For rows without their own."""
-    key: bytes | None = None
-    """Idempotency key; b"" is one."""
+    identity: Identity | None = None
+    """By what the write is known when it comes again; None: by nothing."""
     create: bool | None = None
     config: TopicConfig | None = None
     """Used only if this write creates the topic."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from topics.engine.usage import Usage
 
 if TYPE_CHECKING:
     from topics.engine.append import AppendBatch
+    from topics.engine.identity import Waiting
     from topics.engine.operations import Operation
     from topics.engine.retention import Expiry
     from topics.engine.routers.hops import Hops
@@ -78,6 +79,7 @@ class Topic:
         "queue",
         "reserved",
         "routers",
+        "running",
         "stage_class",
         "waiters",
     )
@@ -104,6 +106,8 @@ class Topic:
         self.keys: KeyStore | None = None
         self.keys_forgotten = 0
         """A restart in class `ephemeral` forgot those of writes up to this seq, whatever the log tells of them."""
+        self.running: dict[Hashable, Waiting] | None = None
+        """Identities of writes that are not decided yet, and the duplicates that wait for each; None: as {}."""
         self.queue = Leases(self.index, self.floors) if config.is_queue else None
         """Who works on what; None for a log."""
         self.reserved = NO_RESERVATION
@@ -215,6 +219,23 @@ class Topic:
         if self.keys is None:
             self.keys = KeyStore()
         return self.keys
+
+    def waiting_for(self, identity: Hashable) -> Waiting | None:
+        """Duplicates behind a write of this name that is not decided yet; None when there is no such write."""
+        return None if self.running is None else self.running.get(identity)
+
+    def begin_identity(self, identity: Hashable) -> None:
+        """A write of this name is on its way."""
+        running = self.running
+        if running is None:
+            running = self.running = {}
+        assert identity not in running, "one write of an identity at a time"
+        running[identity] = []
+
+    def end_identity(self, identity: Hashable) -> Waiting:
+        """It is decided: those behind it may go on."""
+        assert self.running is not None, "a write that was begun"
+        return self.running.pop(identity)
 
     def state(self, now_ms: int) -> TopicState:
         return TopicState(

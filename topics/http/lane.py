@@ -15,6 +15,7 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any, Protocol
 
+from topics.engine.idempotency import Key
 from topics.engine.results import AppendRequest
 from topics.engine.write_columns import GROUP, KEYED, GroupRow, WriteColumns
 from topics.http._scan import ffi, lib
@@ -334,17 +335,17 @@ class Lane:
         for number, first, count, taken, row, rows, size in group_rows:
             if not taken:
                 continue
-            key = None
+            identity = None
             if number & KEYED:
                 number -= KEYED
-                key = self._key(buffer, first)
+                identity = Key(self._key(buffer, first))
             name = self._names[number]
             group = Group(answers, columns, first, count, taken, self._names_json[number], self._principals[number])
             answers.begin(group)
             self.taken += taken
             if not engine.takes_plain(name):
                 buffer = bytearray(buffer)  # an answer just given had the topic changed: the append may have to wait
-            fields = (name, self._columns.rows(buffer, row, rows, size), None, key, None, None, True, None, None)
+            fields = (name, self._columns.rows(buffer, row, rows, size), None, identity, None, None, True, None, None)
             engine.append(make_tuple(AppendRequest, fields), group.done)
 
     def _append_many(self, buffer: bytearray | memoryview, groups: list[GroupRow], columns: Taken) -> list[GroupRow]:

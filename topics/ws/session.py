@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
+from topics.engine.idempotency import Key
 from topics.engine.refusals import name_forbidden
 from topics.engine.results import AppendRequest, AppendResult
 from topics.errors import RequestError, TopicsError, as_request_error
@@ -240,7 +241,8 @@ class Session:
         dead_letter = None if body.config is None else body.config.dead_letter
         if dead_letter is not None and not rights.allows(dead_letter):
             may_create = name_forbidden(dead_letter)
-        fields = (topic, body.rows, body.node, body.key, body.create, body.config, may_create, body.violation)
+        identity = None if body.key is None else Key(body.key)
+        fields = (topic, body.rows, body.node, identity, body.create, body.config, may_create, body.violation)
         host.engine.append(make_tuple(AppendRequest, (*fields, body.incarnation)), done)
 
     def _subscribe(self, command: Subscribe, reply: Reply) -> None:

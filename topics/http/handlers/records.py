@@ -6,6 +6,7 @@ import re
 from typing import Literal
 
 from topics.engine.durations import milliseconds, throttle_wait
+from topics.engine.idempotency import Key
 from topics.engine.json_fields import Fields
 from topics.engine.predicate import parse_predicate
 from topics.engine.refusals import config_needs_admin, name_forbidden
@@ -61,7 +62,8 @@ def write(call: Call) -> None:
 
     config = body.config
     may_create = True if config is None else _may_create_with(call, config)
-    fields = (plan.name, body.rows, body.node, key, body.create, config, may_create, violation, body.incarnation)
+    identity = None if key is None else Key(key)
+    fields = (plan.name, body.rows, body.node, identity, body.create, config, may_create, violation, body.incarnation)
     request = make_tuple(AppendRequest, fields)
     if call.is_only and service.is_alone():
         parsed_ns = service.now_ns()

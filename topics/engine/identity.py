@@ -1,0 +1,54 @@
+"""By what a write is known when it is sent again: the part of an append that differs by the kind of name it bears.
+
+A write with an identity is appended once. Its frame carries the identity, so that a crash keeps both or neither; it is
+known from its publication on, and writes of the same identity wait while it is on its way (`Topic.begin_identity`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Protocol
+
+from topics.store.rows import Rows
+
+if TYPE_CHECKING:
+    from topics.engine.core import Core
+    from topics.engine.results import AppendRequest, AppendResult, Done
+    from topics.engine.topic import Topic
+    from topics.errors import RequestError
+
+Waiting = list[tuple["AppendRequest", "Done[AppendResult]"]]
+"""Requests whose identity is that of a write which is not decided yet, in the order they came."""
+
+
+class Known(Protocol):
+    """What a topic remembers of a write that was published."""
+
+    def answer(self, request: AppendRequest) -> AppendResult | RequestError:
+        """For a later request with the same identity."""
+
+
+class Identity(Protocol):
+    """Of one request. Methods are called in the order they stand in; `find` and `begin` perhaps several times."""
+
+    @property
+    def name(self) -> Hashable:
+        """What tells it from other identities of the same topic, of any kind."""
+
+    def find(self, core: Core, topic: Topic, now_ms: int) -> Known | None:
+        """The write of this identity that the topic knows. Raises RequestError: the topic takes no such write."""
+
+    def begin(self, core: Core, topic: Topic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
+        """The write is about to be staged: the extension area of its first frame.
+
+        Raises RequestError: the server has no room for the identity. node: of rows without their own.
+        """
+
+    def hold(self, core: Core, topic: Topic) -> None:
+        """The write is staged; `publish` or `fail` follows."""
+
+    def publish(self, core: Core, topic: Topic, first_seq: int, *, in_memory: bool) -> Known:
+        """The write is visible, from `first_seq` on. in_memory: its records are of class `ephemeral`."""
+
+    def fail(self, core: Core, topic: Topic) -> None:
+        """Nothing of the write is there."""
