@@ -3,10 +3,12 @@
 
 import contextlib
 import json
+import struct
 from array import array
 
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -591,3 +593,42 @@ def test_reframed_copies_are_what_a_model_makes(
     assert made.data == b"".join(expected)
     assert made.lengths.tolist() == [len(each) for each in expected]
     assert made.offsets.tolist() == (np.cumsum(made.lengths) - made.lengths).tolist()
+
+
+def sum_of(record: Record, node: bytes | None) -> int:
+    """The checksum of one record, in the plainest way."""
+    node = node if record.node is None else record.node
+    texts = (record.tag, node, record.data, record.meta)
+    present = sum(flag for flag, text in zip((1, 2, 0, 4), texts, strict=True) if text is not None)
+    head = struct.pack("<5I", present, *(len(text or b"") for text in texts))
+    return xxhash.xxh3_64_intdigest(head + b"".join(text or b"" for text in texts))
+
+
+large = st.binary(min_size=990, max_size=1010).map(lambda text: text * 2) | st.binary(min_size=900, max_size=1024)
+
+
+@given(st.lists(records | large.map(Record), max_size=5), st.none() | names, st.integers(0, 5))
+def test_the_sum_of_rows_is_what_a_model_makes_whatever_their_order(
+    written: list[Record], node: bytes | None, split: int
+) -> None:
+    rows = pack_rows(written)
+    expected = sum(sum_of(record, node) for record in written) % 2**64
+    assert codec.sum_rows(rows, node) == expected
+    assert codec.sum_rows(pack_rows(written[::-1]), node) == expected
+    parts = (codec.sum_rows(pack_rows(part), node) for part in (written[:split], written[split:]))
+    assert sum(parts) % 2**64 == expected
+
+
+@given(records, records, st.none() | names)
+def test_records_that_differ_have_different_sums(one: Record, two: Record, node: bytes | None) -> None:
+    def shown(record: Record) -> tuple[bytes | None, ...]:
+        return record.tag, node if record.node is None else record.node, record.data, record.meta
+
+    sums = {codec.sum_rows(pack_rows([record]), node) for record in (one, two)}
+    assert (len(sums) == 1) == (shown(one) == shown(two))
+
+
+@given(st.binary(max_size=200), st.binary(min_size=ROW.size, max_size=ROW.size))
+def test_any_span_can_be_summed_or_is_refused(buffer: bytes, span: bytes) -> None:
+    with contextlib.suppress(AssertionError):
+        codec.sum_rows(Rows(buffer, span, 1, 0))

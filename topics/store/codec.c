@@ -622,6 +622,7 @@ int64_t tp_reframe(char *out, const char *bytes, uint64_t size, uint64_t base, c
 
 #include "bulk_reads.h"
 #include "text_columns.h"
+#include "parts.h"
 
 uint64_t tp_checksum(const char *bytes, uint64_t size, uint64_t seed)
 {

@@ -192,5 +192,11 @@ struct tp_text_fill {
 void tp_fill_texts(const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets, const uint32_t *lengths,
                    const uint64_t *seqs, uint32_t count, struct tp_text_fill *state);
 
+/* Adds to *sum a checksum of each row, whose order does not matter: XXH3-64 of five u32 (TP_ROW_* of the texts there are; bytes
+ * of tag, node, data and meta) and the four texts. node: of rows without their own. 0, or -1 when a span lies outside the
+ * buffer. */
+int tp_sum_rows(const char *buffer, uint64_t buffer_bytes, const char *rows, uint32_t count, const char *node,
+                uint32_t node_len, uint32_t has_node, uint64_t *sum);
+
 /* XXH3-64. */
 uint64_t tp_checksum(const char *bytes, uint64_t size, uint64_t seed);

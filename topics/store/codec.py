@@ -187,6 +187,17 @@ class _Lib(Protocol):
         count: int,
         state: Pointer,
     ) -> None: ...
+    def tp_sum_rows(
+        self,
+        buffer: Pointer,
+        buffer_bytes: int,
+        rows: bytes,
+        count: int,
+        node: bytes,
+        node_len: int,
+        has_node: int,
+        sum: Pointer,
+    ) -> int: ...
     def tp_checksum(self, data: Pointer, size: int, seed: int) -> int: ...
 
 
@@ -398,6 +409,20 @@ def checksum(data: Buffer, seed: int = 0) -> int:
     """XXH3-64."""
     view = memoryview(data).cast("B")
     return lib.tp_checksum(ffi.from_buffer(view), len(view), seed)
+
+
+def sum_rows(rows: Rows, node: bytes | None = None) -> int:
+    """A 64-bit checksum of records, whatever their order: sums of parts add up, modulo 2^64, to that of the whole.
+
+    node: of rows without their own.
+    """
+    sum = ffi.new("uint64_t *")
+    buffer = rows.buffer if type(rows.buffer) is bytes else ffi.from_buffer(rows.buffer)
+    status = lib.tp_sum_rows(
+        buffer, len(rows.buffer), rows.spans, rows.count, node or b"", len(node or b""), node is not None, sum
+    )
+    assert status == 0, "a row points outside its buffer"
+    return int(sum[0])
 
 
 class CopiedFrames(NamedTuple):
