@@ -68,6 +68,8 @@ RANGES = {
     "max_tag_bytes": (0, 60_000),
     "max_node_bytes": (0, 60_000),
     "max_idempotency_key_bytes": (0, 60_000),
+    "max_producer_id_bytes": (0, 30_000),
+    "producer_epochs": (1, 4096),
     "default_limit": (0, 1_000_000),
     "max_wait_ms": (0, _U32_MAX),
     "default_batch_bytes": (0, 1 << 40),
@@ -83,6 +85,7 @@ _ZERO_IS_THE_MOST = (
     "max_tag_bytes",
     "max_node_bytes",
     "max_idempotency_key_bytes",
+    "max_producer_id_bytes",
     "max_limit",
     "default_limit",
     "max_wait_ms",
@@ -256,6 +259,15 @@ class Config:
     max_tag_bytes: int = 256
     max_node_bytes: int = 128
     max_idempotency_key_bytes: int = 256
+    max_producer_id_bytes: int = 256
+    max_producers: int = 100_000
+    """Over all topics, those forgotten but for their newest epoch included."""
+    max_producer_parts: int = 1_000_000
+    """That are known of, over all topics: 22 bytes each."""
+    producer_epochs: int = 16
+    """How many of a producer's newest epochs a topic knows the parts of."""
+    producer_silence_ms: int = 604_800_000
+    """How long after its last append a producer is forgotten but for its newest epoch."""
     max_limit: int = 1000
     default_limit: int = 256
     max_wait_ms: int = 30_000

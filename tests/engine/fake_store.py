@@ -21,7 +21,7 @@ from topics.store.catalog import NO_TAG, RowColumns
 from topics.store.codec import Frames
 from topics.store.commit import Commit
 from topics.store.filetable import FileKind, FileTable, StoredFile
-from topics.store.format import ORDERED_TYPES, FrameType, unpack_idempotency
+from topics.store.format import ORDERED_TYPES, FrameType, Idempotency, unpack_extension
 from topics.store.hottail import HotTail
 from topics.store.memory import MemoryFrames
 from topics.store.plain_rows import TopicRows
@@ -278,9 +278,12 @@ def replay(catalog: EngineCatalog, log: bytes, file: StoredFile) -> None:
         catalog.add_rows(int(topic_id), columns_of(its, log, file.file_id))
         for frame in its[its["ext_len"] > 0]:
             at = int(frame["offset"]) + 52
-            entry = unpack_idempotency(log[at : at + int(frame["ext_len"])])
-            if entry is not None:
-                catalog.add_idempotency(int(topic_id), entry.key, int(frame["seq"]), entry.records, entry.started_ms)
+            seq = int(frame["seq"])
+            for entry in unpack_extension(log[at : at + int(frame["ext_len"])]):
+                if isinstance(entry, Idempotency):
+                    catalog.add_idempotency(int(topic_id), entry.key, seq, entry.records, entry.started_ms)
+                else:
+                    catalog.add_part(int(topic_id), seq, entry)
     for frame in controls:
         if int(frame["type"]) not in ORDERED_TYPES:
             _apply(catalog, frame, log)

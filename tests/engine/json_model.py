@@ -244,6 +244,9 @@ def random_write(rng: random.Random) -> bytes:
         '"incarnation":"0123456789ABCDEF"',
         '"x":[{"x":1,"x":2}]',
         '"config":{"x":1}',
+        '"producer":null',
+        '"producer":{"part":0,"id":"p\\u0070","epoch":7,"x":[]}',
+        '"producer":{"part":65536,"id":"","epoch":1.5}',
     ):
         if rng.random() < 0.1:
             fields.append(text)
@@ -263,18 +266,24 @@ def parse_write(body: bytes) -> tuple[list[Row], str | None]:
     if not isinstance(top, Members):
         raise RefusedError("body")
     fields = _known(
-        top, ("records", "node", "idempotency_key", "create", "config", "disable_backpressure", "incarnation")
+        top,
+        (
+            *("records", "node", "idempotency_key", "create", "config", "disable_backpressure"),
+            *("incarnation", "producer"),
+        ),
     )
     if not isinstance(fields.get("records"), list) or isinstance(fields["records"], Members):
         raise RefusedError("records")
     texts = (("node", str), ("idempotency_key", str), ("incarnation", str))
-    for name, types in (*texts, ("create", bool), ("config", Members)):
+    for name, types in (*texts, ("create", bool), ("config", Members), ("producer", Members)):
         if fields.get(name) is not None and not isinstance(fields[name], types):
             raise RefusedError(name)
     if fields.get("incarnation") is not None and not re.fullmatch("[0-9a-f]{16}", fields["incarnation"]):
         raise RefusedError("incarnation")
     if not isinstance(fields.get("disable_backpressure", False), bool):
         raise RefusedError("disable_backpressure")
+    if fields.get("producer") is not None:
+        _check_producer(fields["producer"])
     rows = []
     for record in fields["records"]:
         if not isinstance(record, Members):
@@ -289,6 +298,16 @@ def parse_write(body: bytes) -> tuple[list[Row], str | None]:
         size = len(compact(data)) + (0 if meta is None else len(compact(meta)))
         rows.append((data, known.get("tag"), known.get("node"), meta, size))
     return rows, fields.get("node")
+
+
+def _check_producer(members: Members) -> None:
+    known = _known(members, ("id", "epoch", "part"))
+    if not isinstance(known.get("id"), str) or not 0 < len(known["id"].encode()) <= 256:
+        raise RefusedError("producer.id")
+    for name, most in (("epoch", 2**63 - 1), ("part", 65_535)):
+        number = known.get(name)
+        if not isinstance(number, Number) or not number.text.isdigit() or int(number.text) > most:
+            raise RefusedError(f"producer.{name}")
 
 
 def _known(members: Members, names: tuple[str, ...]) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def test_a_plain_body_is_used_as_it_is() -> None:
         Record(b"null", None, None, None, 4),
     ]
     assert scanned.rows.size == 22
-    assert scanned[1:] == (None, None, None, None, False, None, None)
+    assert scanned[1:] == (None, None, None, None, False, None, None, None)
 
 
 def test_blanks_and_escapes_are_cleaned_into_a_copy() -> None:
@@ -94,17 +94,20 @@ def test_the_other_fields_are_read() -> None:
     )
     scanned = scan(body)
     assert scanned.rows.count == 1
-    assert scanned[1:] == ("wé".encode(), b"k", False, TopicConfig.make(ttl_ms=5), True, None, "00f00000000000af")
+    config = TopicConfig.make(ttl_ms=5)
+    assert scanned[1:] == ("wé".encode(), b"k", False, config, True, None, "00f00000000000af", None)
 
 
 def test_fields_of_one_body_do_not_leak_into_the_next() -> None:
     scan(b'{"node":"w","create":true,"config":{},"disable_backpressure":true,"records":[{"data":1}]}')
     scan(b'{"incarnation":"0123456789abcdef","records":[{"data":1}]}')
-    assert scan(b'{"records":[{"data":1}],"idempotency_key":""}')[1:] == (None, b"", None, None, False, None, None)
+    key_alone = scan(b'{"records":[{"data":1}],"idempotency_key":""}')
+    assert key_alone[1:] == (None, b"", None, None, False, None, None, None)
     nulls = (
-        b'{"node":null,"create":null,"config":null,"idempotency_key":null,"incarnation":null,"records":[{"data":1}]}'
+        b'{"node":null,"create":null,"config":null,"idempotency_key":null,"incarnation":null,"producer":null,'
+        b'"records":[{"data":1}]}'
     )
-    assert scan(nulls)[1:] == (None, None, None, None, False, None, None)
+    assert scan(nulls)[1:] == (None, None, None, None, False, None, None, None)
 
 
 def test_known_keys_are_known_by_their_decoded_names() -> None:

@@ -16,7 +16,14 @@ from tests.server.lane_bytes import LaneBytes, samples
 from topics.engine.snapshot import Snapshot, TopicImage
 from topics.errors import CorruptError, FormatError, RequestError
 from topics.store import codec
-from topics.store.format import Idempotency, WalHeader, pack_idempotency, unpack_idempotency
+from topics.store.format import (
+    Idempotency,
+    ProducerPart,
+    WalHeader,
+    pack_idempotency,
+    pack_producer_part,
+    unpack_extension,
+)
 from topics.store.manifest import Pack, unpack_store_part
 from topics.store.pack import read_pack, scan_pack
 from topics.store.segment import read_footer
@@ -136,7 +143,13 @@ def _of_files() -> list[Decoder]:
         Decoder(
             "pack index", functools.partial(_pack_index, PackHeader.unpack(pack, "x").epoch), errors, damaged(pack)
         ),
-        Decoder("extension", unpack_idempotency, errors, damaged(pack_idempotency(Idempotency(3, 1_000, b"key")))),
+        Decoder(
+            "extension",
+            unpack_extension,
+            errors,
+            damaged(pack_idempotency(Idempotency(3, 1_000, b"key")))
+            | {"of a part": pack_producer_part(ProducerPart(3, 1_000, 5, 6, 1 << 63, b"producer"))},
+        ),
         Decoder("snapshot", _snapshot, errors, damaged(files["snapshot-"])),
     ]
 

@@ -163,6 +163,8 @@ _DEEP = 130
 _BODIES = {
     "all fields": b'{"records":[{"data":{"a":[1,-2.5e3,"\\u00e9",true,null]},"tag":"t","node":"n","meta":{"k":"v"}},'
     b'{"data":0}],"node":"m","idempotency_key":"k","create":true,"config":{"cap_records":5}}',
+    "a part": b'{"records":[{"data":0}],"producer":{"id":"\\u0070","epoch":9223372036854775807,"part":65535,"x":[]}}',
+    "a part with too much": b'{"producer":{"id":"p","epoch":9223372036854775808,"part":1e5,"id":""},"records":[]}',
     "blanks everywhere": b' { "records" : [ { "data" : { "a" : 1 } } ] } ',
     "nulls": b'{"records":[{"data":null,"tag":null,"node":null,"meta":null}],"node":null,"config":null}',
     "escaped names": b'{"\\u0072ecords":[{"d\\u0061ta":1}]}',

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from topics.store.catalog import NO_TAG, SEQ_MAX, Deletions, RowColumns, SeqRange
 from topics.store.filetable import FileKind, FileTable
-from topics.store.format import FrameType
+from topics.store.format import FrameType, ProducerPart
 
 
 class Row(NamedTuple):
@@ -45,6 +45,7 @@ class FakeCatalog:
     def __init__(self) -> None:
         self.topics: dict[int, Topic] = {}
         self.keys: dict[tuple[int, bytes], tuple[int, int]] = {}
+        self.parts: dict[tuple[int, bytes, int, int], tuple[int, int]] = {}
         self.deleted: list[tuple[int, int, Row]] = []
         self.files: FileTable | None = None
         self.table: FileTable | None = None
@@ -126,6 +127,9 @@ class FakeCatalog:
 
     def add_idempotency(self, topic_id: int, key: bytes, first_seq: int, count: int, started_ms: int) -> None:
         self.keys[topic_id, key] = (first_seq, count)
+
+    def add_part(self, topic_id: int, first_seq: int, part: ProducerPart) -> None:
+        self.parts[topic_id, part.producer, part.epoch, part.part] = (first_seq, part.records)
 
     def recovered(self, *, power_lost: bool) -> bool:
         self.power_lost = power_lost

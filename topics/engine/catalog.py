@@ -29,6 +29,7 @@ from topics.engine.delete import delete_now
 from topics.engine.floors import CRASH, Gap
 from topics.engine.idempotency import KeyEntry
 from topics.engine.index import Selection
+from topics.engine.producers.known import Producers
 from topics.engine.queue.completion import consume_now
 from topics.engine.routers.controls import images_of
 from topics.engine.routers.forward import add_hops, seq_runs
@@ -39,7 +40,7 @@ from topics.engine.topic import Life, Topic
 from topics.engine.topic_config import TopicConfig
 from topics.store.catalog import NO_TAG, SEQ_MAX, Deletions, RowColumns, SeqRange
 from topics.store.filetable import FileTable
-from topics.store.format import FLAG_COPY, ORDERED_TYPES, FrameType
+from topics.store.format import FLAG_COPY, ORDERED_TYPES, FrameType, ProducerPart
 from topics.store.incarnation import incarnation_of_id
 
 _ANY_AGE_MS = 1 << 64
@@ -112,6 +113,8 @@ class EngineCatalog:
             add_hops(topic, image.hops)
         for row in image.keys:
             self.add_idempotency(topic.id, row.key, row.first_seq, row.count, row.started_ms)
+        for producer in image.producers:
+            self._producers_of(topic).restore(producer)
         if topic.queue is not None:
             for lease in image.leases:
                 topic.queue.restore(lease)
@@ -259,6 +262,8 @@ class EngineCatalog:
             topic.keys_forgotten = max(topic.keys_forgotten, change.keys_forgotten)
             if topic.keys is not None:
                 topic.keys.forget_through(change.keys_forgotten)
+            if topic.producers is not None:
+                topic.producers.forget_through(change.keys_forgotten)
         if order <= topic.order:
             return
         topic.order = order
@@ -277,6 +282,16 @@ class EngineCatalog:
         topic = self._topics.get(topic_id)
         if topic is not None and first_seq > topic.keys_forgotten:  # told by a frame behind it, perhaps
             topic.key_store().store(key, KeyEntry(first_seq, count, started_ms), started_ms, _ANY_AGE_MS)
+
+    def add_part(self, topic_id: int, first_seq: int, part: ProducerPart) -> None:
+        topic = self._topics.get(topic_id)
+        if topic is not None and first_seq > topic.keys_forgotten:
+            self._producers_of(topic).add(part, first_seq)
+
+    def _producers_of(self, topic: Topic) -> Producers:
+        if topic.producers is None:
+            topic.producers = Producers(self._core.producers)
+        return topic.producers
 
     def recovered(self, *, power_lost: bool) -> bool:
         has_lost = self._routers.has_half
@@ -297,6 +312,8 @@ class EngineCatalog:
                 index.kill_through(topic.head)
                 floors.raise_to(deleted=topic.head)  # rows of a time in another class stay gone (R-DUR-5)
                 topic.keys = None  # as long as their records (R-IDEM-8)
+                if topic.producers is not None:
+                    topic.producers.clear()
                 topic.keys_forgotten = topic.head
             floors.gaps = self._gaps.get(topic.id, [])
             reserved = self._reserved.get(topic.id, 0)

@@ -40,7 +40,8 @@ class ConfigPayload(msgspec.Struct, omit_defaults=True):
     floors: FloorMarks | None = None
     """What was lost while no frame told of it (class `ephemeral`)."""
     keys_forgotten: int = 0
-    """Idempotency keys of writes up to this seq were forgotten with their records, by a restart (class `ephemeral`)."""
+    """Idempotency keys and parts of producers, of writes up to this seq, were forgotten with their records, by a
+    restart (class `ephemeral`)."""
     incarnation: str = ""
     """The topic's at that time: one that a start in class `memory` or `ephemeral` has drawn is in no other frame.
     "": as before."""

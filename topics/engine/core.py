@@ -10,6 +10,7 @@ from topics.config import Config
 from topics.engine import refusals
 from topics.engine.delivery.cohort import Cohorts
 from topics.engine.ports import LogPort, LoopPort, ReaderPort, RequestedPort, StorePort
+from topics.engine.producers.known import ProducerTotals
 from topics.engine.queue.lease_ids import LeaseIds
 from topics.engine.read_turns import ReadTurns
 from topics.engine.registry import Registry
@@ -46,6 +47,7 @@ class Core:
         self.config = config
         self.registry = Registry()
         self.usage = Usage()
+        self.producers = ProducerTotals(config)
         self.quiet_from_ms = self.quiet_until_ms = 0
         """From one to before the other, by the wall clock, nothing expires in any topic."""
         self.closing = False

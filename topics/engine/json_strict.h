@@ -12,7 +12,7 @@ enum {
 };
 enum {
     FIELD_RECORDS, FIELD_NODE, FIELD_KEY, FIELD_CREATE, FIELD_CONFIG, FIELD_BACKPRESSURE, /* of the body ... */
-    FIELD_INCARNATION,                                                                    /* ... and more of it */
+    FIELD_INCARNATION, FIELD_PRODUCER,                                                    /* ... and more of it */
     FIELD_DATA, FIELD_TAG, FIELD_RECORD_NODE, FIELD_META,                                 /* of a record */
     FIELD_BODY, FIELD_RECORD, FIELD_UNKNOWN                                               /* the thing itself; others */
 };

@@ -34,7 +34,7 @@ struct tp_writer {
     uint32_t violation;    /* V_* of the first record over a limit, 0 = none */
     uint32_t violation_record;
     struct tp_error error;
-    struct tp_span fields[7]; /* by FIELD_RECORDS to FIELD_INCARNATION */
+    struct tp_span fields[8]; /* by FIELD_RECORDS to FIELD_PRODUCER */
     uint32_t alone;        /* 1: no other field than records, within all limits, if perhaps with rows to clean */
 };
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from topics.engine.names import shown
 from topics.engine.routers.router import Router
 from topics.engine.topic import Topic
 from topics.errors import RequestError
+
+if TYPE_CHECKING:
+    from topics.engine.producers.part import Part
 
 
 def topic_not_found(name: str) -> RequestError:
@@ -83,6 +88,33 @@ def config_needs_admin(name: str) -> RequestError:
 def name_forbidden(name: str) -> RequestError:
     """The refusal of a name that a body, or a router, mentions and the key may not use (R-AUTH)."""
     return RequestError("forbidden", f"this key may not use the name {shown(name)}", {"topic": name})
+
+
+# --- producers -------------------------------------------------------------------------------------------------------
+def producer_diverged(topic: str, part: Part) -> RequestError:
+    message = (
+        f"{_part(topic, part)} was written before with other records: send the same ones, or a part of another epoch"
+    )
+    return RequestError("producer_diverged", message, _part_detail(topic, part))
+
+
+def producer_stale(topic: Topic, part: Part, newest: int) -> RequestError:
+    message = (
+        f"{_part(topic.name, part)} is of an epoch that topic has forgotten, so it may have been written before: the "
+        f"newest epoch is {newest}, go on above it"
+    )
+    return RequestError("producer_stale", message, _part_detail(topic.name, part, newest=newest))
+
+
+def _part(topic: str, part: Part) -> str:
+    producer = shown(part.producer.decode())
+    return f"part {part.part} of epoch {part.epoch} of producer {producer} in topic {shown(topic)}"
+
+
+def _part_detail(topic: str, part: Part, **more: int) -> dict[str, str | int]:
+    """Without the part where its epoch is what is refused."""
+    detail: dict[str, str | int] = {"topic": topic, "producer": part.producer.decode(), "epoch": part.epoch}
+    return detail | (more or {"part": part.part})
 
 
 # --- routers ---------------------------------------------------------------------------------------------------------

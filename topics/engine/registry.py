@@ -45,6 +45,8 @@ class Registry:
 
     def remove(self, topic: Topic) -> None:
         topic.life = Life.GONE
+        if topic.producers is not None:
+            topic.producers.clear()
         del self.by_name[topic.name]
         del self.by_id[topic.id]
         del self._names[bisect_left(self._names, topic.name)]

@@ -8,6 +8,7 @@ import msgspec
 
 from topics.engine.controls import LeaseRow
 from topics.engine.floors import FloorMarks, Gap
+from topics.engine.producers.known import ProducerRow
 from topics.engine.routers.controls import RouterImage, images_of
 from topics.engine.routers.hops import Run
 from topics.engine.topic import NO_RESERVATION, Topic
@@ -21,7 +22,8 @@ class KeyRow(msgspec.Struct, array_like=True, gc=False):
 
 
 class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
-    """One topic: in the snapshot, and (without keys) in headers and footers of its segments."""
+    """One topic: in the snapshot, and (without keys, with producers within bounds) in headers and footers of its
+    segments."""
 
     name: str
     id: int
@@ -42,6 +44,7 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
     """Routers into this topic, where it describes itself; the snapshot lists all of them by themselves."""
     incarnation: str = ""
     """In the snapshot alone: a directory built from descriptions gets others. "": of a version that knew none."""
+    producers: list[ProducerRow] = msgspec.field(default_factory=list)
 
     def gap_list(self) -> list[Gap]:
         return [Gap(*gap) for gap in self.gaps]
@@ -63,11 +66,14 @@ class Snapshot(msgspec.Struct, Generic[Image]):
 
 
 def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
-    """What is committed of the topic; now_ms None: as it describes itself in its files."""
+    """What is committed of the topic; now_ms None: as it describes itself in its files, without idempotency keys."""
     keys: list[KeyRow] = []
     if now_ms is not None and topic.keys is not None:
         within = topic.keys.within(now_ms, topic.config.idempotency_window_ms)
         keys = [KeyRow(key, entry.first_seq, entry.count, entry.started_ms) for key, entry in within]
+    producers: list[ProducerRow] = []
+    if topic.producers is not None:
+        producers = topic.producers.described() if now_ms is None else topic.producers.images(now_ms)
     leases: list[LeaseRow] = []
     if now_ms is not None and topic.queue is not None and topic.keeps_leases:
         leases = topic.queue.image()
@@ -87,4 +93,5 @@ def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
         list(topic.hops.runs) if topic.hops is not None else [],
         images_of(list(topic.feeders)) if now_ms is None else [],
         topic.incarnation if now_ms is not None else "",
+        producers,
     )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from topics.engine.append import AppendBatch
     from topics.engine.identity import Waiting
     from topics.engine.operations import Operation
+    from topics.engine.producers.known import Producers
     from topics.engine.retention import Expiry
     from topics.engine.routers.hops import Hops
     from topics.engine.routers.router import Router
@@ -76,6 +77,7 @@ class Topic:
         "pending_bytes",
         "pending_records",
         "plain",
+        "producers",
         "queue",
         "reserved",
         "routers",
@@ -105,7 +107,9 @@ class Topic:
         self.index = Index(usage)
         self.keys: KeyStore | None = None
         self.keys_forgotten = 0
-        """A restart in class `ephemeral` forgot those of writes up to this seq, whatever the log tells of them."""
+        """A restart in class `ephemeral` forgot those of writes up to this seq, and what was known of producers,
+        whatever the log tells of them."""
+        self.producers: Producers | None = None
         self.running: dict[Hashable, Waiting] | None = None
         """Identities of writes that are not decided yet, and the duplicates that wait for each; None: as {}."""
         self.queue = Leases(self.index, self.floors) if config.is_queue else None

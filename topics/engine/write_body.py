@@ -15,6 +15,7 @@ import numpy as np
 from topics.config import Config
 from topics.engine._records import ffi, lib
 from topics.engine.incarnation import check_incarnation
+from topics.engine.producers.part import Part, parse_part
 from topics.engine.records import (
     E_MISSING,
     E_ROOM,
@@ -38,21 +39,21 @@ _HEAD = struct.Struct("=QI")
 """size, count."""
 _RESULTS = struct.Struct("=QIIII")
 """size, count, marks, violation, violation_record."""
-_FIELDS = struct.Struct("=21I")
+_FIELDS = struct.Struct("=24I")
 _KEY_ROOM = 4096
 _CLEAN_ROOM = 65_536
 _MARK_CLEAN = 8 | 16 | 32
 _MARK_TWICE = 64
 _NO_RECORD = 0xFFFFFFFF
 
-_BODY, _RECORD = 11, 12
+_BODY, _RECORD = 12, 13
 _FIELD_NAMES = (
-    *("records", "node", "idempotency_key", "create", "config", "disable_backpressure", "incarnation"),
+    *("records", "node", "idempotency_key", "create", "config", "disable_backpressure", "incarnation", "producer"),
     *("data", "tag", "node", "meta"),
 )
 _MUST_BE = (
     *("an array", "a string or null", "a string or null", "true, false or null", "an object or null", "true or false"),
-    "a string or null",
+    *("a string or null", "an object or null"),
     *("any JSON", "a string or null", "a string or null", "any JSON", "an object", "an object"),
 )
 
@@ -76,6 +77,8 @@ class WriteBody(NamedTuple):
     violation: RequestError | None
     incarnation: str | None
     """Of the topic that is meant; None: whichever there is."""
+    producer: Part | None = None
+    """Not beside a key."""
 
 
 def new_writer(config: Config) -> Any:
@@ -122,7 +125,7 @@ class WriteScanner:
             return self._unusual(body)
         size, count = _HEAD.unpack(self._head)
         rows = make_tuple(Rows, (body, self._spans[: count * 40], count, size))
-        return make_tuple(WriteBody, (rows, None, None, None, None, False, None, None))
+        return make_tuple(WriteBody, (rows, None, None, None, None, False, None, None, None))
 
     def scan_lines(self, lines: bytes, count: int) -> Rows | None:
         """One row of `data` alone per line, each ended by a newline; None where that is not so, or a line not plain."""
@@ -172,10 +175,15 @@ class WriteScanner:
         if fields[14] == Kind.OBJECT:
             config = TopicConfig.parse(body[fields[12] : fields[12] + fields[13]], "config", "config.")
         incarnation = self._incarnation(body, fields[18:21])
+        producer = None
+        if fields[23] == Kind.OBJECT:
+            producer = parse_part(body[fields[21] : fields[21] + fields[22]], self._limits)
         over = self.over_limit(count, node, key)
+        if over is None and producer is not None and key is not None:
+            over = producer_and_key()
         if over is None and violation:
             over = self._violation(violation, f"records[{record}]")
-        return WriteBody(rows, node, key, create, config, fields[17] == Kind.TRUE, over, incarnation)
+        return WriteBody(rows, node, key, create, config, fields[17] == Kind.TRUE, over, incarnation, producer)
 
     def _cleaned(self, body: bytes) -> bytes:
         """What the rows point at: payloads without blanks, tags and nodes decoded. Moves the rows there."""
@@ -276,3 +284,8 @@ class WriteScanner:
 
 def _invalid(message: str) -> RequestError:
     return RequestError("invalid_request", message)
+
+
+def producer_and_key() -> RequestError:
+    """A violation: check 3 of 7.5."""
+    return _invalid("producer and an idempotency key are given: leave out the key, a part is known by its producer")

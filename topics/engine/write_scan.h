@@ -11,7 +11,7 @@ struct known {
 static const struct known BODY_FIELDS[] = {
     {"records", 7, FIELD_RECORDS}, {"node", 4, FIELD_NODE}, {"idempotency_key", 15, FIELD_KEY},
     {"create", 6, FIELD_CREATE}, {"config", 6, FIELD_CONFIG}, {"disable_backpressure", 20, FIELD_BACKPRESSURE},
-    {"incarnation", 11, FIELD_INCARNATION},
+    {"incarnation", 11, FIELD_INCARNATION}, {"producer", 8, FIELD_PRODUCER},
     {NULL, 0, 0},
 };
 static const struct known RECORD_FIELDS[] = {
@@ -205,6 +205,7 @@ static int may_be(uint32_t field, uint32_t kind)
     case FIELD_KEY:
     case FIELD_INCARNATION: return kind == KIND_STRING || kind == KIND_NULL;
     case FIELD_CREATE: return kind == KIND_TRUE || kind == KIND_FALSE || kind == KIND_NULL;
+    case FIELD_PRODUCER:
     case FIELD_CONFIG: return kind == KIND_OBJECT || kind == KIND_NULL;
     default: return kind == KIND_TRUE || kind == KIND_FALSE;
     }
@@ -256,7 +257,7 @@ int tp_scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len)
         w->error = s.error;
         return -1;
     }
-    for (int field = FIELD_NODE; field <= FIELD_INCARNATION; field++)
+    for (int field = FIELD_NODE; field <= FIELD_PRODUCER; field++)
         if (!(seen >> field & 1)) w->fields[field].kind = 0;
     w->alone = seen == 1u << FIELD_RECORDS && !w->violation && w->count && w->count <= w->limits.records;
     return w->alone && w->marks < MARK_WHITE ? 0 : 1;

@@ -24,6 +24,8 @@ STATUS = {
     "topic_not_empty": 409,
     "not_a_queue": 409,
     "incarnation_mismatch": 409,
+    "producer_diverged": 409,
+    "producer_stale": 409,
     "payload_too_large": 413,
     "unsupported_media_type": 415,
     "topic_full": 422,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.store.filetable import FileTable
+from topics.store.format import ProducerPart
 
 SEQ_MAX = (1 << 64) - 1
 NO_TAG = 0xFFFF_FFFF
@@ -76,8 +77,8 @@ class Catalog(Protocol):
         adopt(...)                          only in a directory rebuilt without a snapshot (`topics fsck --rebuild`)
         add_rows(...)                       rows of segments and packs, each topic's in seq order
         log_begins(copied)
-        per chunk of log: apply_control for ordered controls, see_rows and add_rows by topic, add_idempotency,
-            apply_control for the others
+        per chunk of log: apply_control for ordered controls, see_rows and add_rows by topic, add_idempotency and
+            add_part, apply_control for the others
         recovered(power_lost)
 
     Ordered controls (create, config, delete of a topic) come in the order of their numbers over all shards. The other
@@ -124,6 +125,9 @@ class Catalog(Protocol):
 
     def add_idempotency(self, topic_id: int, key: bytes, first_seq: int, count: int, started_ms: int) -> None:
         """A write of the log carried this key: its records are seqs first_seq .. first_seq + count - 1."""
+
+    def add_part(self, topic_id: int, first_seq: int, part: ProducerPart) -> None:
+        """A write of the log was this part of a producer; its first record is `first_seq`."""
 
     def recovered(self, *, power_lost: bool) -> bool:
         """Everything was handed over. power_lost: the machine went down, so seqs between a topic's head and its
@@ -191,8 +195,8 @@ class Catalog(Protocol):
 
     def snapshot(self) -> bytes:
         """A JSON value: everything about topics that neither rows in files nor the log from the cut on say: names,
-        ids, configs, heads, floors, gaps, reservations, idempotency keys inside their window, the next topic id and
-        order number. Taken at one instant; only what is committed."""
+        ids, configs, heads, floors, gaps, reservations, idempotency keys inside their window, producers, the next
+        topic id and order number. Taken at one instant; only what is committed."""
 
     def take_deletions(self) -> list[Deletions]:
         """Records in segments and packs deleted one by one since the last call, for the flag in their files.

@@ -345,6 +345,28 @@ def pack_idempotency(entry: Idempotency) -> bytes:
     return _TLV.pack(EXT_IDEMPOTENCY, len(body)) + body
 
 
+EXT_PRODUCER = 2
+_PRODUCER = struct.Struct("<IQQIQ")
+
+
+class ProducerPart(NamedTuple):
+    """On the first frame of a write that is a producer's part: its records are seq, seq + 1, ... seq + records - 1."""
+
+    records: int
+    started_ms: int
+    epoch: int
+    part: int
+    sum: int
+    """Of all its records, see `codec.sum_rows`."""
+    producer: bytes
+
+
+def pack_producer_part(entry: ProducerPart) -> bytes:
+    """The extension area with this one entry."""
+    body = _PRODUCER.pack(*entry[:-1]) + entry.producer
+    return _TLV.pack(EXT_PRODUCER, len(body)) + body
+
+
 def iterate_extension(ext: bytes) -> Iterator[tuple[int, bytes]]:
     """(kind, bytes) of each entry. Raises CorruptError when an entry goes past the end."""
     at = 0
@@ -359,15 +381,27 @@ def iterate_extension(ext: bytes) -> Iterator[tuple[int, bytes]]:
         at += length
 
 
-def unpack_idempotency(ext: bytes) -> Idempotency | None:
-    """The idempotency entry of an extension area, if there is one; unknown kinds are passed over."""
+Entry = Idempotency | ProducerPart
+
+
+def unpack_extension(ext: bytes) -> list[Entry]:
+    """The entries of an extension area; kinds that this build does not know are passed over. Raises CorruptError."""
+    found: list[Entry] = []
     for kind, body in iterate_extension(ext):
         if kind == EXT_IDEMPOTENCY:
-            if len(body) < _IDEMPOTENCY.size:
-                raise CorruptError("an idempotency entry is cut off")
+            _check_length(body, _IDEMPOTENCY)
             records, started_ms = _IDEMPOTENCY.unpack_from(body)
-            return Idempotency(records, started_ms, body[_IDEMPOTENCY.size :])
-    return None
+            found.append(Idempotency(records, started_ms, body[_IDEMPOTENCY.size :]))
+        elif kind == EXT_PRODUCER:
+            _check_length(body, _PRODUCER)
+            records, started_ms, epoch, part, sum = _PRODUCER.unpack_from(body)
+            found.append(ProducerPart(records, started_ms, epoch, part, sum, body[_PRODUCER.size :]))
+    return found
+
+
+def _check_length(body: bytes, fixed: struct.Struct) -> None:
+    if len(body) < fixed.size:
+        raise CorruptError(f"an extension entry of {len(body)} bytes is cut off: {fixed.size} come first")
 
 
 def _u64(value: int) -> bytes:

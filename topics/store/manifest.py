@@ -110,6 +110,9 @@ class StorePart(msgspec.Struct, omit_defaults=True):
     flagging: list[str] = []
     """Paths (below their directory) of segments and packs in which deletes were about to be flagged: after a kill the
     page cache may show flags that no sync has made durable."""
+    extensions: list[tuple[int, int, bytes]] = []
+    """Of a directory rebuilt without a sound snapshot: topic id, seq and extension area of frames in segments and packs
+    that are parts of producers, which descriptions may be too old to tell of."""
     format: int = 1
 
 

@@ -99,6 +99,7 @@ async def _by_files(loop: Loop, tiers: Tiers, aside: SetAside, log: RebuildLog) 
         shards=1,
         rebuilt=True,
         flagging=[segment.path for segment in described.segments] + [pack.path for pack in described.packs],
+        extensions=described.extensions,
     )
     catalog = msgspec.json.encode([(topic_id, msgspec.Raw(text)) for topic_id, text in described.descriptions])
     return Rebuilt(len(described.topic_ids), described.records), part, catalog

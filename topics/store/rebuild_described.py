@@ -13,10 +13,10 @@ from topics.loop.loop import Loop
 from topics.store import codec
 from topics.store.filecalls import list_if_there, read_file, replace_file, unlink_if_there
 from topics.store.manifest import Pack, Run, Segment
-from topics.store.rebuild_files import hints_of, rewrite_pack
+from topics.store.rebuild_files import hints_of, parts_in, rewrite_pack
 from topics.store.salvage import mend_segment, salvage_pack
 from topics.store.segment import describe_file
-from topics.store.segment_format import PACK_DIRECTORY, index_path, numbered, pack_path
+from topics.store.segment_format import PACK_DIRECTORY, SegmentHeader, index_path, numbered, pack_path
 from topics.store.set_aside import SetAside
 from topics.store.tiers import Tiers
 
@@ -35,6 +35,8 @@ class _Source:
     """Which wins where two hold the same seqs: segments, then newer packs, then packs that were not written to their
     ends."""
     records: int
+    parts: list[tuple[int, int, bytes]]
+    """Of producers: topic id, seq and extension area."""
     segment: Segment | None = None
     pack: int = 0
     run: int = 0
@@ -55,6 +57,8 @@ class RebuildDescribed:
         """(topic id, JSON), the oldest of a topic first."""
         self.records = 0
         """Frames kept."""
+        self.extensions: list[tuple[int, int, bytes]] = []
+        """Of those, the parts of producers, see StorePart."""
 
     @property
     def packs(self) -> list[Pack]:
@@ -91,9 +95,10 @@ class RebuildDescribed:
                     if mended is None:
                         await unlink_if_there(self._files, path)
                         continue
-                    found = describe_file(mended, path)
+                    data = mended
+                    found = describe_file(data, path)
                     await unlink_if_there(self._files, index_path(path))
-                    await replace_file(self._files, path, mended)
+                    await replace_file(self._files, path, data)
                 segment = found.segment
                 if not segment.sealed:  # an index beside it may be older than its latest deletes
                     await unlink_if_there(self._files, index_path(path))
@@ -109,6 +114,7 @@ class RebuildDescribed:
                             found.description,
                             (1, 0),
                             segment.records,
+                            _parts_of(data, path, segment.frames_end),
                             segment,
                         )
                     )
@@ -147,6 +153,7 @@ class RebuildDescribed:
                         run.header.description,
                         rank,
                         len(seqs),
+                        parts_in(run.frames, run.scan.frames),
                         None,
                         number,
                         row,
@@ -166,11 +173,19 @@ class RebuildDescribed:
             for source in sorted(kept, key=lambda source: source.first_seq):
                 self.descriptions.append((topic_id, source.description))
                 self.records += source.records
+                self.extensions += source.parts
                 if source.segment is not None:
                     self.segments.append(source.segment)
                 else:
                     run = Run(topic_id, source.first_seq, source.last_seq, source.run)
                     self._packs[source.pack].runs[source.run] = run
+
+
+def _parts_of(data: bytes, path: str, frames_end: int) -> list[tuple[int, int, bytes]]:
+    """Of a sound segment: what its frames tell of producers, deleted ones, too."""
+    begin = SegmentHeader.unpack(data, path).header_bytes
+    frames = memoryview(data)[begin:frames_end]
+    return parts_in(frames, codec.scan_frames(frames).frames)
 
 
 def _without_begun_merge(sources: list[_Source]) -> list[_Source]:

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
+from topics.store.codec import Frames
 from topics.store.filecalls import FileCalls, read_file, replace_file
+from topics.store.format import FRAME_HEADER_BYTES, ProducerPart, unpack_extension
 from topics.store.manifest import Pack
 from topics.store.salvage import SalvagedRun, pack_of
 from topics.store.segment_format import IndexHeader, index_path
+
+
+def parts_in(data: bytes | memoryview, frames: Frames) -> list[tuple[int, int, bytes]]:
+    """Topic id, seq and extension area of frames that are parts of producers. frames: offsets count from data[0]."""
+    found = []
+    extended = frames[frames["ext_len"] > 0]
+    columns = (extended[name].tolist() for name in ("topic_id", "seq", "offset", "ext_len"))
+    for topic_id, seq, offset, length in zip(*columns, strict=True):
+        ext = bytes(data[offset + FRAME_HEADER_BYTES : offset + FRAME_HEADER_BYTES + length])
+        with contextlib.suppress(CorruptError):
+            if any(isinstance(entry, ProducerPart) for entry in unpack_extension(ext)):
+                found.append((topic_id, seq, ext))
+    return found
 
 
 async def hints_of(files: FileCalls, path: str) -> list[int]:

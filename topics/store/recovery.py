@@ -30,8 +30,9 @@ from topics.store.format import (
     FRAME_HEADER_BYTES,
     ORDERED_TYPES,
     FrameType,
+    Idempotency,
     shard_directory,
-    unpack_idempotency,
+    unpack_extension,
     wal_file_name,
 )
 from topics.store.manifest import COLD, HOT, Manifest, Pack, ReplayStart, Segment
@@ -102,6 +103,8 @@ async def recover(
         catalog.restore(None)
         for topic_id, description in msgspec.json.decode(loaded.catalog, type=list[tuple[int, msgspec.Raw]]):
             catalog.adopt(topic_id, bytes(description))
+        for topic_id, seq, ext in store.extensions:
+            _apply_extension(catalog, topic_id, seq, ext)
     else:
         catalog.restore(loaded.catalog, log_cut=store.log_cut)
     flagging = set(store.flagging)
@@ -294,6 +297,15 @@ async def unlink_all(loop: Loop, paths: Sequence[str]) -> None:
 # --- the log ---------------------------------------------------------------------------------------------------------
 
 
+def _apply_extension(catalog: Catalog, topic_id: int, seq: int, ext: bytes) -> None:
+    """What the write whose first record this is was known by."""
+    for entry in unpack_extension(ext):
+        if isinstance(entry, Idempotency):
+            catalog.add_idempotency(topic_id, entry.key, seq, entry.records, entry.started_ms)
+        else:
+            catalog.add_part(topic_id, seq, entry)
+
+
 class _Pending(NamedTuple):
     """A shard's piece whose ordered controls are not all applied yet."""
 
@@ -351,20 +363,19 @@ class _Replay:
                 rows = select(rows, rows.seqs > upto)
             if len(rows.seqs):
                 self._catalog.add_rows(topic_id, rows)
-        self._apply_keys(chunk, records)
+        self._apply_extensions(chunk, records)
         for at in np.flatnonzero(~is_record).tolist():
             if int(frames["type"][at]) not in ORDERED_TYPES:
                 self._apply_control(chunk, at)
 
-    def _apply_keys(self, chunk: Chunk, records: Frames) -> None:
-        keyed = records[(records["flags"] & FLAG_EXT) != 0]
+    def _apply_extensions(self, chunk: Chunk, records: Frames) -> None:
+        """What writes are known by: of all records, those that have gone since among them."""
+        extended = records[(records["flags"] & FLAG_EXT) != 0]
         for topic_id, seq, offset, length in zip(
-            *(keyed[name].tolist() for name in ("topic_id", "seq", "offset", "ext_len")), strict=True
+            *(extended[name].tolist() for name in ("topic_id", "seq", "offset", "ext_len")), strict=True
         ):
             start = offset - chunk.base + FRAME_HEADER_BYTES
-            entry = unpack_idempotency(bytes(chunk.data[start : start + length]))
-            if entry is not None:
-                self._catalog.add_idempotency(topic_id, entry.key, seq, entry.records, entry.started_ms)
+            _apply_extension(self._catalog, topic_id, seq, bytes(chunk.data[start : start + length]))
 
     def _apply_control(self, chunk: Chunk, at: int) -> None:
         frame = chunk.frames[at]

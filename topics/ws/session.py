@@ -241,7 +241,7 @@ class Session:
         dead_letter = None if body.config is None else body.config.dead_letter
         if dead_letter is not None and not rights.allows(dead_letter):
             may_create = name_forbidden(dead_letter)
-        identity = None if body.key is None else Key(body.key)
+        identity = body.producer if body.key is None else Key(body.key)
         fields = (topic, body.rows, body.node, identity, body.create, body.config, may_create, body.violation)
         host.engine.append(make_tuple(AppendRequest, (*fields, body.incarnation)), done)
 

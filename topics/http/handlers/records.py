@@ -12,6 +12,7 @@ from topics.engine.predicate import parse_predicate
 from topics.engine.refusals import config_needs_admin, name_forbidden
 from topics.engine.results import AppendRequest, AppendResult, DeleteResult, DiffQuery, DiffResult, Tombstone
 from topics.engine.topic_config import TopicConfig
+from topics.engine.write_body import producer_and_key
 from topics.errors import RequestError, TopicsError
 from topics.http.call import Call
 from topics.http.json_text import json_bool
@@ -32,10 +33,13 @@ def write(call: Call) -> None:
         raise engine.refuse_write()
     key = body.key
     violation = body.violation
+    producer = body.producer
     if key is None:
         key = plan.request.headers.get(b"idempotency-key")
         if key is not None:
             key, violation = _check_header_key(call, key, violation)
+            if producer is not None and key is not None:
+                violation = violation or producer_and_key()
     with_seqs = boolean(plan.query, "return_seqs", True) if plan.query else True
     topic = plan.name_json
     started_ns = call.started_ns
@@ -62,7 +66,7 @@ def write(call: Call) -> None:
 
     config = body.config
     may_create = True if config is None else _may_create_with(call, config)
-    identity = None if key is None else Key(key)
+    identity = producer if key is None else Key(key)
     fields = (plan.name, body.rows, body.node, identity, body.create, config, may_create, violation, body.incarnation)
     request = make_tuple(AppendRequest, fields)
     if call.is_only and service.is_alone():

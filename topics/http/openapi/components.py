@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from topics.engine.producers.part import EPOCH_MAX, PART_MAX
 from topics.engine.topic_config import DURABILITIES
 from topics.http.errors import STATUS
 from topics.http.openapi.shapes import Schema, answer, boolean, listing, nullable, one_of, question, text, u32, u64
@@ -52,6 +53,13 @@ SCHEMAS: dict[str, Schema] = {
         tag=nullable(text("what deletes and filters match; at most 256 bytes")),
         node=nullable(text("who wrote it; at most 128 bytes")),
         meta={"description": "any JSON value; at most 16384 bytes and 64 keys"},
+    ),
+    "Part": question(
+        ("id", "epoch", "part"),
+        "The part of a producer's records that this write is: known again later, and appended once. Not beside a key.",
+        id=text("the producer; at most 256 bytes", minLength=1),
+        epoch=u64("grows from run to run, or from batch to batch", maximum=EPOCH_MAX),
+        part=u32("of the epoch", maximum=PART_MAX),
     ),
     "Record": answer(
         S_seq=u64(),

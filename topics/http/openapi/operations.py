@@ -184,6 +184,7 @@ OPERATIONS: dict[str, Operation] = {
             config={"anyOf": [ref("Config"), {"type": "null"}]},
             disable_backpressure=boolean(False),
             incarnation=nullable(INCARNATION | {"description": "refuse the write when the topic has another one"}),
+            producer={"anyOf": [ref("Part"), {"type": "null"}]},
         ),
     ),
     "POST /v0/topics/:/diff": Operation(

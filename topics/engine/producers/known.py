@@ -1,0 +1,363 @@
+"""What topics know of producers: the parts of their newest epochs, packed. Source: R-PROD-2 to R-PROD-5.
+
+A producer with 16 epochs of 8 parts each takes less than 4 KB: two rows of bytes, and no object for a part.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from itertools import chain, islice
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import msgspec
+
+from topics.config import Config
+from topics.engine import refusals
+from topics.engine.results import AppendRequest, AppendResult
+from topics.errors import RequestError
+from topics.store.format import ProducerPart
+
+if TYPE_CHECKING:
+    from topics.engine.producers.part import Part
+
+_EPOCH = struct.Struct("<QI")
+"""Epoch, and how many of the rows are its parts."""
+_ROW = struct.Struct("<HIQQ")
+"""Part, count of its records, first seq, sum; ascending by part within an epoch."""
+_ROW_BYTES = _ROW.size
+_IN_MEMORY = 1 << 31
+"""In the count: the records are of class `ephemeral`; a restart keeps neither them nor the row."""
+_MARK_AT, _MARK = 5, 0x80
+"""Where in a packed row that bit lies."""
+_SWEPT = 4
+_DESCRIBED_BYTES = 16_384
+"""Of all producers in a description, each with so many besides its id and its parts:"""
+_DESCRIBED_EACH = 32
+NO_EPOCH = -1
+
+
+class PartEntry(NamedTuple):
+    """A part that was appended."""
+
+    first_seq: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on an entry
+    sum: int
+
+    def answer(self, request: AppendRequest) -> AppendResult | RequestError:
+        """R-PROD-2: what a write of the same part gets, by its records."""
+        part = cast("Part", request.identity)  # nothing else finds one of these
+        if part.total_of(request.rows, request.node) != (self.count, self.sum):
+            return refusals.producer_diverged(request.topic, part)
+        last = self.first_seq + self.count - 1
+        return AppendResult(self.first_seq, last, last, self.count, False, True, 0, 0)
+
+
+class ProducerRow(msgspec.Struct, array_like=True, gc=False):
+    """One producer in the snapshot; in a description it may lack its lower epochs."""
+
+    id: bytes
+    floor: int
+    last_ms: int
+    last_seq: int
+    epochs: bytes = b""
+    rows: bytes = b""
+
+
+class Producer:
+    """One producer's parts in one topic."""
+
+    __slots__ = ("epochs", "floor", "held", "last_ms", "last_seq", "rows")
+
+    def __init__(self) -> None:
+        self.floor = NO_EPOCH
+        """Parts of epochs up to here are not known any more."""
+        self.epochs = b""
+        """Packed _EPOCH, ascending."""
+        self.rows = bytearray()
+        """Packed _ROW, epoch by epoch."""
+        self.last_ms = 0
+        """When its last append began."""
+        self.last_seq = 0
+        """The first seq of its newest part."""
+        self.held = 0
+        """Parts on their way."""
+
+    @property
+    def parts(self) -> int:
+        """How many are known."""
+        return len(self.rows) // _ROW_BYTES
+
+    @property
+    def is_known(self) -> bool:
+        """Something of it was appended."""
+        return self.floor != NO_EPOCH or bool(self.rows)
+
+    @property
+    def newest(self) -> int:
+        """The highest epoch of which a part was appended."""
+        if not self.epochs:
+            return self.floor
+        newest: int = _EPOCH.unpack_from(self.epochs, len(self.epochs) - _EPOCH.size)[0]
+        return newest
+
+    def find(self, epoch: int, part: int) -> PartEntry | None:
+        _at, first, count = self._span(epoch)
+        if count <= 0:
+            return None
+        row = self._row_of(part, first, count)
+        if row == first + count or self._part_at(row) != part:
+            return None
+        _part, records, first_seq, sum = _ROW.unpack_from(self.rows, row * _ROW_BYTES)
+        return PartEntry(first_seq, records & ~_IN_MEMORY, sum)
+
+    def refuses(self, epoch: int, epochs_max: int) -> bool:
+        """R-PROD-3: it is not known whether a part of this epoch that is not found was appended, or would be."""
+        if epoch <= self.floor:
+            return True
+        if len(self.epochs) < epochs_max * _EPOCH.size:
+            return False
+        lowest: int = _EPOCH.unpack_from(self.epochs)[0]
+        return epoch < lowest
+
+    def add(self, told: ProducerPart, first_seq: int, epochs_max: int, *, in_memory: bool) -> None:
+        """Remembers a part, and forgets the lowest epochs beyond `epochs_max`; again: nothing changes."""
+        self.last_ms = max(self.last_ms, told.started_ms)
+        self.last_seq = max(self.last_seq, first_seq)
+        if told.epoch <= self.floor:
+            return
+        at, first, count = self._span(told.epoch)
+        if count < 0:
+            count = 0
+            self._put_epoch(at, told.epoch, 0, new=True)
+        row = self._row_of(told.part, first, count)
+        packed = _ROW.pack(told.part, told.records | (_IN_MEMORY if in_memory else 0), first_seq, told.sum)
+        is_new = row == first + count or self._part_at(row) != told.part
+        if is_new:
+            self.rows[row * _ROW_BYTES : row * _ROW_BYTES] = packed
+            self._put_epoch(at, told.epoch, count + 1)
+        elif _ROW.unpack_from(self.rows, row * _ROW_BYTES)[2] < first_seq:
+            self.rows[row * _ROW_BYTES : (row + 1) * _ROW_BYTES] = packed  # of a time before it was forgotten
+        while len(self.epochs) > epochs_max * _EPOCH.size:
+            self._drop_lowest()
+
+    def reduce(self) -> None:
+        """R-PROD-4: all that stays is which epoch was the newest."""
+        self.floor = self.newest
+        self.epochs = b""
+        self.rows = bytearray()
+
+    def lasting(self) -> tuple[bytes, bytes]:
+        """Its epochs and rows, less those of records in memory."""
+        rows = bytes(self.rows)
+        epochs, kept = bytearray(), bytearray()
+        row = 0
+        for epoch, count in _EPOCH.iter_unpack(self.epochs):
+            each = [rows[at * _ROW_BYTES : (at + 1) * _ROW_BYTES] for at in range(row, row + count)]
+            each = [packed for packed in each if packed[_MARK_AT] < _MARK]
+            if each:
+                epochs += _EPOCH.pack(epoch, len(each))
+                kept += b"".join(each)
+            row += count
+        return bytes(epochs), bytes(kept)
+
+    def _span(self, epoch: int) -> tuple[int, int, int]:
+        """Its place among the epochs, its first row, and how many it has; -1: it is not there."""
+        row = at = 0
+        for each, count in _EPOCH.iter_unpack(self.epochs):
+            if each >= epoch:
+                return at, row, count if each == epoch else -1
+            row += count
+            at += 1
+        return at, row, -1
+
+    def _row_of(self, part: int, first: int, count: int) -> int:
+        """Of an epoch's rows the first that is not below `part`."""
+        return bisect_left(range(first + count), part, lo=first, key=self._part_at)
+
+    def _part_at(self, row: int) -> int:
+        return int.from_bytes(self.rows[row * _ROW_BYTES : row * _ROW_BYTES + 2], "little")
+
+    def _put_epoch(self, at: int, epoch: int, count: int, *, new: bool = False) -> None:
+        begin = at * _EPOCH.size
+        behind = self.epochs[begin if new else begin + _EPOCH.size :]
+        self.epochs = self.epochs[:begin] + _EPOCH.pack(epoch, count) + behind
+
+    def restore(self, image: ProducerRow, epochs_max: int) -> None:
+        self.floor, self.epochs, self.rows = image.floor, image.epochs, bytearray(image.rows)
+        self.last_ms, self.last_seq = image.last_ms, image.last_seq
+        while len(self.epochs) > epochs_max * _EPOCH.size:
+            self._drop_lowest()
+
+    def _drop_lowest(self) -> None:
+        self.floor, count = _EPOCH.unpack_from(self.epochs)
+        self.epochs = self.epochs[_EPOCH.size :]
+        del self.rows[: count * _ROW_BYTES]
+
+
+class ProducerTotals:
+    """What the producers of all topics are together, and the settings that bound them."""
+
+    def __init__(self, config: Config) -> None:
+        self.producers = 0
+        """Those of which nothing but the newest epoch is known, and those whose first part is on its way, too."""
+        self.parts = 0
+        """Known or on their way."""
+        self.epochs_max = config.producer_epochs
+        self.silence_ms = config.producer_silence_ms
+        self._producers_max = config.max_producers
+        self._parts_max = config.max_producer_parts
+
+    def admit(self, *, is_new: bool) -> None:
+        """Another part may come, of a producer that the topic does not know (`is_new`), or does. R-PROD-5.
+
+        Raises: RequestError throttled.
+        """
+        if is_new and 0 < self._producers_max <= self.producers:
+            raise refusals.limit_reached("max_producers", self._producers_max)
+        if 0 < self._parts_max <= self.parts:
+            raise refusals.limit_reached("max_producer_parts", self._parts_max)
+
+
+class Producers:
+    """Those of one topic."""
+
+    __slots__ = ("_active", "_has_memory", "_silent", "_totals")
+
+    def __init__(self, totals: ProducerTotals) -> None:
+        self._totals = totals
+        self._active: dict[bytes, Producer] = {}
+        """In the order of their last appends."""
+        self._silent: dict[bytes, Producer] = {}
+        """Of which nothing but the newest epoch is known."""
+        self._has_memory = False
+        """Some parts may be of records in memory."""
+
+    def __len__(self) -> int:
+        return len(self._active) + len(self._silent)
+
+    def __contains__(self, producer_id: bytes) -> bool:
+        return producer_id in self._active or producer_id in self._silent
+
+    def find(self, producer_id: bytes, now_ms: int) -> Producer | None:
+        """As it is now: one that has been silent for too long has lost its parts."""
+        producer = self._active.get(producer_id)
+        if producer is None:
+            return self._silent.get(producer_id)
+        if self._is_silent(producer, now_ms):
+            self._reduce(producer_id, producer)
+        return producer
+
+    # --- parts on their way -------------------------------------------------------------------------------------------
+    def hold(self, producer_id: bytes) -> None:
+        """A part is on its way."""
+        self._of(producer_id).held += 1
+        self._totals.parts += 1
+
+    def release(self, producer_id: bytes) -> None:
+        """It failed."""
+        producer = self._of(producer_id)
+        producer.held -= 1
+        self._totals.parts -= 1
+        if not producer.held and not producer.is_known:
+            del self._active[producer_id]
+            self._totals.producers -= 1
+
+    def publish(self, told: ProducerPart, first_seq: int, now_ms: int, *, in_memory: bool) -> None:
+        """It was appended; what has been silent for too long is forgotten, a few at a time."""
+        self._of(told.producer).held -= 1
+        self._totals.parts -= 1
+        self._has_memory |= in_memory
+        self.add(told, first_seq, in_memory=in_memory)
+        for oldest_id, oldest in list(islice(self._active.items(), _SWEPT)):
+            if self._is_silent(oldest, now_ms):
+                self._reduce(oldest_id, oldest)
+
+    def add(self, told: ProducerPart, first_seq: int, *, in_memory: bool = False) -> None:
+        """A part that was appended; one that is known already changes nothing (recovery)."""
+        producer = self._of(told.producer)
+        before = producer.parts
+        producer.add(told, first_seq, self._totals.epochs_max, in_memory=in_memory)
+        self._moved(told.producer, producer, before)
+
+    def _moved(self, producer_id: bytes, producer: Producer, parts_before: int) -> None:
+        """It is the one that wrote last."""
+        self._totals.parts += producer.parts - parts_before
+        self._silent.pop(producer_id, None)
+        self._active.pop(producer_id, None)
+        (self._active if producer.rows else self._silent)[producer_id] = producer
+
+    def _of(self, producer_id: bytes) -> Producer:
+        producer = self._active.get(producer_id) or self._silent.get(producer_id)
+        if producer is None:
+            producer = self._active[producer_id] = Producer()
+            self._totals.producers += 1
+        return producer
+
+    def _is_silent(self, producer: Producer, now_ms: int) -> bool:
+        return not producer.held and now_ms - producer.last_ms > self._totals.silence_ms
+
+    def _reduce(self, producer_id: bytes, producer: Producer) -> None:
+        self._totals.parts -= producer.parts
+        producer.reduce()
+        del self._active[producer_id]
+        self._silent[producer_id] = producer
+
+    # --- snapshot and recovery ----------------------------------------------------------------------------------------
+    def images(self, now_ms: int) -> list[ProducerRow]:
+        """What a restart keeps."""
+        for producer_id, producer in list(self._active.items()):
+            if self._is_silent(producer, now_ms):
+                self._reduce(producer_id, producer)
+        rows = [self._image(producer_id, producer) for producer_id, producer in self._silent.items()]
+        rows += [self._image(producer_id, producer) for producer_id, producer in self._active.items()]
+        return [row for row in rows if row.floor != NO_EPOCH or row.rows]
+
+    def described(self) -> list[ProducerRow]:
+        """The same for headers and footers of segments, where it has to be short: those that wrote last, and of each
+        the newest epochs. No part of the others is appended again: they count as forgotten (R-PROD-4)."""
+        left = _DESCRIBED_BYTES
+        rows: list[ProducerRow] = []
+        for producer_id, producer in chain(reversed(self._active.items()), reversed(self._silent.items())):
+            left -= len(producer_id) + _DESCRIBED_EACH
+            if left < 0:
+                break
+            row = self._image(producer_id, producer)
+            while len(row.rows) + len(row.epochs) > left:
+                row.floor, count = _EPOCH.unpack_from(row.epochs)
+                row.epochs, row.rows = row.epochs[_EPOCH.size :], row.rows[count * _ROW_BYTES :]
+            left -= len(row.rows) + len(row.epochs)
+            if row.floor != NO_EPOCH or row.rows:
+                rows.append(row)
+        return rows[::-1]
+
+    def _image(self, producer_id: bytes, producer: Producer) -> ProducerRow:
+        told = producer.lasting() if self._has_memory else (producer.epochs, bytes(producer.rows))
+        return ProducerRow(producer_id, producer.floor, producer.last_ms, producer.last_seq, *told)
+
+    def restore(self, row: ProducerRow) -> None:
+        """What a snapshot says, or a description, which may be older than what was said before."""
+        known = self._active.get(row.id) or self._silent.get(row.id)
+        if known is not None and (known.last_seq, len(known.rows)) >= (row.last_seq, len(row.rows)):
+            return
+        producer = self._of(row.id)
+        before = producer.parts
+        producer.restore(row, self._totals.epochs_max)
+        self._moved(row.id, producer, before)
+
+    def forget_through(self, seq: int) -> None:
+        """A restart in class `ephemeral` forgot those whose parts begin at or below this seq."""
+        for known in (self._active, self._silent):
+            for producer_id, producer in list(known.items()):
+                if producer.last_seq <= seq and not producer.held:
+                    del known[producer_id]
+                    self._totals.producers -= 1
+                    self._totals.parts -= producer.parts
+
+    def clear(self) -> None:
+        """The topic is gone, with all that was on its way."""
+        self._totals.producers -= len(self)
+        self._totals.parts -= sum([each.parts + each.held for each in self._active.values()])
+        self._totals.parts -= sum([each.held for each in self._silent.values()])
+        self._active.clear()
+        self._silent.clear()

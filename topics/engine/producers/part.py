@@ -1,0 +1,106 @@
+"""A part of a producer's records: the identity of a write that may come again days later. Source: R-PROD."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topics.config import Config
+from topics.engine import refusals
+from topics.engine.json_fields import Fields, read_object
+from topics.engine.producers.known import PartEntry, Producers
+from topics.errors import RequestError
+from topics.store import codec
+from topics.store.format import ProducerPart, pack_producer_part
+from topics.store.rows import Rows
+
+if TYPE_CHECKING:
+    from topics.engine.core import Core
+    from topics.engine.topic import Topic
+
+EPOCH_MAX = 2**63 - 1
+PART_MAX = 65_535
+
+
+class Part:
+    """The identity of one write. See `Identity`; producer: the id, UTF-8."""
+
+    __slots__ = ("_told", "_total", "epoch", "part", "producer")
+
+    def __init__(self, producer: bytes, epoch: int, part: int) -> None:
+        self.producer = producer
+        self.epoch = epoch
+        self.part = part
+        self._total: tuple[int, int] | None = None
+        self._told: ProducerPart | None = None
+
+    @property
+    def name(self) -> tuple[bytes, int, int]:
+        return self.producer, self.epoch, self.part
+
+    def total_of(self, rows: Rows, node: bytes | None) -> tuple[int, int]:
+        """Count and checksum of the request's records; looked at once."""
+        if self._total is None:
+            self._total = rows.count, codec.sum_rows(rows, node)
+        return self._total
+
+    def find(self, core: Core, topic: Topic, now_ms: int) -> PartEntry | None:
+        known = topic.producers
+        producer = None if known is None else known.find(self.producer, now_ms)
+        if producer is None:
+            return None
+        entry = producer.find(self.epoch, self.part)
+        if entry is None and producer.refuses(self.epoch, core.producers.epochs_max):
+            raise refusals.producer_stale(topic, self, producer.newest)
+        return entry
+
+    def begin(self, core: Core, topic: Topic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
+        core.producers.admit(is_new=topic.producers is None or self.producer not in topic.producers)
+        count, sum = self.total_of(rows, node)
+        self._told = ProducerPart(count, now_ms, self.epoch, self.part, sum, self.producer)
+        return pack_producer_part(self._told)
+
+    def hold(self, core: Core, topic: Topic) -> None:
+        if topic.producers is None:
+            topic.producers = Producers(core.producers)
+        topic.producers.hold(self.producer)
+
+    def publish(self, core: Core, topic: Topic, first_seq: int, *, in_memory: bool) -> PartEntry:
+        assert self._told is not None, "a write that was begun"
+        assert topic.producers is not None, "a write that is held"
+        topic.producers.publish(self._told, first_seq, core.clock.now_ms(), in_memory=in_memory)
+        return PartEntry(first_seq, self._told.records, self._told.sum)
+
+    def fail(self, core: Core, topic: Topic) -> None:
+        known = topic.producers
+        if known is not None and self.producer in known:  # else it is gone with its topic
+            known.release(self.producer)
+
+
+def parse_part(text: bytes, limits: Config) -> Part:
+    """The `producer` of a write, which is an object. Raises: RequestError invalid_request naming the member."""
+    given = read_object(text, "producer", "producer.")
+    producer = given.string("id").encode()
+    check_id(producer, limits)
+    given.require("epoch")
+    given.require("part")
+    epoch, part = _number(given, "epoch", EPOCH_MAX), _number(given, "part", PART_MAX)
+    return Part(producer, epoch, part)
+
+
+def check_id(producer: bytes, limits: Config) -> None:
+    """Raises: RequestError invalid_request, it is empty or too long."""
+    if not producer:
+        raise _refused("id", "is empty: name the producer")
+    if len(producer) > limits.max_producer_id_bytes:
+        raise _refused("id", f"has {len(producer)} bytes: use at most {limits.max_producer_id_bytes}")
+
+
+def _number(given: Fields, name: str, most: int) -> int:
+    number = given.u64(name, 0)
+    if number > most:
+        raise _refused(name, f"is {number}: use 0 to {most}")
+    return number
+
+
+def _refused(name: str, why: str) -> RequestError:
+    return RequestError("invalid_request", f"producer.{name} {why}")
