@@ -20,6 +20,7 @@ from topics.errors import (
 if TYPE_CHECKING:
     from topics.embedded.jobs import Job
     from topics.embedded.log import Log, open_log
+    from topics.embedded.producer import Producer
     from topics.embedded.records import GapError, Page, Record
     from topics.engine.results import TopicHead
     from topics.engine.value_rows import NewRecord
@@ -37,6 +38,7 @@ __all__ = [
     "LogReadOnlyError",
     "NewRecord",
     "Page",
+    "Producer",
     "Record",
     "RequestError",
     "StorageError",
@@ -52,6 +54,7 @@ _LAZY = {
     "Job": ("topics.embedded.jobs", "Job"),
     "GapError": ("topics.embedded.records", "GapError"),
     "Page": ("topics.embedded.records", "Page"),
+    "Producer": ("topics.embedded.producer", "Producer"),
     "Record": ("topics.embedded.records", "Record"),
     "NewRecord": ("topics.engine.value_rows", "NewRecord"),
     "TopicHead": ("topics.engine.results", "TopicHead"),

@@ -11,6 +11,7 @@ from topics.embedded import arguments
 from topics.embedded.calls import Start
 from topics.embedded.files import snapshot_of
 from topics.embedded.jobs import Job, Jobs
+from topics.embedded.producer import Producer
 from topics.embedded.records import Page, Record
 from topics.embedded.seen import Seen
 from topics.embedded.starts import Starts, Values
@@ -41,14 +42,24 @@ class AsyncLog:
         node: str | None = None,
         create: bool | None = None,
         incarnation: str | None = None,
+        producer: Producer | None = None,
     ) -> AppendResult:
-        start = self._starts.appending(topic, records, key=key, node=node, create=create, incarnation=incarnation)
+        start = self._starts.appending(
+            topic, records, key=key, node=node, create=create, incarnation=incarnation, producer=producer
+        )
         return await self._run(start)
 
     async def append_many(
-        self, topic: str, texts: Sequence[bytes], *, key: str | None = None, incarnation: str | None = None
+        self,
+        topic: str,
+        texts: Sequence[bytes],
+        *,
+        key: str | None = None,
+        incarnation: str | None = None,
+        producer: Producer | None = None,
     ) -> AppendResult:
-        return await self._run(self._starts.appending_texts(topic, texts, key=key, incarnation=incarnation))
+        start = self._starts.appending_texts(topic, texts, key=key, incarnation=incarnation, producer=producer)
+        return await self._run(start)
 
     async def delete(
         self, topic: str, *, before_seq: int | None = None, match: str | Predicate | None = None

@@ -23,6 +23,7 @@ from topics.embedded.files import snapshot_of
 from topics.embedded.interrupts import signals
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.open_logs import open_logs
+from topics.embedded.producer import Producer
 from topics.embedded.records import Page, Record
 from topics.embedded.seen import Seen
 from topics.embedded.soon import Gatherer, Soon
@@ -137,20 +138,31 @@ class Log:
         node: str | None = None,
         create: bool | None = None,
         incarnation: str | None = None,
+        producer: Producer | None = None,
     ) -> AppendResult:
         """Appends records, all or none; returns their seqs once the topic's class is met.
 
         key: idempotency key, a repeated one answers with the seqs of the first time. node: origin for records without
-        their own. create False: the topic must exist. incarnation: the topic must have this one, see `state`.
+        their own. create False: the topic must exist. incarnation: the topic must have this one, see `state`. producer:
+        the part that these records are, which is appended once however much later it is sent again.
         """
-        made = self._starts.request(topic, records, key=key, node=node, create=create, incarnation=incarnation)
+        made = self._starts.request(
+            topic, records, key=key, node=node, create=create, incarnation=incarnation, producer=producer
+        )
         return self._write(made)
 
     def append_many(
-        self, topic: str, texts: Sequence[bytes], *, key: str | None = None, incarnation: str | None = None
+        self,
+        topic: str,
+        texts: Sequence[bytes],
+        *,
+        key: str | None = None,
+        incarnation: str | None = None,
+        producer: Producer | None = None,
     ) -> AppendResult:
         """Appends ready-made JSON texts, one record each: nothing is encoded, only validated."""
-        return self._write(self._starts.request_of_texts(topic, texts, key=key, incarnation=incarnation))
+        made = self._starts.request_of_texts(topic, texts, key=key, incarnation=incarnation, producer=producer)
+        return self._write(made)
 
     def _write(self, request: AppendRequest) -> AppendResult:
         """In one go when nothing else is going on, which is what a lone caller finds; else as a call on the loop."""

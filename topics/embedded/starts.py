@@ -10,11 +10,13 @@ from topics.config import Config
 from topics.embedded import arguments
 from topics.embedded.calls import Start
 from topics.embedded.jobs import Job, Jobs, held_jobs, parse_jobs
+from topics.embedded.producer import Producer, part_of
 from topics.embedded.records import Page, parse_page
 from topics.embedded.seen import Seen, known_topics
 from topics.engine.column_read import ColumnPage
 from topics.engine.engine import Engine
 from topics.engine.idempotency import Key
+from topics.engine.identity import Identity
 from topics.engine.one_by_one import OneByOne
 from topics.engine.predicate import Predicate
 from topics.engine.queue.results import AckResult, ClaimRequest, ExtendResult
@@ -59,8 +61,11 @@ class Starts:
         node: str | None,
         create: bool | None,
         incarnation: str | None,
+        producer: Producer | None,
     ) -> Start[AppendResult]:
-        request = self.request(topic, records, key=key, node=node, create=create, incarnation=incarnation)
+        request = self.request(
+            topic, records, key=key, node=node, create=create, incarnation=incarnation, producer=producer
+        )
         return lambda done: self._engine.append(request, done)
 
     def asking_state(self, topic: str, *, touch: bool) -> Start[TopicState]:
@@ -79,9 +84,15 @@ class Starts:
         return lambda done: self._engine.delete_topic(topic, if_empty=if_empty, done=done)
 
     def appending_texts(
-        self, topic: str, texts: Sequence[bytes], *, key: str | None, incarnation: str | None
+        self,
+        topic: str,
+        texts: Sequence[bytes],
+        *,
+        key: str | None,
+        incarnation: str | None = None,
+        producer: Producer | None = None,
     ) -> Start[AppendResult]:
-        request = self.request_of_texts(topic, texts, key=key, incarnation=incarnation)
+        request = self.request_of_texts(topic, texts, key=key, incarnation=incarnation, producer=producer)
         return lambda done: self._engine.append(request, done)
 
     def request(
@@ -93,11 +104,12 @@ class Starts:
         node: str | None,
         create: bool | None,
         incarnation: str | None,
+        producer: Producer | None,
     ) -> AppendRequest:
         arguments.text("topic", topic)
         arguments.optional_flag("create", create)
         arguments.optional_incarnation(incarnation)
-        key_text = arguments.optional_encoded("key", key)
+        key_text, identity = self._identity(key, producer)
         node_text = arguments.optional_encoded("node", node)
         values = arguments.values(records)
         scanner = self._usable_scanner()
@@ -109,15 +121,20 @@ class Starts:
                 rows = rows_from_values(made, scanner)
             else:
                 rows = rows_from_data(values, scanner)
-        identity = None if key_text is None else Key(key_text)
         return make_tuple(AppendRequest, (topic, rows, node_text, identity, create, None, True, None, incarnation))
 
     def request_of_texts(
-        self, topic: str, texts: Sequence[bytes], *, key: str | None, incarnation: str | None
+        self,
+        topic: str,
+        texts: Sequence[bytes],
+        *,
+        key: str | None,
+        incarnation: str | None = None,
+        producer: Producer | None = None,
     ) -> AppendRequest:
         arguments.text("topic", topic)
         arguments.optional_incarnation(incarnation)
-        key_text = arguments.optional_encoded("key", key)
+        key_text, identity = self._identity(key, producer)
         arguments.texts(texts)
         scanner = self._usable_scanner()
         if violation := scanner.over_limit(len(texts), None, key_text):
@@ -127,8 +144,16 @@ class Starts:
                 rows = scanner.scan_texts(texts)
         except TypeError:
             raise arguments.not_bytes(texts) from None
-        identity = None if key_text is None else Key(key_text)
         return AppendRequest(topic, rows, identity=identity, incarnation=incarnation)
+
+    def _identity(self, key: str | None, producer: Producer | None) -> tuple[bytes | None, Identity | None]:
+        """The key, UTF-8, and what the write is known by."""
+        if key is None:
+            return None, part_of(producer, self._config)
+        key_text = arguments.encoded("key", key)
+        if producer is not None:
+            raise UsageError("key and producer are given: leave out key, a part is known by its producer")
+        return key_text, Key(key_text)
 
     def _usable_scanner(self) -> WriteScanner:
         """The one there is, but for a signal's handler that came while this very thread scans with it."""

@@ -1,0 +1,38 @@
+"""`topics.Producer`: the name of a part, for writes that may be sent again much later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from topics.config import Config
+from topics.embedded import arguments
+from topics.engine.producers.part import EPOCH_MAX, PART_MAX, Part, check_id
+from topics.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """Names a part of a producer's records; see docs/producers.md.
+
+    A write with the same name and the same records appends nothing, however much later, and answers as the first one.
+    """
+
+    id: str
+    """The producer: a job, a stream."""
+    epoch: int
+    """Grows from run to run, or from batch to batch; 0 to 2^63-1."""
+    part: int = 0
+    """Of the epoch; 0 to 65535."""
+
+
+def part_of(given: object, limits: Config) -> Part | None:
+    """Raises UsageError, it is none, or RequestError, its id is empty or too long."""
+    if given is None:
+        return None
+    if not isinstance(given, Producer):
+        raise UsageError(f"producer is {arguments.shown(given)}: use topics.Producer(id, epoch, part)")
+    producer_id = arguments.encoded("producer.id", given.id)
+    check_id(producer_id, limits)
+    arguments.count("producer.epoch", given.epoch, EPOCH_MAX)
+    arguments.count("producer.part", given.part, PART_MAX)
+    return Part(producer_id, given.epoch, given.part)
