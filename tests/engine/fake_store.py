@@ -21,7 +21,8 @@ from topics.store.catalog import NO_TAG, RowColumns
 from topics.store.codec import Frames
 from topics.store.commit import Commit
 from topics.store.filetable import FileKind, FileTable, StoredFile
-from topics.store.format import ORDERED_TYPES, FrameType, Idempotency, unpack_extension
+from topics.store.format import BATCH_HEADER_BYTES, ORDERED_TYPES, FrameType, Idempotency, unpack_extension
+from topics.store.gathered import Gathered
 from topics.store.hottail import HotTail
 from topics.store.memory import MemoryFrames
 from topics.store.plain_rows import TopicRows
@@ -86,6 +87,17 @@ class FakeLog:
         )
         self.filling.body += frames
         self.record_frames += rows.count
+        return framed
+
+    def stage_gathered(
+        self, topic_id: int, frames: Gathered, first_seq: int, ts_ms: int, *, fsync: bool, synced: bool, done: Done
+    ) -> Framed:
+        self._check()
+        framed = frames.number(topic_id, first_seq, ts_ms, fsync=fsync)
+        start = len(self.filling.body)
+        self.filling.body += memoryview(frames.memory)[BATCH_HEADER_BYTES : frames.used]
+        self.record_frames += frames.count
+        self.when_committed(topic_id, synced, lambda commit: done(commit._replace(base=commit.base + start)))
         return framed
 
     def write_alone(

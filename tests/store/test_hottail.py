@@ -3,7 +3,7 @@
 import random
 
 from topics.store.format import BLOCK_BYTES, align_up
-from topics.store.hottail import HotTail
+from topics.store.hottail import HotTail, chunk_for
 
 
 def test_what_is_placed_is_found_and_written_in_whole_blocks() -> None:
@@ -19,7 +19,9 @@ def test_what_is_placed_is_found_and_written_in_whole_blocks() -> None:
             begin = align_up(len(image), 8)
             data = rng.randbytes(rng.choice([1, 64, 700, 5000, 40_000]))
             image += bytes(begin - len(image)) + data
-            blocks = tail.place(file_id, begin, memoryview(data))
+            room = chunk_for(rng.choice([len(data), 30_000])) if rng.random() < 0.3 else None
+            cut = rng.choice([0, 0, len(data) // 2])
+            blocks = tail.place(file_id, begin, memoryview(data[cut:]), head=data[:cut], room=room)
             start = begin & -BLOCK_BYTES
             assert len(blocks) % BLOCK_BYTES == 0
             disk += bytes(start + len(blocks) - len(disk))

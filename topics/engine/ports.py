@@ -10,6 +10,7 @@ from topics.clock import Clock
 from topics.errors import StorageError
 from topics.store.commit import Commit, Done
 from topics.store.filetable import FileTable
+from topics.store.gathered import Gathered
 from topics.store.memory import MemoryFrames
 from topics.store.plain_rows import TopicRows
 from topics.store.reader import Fetched, Piece
@@ -34,6 +35,9 @@ class LogPort(Protocol):
     @property
     def is_one_shard(self) -> bool: ...
     def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed: ...
+    def stage_gathered(
+        self, topic_id: int, frames: Gathered, first_seq: int, ts_ms: int, *, fsync: bool, synced: bool, done: Done
+    ) -> Framed: ...
     def write_alone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
     ) -> tuple[Framed, Commit] | None: ...

@@ -198,5 +198,19 @@ void tp_fill_texts(const char *bytes, uint64_t size, uint64_t base, const uint32
 int tp_sum_rows(const char *buffer, uint64_t buffer_bytes, const char *rows, uint32_t count, const char *node,
                 uint32_t node_len, uint32_t has_node, uint64_t *sum);
 
+/* Copies record frames of topic_id, back to back into out, for another topic: without their extensions, the first with `ext`
+ * instead, and not to be used before tp_number_frames has completed them. Row i must be the sound frame of seqs[i] at
+ * bytes[offsets[i] - base, + lengths[i]). `out` has room for the sum of the lengths and ext_len. Returns the bytes written, or
+ * -1 - i when row i is not that frame. */
+int64_t tp_take_frames(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
+                       const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
+                       const char *ext, uint32_t ext_len);
+
+/* Completes `count` record frames that fill frames[0:size]: frame i is of topic_id, seq first_seq + i and ts_ms, has `flags`
+ * (FLAG_FSYNC or 0) besides its own, and its checksum. `placed` gets them as from tp_frame_rows, with starts that count from
+ * `start`. Returns count; -1 when there are more or fewer of them, or something else. */
+int64_t tp_number_frames(char *frames, uint64_t size, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms,
+                         uint32_t flags, uint64_t start, char *placed, uint32_t count);
+
 /* XXH3-64. */
 uint64_t tp_checksum(const char *bytes, uint64_t size, uint64_t seed);

@@ -198,6 +198,32 @@ class _Lib(Protocol):
         has_node: int,
         sum: Pointer,
     ) -> int: ...
+    def tp_take_frames(
+        self,
+        out: Pointer,
+        data: Pointer,
+        size: int,
+        base: int,
+        offsets: Pointer,
+        lengths: Pointer,
+        seqs: Pointer,
+        count: int,
+        topic_id: int,
+        ext: bytes,
+        ext_len: int,
+    ) -> int: ...
+    def tp_number_frames(
+        self,
+        frames: Pointer,
+        size: int,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        flags: int,
+        start: int,
+        placed: Pointer,
+        count: int,
+    ) -> int: ...
     def tp_checksum(self, data: Pointer, size: int, seed: int) -> int: ...
 
 

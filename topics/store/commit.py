@@ -9,11 +9,13 @@ import errno
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
+from mmap import mmap
 from typing import NamedTuple
 
 from topics.errors import StorageError
 from topics.store.codec import Pointer, ffi
 from topics.store.format import BATCH_HEADER_BYTES, BLOCK_BYTES
+from topics.store.hottail import Chunk
 
 DSYNC_BYTES_MAX = 256 * 1024
 """Up to here one write with RWF_DSYNC, made in place, beats the chain, which needs a worker (perf/commits.py)."""
@@ -46,10 +48,11 @@ Done = Callable[[Commit], None]
 class Batch:
     """A batch being filled: room for its header, then frames back to back."""
 
-    __slots__ = ("frames", "memory", "pointer", "room", "uncounted", "used", "waiters", "wants_sync")
+    __slots__ = ("frames", "memory", "mirror", "pointer", "room", "uncounted", "used", "waiters", "wants_sync")
 
-    def __init__(self, room: int) -> None:
-        self.memory = bytearray(room)
+    def __init__(self, room: int, memory: bytearray | mmap | None = None) -> None:
+        """memory: of so many bytes, in which frames may lie already; None: new memory."""
+        self.memory: bytearray | mmap = bytearray(room) if memory is None else memory
         self.pointer: Pointer = ffi.from_buffer(self.memory)
         self.room = room
         self.used = BATCH_HEADER_BYTES
@@ -58,6 +61,8 @@ class Batch:
         """Of the frames: those that the metric of frames leaves out."""
         self.waiters: list[Done] = []
         self.wants_sync = False
+        self.mirror: Chunk | None = None
+        """Memory in which the hot tail may keep it."""
 
     def grow(self, needed: int) -> None:
         """Makes room for `needed` bytes in all, by doubling."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from mmap import mmap
 
 
 class FileKind(IntEnum):
@@ -47,7 +48,7 @@ class StoredFile:
     live_rows: int = 0
     """Rows of the index that point here."""
     readers: int = 0
-    memory: bytearray | None = None
+    memory: bytearray | mmap | None = None
     """The bytes of a MEMORY file."""
     _waiting: list[Callable[[], None]] = field(default_factory=list)
 

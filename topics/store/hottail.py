@@ -66,23 +66,28 @@ class HotTail:
                 HOT_RANGE.pack_into(ranges, at, chunk.file_id, chunk.start, chunk.used, chunk.address)
         return ranges
 
-    def place(self, file_id: int, begin: int, data: memoryview) -> memoryview:
-        """Mirrors `data` at file offset `begin`, where the file's last bytes end; returns the blocks to write.
+    def place(
+        self, file_id: int, begin: int, data: memoryview, *, head: bytes = b"", room: Chunk | None = None
+    ) -> memoryview:
+        """Mirrors `head` and `data` at file offset `begin`, where the file's last bytes end; returns blocks to write.
 
         That is a view of file bytes [begin rounded down, end rounded up), zeros behind the end. It stays unchanged
-        until the next `place` of this file.
+        until the next `place` of this file. room: taken where there has to be a chunk for them (see `chunk_for`).
         """
         start = begin & -BLOCK_BYTES
+        size = len(head) + len(data)
         chunks = self._files.setdefault(file_id, [])
         chunk = chunks[-1] if chunks else None
-        if chunk is None or begin + len(data) > chunk.start + chunk.capacity:
-            chunk = self._open(file_id, start, begin - start, begin - start + len(data), chunk)
+        if chunk is None or begin + size > chunk.start + chunk.capacity:
+            chunk = self._open(file_id, start, begin - start, begin - start + size, chunk, room)
             chunks.append(chunk)
         at = begin - chunk.start
         assert chunk.used <= at, "bytes of the log never change"
-        end = at + len(data)
+        end = at + size
         blocks_end = align_up(end, BLOCK_BYTES)
-        chunk.view[at:end] = data
+        if head:
+            chunk.view[at : at + len(head)] = head
+        chunk.view[at + len(head) : end] = data
         chunk.view[end:blocks_end] = bytes(blocks_end - end)
         chunk.used = end
         return chunk.view[start - chunk.start : blocks_end]
@@ -92,10 +97,17 @@ class HotTail:
         chunk = self._files[file_id][-1]
         chunk.used = begin - chunk.start
 
-    def _open(self, file_id: int, start: int, prefix: int, needed: int, before: Chunk | None) -> Chunk:
+    def _open(  # noqa: PLR0917 - called in one place
+        self, file_id: int, start: int, prefix: int, needed: int, before: Chunk | None, room: Chunk | None
+    ) -> Chunk:
         """A chunk from block `start` on; its first `prefix` bytes are the chunk before's."""
         capacity = max(self._chunk_bytes, align_up(needed, BLOCK_BYTES))
-        chunk = self._free.pop() if self._free and capacity == self._chunk_bytes else Chunk(capacity)
+        if room is not None and capacity <= room.capacity:
+            chunk, capacity = room, room.capacity
+        elif self._free and capacity == self._chunk_bytes:
+            chunk = self._free.pop()
+        else:
+            chunk = Chunk(capacity)
         chunk.file_id, chunk.start, chunk.used = file_id, start, prefix
         if prefix:
             assert before is not None, "a file's first bytes begin a block"
@@ -161,6 +173,11 @@ class HotTail:
                     return None
                 chunk = chunks[index]
         return memoryview(b"".join(parts))
+
+
+def chunk_for(size: int) -> Chunk:
+    """Memory for one large batch of up to `size` bytes, wherever in its file that begins."""
+    return Chunk(align_up(size, BLOCK_BYTES) + 2 * BLOCK_BYTES)
 
 
 def _start(chunk: Chunk) -> int:

@@ -17,6 +17,7 @@ from topics.store.commit import Commit, Done
 from topics.store.counters import LogCounters
 from topics.store.filetable import FileKind, FileTable, StoredFile
 from topics.store.format import shard_directory
+from topics.store.gathered import Gathered
 from topics.store.hottail import HotTail
 from topics.store.plain_rows import TopicRows
 from topics.store.rows import Framed, Rows
@@ -132,6 +133,16 @@ class Log:
         return self._wals[self.shard_of(topic_id)].staging.stage_records(
             topic_id, first_seq, ts_ms, rows, fsync=fsync, node=node, extension=extension, counted=counted
         )
+
+    def stage_gathered(
+        self, topic_id: int, frames: Gathered, first_seq: int, ts_ms: int, *, fsync: bool, synced: bool, done: Done
+    ) -> Framed:
+        """Stages frames that were put together before, as a batch of its own whose end `done` is told, like
+        `when_committed`; `Framed` counts from the commit's base. Raises like `stage_records`."""
+        staging = self._wals[self.shard_of(topic_id)].staging
+        framed = frames.number(topic_id, first_seq, ts_ms, fsync=fsync)
+        staging.stage_gathered(frames, synced, done)
+        return framed
 
     @property
     def is_one_shard(self) -> bool:

@@ -55,12 +55,12 @@ class LogEnd:
 
     def place(self, batch: Batch, file: WalFile) -> tuple[memoryview, int]:
         """Mirrors a sealed batch in the hot tail; returns the blocks to write and their file offset."""
-        position = file.position
+        position, file_id = file.position, file.stored.file_id
         data = memoryview(batch.memory)[: batch.used]
         if not self.header:
-            return self._tail.place(file.stored.file_id, position, data), position & -BLOCK_BYTES
+            return self._tail.place(file_id, position, data, room=batch.mirror), position & -BLOCK_BYTES
         block = self.header + bytes(BLOCK_BYTES - len(self.header))
-        return self._tail.place(file.stored.file_id, 0, memoryview(block + data)), 0
+        return self._tail.place(file_id, 0, data, head=block, room=batch.mirror), 0
 
     def take_back(self, file: WalFile) -> None:
         """The batch placed last is not in the file."""

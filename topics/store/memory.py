@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from topics.store import codec
 from topics.store.filetable import FileKind, FileTable, StoredFile
+from topics.store.format import BATCH_HEADER_BYTES
+from topics.store.gathered import Gathered
 from topics.store.rows import Framed, Rows
 
 _CHUNK_BYTES = 256 * 1024
@@ -52,6 +54,13 @@ class MemoryFrames:
         file.size = offset + len(frames)
         file.live_rows += rows.count
         return InMemory(file.file_id, framed.moved_to(offset))
+
+    def stage_gathered(self, topic_id: int, frames: Gathered, first_seq: int, ts_ms: int) -> InMemory:
+        """As `stage_records`, for frames that were put together before: they are a chunk of their own."""
+        file = self._files.add(FileKind.MEMORY, "")
+        framed = frames.number(topic_id, first_seq, ts_ms, fsync=False, start=BATCH_HEADER_BYTES)
+        file.memory, file.size, file.live_rows = frames.memory, frames.used, frames.count
+        return InMemory(file.file_id, framed)
 
     def discard(self, file: StoredFile, rows: int) -> None:
         """So many rows no longer point to this file; a chunk without rows is dropped unless it is still filled."""

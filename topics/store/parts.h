@@ -47,3 +47,49 @@ int tp_sum_rows(const char *buffer, uint64_t buffer_bytes, const char *rows, uin
     }
     return 0;
 }
+
+int64_t tp_take_frames(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
+                       const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
+                       const char *ext, uint32_t ext_len)
+{
+    uint8_t *q = (uint8_t *)out;
+    for (uint32_t i = 0; i < count; i++, ext_len = 0) {
+        uint64_t at = (uint64_t)offsets[i] - base;
+        struct tp_frame f;
+        const uint8_t *p = (const uint8_t *)bytes + at;
+        if (offsets[i] < base || at > size || lengths[i] > size - at ||
+            !is_frame_of(p, lengths[i], topic_id, seqs[i], &f) || f.type != TYPE_RECORD)
+            return -1 - (int64_t)i;
+        uint32_t texts = lengths[i] - FRAME_MIN - f.ext_len, length = FRAME_MIN + ext_len + texts;
+        memcpy(q, p, FRAME_HEADER);
+        put32(q, length - 4);
+        q[5] = (uint8_t)((f.flags & (FLAG_TAG | FLAG_NODE | FLAG_META)) | (ext_len ? FLAG_EXT : 0));
+        put16(q + 40, (uint16_t)ext_len);
+        if (ext_len) memcpy(q + FRAME_HEADER, ext, ext_len);
+        memcpy(q + FRAME_HEADER + ext_len, p + FRAME_HEADER + f.ext_len, texts);
+        memset(q + length - FRAME_TRAILER, 0, FRAME_TRAILER);
+        q += length;
+    }
+    return (int64_t)(q - (uint8_t *)out);
+}
+
+int64_t tp_number_frames(char *frames, uint64_t size, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms,
+                         uint32_t flags, uint64_t start, char *placed, uint32_t count)
+{
+    uint8_t *p = (uint8_t *)frames, *end = p + size;
+    uint32_t i = 0;
+    for (struct tp_frame f; p < end; p += f.length, i++) {
+        if (i == count || !get_frame(p, (uint64_t)(end - p), &f) || f.type != TYPE_RECORD) return -1;
+        p[5] = (uint8_t)(f.flags | flags);
+        put64(p + 6, topic_id);
+        put64(p + 14, first_seq + i);
+        put64(p + 22, ts_ms);
+        put64(p + f.length - FRAME_TRAILER, XXH3_64bits(p + 4, f.length - FRAME_TRAILER - 4));
+        struct tp_placed entry = {.start = (uint32_t)(start + (uint64_t)(p - (uint8_t *)frames)), .length = f.length};
+        entry.size = f.size;
+        entry.flags = p[5];
+        entry.ts_ms = ts_ms;
+        memcpy(placed + (size_t)i * sizeof entry, &entry, sizeof entry);
+    }
+    return i == count ? (int64_t)i : -1;
+}

@@ -11,6 +11,7 @@ from topics.store.admission import Admission
 from topics.store.codec import Pointer, ffi, lib
 from topics.store.commit import Batch, Done
 from topics.store.format import BATCH_HEADER_BYTES, FLAG_FSYNC
+from topics.store.gathered import Gathered
 from topics.store.plain_rows import TopicRows
 from topics.store.rows import PLACED, Framed, Rows
 from topics.tuples import make_tuple
@@ -156,6 +157,19 @@ class Staging:
         batch.frames += count
         return start - BATCH_HEADER_BYTES
 
+    def stage_gathered(self, frames: Gathered, synced: bool, done: Done) -> None:
+        """Numbered frames as a batch of its own, behind what is staged. Raises LogReadOnlyError or DiskFullError."""
+        self._admission.check()
+        filling = self.filling
+        if filling.frames or filling.waiters:
+            self._closed.append(filling)
+            self.filling = self._empty_batch()
+        batch = Batch(len(frames.memory), frames.memory)
+        batch.used, batch.frames, batch.wants_sync = frames.used, frames.count, synced
+        batch.mirror = frames.mirror
+        batch.waiters.append(done)
+        self._closed.append(batch)
+
     def when_committed(self, synced: bool, done: Done) -> None:
         """Calls `done` when the filling batch has ended; `synced` asks for it to be on stable storage then."""
         batch = self.filling
@@ -197,7 +211,7 @@ class Staging:
     def give_back(self, batch: Batch) -> None:
         """A batch that was taken and is committed: empty again, its memory is used once more."""
         batch.clear()
-        if batch.room <= BATCH_ROLL_BYTES:
+        if batch.room <= BATCH_ROLL_BYTES and type(batch.memory) is bytearray:
             self._spare = batch
 
     def close_large(self) -> None:

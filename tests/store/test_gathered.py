@@ -1,0 +1,117 @@
+"""Frames put together before their seqs are known are those that would have been made then."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.store.log_world import LogWorld, Write
+from topics.errors import CorruptError, StorageError
+from topics.store import codec
+from topics.store.commit import Commit
+from topics.store.format import BATCH_HEADER_BYTES, Frame
+from topics.store.gathered import Gathered, room_for
+from topics.store.rows import Record, Rows, pack_rows
+
+names = st.none() | st.binary(max_size=6)
+records = st.builds(Record, data=st.binary(min_size=1, max_size=20), meta=names, tag=names, node=names, size=st.just(0))
+
+
+def framed(rows: Rows, node: bytes | None = None, **where: Any) -> tuple[bytes, Any]:
+    values = {"topic_id": 5, "first_seq": 10, "ts_ms": 7, "extension": b"other"} | where
+    return codec.frame_rows(rows, node=node, **values)
+
+
+def body(frames: Gathered) -> bytes:
+    return bytes(memoryview(frames.memory)[BATCH_HEADER_BYTES : frames.used])
+
+
+@given(
+    st.lists(st.lists(records, min_size=1, max_size=4), max_size=3),
+    st.lists(records, min_size=1, max_size=4),
+    names,
+    st.binary(max_size=9),
+    st.booleans(),
+)
+def test_frames_of_another_topic_and_rows_become_the_frames_of_one_append(
+    taken: list[list[Record]], added: list[Record], node: bytes | None, ext: bytes, fsync: bool
+) -> None:
+    """What was framed before, in pieces that bear extensions, and rows that come last."""
+    last = pack_rows(added)
+    parts = [framed(pack_rows(part), b"w") for part in taken]
+    frames = Gathered(sum(len(data) for data, _ in parts) + len(ext) + room_for(last, node))
+    extension = ext
+    for data, placed in parts:
+        columns = placed.columns()
+        seqs = np.arange(10, 10 + len(columns), dtype=np.uint64)
+        frames.take(memoryview(b"xx" + data), 3, columns["start"] + np.uint32(5), columns["length"], seqs, 5, extension)
+        extension = b""
+    frames.add_rows(last, node, extension)
+    together = [record if record.node is not None else record._replace(node=b"w") for part in taken for record in part]
+    together += [record if record.node is not None else record._replace(node=node) for record in added]
+    expected, places = framed(pack_rows(together), topic_id=9, first_seq=40, ts_ms=8, fsync=fsync, extension=ext)
+    for _ in range(2):  # numbered twice, it is what it would have been the second time
+        found = frames.number(9, 40, 8, fsync=fsync)
+    assert body(frames) == expected
+    assert found.placed == places.placed
+
+
+def test_a_frame_that_is_another_one_or_not_sound_is_refused() -> None:
+    data, placed = framed(pack_rows([Record(b"1"), Record(b"2")]))
+    columns = placed.columns()
+    seqs = np.array([10, 11], np.uint64)
+    for at, topic_id, moved in ((70, 5, 0), (0, 6, 0), (0, 5, 1)):
+        damaged = bytearray(data)
+        damaged[at] ^= at > 0
+        with pytest.raises(CorruptError, match="does not match"):
+            Gathered(1000).take(
+                memoryview(damaged), 0, columns["start"], columns["length"], seqs + np.uint64(moved), topic_id
+            )
+
+
+def test_they_are_a_batch_of_their_own_between_what_was_staged_before_and_behind() -> None:
+    """And are found by a replay like any others."""
+    world = LogWorld()
+    log = world.log
+    ended: list[tuple[str, Commit]] = []
+    frames = Gathered(10_000)
+    frames.add_rows(pack_rows([Record(b'"gathered"')] * 3), None, b"\x63\x00\x00")
+    log.stage_control(1, 5, 1, 1, b'"before"')
+    log.when_committed(1, False, lambda commit: ended.append(("before", commit)))
+    placed = log.stage_gathered(
+        1, frames, 4, 9, fsync=False, synced=True, done=lambda commit: ended.append(("gathered", commit))
+    )
+    log.stage_control(1, 5, 7, 1, b'"behind"')
+    log.when_committed(1, False, lambda commit: ended.append(("behind", commit)))
+    world.loop.run_until(lambda: len(ended) == 3)
+    assert [name for name, _ in ended] == ["before", "gathered", "behind"]
+    commit = ended[1][1]
+    assert commit.sync_ns
+    data = world.read(Write(1, [4, 5, 6], False, placed.start, placed.lengths.tolist(), commit))
+    starts = placed.columns()["start"].tolist()
+    found = [
+        Frame.unpack(data[start : start + length], "a frame")
+        for start, length in zip(starts, placed.lengths.tolist(), strict=True)
+    ]
+    assert [(frame.topic_id, frame.seq, frame.ts_ms, frame.data) for frame in found] == [
+        (1, seq, 9, b'"gathered"') for seq in (4, 5, 6)
+    ]
+    assert [frame.ext for frame in found] == [b"\x63\x00\x00", b"", b""]
+
+
+def test_they_fail_with_their_batch() -> None:
+    world = LogWorld()
+    ended: list[Commit] = []
+    frames = Gathered(1000)
+    frames.add_rows(pack_rows([Record(b"1")]), None)
+    world.ring.faults.fail("write", errno.EIO)
+    world.log.stage_gathered(1, frames, 1, 1, fsync=False, synced=False, done=ended.append)
+    world.loop.run_until(lambda: bool(ended))
+    assert isinstance(ended[0].error, StorageError)
+    with pytest.raises(StorageError, match="read-only"):
+        world.log.stage_gathered(1, frames, 1, 1, fsync=False, synced=False, done=ended.append)

@@ -1,0 +1,123 @@
+"""Frames of one large append, put together piece by piece before it is known which seqs they get.
+
+What takes time, copying into memory that was never touched, is done while others have their turns. Numbering the
+frames and handing them to the log, or to memory, is one step: a checksum of each, and one copy into the hot tail.
+"""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.errors import CorruptError
+from topics.memory import page_aligned
+from topics.store.codec import ffi, lib
+from topics.store.format import BATCH_HEADER_BYTES, FLAG_FSYNC, FRAME_MIN_BYTES
+from topics.store.hottail import chunk_for
+from topics.store.rows import PLACED, Framed, Rows
+
+
+class Gathered:
+    """Room for `room` bytes of frames, and for the header of a batch before them; no page of it is touched so far."""
+
+    def __init__(self, room: int) -> None:
+        self.memory: mmap.mmap = page_aligned(BATCH_HEADER_BYTES + room)
+        self.used = BATCH_HEADER_BYTES
+        self.count = 0
+        self.mirror = chunk_for(len(self.memory))
+        """Where the hot tail will have them: its pages are touched along with those of the frames."""
+
+    def take(  # noqa: PLR0917 - columns
+        self,
+        view: memoryview,
+        base: int,
+        offsets: NDArray[np.uint32],
+        lengths: NDArray[np.uint32],
+        seqs: NDArray[np.uint64],
+        topic_id: int,
+        extension: bytes = b"",
+    ) -> None:
+        """Adds frames of another topic, whose extensions stay behind; row i lies at view[offsets[i] - base].
+
+        extension: for the first of them. Raises CorruptError naming topic id and seq of a row that is not its frame.
+        """
+        assert self._left >= int(lengths.sum(dtype=np.uint64)) + len(extension), "the room was counted before"
+        written = lib.tp_take_frames(
+            ffi.from_buffer(self.memory) + self.used,
+            ffi.from_buffer(view),
+            len(view),
+            base,
+            ffi.from_buffer("uint32_t[]", np.ascontiguousarray(offsets)),
+            ffi.from_buffer("uint32_t[]", np.ascontiguousarray(lengths)),
+            ffi.from_buffer("uint64_t[]", np.ascontiguousarray(seqs)),
+            len(seqs),
+            topic_id,
+            extension,
+            len(extension),
+        )
+        if written < 0:
+            seq = int(seqs[-1 - written])
+            message = f"record {seq} of topic id {topic_id} does not match its checksum or its place"
+            raise CorruptError(message, {"topic_id": topic_id, "seq": seq})
+        self._added(written, len(seqs))
+
+    def add_rows(self, rows: Rows, node: bytes | None, extension: bytes = b"") -> None:
+        """Adds rows that have no frames yet; node: of those without their own."""
+        placed = ffi.new("char[]", PLACED.size * rows.count)
+        written = lib.tp_frame_rows(
+            ffi.from_buffer(self.memory),
+            self.used,
+            len(self.memory),
+            rows.buffer if type(rows.buffer) is bytes else ffi.from_buffer(rows.buffer),
+            len(rows.buffer),
+            rows.spans,
+            rows.count,
+            0,
+            0,
+            0,
+            0,
+            node or b"",
+            len(node or b""),
+            node is not None,
+            extension,
+            len(extension),
+            0,
+            placed,
+        )
+        assert written > 0 or not rows.count, "the room was counted before, and a row lies in its buffer"
+        self._added(written, rows.count)
+
+    def _added(self, size: int, count: int) -> None:
+        self.mirror.view[self.used : self.used + size] = bytes(size)
+        self.used += size
+        self.count += count
+
+    def number(self, topic_id: int, first_seq: int, ts_ms: int, *, fsync: bool, start: int = 0) -> Framed:
+        """The frames are those of topic `topic_id` from `first_seq` on; starts count from `start`."""
+        placed = bytearray(PLACED.size * self.count)
+        numbered = lib.tp_number_frames(
+            ffi.from_buffer(self.memory) + BATCH_HEADER_BYTES,
+            self.used - BATCH_HEADER_BYTES,
+            topic_id,
+            first_seq,
+            ts_ms,
+            FLAG_FSYNC if fsync else 0,
+            start,
+            ffi.from_buffer(placed),
+            self.count,
+        )
+        assert numbered == self.count, "frames lie back to back"
+        return Framed(start, bytes(placed))
+
+    @property
+    def _left(self) -> int:
+        return len(self.memory) - self.used
+
+
+def room_for(rows: Rows, node: bytes | None) -> int:
+    """The most bytes that rows take as frames."""
+    columns = rows.columns()
+    texts = sum([int(columns[name].sum(dtype=np.uint64)) for name in ("data_len", "meta_len", "tag_len", "node_len")])
+    return texts + rows.count * (FRAME_MIN_BYTES + len(node or b""))
