@@ -747,6 +747,38 @@ MUTANTS = (
         "doubtful=set())",
         _FOUND,
     ),
+    # --- parts of producers ------------------------------------------------------------------------------------------
+    _one(
+        "parts of producers lost at a checkpoint",
+        "engine/snapshot.py",
+        "    if topic.producers is not None:\n",
+        "    if False:\n",
+    ),
+    _one(
+        "parts of producers not read from the log",
+        "store/recovery.py",
+        "            catalog.add_part(topic_id, seq, entry)\n",
+        "            pass\n",
+    ),
+    _one(
+        "parts of a forgotten epoch appended again",
+        "engine/producers/part.py",
+        "        if entry is None and producer.refuses(self.epoch, core.producers.epochs_max):\n",
+        "        if False:\n",
+    ),
+    _one(
+        "a part known by its name alone",
+        "engine/producers/known.py",
+        "        if part.total_of(request.rows, request.node) != (self.count, self.sum):\n",
+        "        if False:\n",
+    ),
+    _one(
+        "parts in frames of files forgotten by a rebuild",
+        "store/rebuild.py",
+        "        extensions=described.extensions,\n",
+        "",
+        "tests/engine/test_producers.py",
+    ),
     # --- what is seen before a kill and after it ---------------------------------------------------------------------
     _one(
         "what caps took before a delete not taken by a replay",

@@ -21,6 +21,7 @@ from tests.sim.whole.state import CONFIG_DEFAULT
 from tests.sim.whole.wire import Answered
 from topics.embedded.log import Log
 from topics.embedded.open_logs import open_logs
+from topics.embedded.producer import Producer
 from topics.engine.value_rows import NewRecord
 from topics.errors import StorageError, TopicsError, as_request_error
 from topics.http.errors import status_of
@@ -113,11 +114,13 @@ def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, 
 
 def _write(log: Log, name: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     rows, key, meant = body["records"], body.get("idempotency_key"), body.get("incarnation")
+    named = body.get("producer")
+    producer = None if named is None else Producer(**named)
     if all(row.keys() == {"data"} for row in rows):
         texts = [msgspec.json.encode(row["data"]) for row in rows]
-        wrote = log.append_many(name, texts, key=key, incarnation=meant)
+        wrote = log.append_many(name, texts, key=key, incarnation=meant, producer=producer)
     else:
-        wrote = log.append(name, [NewRecord(**row) for row in rows], key=key, incarnation=meant)
+        wrote = log.append(name, [NewRecord(**row) for row in rows], key=key, incarnation=meant, producer=producer)
     return 201 if wrote.created else 200, wrote._asdict()
 
 
@@ -190,7 +193,7 @@ class _CallingClient(OwningClient):
 
     def write(self, topic: OwnedTopic) -> Write:
         write = super().write(topic)
-        return Write(write.records, write.key, None, key_is_old=write.key_is_old, meant=write.meant)
+        return Write(write.records, write.key, None, key_is_old=write.key_is_old, meant=write.meant, part=write.part)
 
 
 class Caller(Owner):

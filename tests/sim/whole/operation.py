@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tests.sim.whole.state import CONFIG_DEFAULT, Record, Refused, State
+from tests.sim.whole.state import CONFIG_DEFAULT, Part, Record, Refused, State
 
 Maybe = State | None
 """None: there is no such topic."""
@@ -59,7 +59,7 @@ class Meant(NamedTuple):
 
 
 class Write(Operation):
-    """key_is_old: the window of its key is over, so that it is new again (R-IDEM-4)."""
+    """key_is_old: the window of its key is over, so that it is new again (R-IDEM-4). part: instead of a key."""
 
     def __init__(
         self,
@@ -69,18 +69,21 @@ class Write(Operation):
         *,
         key_is_old: bool = False,
         meant: Meant | None = None,
+        part: Part | None = None,
     ) -> None:
         self.meant = meant
         self.records = records
         self.key = key
         self.config = config
         self.key_is_old = key_is_old
+        self.part = part
 
     def __str__(self) -> str:
         texts = ", ".join(f"{record.data[:14]}({len(record.data)}){record.tag or ''}" for record in self.records)
         return (
             f"write {texts}"
             + (f" {'old ' * self.key_is_old}key {self.key}" if self.key else "")
+            + (f" part {'/'.join(map(str, self.part))}" if self.part else "")
             + (f" config {self.config}" if self.config else "")
             + (f" into {self.meant}" if self.meant else "")
         )
@@ -90,6 +93,8 @@ class Write(Operation):
         body: dict[str, Any] = {"records": rows}
         if self.key is not None:
             body["idempotency_key"] = self.key
+        if self.part is not None:
+            body["producer"] = {"id": self.part.producer, "epoch": self.part.epoch, "part": self.part.part}
         if self.config is not None:
             body["config"] = self.config
         if self.meant is not None:
@@ -101,6 +106,9 @@ class Write(Operation):
         return self.meant is None or (state is not None and state.instance == self.meant.instance)
 
     def _known(self, state: State) -> tuple[int, int] | None:
+        """Raises Refused."""
+        if self.part is not None:
+            return state.known(self.part, self.records)
         return None if self.key is None or self.key_is_old else state.keys.get(self.key)
 
     def _created(self, state: Maybe, instance: int) -> list[State]:
@@ -112,10 +120,10 @@ class Write(Operation):
         steps: list[Maybe] = [*self._created(state, instance)]
         before = steps[0] if steps else state
         assert before is not None
-        if self._known(before) is not None:
-            return [before]
         try:
-            return [*steps, before.write(self.records, self.key, before.head + 1 + burned)]
+            if self._known(before) is not None:
+                return [before]
+            return [*steps, before.write(self.records, self.key, before.head + 1 + burned, self.part)]
         except Refused:
             return [*steps, before]
 
@@ -127,24 +135,27 @@ class Write(Operation):
         before = steps[0] if steps else state
         assert before is not None
         count = len(self.records)
-        known = self._known(before)
+        try:
+            known = self._known(before)
+            if known is None:
+                before.write(self.records, self.key)
+        except Refused as refused:
+            expect("status", status, refused.status)
+            detail = answer["error"].get("detail", {})
+            expect("detail", {name: detail.get(name) for name in refused.detail}, refused.detail)
+            return [*steps, before]
         if known is not None:
             expect("status", status, 200)
             found = (answer["first_seq"], answer["last_seq"], answer["head_seq"], answer["deduped"])
             expect("(first, last, head, deduped)", found, (*known, known[1], True))
             return [before]
-        try:
-            before.write(self.records, self.key)
-        except Refused as refused:
-            expect("status", status, refused.status)
-            return [*steps, before]
         expect("status", status, 201 if steps else 200)
         first = answer["first_seq"]
         if not before.head < first <= before.head + 1 + burned:
             raise Inconsistent(f"first_seq is {first} after head {before.head}, {burned} may be burned")
         found = (answer["last_seq"], answer["head_seq"], answer["count"], answer["created"], answer["deduped"])
         expect("(last, head, count, created, deduped)", found, (first + count - 1,) * 2 + (count, bool(steps), False))
-        return [*steps, before.write(self.records, self.key, first)]
+        return [*steps, before.write(self.records, self.key, first, self.part)]
 
 
 class DeleteRecords(Operation):

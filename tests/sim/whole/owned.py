@@ -22,7 +22,7 @@ from tests.sim.whole.operation import (
 )
 from tests.sim.whole.owned_audit import audit, short
 from tests.sim.whole.owned_topic import OwnedTopic
-from tests.sim.whole.state import Record
+from tests.sim.whole.state import Part, Record
 from tests.sim.whole.wire import Wire
 
 _TAGS = (None, None, "a", "a:1", "a:2", "b", "")
@@ -167,12 +167,15 @@ class OwningClient(Client):
         records = [Record(self._text(width), rng.choice(_TAGS)) for _ in range(count)]
         if rng.random() < 0.2:
             records = [record._replace(node=rng.choice(_NODES), meta=rng.choice(_METAS)) for record in records]
-        key, is_old = None, False
-        if rng.random() < 0.3:
+        key, is_old, part = None, False, None
+        named = rng.random()
+        if named < 0.3:
             key, is_old = self._key(topic)
+        elif named < 0.5 and (part := self._part(topic)) is not None:
+            records = self._records_of(topic, part, records)
         config = self._config() if state is None and rng.random() < 0.7 else None
         meant = self._meant(topic) if key is None and rng.random() < 0.15 else None
-        return Write(records, key, config, key_is_old=is_old, meant=meant)
+        return Write(records, key, config, key_is_old=is_old, meant=meant, part=part)
 
     def _meant(self, topic: OwnedTopic) -> Meant | None:
         """The incarnation that the topic has, or one that it had."""
@@ -184,6 +187,28 @@ class OwningClient(Client):
         others = sorted(topic.shown - may_be)
         self.machine.counts["writes into topics that are gone"] += bool(others)
         return Meant(self.rng.choice(others), 0) if others else None
+
+    def _part(self, topic: OwnedTopic) -> Part | None:
+        """One that was asked for before, whatever became of it, or a new one, of an epoch near the newest."""
+        rng = self.rng
+        if topic.sent and rng.random() < 0.5:
+            part = rng.choice([*topic.sent][-8:])
+        else:
+            producer = rng.choice("pq")
+            newest = max((part.epoch for part in topic.sent if part.producer == producer), default=3)
+            part = Part(producer, max(0, newest + rng.choice((-3, -1, 0, 0, 0, 1, 1, 2))), rng.randrange(3))
+        # Of two at the same time the second would come behind whatever was asked after it, should the first fail.
+        is_free = all(not isinstance(op, Write) or op.part != part for op in self.under_way(topic))
+        return part if is_free else None
+
+    def _records_of(self, topic: OwnedTopic, part: Part, fresh: list[Record]) -> list[Record]:
+        """Those that it came with before, in any order, now and then other ones."""
+        sent = topic.sent.setdefault(part, fresh)
+        if sent is fresh or self.rng.random() < 0.1:
+            return fresh
+        self.machine.counts["parts sent again"] += 1
+        topic.sent_again.update(record.data for record in sent)
+        return self.rng.sample(sent, len(sent))
 
     def _key(self, topic: OwnedTopic) -> tuple[str, bool]:
         """One that was used before and is surely known, or (True) surely not any more; or a new one: for this topic."""
@@ -262,11 +287,14 @@ class Owner(Clients):
         return [audit(self.machine, self.rng, topic) for topic in self.topics]
 
     def live_texts(self) -> set[bytes]:
-        """Of records that are there for certain, and that nothing on its way may take."""
+        """Of records that are there for certain, and that nothing on its way may take.
+
+        Not those that were sent again: a durable frame of an earlier try says nothing of the record that is shown.
+        """
         machine, (client,) = self.machine, self.clients
         assert isinstance(client, OwningClient)
         may_lose = machine.power_failed or machine.io_failed
-        found = [topic.certain(client.under_way(topic), may_lose=may_lose) for topic in self.topics]
+        found = [topic.certain(client.under_way(topic), may_lose=may_lose) - topic.sent_again for topic in self.topics]
         return {text[: text.index("~", 1) + 1].encode() for texts in found for text in texts}
 
 

@@ -21,7 +21,7 @@ from tests.sim.whole.operation import (
     Write,
     follow,
 )
-from tests.sim.whole.state import State
+from tests.sim.whole.state import Part, Record, State
 
 _BURNED_MAX = 24
 """Seqs that failed writes may have taken, one after another."""
@@ -54,6 +54,10 @@ class OwnedTopic:
         self.acked_head = (0, 0)
         """Highest acknowledged seq of an instance (in the classes that never reuse one)."""
         self.keys: dict[str, Key] = {}
+        self.sent: dict[Part, list[Record]] = {}
+        """Parts that were asked for, with the records that came first."""
+        self.sent_again: set[str] = set()
+        """Data that more than one frame may have."""
         self.newest = (0, 0, 0)
         """An instance, the highest seq of it that was shown, and its $ts."""
         self.life = 0
@@ -331,6 +335,7 @@ def distinct(states: list[Any]) -> list[Any]:
                 state.gaps,
                 tuple(state.records.items()),
                 tuple(state.keys),
+                tuple(state.parts),
                 tuple(state.config.values()),
             )
             seen.setdefault(key, state)

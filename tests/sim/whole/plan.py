@@ -7,6 +7,7 @@ import random
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
+from tests.sim.whole.state import PRODUCER_EPOCHS
 from topics.config import Config
 
 PORT = 4000
@@ -19,6 +20,7 @@ _BASE = Config(
     disk_low_water_bytes=0,
     receive_buffer_bytes=1024,
     checkpoint_bytes_per_pass=4096,
+    producer_epochs=PRODUCER_EPOCHS,
     default_batch_bytes=8 << 20,  # a page ends by its limit alone
     http_parser="httptools",
 )

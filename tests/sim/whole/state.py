@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+PRODUCER_EPOCHS = 3
+"""`producer_epochs` of every life."""
 CONFIG_DEFAULT = {"cap_records": 0, "cap_bytes": 0, "discard": "old", "durability": "disk"}
 
 
@@ -39,18 +41,37 @@ class Page(NamedTuple):
     next_max: int
 
 
-class Refused(Exception):
-    """The write is to be refused with this status; nothing changes."""
+class Part(NamedTuple):
+    """The name of a part of a producer's records."""
 
-    def __init__(self, status: int) -> None:
+    producer: str
+    epoch: int
+    part: int
+
+
+class Appended(NamedTuple):
+    """A part that was appended: its seqs, and its records in an order of their own."""
+
+    first: int
+    last: int
+    records: list[Record]
+
+
+class Refused(Exception):
+    """The write is to be refused with this status; nothing changes. detail: what its error's detail must say."""
+
+    def __init__(self, status: int, detail: dict[str, Any] | None = None) -> None:
         super().__init__(status)
         self.status = status
+        self.detail = detail or {}
 
 
 class State:
     """One instance of a topic. head, cap, crash, gaps: the contract's H, L_cap, the crash floor and interior gaps."""
 
-    __slots__ = ("bytes", "cap", "config", "crash", "gaps", "head", "instance", "keys", "records")
+    __slots__ = (
+        *("bytes", "cap", "config", "crash", "forgotten", "gaps", "head", "instance", "keys", "parts", "records"),
+    )
 
     def __init__(self, config: dict[str, Any], instance: int) -> None:
         self.config = config
@@ -63,12 +84,15 @@ class State:
         self.records: dict[int, Record] = {}
         self.bytes = 0
         self.keys: dict[str, tuple[int, int]] = {}
+        self.parts: dict[Part, Appended] = {}
+        self.forgotten: dict[str, int] = {}
+        """Of a producer the highest epoch whose parts are not known any more."""
 
     def copy(self) -> State:
         new = State(self.config, self.instance)
         new.head, new.cap, new.crash, new.gaps, new.bytes = self.head, self.cap, self.crash, self.gaps, self.bytes
         new.records = self.records.copy()
-        new.keys = self.keys
+        new.keys, new.parts, new.forgotten = self.keys, self.parts, self.forgotten
         return new
 
     # --- what it shows -----------------------------------------------------------------------------------------------
@@ -120,8 +144,28 @@ class State:
         return Page(tombstone, seqs, stop, stop)
 
     # --- what happens to it ------------------------------------------------------------------------------------------
-    def write(self, records: list[Record], key: str | None, first: int = 0) -> State:
-        """A write whose key is not known, or not any more.
+    def known(self, part: Part, records: list[Record]) -> tuple[int, int] | None:
+        """The seqs with which a part is answered that was appended before; None: it is new.
+
+        Raises Refused (R-PROD-2, R-PROD-3).
+        """
+        found = self.parts.get(part)
+        name = {"producer": part.producer, "epoch": part.epoch}
+        if found is not None:
+            if found.records != in_any_order(records):
+                raise Refused(409, {**name, "part": part.part})
+            return found.first, found.last
+        epochs = self._epochs(part.producer)
+        forgotten = self.forgotten.get(part.producer, -1)
+        if part.epoch <= forgotten or (len(epochs) == PRODUCER_EPOCHS and part.epoch < epochs[0]):
+            raise Refused(409, {**name, "newest": max([*epochs, forgotten])})
+        return None
+
+    def _epochs(self, producer: str) -> list[int]:
+        return sorted({part.epoch for part in self.parts if part.producer == producer})
+
+    def write(self, records: list[Record], key: str | None, first: int = 0, part: Part | None = None) -> State:
+        """A write whose key or part is not known, or not any more.
 
         first: the seq the server gave, when failed writes may have burned some. Raises Refused (R-CAP-5).
         """
@@ -139,8 +183,19 @@ class State:
         new.bytes += size
         if key is not None:
             new.keys = {**self.keys, key: (first, new.head)}
+        if part is not None:
+            new.parts = {**self.parts, part: Appended(first, new.head, in_any_order(records))}
+            new.forget_epochs(part.producer)
         new.evict()
         return new
+
+    def forget_epochs(self, producer: str) -> None:
+        """R-PROD-3."""
+        epochs = self._epochs(producer)
+        if len(epochs) > PRODUCER_EPOCHS:
+            self.forgotten = {**self.forgotten, producer: epochs[0]}
+            lowest = (producer, epochs[0])
+            self.parts = {part: found for part, found in self.parts.items() if part[:2] != lowest}
 
     def delete_records(self, before: int | None, match: str | None) -> State:
         bound = self.head + 1 if before is None else min(before, self.head + 1)
@@ -191,6 +246,11 @@ class State:
         new.head = head
         new.settle()
         return new
+
+
+def in_any_order(records: list[Record]) -> list[Record]:
+    """The same for all orders of the same records."""
+    return sorted(records, key=repr)
 
 
 def _matches(record: Record, match: str | None) -> bool:
