@@ -245,3 +245,23 @@ def test_a_chunk_that_was_thinned_and_filled_again_is_thinned_again() -> None:
         index.kill_run(8195, 16_000)
         assert index.select(0, 16_001, 9).seqs.tolist() == [8191, 8192, 8194, 16_001]
         assert sum(chunk.capacity for chunk in index.chunks) < 4096
+
+
+def test_tags_taken_before_their_rows_come_count_like_those_of_rows() -> None:
+    """Given to rows, which die later, or given back."""
+    files = FileTable()
+    usage = Usage()
+    usage.use(files)
+    index, file = Index(usage), files.add(FileKind.WAL, "wal")
+    numbers = index.take_tags([b"a", None, b"b", b"a"])
+    index.give_back_tags(index.take_tags([b"a", b"c", None]))
+    column = np.ones(4, np.uint32)
+    index.append_rows(1, file.file_id, column, column, column, 0, np.zeros(4, np.uint8), numbers)
+    assert index.tags is not None
+    assert len(index.tags) == 2
+    assert [len(found.seqs) for found in index.kill_matching(Predicate(False, b"a"), 4)] == [2]
+    assert index.live == 2
+    assert len(index.tags) == 1
+    index.give_back_tags(index.take_tags([b"d"]))
+    index.kill_through(4)
+    assert index.tags is None

@@ -133,9 +133,12 @@ class Index:
         sizes: NDArray[np.uint32],
         ts: NDArray[np.uint64] | int,
         flags: NDArray[np.uint8],
-        tags: list[bytes | None] | None,
+        tags: list[bytes | None] | NDArray[np.uint32] | None,
     ) -> None:
-        """Live rows first_seq, first_seq + 1, ...; shapes (n,), n >= 1. first_seq is above every row so far."""
+        """Live rows first_seq, first_seq + 1, ...; shapes (n,), n >= 1. first_seq is above every row so far.
+
+        tags: texts, or what `take_tags` made of them.
+        """
         count = len(offsets)
         done = 0
         while done < count:
@@ -149,7 +152,9 @@ class Index:
             chunk.sizes[at] = sizes[part]
             chunk.ts[at] = ts if isinstance(ts, int) else ts[part]
             chunk.flags[at] = flags[part]
-            if tags is not None:
+            if isinstance(tags, np.ndarray):
+                chunk.tag_column()[at] = tags[part]
+            elif tags is not None:
                 take = self._take_tag
                 chunk.tag_column()[at] = [NO_TAG if tag is None else take(tag) for tag in tags[part]]
             chunk.count += rows
@@ -263,6 +268,18 @@ class Index:
         self.chunks.append(chunk)
         self._firsts.append(seq)
         return chunk
+
+    def take_tags(self, tags: list[bytes | None]) -> NDArray[np.uint32]:
+        """Numbers of the tags of rows that are to come, which `append_rows` or `give_back_tags` has to get."""
+        take = self._take_tag
+        return np.array([NO_TAG if tag is None else take(tag) for tag in tags], np.uint32)
+
+    def give_back_tags(self, numbers: NDArray[np.uint32]) -> None:
+        """The rows do not come."""
+        if self.tags is not None:
+            self.tags.drop_rows(numbers)
+            if not len(self.tags):
+                self.tags = None
 
     def _take_tag(self, tag: bytes) -> int:
         if self.tags is None:
