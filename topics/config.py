@@ -268,6 +268,13 @@ class Config:
     """How many of a producer's newest epochs a topic knows the parts of."""
     producer_silence_ms: int = 604_800_000
     """How long after its last append a producer is forgotten but for its newest epoch."""
+    max_part_bytes: int = 32 << 20
+    """Of a producer's part that comes in pieces: accounted bytes of its records."""
+    max_part_records: int = 100_000
+    max_staged_bytes: int = 1 << 30
+    """Of all pieces that wait for the last one of their part."""
+    staged_ttl_ms: int = 3_600_000
+    """How long after the newest piece of a part its pieces are dropped."""
     max_limit: int = 1000
     default_limit: int = 256
     max_wait_ms: int = 30_000

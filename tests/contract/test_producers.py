@@ -409,3 +409,142 @@ def test_a_websocket_and_http_share_parts(world: World) -> None:
     assert (wrong["code"], wrong["request_id"]) == ("invalid_json", None)
     both = socket.ask({**publish, "idempotency_key": "k"})
     assert both["code"] == "invalid_request"
+
+
+# --- parts in pieces --------------------------------------------------------------------------------------------------
+def piece(world: World, number: int, *data: Any, last: bool = False, **fields: Any) -> Any:
+    named = {"id": "p", "epoch": 0, "part": 0, "piece": number, "last": last, "attempt": "a", **fields}
+    return world.request("POST", "/v0/topics/t", {"records": [{"data": each} for each in data], "producer": named})
+
+
+def test_staged_pieces_are_seen_nowhere_and_appended_together(world: World) -> None:
+    """R-PROD-9: their answers have no seqs; the last one answers for all."""
+    first = piece(world, 0, 1, 2)
+    assert first.status == 201
+    answer = first.json
+    assert answer.pop("performance").keys() == {"server_total_ms", "wal_append_ms", "fsync_ms"}
+    assert answer == {"topic": "t", "staged": True, "piece": 0, "count": 2, "created": True, "deduped": False}
+    again = piece(world, 0, 1, 2)
+    assert (again.status, again.json["deduped"], again.json["staged"]) == (200, True, True)
+    assert world.request("GET", "/v0/topics").json["topics"][0]["count"] == 0
+    assert len(world.request("GET", "/v0/topics").json["topics"]) == 1
+    metrics = world.request("GET", "/v0/metrics").text
+    assert "topics_records_live 0" in metrics.replace(".0", "")
+    world.write("t", "other")
+    answer = piece(world, 1, 3, last=True).json
+    answer.pop("performance")
+    assert answer == {
+        "topic": "t", "first_seq": 2, "last_seq": 4, "head_seq": 4, "count": 3, "created": False, "deduped": False,
+    }  # fmt: skip
+    assert world.data("t") == ["other", 1, 2, 3]
+    assert written(world, 3, 2, 1)["seqs"] == [2, 3, 4]
+
+
+def test_pieces_that_do_not_come_next_or_differ_are_refused(world: World) -> None:
+    """R-PROD-10."""
+    detail = {"topic": "t", "producer": "p", "epoch": 0, "part": 0}
+    world.put("t")
+    assert piece(world, 1, 1).refusal == (409, "producer_incomplete", {**detail, "piece": 0})
+    piece(world, 0, 1)
+    assert piece(world, 2, 1, last=True).refusal == (409, "producer_incomplete", {**detail, "piece": 1})
+    assert piece(world, 1, 1, attempt="b").refusal == (409, "producer_incomplete", {**detail, "piece": 0})
+    piece(world, 1, 2)
+    assert piece(world, 1, 3).refusal == (409, "producer_diverged", detail)
+    assert piece(world, 0, 5, attempt="b").json["deduped"] is False
+    assert piece(world, 1, 6, attempt="b", last=True).json["count"] == 2
+    assert world.data("t") == [5, 6]
+
+
+def test_pieces_of_a_known_part_are_compared(world: World) -> None:
+    """R-PROD-11: cut in another way."""
+    written(world, 1, 2, 3)
+    assert piece(world, 0, 3).json["deduped"] is True
+    answer = piece(world, 1, 2, 1, last=True).json
+    assert (answer["first_seq"], answer["count"], answer["deduped"]) == (1, 3, True)
+    piece(world, 0, 3, attempt="b")
+    assert piece(world, 1, 2, 2, attempt="b", last=True).refusal[:2] == (409, "producer_diverged")
+    assert world.data("t") == [1, 2, 3]
+
+
+def test_what_is_staged_has_bounds(make_world: MakeWorld) -> None:
+    """R-PROD-12."""
+    world = make_world(max_part_records=3, max_part_bytes=30, max_staged_bytes=1300)
+    piece(world, 0, 1, 2)
+    assert piece(world, 1, 3, 4).refusal == (400, "part_too_large", {"limit": "max_part_records", "max": 3})
+    assert piece(world, 1, "x" * 30).refusal == (400, "part_too_large", {"limit": "max_part_bytes", "max": 30})
+    assert piece(world, 0, "x" * 20, part=1).status == 200
+    refusal = (429, "throttled", {"limit": "max_staged_bytes", "max": 1300})
+    assert piece(world, 0, 1, part=2).refusal == refusal
+    assert piece(world, 1, 3, last=True).status == 200
+    world.advance_ms(100)
+    assert piece(world, 0, 1, part=2).status == 200
+
+
+def test_staged_pieces_are_dropped_by_age(make_world: MakeWorld) -> None:
+    """R-PROD-12, R-PROD-10."""
+    world = make_world(staged_ttl_ms=2000)
+    piece(world, 0, 1)
+    world.advance_ms(1500)
+    assert piece(world, 1, 2).status == 200
+    world.advance_ms(1500)
+    assert piece(world, 2, 3).status == 200
+    world.advance_ms(3000)
+    assert piece(world, 3, 4, last=True).refusal[:2] == (409, "producer_incomplete")
+
+
+@pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])
+@pytest.mark.parametrize("end", ["kill", "checkpoint", "stop"])
+def test_staged_pieces_outlive_kills_in_every_class(make_world: MakeWorld, durability: str, end: str) -> None:
+    """R-PROD-13."""
+    world = make_world(checkpoint_wal_bytes=1)
+    world.put("t", durability=durability)
+    piece(world, 0, 1)
+    piece(world, 1, 2)
+    if end == "checkpoint":
+        world.advance_ms(_CHECKPOINT_MS)
+    if end == "stop":
+        world.restart()
+    else:
+        world.crash_and_start()
+    assert piece(world, 1, 2).json["deduped"] is True
+    assert piece(world, 2, 3, last=True).json["count"] == 3
+    assert world.data("t") == [1, 2, 3]
+
+
+def test_deleting_the_topic_drops_what_is_staged_for_it(world: World) -> None:
+    """R-PROD-8."""
+    piece(world, 0, 1)
+    world.drop("t")
+    world.put("t")
+    assert piece(world, 1, 2, last=True).refusal[:2] == (409, "producer_incomplete")
+
+
+@pytest.mark.parametrize(
+    ("member", "words"),
+    [
+        ({"piece": 65_536}, "producer.piece is 65536: use 0 to 65535"),
+        ({"last": 1}, "producer.last must be true or false"),
+        ({"attempt": None}, "producer.attempt must be a string"),
+        ({"attempt": "x" * 257}, "producer.attempt has 257 bytes: use at most 256"),
+    ],
+)
+def test_members_of_a_piece_have_their_types(world: World, member: dict[str, Any], words: str) -> None:
+    """7.5/1."""
+    answer = piece(world, 0, 1, **member)
+    assert answer.refusal[:2] == (400, "invalid_request")
+    assert words in answer.error["message"]
+
+
+def test_a_websocket_stages_pieces(world: World) -> None:
+    """R-PROD-9, 11.4."""
+    socket = WebSocket(world)
+    producer = {"id": "p", "epoch": 0, "part": 0, "piece": 0, "last": False}
+    told = socket.ask({"op": "publish", "topic": "t", "records": [{"data": 1}], "producer": producer})
+    assert {**told, "performance": None, "request_id": None} == {
+        "op": "ack", "request_id": None, "topic": "t", "staged": True, "piece": 0, "count": 1, "created": True,
+        "deduped": False, "performance": None,
+    }  # fmt: skip
+    told = socket.ask(
+        {"op": "publish", "topic": "t", "records": [{"data": 2}], "producer": {**producer, "piece": 1, "last": True}}
+    )
+    assert (told["first_seq"], told["last_seq"], told["seqs"], told["count"]) == (1, 2, None, 2)

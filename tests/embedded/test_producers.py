@@ -35,12 +35,28 @@ def test_a_part_is_appended_once_by_whatever_call_and_known_after_opening_again(
         assert caught.value.detail == {"topic": "t", "producer": "job", "epoch": 7, "part": 3}
 
 
+def test_a_part_may_come_in_pieces(tmp_path: Path) -> None:
+    with topics.open(tmp_path) as log:
+        staged = log.append("t", [1, 2], producer=Producer("job", 7, last=False))
+        assert (staged.first_seq, staged.count, staged.created) == (0, 2, True)
+        assert [(state.name, state.count) for state in log.topics()] == [("t", 0)]
+    with topics.open(tmp_path) as log:
+        assert log.append_many("t", [b"3"], producer=Producer("job", 7, piece=1)).last_seq == 3
+        assert [record.data for record in log.read("t")] == [1, 2, 3]
+        with pytest.raises(RequestError) as caught:
+            log.append("t", [1], producer=Producer("job", 7, part=1, piece=2))
+        assert caught.value.code == "producer_incomplete"
+
+
 WRONG: list[tuple[str, Callable[[Any], Any]]] = [
     ("producer is 'job': use topics.Producer", lambda log: log.append("t", [1], producer="job")),
     ("producer.id is 5", lambda log: log.append("t", [1], producer=Producer(5, 0))),  # type: ignore[arg-type]
     ("producer.epoch is -1", lambda log: log.append("t", [1], producer=Producer("job", -1))),
     ("producer.epoch is True", lambda log: log.append_many("t", [b"1"], producer=Producer("job", True))),
     ("producer.part is 65536", lambda log: log.append("t", [1], producer=Producer("job", 0, 65_536))),
+    ("producer.piece is -1", lambda log: log.append("t", [1], producer=Producer("job", 0, 0, -1))),
+    ("producer.last is 1", lambda log: log.append("t", [1], producer=Producer("job", 0, last=1))),  # type: ignore[arg-type]
+    ("producer.attempt is 1", lambda log: log.append("t", [1], producer=Producer("job", 0, attempt=1))),  # type: ignore[arg-type]
     ("leave out key", lambda log: log.append("t", [1], key="k", producer=Producer("job", 0))),
 ]
 

@@ -21,7 +21,14 @@ from topics.store.catalog import NO_TAG, RowColumns
 from topics.store.codec import Frames
 from topics.store.commit import Commit
 from topics.store.filetable import FileKind, FileTable, StoredFile
-from topics.store.format import BATCH_HEADER_BYTES, ORDERED_TYPES, FrameType, Idempotency, unpack_extension
+from topics.store.format import (
+    BATCH_HEADER_BYTES,
+    ORDERED_TYPES,
+    FrameType,
+    Idempotency,
+    ProducerPart,
+    unpack_extension,
+)
 from topics.store.gathered import Gathered
 from topics.store.hottail import HotTail
 from topics.store.memory import MemoryFrames
@@ -294,8 +301,10 @@ def replay(catalog: EngineCatalog, log: bytes, file: StoredFile) -> None:
             for entry in unpack_extension(log[at : at + int(frame["ext_len"])]):
                 if isinstance(entry, Idempotency):
                     catalog.add_idempotency(int(topic_id), entry.key, seq, entry.records, entry.started_ms)
-                else:
+                elif isinstance(entry, ProducerPart):
                     catalog.add_part(int(topic_id), seq, entry)
+                else:
+                    catalog.add_piece(int(topic_id), seq, entry)
     for frame in controls:
         if int(frame["type"]) not in ORDERED_TYPES:
             _apply(catalog, frame, log)

@@ -779,6 +779,34 @@ MUTANTS = (
         "",
         "tests/engine/test_producers.py",
     ),
+    _one(
+        "what is staged lost at a checkpoint",
+        "engine/catalog.py",
+        "            if topic is registry.staging:\n",
+        "            if False:\n",
+        "tests/engine/test_staged_parts.py",
+    ),
+    _one(
+        "pieces not read from the log",
+        "engine/catalog.py",
+        "        self._core.staged.add(piece, first_seq)\n",
+        "        pass\n",
+        "tests/engine/test_staged_parts.py",
+    ),
+    _one(
+        "pieces of an earlier try appended with those of the next",
+        "engine/producers/staged.py",
+        "        if told.piece == 0:\n",
+        "        if told.piece == 0 and known is None:\n",
+        "tests/engine/test_staged_parts.py",
+    ),
+    _one(
+        "staged pieces that a crash left behind a part that was appended never deleted",
+        "engine/catalog.py",
+        "        self._core.staged.recovered(self._topics, self._core.registry.staging)\n",
+        "",
+        "tests/engine/test_staged_parts.py",
+    ),
     # --- what is seen before a kill and after it ---------------------------------------------------------------------
     _one(
         "what caps took before a delete not taken by a replay",

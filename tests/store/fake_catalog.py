@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from topics.store.catalog import NO_TAG, SEQ_MAX, Deletions, RowColumns, SeqRange
 from topics.store.filetable import FileKind, FileTable
-from topics.store.format import FrameType, ProducerPart
+from topics.store.format import FrameType, ProducerPart, StagedPiece
 
 
 class Row(NamedTuple):
@@ -127,6 +127,9 @@ class FakeCatalog:
 
     def add_idempotency(self, topic_id: int, key: bytes, first_seq: int, count: int, started_ms: int) -> None:
         self.keys[topic_id, key] = (first_seq, count)
+
+    def add_piece(self, topic_id: int, first_seq: int, piece: StagedPiece) -> None:
+        pass
 
     def add_part(self, topic_id: int, first_seq: int, part: ProducerPart) -> None:
         self.parts[topic_id, part.producer, part.epoch, part.part] = (first_seq, part.records)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from topics.config import Config
 from topics.embedded import arguments
-from topics.engine.producers.part import EPOCH_MAX, PART_MAX, Part, check_id
+from topics.engine.producers.part import EPOCH_MAX, PART_MAX, PIECE_MAX, Part, check_attempt, check_id
 from topics.errors import UsageError
 
 
@@ -23,6 +23,12 @@ class Producer:
     """Grows from run to run, or from batch to batch; 0 to 2^63-1."""
     part: int = 0
     """Of the epoch; 0 to 65535."""
+    piece: int = 0
+    """Of the part, where it comes in several calls: 0, 1, 2, ... to 65535."""
+    last: bool = True
+    """False: more pieces follow, and nobody sees this one before the last one is there."""
+    attempt: str = ""
+    """Names one try at sending the pieces."""
 
 
 def part_of(given: object, limits: Config) -> Part | None:
@@ -35,4 +41,8 @@ def part_of(given: object, limits: Config) -> Part | None:
     check_id(producer_id, limits)
     arguments.count("producer.epoch", given.epoch, EPOCH_MAX)
     arguments.count("producer.part", given.part, PART_MAX)
-    return Part(producer_id, given.epoch, given.part)
+    arguments.count("producer.piece", given.piece, PIECE_MAX)
+    arguments.flag("producer.last", given.last)
+    attempt = arguments.encoded("producer.attempt", given.attempt)
+    check_attempt(attempt, limits)
+    return Part(producer_id, given.epoch, given.part, given.piece, given.last, attempt)

@@ -11,7 +11,13 @@ from topics.store.rows import Rows
 
 def check_admission(core: Core, topic: Topic, rows: Rows, now_ms: int) -> None:
     """Raises RequestError record_too_large, topic_full or throttled. What is staged counts as if it were there."""
-    count, size, config = rows.count, rows.size, topic.config
+    check_caps(topic, rows.count, rows.size)
+    check_quota(core, rows.size, now_ms)
+
+
+def check_caps(topic: Topic, count: int, size: int) -> None:
+    """Raises RequestError record_too_large or topic_full."""
+    config = topic.config
     if config.discard == "reject":
         for amount, field in ((count, "cap_records"), (size, "cap_bytes")):
             if 0 < getattr(config, field) < amount:
@@ -20,6 +26,10 @@ def check_admission(core: Core, topic: Topic, rows: Rows, now_ms: int) -> None:
             raise refusals.topic_full(topic)
         if 0 < config.cap_bytes < topic.index.bytes + topic.pending_bytes + size:
             raise refusals.topic_full(topic)
+
+
+def check_quota(core: Core, size: int, now_ms: int) -> None:
+    """Raises RequestError throttled."""
     quota = core.config.max_total_bytes
     if quota and core.usage.bytes + core.usage.pending_bytes + size > quota:
         freed = expire_everywhere(core, now_ms)

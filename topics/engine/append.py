@@ -7,6 +7,7 @@ visit to the index. Source: wire contract 7.5, R-SEQ, R-CAP-5, R-IDEM.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from topics.engine import refusals
 from topics.engine.admission import check_admission
@@ -22,6 +23,7 @@ from topics.engine.topic import Life, Topic
 from topics.errors import TopicsError
 from topics.store.commit import Commit
 from topics.store.format import FrameType
+from topics.store.gathered import Gathered
 from topics.store.rows import PLACED, PLACED_DTYPE, Framed, Rows, tags_in
 from topics.tuples import make_tuple
 
@@ -56,18 +58,22 @@ class AppendBatch(Operation):
         self.writes: list[Write] = []
         self.placed = bytearray()
         """A packed PLACED a record: columns over all writes."""
-        self.tags: list[bytes | None] | None = None
-        """A tag a record; None while none has one."""
+        self.tags: list[bytes | None] | NDArray[np.uint32] | None = None
+        """A tag a record, or its number in the index; None while none has one."""
 
     def add(self, write: Write, rows: Rows, framed: Framed) -> None:
         """One request."""
         count, size = rows.count, rows.size
-        self.placed += framed.placed
         tags = tags_in(rows)
         if tags is not None:
             self._add_tags(tags)
-        elif self.tags is not None:
+        elif isinstance(self.tags, list):
             self.tags += [None] * count
+        self.take(write, count, size, framed)
+
+    def take(self, write: Write, count: int, size: int, framed: Framed) -> None:
+        """One request whose tags are there already."""
+        self.placed += framed.placed
         self.writes.append(write)
         self.rows += count
         self.size += size
@@ -81,6 +87,7 @@ class AppendBatch(Operation):
         """Tags of the rows being added, `self.rows` being those before them."""
         if self.tags is None:
             self.tags = [None] * self.rows
+        assert isinstance(self.tags, list), "numbers are those of one request, which is a batch of its own"
         self.tags += tags
 
     def _undo_pending(self) -> None:
@@ -127,6 +134,8 @@ class AppendBatch(Operation):
         topic = self.topic
         if self.file_id and self.rows:
             self.core.usage.left(self.file_id, self.rows)
+        if isinstance(self.tags, np.ndarray):
+            topic.index.give_back_tags(self.tags)
         if self.reserves and topic.stage_class == "disk":
             topic.reserved = 0
         for write in self.writes:
@@ -148,10 +157,15 @@ def check_meant(topic: Topic, request: AppendRequest) -> None:
 
 
 def publish(  # noqa: PLR0917 - one call a batch
-    topic: Topic, first_seq: int, file_id: int, base: int, placed: bytes | bytearray, tags: list[bytes | None] | None
+    topic: Topic,
+    first_seq: int,
+    file_id: int,
+    base: int,
+    placed: bytes | bytearray,
+    tags: list[bytes | None] | NDArray[np.uint32] | None,
 ) -> None:
     """Rows into the index; `placed` holds a packed PLACED each, whose starts count from file offset `base`."""
-    if len(placed) == _PLACED_BYTES:
+    if len(placed) == _PLACED_BYTES and not isinstance(tags, np.ndarray):
         start, length, size, flags, ts = PLACED.unpack(placed)
         tag = tags[0] if tags is not None else None
         topic.index.append_row(first_seq, file_id, base + start, length, size, ts, flags, tag)
@@ -311,8 +325,12 @@ class Appender:
             return
         try:
             identity = request.identity
-            if identity is not None and self._is_duplicate(topic, identity, now_ms, request, done):
-                return
+            if identity is not None:
+                if self._is_duplicate(topic, identity, now_ms, request, done):
+                    return
+                if identity.is_piece:
+                    core.stager.take(topic, request, now_ms, created=created, done=done)
+                    return
             check_admission(core, topic, request.rows, now_ms)
             self._stage(topic, request.rows, request.node, now_ms, identity, created, done)
         except TopicsError as error:
@@ -338,7 +356,10 @@ class Appender:
         """Known with the publication itself (R-IDEM-6); answers the duplicates that waited."""
         known = identity.publish(self.core, topic, first_seq, in_memory=in_memory)
         for request, done in topic.end_identity(identity.name):
-            done(known.answer(request))
+            if request.identity is not None and request.identity.is_piece:
+                self.append(request, done)
+            else:
+                done(known.answer(request))
 
     # --- staging -----------------------------------------------------------------------------------------------------
     def _stage(  # noqa: PLR0917 - one call a request
@@ -387,6 +408,49 @@ class Appender:
         batch.add((count, identity, created, done), rows, framed)
         if batch.file_id:
             topic.pending.append(batch)
+            batch.on_commit(AT_ONCE)
+
+    def append_piece(
+        self, topic: Topic, rows: Rows, node: bytes | None, identity: Identity, done: Done[AppendResult]
+    ) -> None:
+        """Into the staging area. Raises, and then nothing was staged."""
+        self._stage(topic, rows, node, self.core.clock.now_ms(), identity, False, done)
+
+    def append_gathered(  # noqa: PLR0917 - called in one place
+        self,
+        topic: Topic,
+        frames: Gathered,
+        size: int,
+        tags: NDArray[np.uint32] | None,
+        identity: Identity,
+        created: bool,
+        done: Done[AppendResult],
+    ) -> None:
+        """Gives out seqs to frames that were put together before: in class `disk` they are reserved already.
+
+        The identity is begun and held. Raises, and then nothing was staged.
+        """
+        core, count, first = self.core, frames.count, topic.next_seq
+        now_ms = core.clock.now_ms()
+        ts = now_ms if now_ms > topic.last_ts else topic.last_ts
+        fsync = topic.stage_class == "fsync"
+        topic.filling = None
+        batch = AppendBatch(self, topic, fsync=fsync)
+        if topic.stage_class == "ephemeral":
+            batch.file_id, framed = core.memory.stage_gathered(topic.id, frames, first, ts)
+        else:
+            core.check_backlog()
+            framed = core.log.stage_gathered(
+                topic.id, frames, first, ts, fsync=fsync, synced=fsync, done=batch.on_commit
+            )
+            if topic.memory_through:
+                records, pending = topic.pending_records + count, topic.pending_bytes + size
+                log_evictions(core, topic, topic.config, records=records, size=pending)
+        topic.last_ts = ts
+        batch.tags = tags
+        batch.take((count, identity, created, done), count, size, framed)
+        topic.pending.append(batch)
+        if batch.file_id:
             batch.on_commit(AT_ONCE)
 
     def _open(self, topic: Topic, reserved: int, *, fsync: bool, synced: bool) -> AppendBatch:

@@ -40,7 +40,7 @@ from topics.engine.topic import Life, Topic
 from topics.engine.topic_config import TopicConfig
 from topics.store.catalog import NO_TAG, SEQ_MAX, Deletions, RowColumns, SeqRange
 from topics.store.filetable import FileTable
-from topics.store.format import FLAG_COPY, ORDERED_TYPES, FrameType, ProducerPart
+from topics.store.format import FLAG_COPY, ORDERED_TYPES, FrameType, ProducerPart, StagedPiece
 from topics.store.incarnation import incarnation_of_id
 
 _ANY_AGE_MS = 1 << 64
@@ -115,6 +115,8 @@ class EngineCatalog:
             self.add_idempotency(topic.id, row.key, row.first_seq, row.count, row.started_ms)
         for producer in image.producers:
             self._producers_of(topic).restore(producer)
+        for staged in image.staged:
+            self._core.staged.restore(staged)
         if topic.queue is not None:
             for lease in image.leases:
                 topic.queue.restore(lease)
@@ -123,7 +125,7 @@ class EngineCatalog:
     def _add(self, name: str, topic_id: int, order: int, config: TopicConfig, known: str) -> Topic | None:
         """A topic under this name, unless a later one holds it. known: its incarnation, "" where none was stored."""
         registry = self._core.registry
-        holder = registry.by_name.get(name)
+        holder = registry.holder(name)
         if holder is not None:
             if holder.order >= order:
                 return None
@@ -288,6 +290,9 @@ class EngineCatalog:
         if topic is not None and first_seq > topic.keys_forgotten:
             self._producers_of(topic).add(part, first_seq)
 
+    def add_piece(self, topic_id: int, first_seq: int, piece: StagedPiece) -> None:
+        self._core.staged.add(piece, first_seq)
+
     def _producers_of(self, topic: Topic) -> Producers:
         if topic.producers is None:
             topic.producers = Producers(self._core.producers)
@@ -331,6 +336,7 @@ class EngineCatalog:
             floors.settle_gaps(topic.earliest)
             if topic.queue is not None:
                 topic.queue.recovered(keep=topic.keeps_leases)
+        self._core.staged.recovered(self._topics, self._core.registry.staging)
         # A rebuilt directory goes on from the clock.
         self._core.lease_ids.recovered(rebuilt_at_ms=self._core.clock.now_ms() if rebuilt else 0)
         self._gaps.clear()
@@ -522,7 +528,10 @@ class EngineCatalog:
             if topic.stage_class == "disk":
                 topic.reserved = topic.next_seq - 1
                 topic.growing = 0
-            images.append(msgspec.Raw(encode(image_of(topic, now_ms))))
+            image = image_of(topic, now_ms)
+            if topic is registry.staging:
+                image.staged = self._core.staged.images()
+            images.append(msgspec.Raw(encode(image)))
         last_lease = self._core.lease_ids.reserved
         routers = images_of(list(self._core.routers.by_name.values()))
         ties = self._core.routers.ties(self._core.usage.log_files())

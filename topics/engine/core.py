@@ -11,6 +11,7 @@ from topics.engine import refusals
 from topics.engine.delivery.cohort import Cohorts
 from topics.engine.ports import LogPort, LoopPort, ReaderPort, RequestedPort, StorePort
 from topics.engine.producers.known import ProducerTotals
+from topics.engine.producers.staged import StagedParts
 from topics.engine.queue.lease_ids import LeaseIds
 from topics.engine.read_turns import ReadTurns
 from topics.engine.registry import Registry
@@ -26,6 +27,7 @@ from topics.store.memory import MemoryFrames
 if TYPE_CHECKING:
     from topics.engine.append import Appender
     from topics.engine.checkpoint import CheckpointWait
+    from topics.engine.producers.stager import Stager
     from topics.engine.routers.driver import Forwarding
     from topics.engine.wait import Place
 
@@ -48,6 +50,8 @@ class Core:
         self.registry = Registry()
         self.usage = Usage()
         self.producers = ProducerTotals(config)
+        self.staged = StagedParts()
+        self.stager: Stager
         self.quiet_from_ms = self.quiet_until_ms = 0
         """From one to before the other, by the wall clock, nothing expires in any topic."""
         self.closing = False

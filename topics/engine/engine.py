@@ -27,6 +27,7 @@ from topics.engine.listing import list_topics
 from topics.engine.plain_appends import PlainAppender, PlainDone
 from topics.engine.ports import LoopPort, StorePort
 from topics.engine.predicate import Predicate
+from topics.engine.producers.stager import Stager
 from topics.engine.queue.claim import claim
 from topics.engine.queue.completion import ack, extend, nack
 from topics.engine.queue.push import PushSink, PushStream, open_push
@@ -74,6 +75,7 @@ class Engine:
         self._lifecycle = Lifecycle(core)
         self._appender = core.appender = Appender(core, self._lifecycle)
         self._plain_appender = PlainAppender(self._appender)
+        core.stager = Stager(core, self._appender, self._lifecycle)
         core.forwarding = self._forwarding = Forwarding(core, self._appender)
         self._bulk_reads = BulkReads(core)
         self._routers = RouterManager(core, self._lifecycle, self._forwarding)
@@ -84,6 +86,7 @@ class Engine:
         self._core.use(store)
         for router in self._core.routers.by_name.values():
             self._forwarding.note(router)
+        self._core.stager.start()
 
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:

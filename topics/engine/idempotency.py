@@ -31,6 +31,7 @@ class Key:
     """The identity of one write. See `Identity`."""
 
     __slots__ = ("_count", "name", "started_ms")
+    is_piece = False
 
     def __init__(self, name: bytes) -> None:
         self.name = name

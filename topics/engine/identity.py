@@ -35,6 +35,10 @@ class Identity(Protocol):
     def name(self) -> Hashable:
         """What tells it from other identities of the same topic, of any kind."""
 
+    @property
+    def is_piece(self) -> bool:
+        """The write is a piece of something larger: `core.stager` takes it once `find` has found nothing to raise."""
+
     def find(self, core: Core, topic: Topic, now_ms: int) -> Known | None:
         """The write of this identity that the topic knows. Raises RequestError: the topic takes no such write."""
 

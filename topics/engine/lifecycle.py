@@ -12,6 +12,7 @@ from topics.engine.evictions import is_busy, log_evictions
 from topics.engine.floors import FloorMarks
 from topics.engine.names import check_topic_name
 from topics.engine.operations import Operation, Turn
+from topics.engine.registry import STAGING
 from topics.engine.results import AppendRequest, DeleteTopicResult, Done, PutResult
 from topics.engine.retention import expire, when_retained
 from topics.engine.topic import Life, Topic
@@ -158,12 +159,19 @@ class Lifecycle:
         return first, second
 
     def _create(self, name: str, config: TopicConfig, done: Done[PutResult] | None) -> Topic:
-        core = self.core
         check_topic_name(name)
         check_dead_letter_of(config, name)
-        most = core.config.max_topics
-        if most and len(core.registry) >= most:
+        most = self.core.config.max_topics
+        if most and len(self.core.registry) >= most:
             raise refusals.limit_reached("max_topics", most)
+        return self._stage_creation(name, config, done)
+
+    def staging(self) -> Topic:
+        """The staging area of producers, which the first piece makes. Raises like a creation."""
+        return self.core.registry.staging or self._stage_creation(STAGING, DEFAULT, None)
+
+    def _stage_creation(self, name: str, config: TopicConfig, done: Done[PutResult] | None) -> Topic:
+        core = self.core
         core.check_backlog()
         drawn = incarnation.draw(core.loop.random_bytes)
         topic = Topic(name, core.registry.take_id(), config, core.registry.take_order(), core.usage, drawn)

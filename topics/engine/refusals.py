@@ -106,6 +106,20 @@ def producer_stale(topic: Topic, part: Part, newest: int) -> RequestError:
     return RequestError("producer_stale", message, _part_detail(topic.name, part, newest=newest))
 
 
+def producer_incomplete(topic: Topic, part: Part, expected: int) -> RequestError:
+    message = (
+        f"piece {part.piece} of {_part(topic.name, part)} does not come next: piece {expected} does; begin again from "
+        "piece 0, with another attempt"
+    )
+    return RequestError("producer_incomplete", message, {**_part_detail(topic.name, part), "piece": expected})
+
+
+def part_too_large(topic: Topic, part: Part, limit: str, most: int) -> RequestError:
+    amount = f"{most} records" if limit == "max_part_records" else f"{most} bytes"
+    message = f"{_part(topic.name, part)} would have more than {amount}: make smaller parts"
+    return RequestError("part_too_large", message, {"limit": limit, "max": most})
+
+
 def _part(topic: str, part: Part) -> str:
     producer = shown(part.producer.decode())
     return f"part {part.part} of epoch {part.epoch} of producer {producer} in topic {shown(topic)}"

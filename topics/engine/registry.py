@@ -10,13 +10,20 @@ from topics.engine.topic import Life, Topic
 from topics.engine.topic_config import DURABILITIES
 from topics.engine.usage import Usage
 
+STAGING = " staged"
+"""The name of the staging area, in the log and in snapshots: no topic can have it."""
+
 
 class Registry:
-    """`by_name` holds topics being created and deleted, too: a name is taken until its topic is gone."""
+    """`by_name` holds topics being created and deleted, too: a name is taken until its topic is gone.
+
+    The staging area of producers is a topic by its records and its id alone: it has no name that anybody finds.
+    """
 
     def __init__(self) -> None:
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[int, Topic] = {}
+        self.staging: Topic | None = None
         self._names: list[str] = []
         """Of `by_name`, sorted; names are ASCII, so this is the order of bytes."""
         self.last_id = 0
@@ -35,11 +42,18 @@ class Registry:
         self.last_order += 1
         return self.last_order
 
+    def holder(self, name: str) -> Topic | None:
+        """The topic that has the name, that of the staging area among them."""
+        return self.staging if name == STAGING else self.by_name.get(name)
+
     def add(self, topic: Topic) -> None:
-        assert topic.name not in self.by_name, "a name is one topic's"
-        self.by_name[topic.name] = topic
+        assert self.holder(topic.name) is None, "a name is one topic's"
+        if topic.name == STAGING:
+            self.staging = topic
+        else:
+            self.by_name[topic.name] = topic
+            insort(self._names, topic.name)
         self.by_id[topic.id] = topic
-        insort(self._names, topic.name)
         self.last_id = max(self.last_id, topic.id)
         self.last_order = max(self.last_order, topic.order)
 
@@ -47,8 +61,11 @@ class Registry:
         topic.life = Life.GONE
         if topic.producers is not None:
             topic.producers.clear()
-        del self.by_name[topic.name]
         del self.by_id[topic.id]
+        if topic is self.staging:
+            self.staging = None
+            return
+        del self.by_name[topic.name]
         del self._names[bisect_left(self._names, topic.name)]
 
     def visible(self, name: str) -> Topic | None:
@@ -75,4 +92,8 @@ class Registry:
                 if topic.queue is not None:
                     queues += 1
                     leases += topic.queue.counters(now_ms).in_flight
-        return EngineStats(sum(by_class.values()), by_class, queues, routers, usage.records, usage.bytes, leases)
+        records, size = usage.records, usage.bytes
+        if self.staging is not None:
+            records -= self.staging.index.live
+            size -= self.staging.index.bytes
+        return EngineStats(sum(by_class.values()), by_class, queues, routers, records, size, leases)

@@ -44,6 +44,7 @@ class AppendRequest(NamedTuple):
 
 class AppendResult(NamedTuple):
     first_seq: int
+    """0: the records are a piece of a producer's part that is staged, and have no seqs so far."""
     last_seq: int
     head_seq: int
     """Right after this write."""

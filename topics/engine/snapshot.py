@@ -9,6 +9,7 @@ import msgspec
 from topics.engine.controls import LeaseRow
 from topics.engine.floors import FloorMarks, Gap
 from topics.engine.producers.known import ProducerRow
+from topics.engine.producers.staged import StagedRow
 from topics.engine.routers.controls import RouterImage, images_of
 from topics.engine.routers.hops import Run
 from topics.engine.topic import NO_RESERVATION, Topic
@@ -45,6 +46,8 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
     incarnation: str = ""
     """In the snapshot alone: a directory built from descriptions gets others. "": of a version that knew none."""
     producers: list[ProducerRow] = msgspec.field(default_factory=list)
+    staged: list[StagedRow] = msgspec.field(default_factory=list)
+    """Of the staging area: parts that wait for their last pieces."""
 
     def gap_list(self) -> list[Gap]:
         return [Gap(*gap) for gap in self.gaps]

@@ -11,6 +11,7 @@ from topics.errors import RequestError
 STATUS = {
     "invalid_request": 400,
     "batch_too_large": 400,
+    "part_too_large": 400,
     "record_too_large": 400,
     "unauthorized": 401,
     "forbidden": 403,
@@ -25,6 +26,7 @@ STATUS = {
     "not_a_queue": 409,
     "incarnation_mismatch": 409,
     "producer_diverged": 409,
+    "producer_incomplete": 409,
     "producer_stale": 409,
     "payload_too_large": 413,
     "unsupported_media_type": 415,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.store.filetable import FileTable
-from topics.store.format import ProducerPart
+from topics.store.format import ProducerPart, StagedPiece
 
 SEQ_MAX = (1 << 64) - 1
 NO_TAG = 0xFFFF_FFFF
@@ -77,8 +77,8 @@ class Catalog(Protocol):
         adopt(...)                          only in a directory rebuilt without a snapshot (`topics fsck --rebuild`)
         add_rows(...)                       rows of segments and packs, each topic's in seq order
         log_begins(copied)
-        per chunk of log: apply_control for ordered controls, see_rows and add_rows by topic, add_idempotency and
-            add_part, apply_control for the others
+        per chunk of log: apply_control for ordered controls, see_rows and add_rows by topic, add_idempotency,
+            add_part and add_piece, apply_control for the others
         recovered(power_lost)
 
     Ordered controls (create, config, delete of a topic) come in the order of their numbers over all shards. The other
@@ -128,6 +128,9 @@ class Catalog(Protocol):
 
     def add_part(self, topic_id: int, first_seq: int, part: ProducerPart) -> None:
         """A write of the log was this part of a producer; its first record is `first_seq`."""
+
+    def add_piece(self, topic_id: int, first_seq: int, piece: StagedPiece) -> None:
+        """A write of the log, to the staging area, was this piece of a part; its first record is `first_seq`."""
 
     def recovered(self, *, power_lost: bool) -> bool:
         """Everything was handed over. power_lost: the machine went down, so seqs between a topic's head and its

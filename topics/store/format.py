@@ -367,6 +367,34 @@ def pack_producer_part(entry: ProducerPart) -> bytes:
     return _TLV.pack(EXT_PRODUCER, len(body)) + body
 
 
+EXT_PIECE = 3
+_PIECE = struct.Struct("<IQQQQQIIH")
+
+
+class StagedPiece(NamedTuple):
+    """On the first frame of a piece of a part that is staged: the records lie in the staging area, seq after seq."""
+
+    records: int
+    size: int
+    """Accounted bytes of the records."""
+    sum: int
+    """As in ProducerPart."""
+    staged_ms: int
+    topic_id: int
+    """Where the part goes."""
+    epoch: int
+    part: int
+    piece: int
+    producer: bytes
+    attempt: bytes
+
+
+def pack_staged_piece(entry: StagedPiece) -> bytes:
+    """The extension area with this one entry."""
+    body = _PIECE.pack(*entry[:8], len(entry.producer)) + entry.producer + entry.attempt
+    return _TLV.pack(EXT_PIECE, len(body)) + body
+
+
 def iterate_extension(ext: bytes) -> Iterator[tuple[int, bytes]]:
     """(kind, bytes) of each entry. Raises CorruptError when an entry goes past the end."""
     at = 0
@@ -381,7 +409,7 @@ def iterate_extension(ext: bytes) -> Iterator[tuple[int, bytes]]:
         at += length
 
 
-Entry = Idempotency | ProducerPart
+Entry = Idempotency | ProducerPart | StagedPiece
 
 
 def unpack_extension(ext: bytes) -> list[Entry]:
@@ -396,6 +424,10 @@ def unpack_extension(ext: bytes) -> list[Entry]:
             _check_length(body, _PRODUCER)
             records, started_ms, epoch, part, sum = _PRODUCER.unpack_from(body)
             found.append(ProducerPart(records, started_ms, epoch, part, sum, body[_PRODUCER.size :]))
+        elif kind == EXT_PIECE:
+            _check_length(body, _PIECE)
+            numbers, texts = _PIECE.unpack_from(body), body[_PIECE.size :]
+            found.append(StagedPiece._make((*numbers[:8], texts[: numbers[8]], texts[numbers[8] :])))
     return found
 
 

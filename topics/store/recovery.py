@@ -31,6 +31,7 @@ from topics.store.format import (
     ORDERED_TYPES,
     FrameType,
     Idempotency,
+    ProducerPart,
     shard_directory,
     unpack_extension,
     wal_file_name,
@@ -302,8 +303,10 @@ def _apply_extension(catalog: Catalog, topic_id: int, seq: int, ext: bytes) -> N
     for entry in unpack_extension(ext):
         if isinstance(entry, Idempotency):
             catalog.add_idempotency(topic_id, entry.key, seq, entry.records, entry.started_ms)
-        else:
+        elif isinstance(entry, ProducerPart):
             catalog.add_part(topic_id, seq, entry)
+        else:
+            catalog.add_piece(topic_id, seq, entry)
 
 
 class _Pending(NamedTuple):

@@ -34,7 +34,14 @@ def subscribed(request_id: bytes, topics: dict[str, dict[str, int]]) -> bytes:
 
 
 def ack(
-    request_id: bytes, topic: str, result: AppendResult, total_ns: int, window_ns: int, *, with_seqs: bool
+    request_id: bytes,
+    topic: str,
+    result: AppendResult,
+    total_ns: int,
+    window_ns: int,
+    *,
+    with_seqs: bool,
+    piece: int = 0,
 ) -> bytes:
     """A publish that is committed for its class. window_ns: how long commits are held back under pressure, or 0."""
     first, last, head, count, created, deduped, append_ns, sync_ns = result
@@ -45,10 +52,16 @@ def ack(
             performance += throttle_wait(window_ns, total_ns - append_ns - sync_ns)
         performance += b',"wal_append_ms":%b,"fsync_ms":%b' % (milliseconds(append_ns), milliseconds(sync_ns))
     flags = (b"true" if created else b"false", b"true" if deduped else b"false")
+    if not first:
+        return _STAGED % (request_id, msgspec.json.encode(topic), piece, count, *flags, performance)
     return _ACK % (request_id, msgspec.json.encode(topic), first, last, seqs, head, count, *flags, performance)
 
 
 _ACK = (
     b'{"op":"ack","request_id":%b,"topic":%b,"first_seq":%d,"last_seq":%d,"seqs":%b,"head_seq":%d,"count":%d,'
     b'"created":%b,"deduped":%b,"performance":{%b}}'
+)
+_STAGED = (
+    b'{"op":"ack","request_id":%b,"topic":%b,"staged":true,"piece":%d,"count":%d,"created":%b,"deduped":%b,'
+    b'"performance":{%b}}'
 )

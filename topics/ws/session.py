@@ -234,7 +234,10 @@ class Session:
             else:
                 total_ns = host.now_ns() - started_ns
                 window_ns = host.engine.throttle_window_ns
-                text = replies.ack(request_id, topic, result, total_ns, window_ns, with_seqs=with_seqs)
+                piece = 0 if body.producer is None else body.producer.piece
+                text = replies.ack(
+                    request_id, topic, result, total_ns, window_ns, with_seqs=with_seqs and not piece, piece=piece
+                )
                 self._on_done(reply, text)
 
         may_create: RequestError | Literal[True] = True

@@ -248,6 +248,10 @@ class Producers:
             self._reduce(producer_id, producer)
         return producer
 
+    def peek(self, producer_id: bytes) -> Producer | None:
+        """As it was when somebody looked last."""
+        return self._active.get(producer_id) or self._silent.get(producer_id)
+
     # --- parts on their way -------------------------------------------------------------------------------------------
     def hold(self, producer_id: bytes) -> None:
         """A part is on its way."""

@@ -19,23 +19,35 @@ if TYPE_CHECKING:
 
 EPOCH_MAX = 2**63 - 1
 PART_MAX = 65_535
+PIECE_MAX = 65_535
 
 
 class Part:
-    """The identity of one write. See `Identity`; producer: the id, UTF-8."""
+    """The identity of one write, which is a whole part or a piece of one. See `Identity`; producer: the id, UTF-8."""
 
-    __slots__ = ("_told", "_total", "epoch", "part", "producer")
+    __slots__ = ("_told", "_total", "attempt", "created", "epoch", "last", "part", "piece", "producer")
 
-    def __init__(self, producer: bytes, epoch: int, part: int) -> None:
+    def __init__(  # noqa: PLR0917 - the members of `producer`
+        self, producer: bytes, epoch: int, part: int, piece: int = 0, last: bool = True, attempt: bytes = b""
+    ) -> None:
         self.producer = producer
         self.epoch = epoch
         self.part = part
+        self.piece = piece
+        self.last = last
+        self.attempt = attempt
+        self.created = False
+        """A piece that brought its topic about."""
         self._total: tuple[int, int] | None = None
         self._told: ProducerPart | None = None
 
     @property
     def name(self) -> tuple[bytes, int, int]:
         return self.producer, self.epoch, self.part
+
+    @property
+    def is_piece(self) -> bool:
+        return self.piece > 0 or not self.last
 
     def total_of(self, rows: Rows, node: bytes | None) -> tuple[int, int]:
         """Count and checksum of the request's records; looked at once."""
@@ -51,11 +63,14 @@ class Part:
         entry = producer.find(self.epoch, self.part)
         if entry is None and producer.refuses(self.epoch, core.producers.epochs_max):
             raise refusals.producer_stale(topic, self, producer.newest)
-        return entry
+        return None if self.is_piece else entry
 
     def begin(self, core: Core, topic: Topic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
+        return self.begin_whole(core, topic, *self.total_of(rows, node), now_ms)
+
+    def begin_whole(self, core: Core, topic: Topic, count: int, sum: int, now_ms: int) -> bytes:
+        """See `begin`: of so many records with this checksum."""
         core.producers.admit(is_new=topic.producers is None or self.producer not in topic.producers)
-        count, sum = self.total_of(rows, node)
         self._told = ProducerPart(count, now_ms, self.epoch, self.part, sum, self.producer)
         return pack_producer_part(self._told)
 
@@ -68,6 +83,7 @@ class Part:
         assert self._told is not None, "a write that was begun"
         assert topic.producers is not None, "a write that is held"
         topic.producers.publish(self._told, first_seq, core.clock.now_ms(), in_memory=in_memory)
+        core.stager.appended(topic, self)
         return PartEntry(first_seq, self._told.records, self._told.sum)
 
     def fail(self, core: Core, topic: Topic) -> None:
@@ -84,15 +100,26 @@ def parse_part(text: bytes, limits: Config) -> Part:
     given.require("epoch")
     given.require("part")
     epoch, part = _number(given, "epoch", EPOCH_MAX), _number(given, "part", PART_MAX)
-    return Part(producer, epoch, part)
+    attempt = (given.string("attempt") if "attempt" in given else "").encode()
+    check_attempt(attempt, limits)
+    return Part(producer, epoch, part, _number(given, "piece", PIECE_MAX), given.boolean("last", True), attempt)
 
 
 def check_id(producer: bytes, limits: Config) -> None:
     """Raises: RequestError invalid_request, it is empty or too long."""
     if not producer:
         raise _refused("id", "is empty: name the producer")
-    if len(producer) > limits.max_producer_id_bytes:
-        raise _refused("id", f"has {len(producer)} bytes: use at most {limits.max_producer_id_bytes}")
+    _check_length("id", producer, limits)
+
+
+def check_attempt(attempt: bytes, limits: Config) -> None:
+    """Raises: RequestError invalid_request, it is too long."""
+    _check_length("attempt", attempt, limits)
+
+
+def _check_length(name: str, text: bytes, limits: Config) -> None:
+    if len(text) > limits.max_producer_id_bytes:
+        raise _refused(name, f"has {len(text)} bytes: use at most {limits.max_producer_id_bytes}")
 
 
 def _number(given: Fields, name: str, most: int) -> int:

@@ -54,14 +54,20 @@ def write(call: Call) -> None:
         window_ns = engine.throttle_window_ns
         if window_ns and not deduped:
             total += throttle_wait(window_ns, total_ns - append_ns - sync_ns)
-        if count == 1 and with_seqs and not (created or deduped):
+        if count == 1 and with_seqs and first and not (created or deduped):
             append, sync = milliseconds(append_ns), milliseconds(sync_ns)
             call.reply(_ONE_RECORD % (topic, first, last, first, head, total, append, sync))
             return
         performance = b'"server_total_ms":' + total
         if not deduped:
             performance += b',"wal_append_ms":%b,"fsync_ms":%b' % (milliseconds(append_ns), milliseconds(sync_ns))
-        answer = write_json(topic, first, count, with_seqs, performance, head=head, created=created, deduped=deduped)
+        if not first:
+            assert producer is not None, "nothing else is staged"
+            flags = (json_bool(created), json_bool(deduped))
+            answer = _STAGED % (topic, producer.piece, count, *flags, performance)
+        else:
+            seqs = with_seqs and (producer is None or not producer.piece)
+            answer = write_json(topic, first, count, seqs, performance, head=head, created=created, deduped=deduped)
         call.reply(answer, 201 if created else 200)
 
     config = body.config
@@ -110,6 +116,7 @@ def write_json(
 _ANSWER = (
     b'{"topic":%b,"first_seq":%d,"last_seq":%d,%b"head_seq":%d,"count":%d,"created":%b,"deduped":%b,"performance":{%b}}'
 )
+_STAGED = b'{"topic":%b,"staged":true,"piece":%d,"count":%d,"created":%b,"deduped":%b,"performance":{%b}}'
 _ONE_RECORD = (
     b'{"topic":%b,"first_seq":%d,"last_seq":%d,"seqs":[%d],"head_seq":%d,"count":1,"created":false,"deduped":false,'
     b'"performance":{"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b}}'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.engine.producers.part import EPOCH_MAX, PART_MAX
+from topics.engine.producers.part import EPOCH_MAX, PART_MAX, PIECE_MAX
 from topics.engine.topic_config import DURABILITIES
 from topics.http.errors import STATUS
 from topics.http.openapi.shapes import Schema, answer, boolean, listing, nullable, one_of, question, text, u32, u64
@@ -60,6 +60,9 @@ SCHEMAS: dict[str, Schema] = {
         id=text("the producer; at most 256 bytes", minLength=1),
         epoch=u64("grows from run to run, or from batch to batch", maximum=EPOCH_MAX),
         part=u32("of the epoch", maximum=PART_MAX),
+        piece=u32("of the part, where it comes in several requests", maximum=PIECE_MAX),
+        last=boolean(True),
+        attempt=text("names one try at sending the pieces; at most 256 bytes"),
     ),
     "Record": answer(
         S_seq=u64(),

@@ -89,6 +89,16 @@ _WRITTEN = answer(
     deduped=boolean(),
     performance=performance(optional=("wal_append_ms", "fsync_ms", "throttle_wait_ms")),
 )
+_STAGED = answer(
+    topic=text(),
+    staged=boolean(),
+    piece=u32(),
+    count=u64(),
+    created=boolean(),
+    deduped=boolean(),
+    performance=performance(optional=("wal_append_ms", "fsync_ms", "throttle_wait_ms")),
+)
+_WRITTEN_OR_STAGED = {"anyOf": [_WRITTEN, _STAGED]}
 _JOB = answer(
     S_seq=u64(),
     lease_id=text(pattern="^lease_[0-9a-f]{1,16}$"),
@@ -171,7 +181,7 @@ OPERATIONS: dict[str, Operation] = {
     "POST /v0/topics/:": Operation(
         "Write records",
         "7.5",
-        {200: _WRITTEN, 201: _WRITTEN},
+        {200: _WRITTEN_OR_STAGED, 201: _WRITTEN_OR_STAGED},
         (404, 409, 422),
         {"return_seqs": boolean(True)},
         {"Idempotency-Key": text("used when the body has no `idempotency_key`; at most 256 bytes")},

@@ -1,0 +1,201 @@
+"""The last piece of a part: all its records become one append. Source: R-PROD-9.
+
+Frames are copied out of the staging area a bounded number of bytes a pass. What has to be one step is the end of it:
+seqs, checksums, and the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.engine.admission import check_caps
+from topics.engine.append import Appender, reserve
+from topics.engine.core import Core
+from topics.engine.evictions import has_to_wait
+from topics.engine.identity import Waiting
+from topics.engine.operations import Turn
+from topics.engine.pieces import Plan, plan_pieces
+from topics.engine.producers.staged import Piece, StagedPart
+from topics.engine.results import AppendRequest, AppendResult, Done
+from topics.engine.routers.forward import tags_of
+from topics.engine.topic import Life, Topic
+from topics.errors import StorageError, TopicsError
+from topics.store.catalog import NO_TAG
+from topics.store.commit import Commit
+from topics.store.gathered import Gathered, room_for
+from topics.store.reader import Fetched
+from topics.store.rows import tags_in
+
+if TYPE_CHECKING:
+    from topics.engine.producers.part import Part
+
+_ROWS = 4096
+"""Of a turn, at most."""
+
+
+class Assembly:
+    """One of them; `ended` is called when the next one may begin."""
+
+    def __init__(  # noqa: PLR0917 - called in one place
+        self,
+        core: Core,
+        appender: Appender,
+        topic: Topic,
+        request: AppendRequest,
+        before: StagedPart,
+        piece: Piece,
+        extension: bytes,
+        done: Done[AppendResult],
+        ended: Callable[[], None],
+    ) -> None:
+        self._core = core
+        self._appender = appender
+        self._topic = topic
+        self._request = request
+        self._part = cast("Part", request.identity)
+        self._count = before.count + piece.count
+        self._size = before.size + piece.size
+        self._runs = before.runs
+        self._extension = extension
+        self._done = done
+        self._ended = ended
+        self._frames: Gathered
+        self._tags: list[NDArray[np.uint32]] = []
+        """Numbers of the topic's tags, taken for the rows that come."""
+        self._has_tags = False
+
+    def begin(self) -> None:
+        staging, request = self._core.registry.staging, self._request
+        assert staging is not None, "something is staged"
+        self._staging = staging
+        room = len(self._extension) + room_for(request.rows, request.node)
+        for first, last in zip(self._runs[::2], self._runs[1::2], strict=True):
+            for chunk, rows, _files in staging.index.locations(first, last):
+                room += int(chunk.lengths[rows].sum())
+        self._frames = Gathered(room)
+        self._take_turn()
+
+    # --- the pieces before --------------------------------------------------------------------------------------------
+    def _take_turn(self) -> None:
+        if self._topic.life is Life.GONE:
+            self._again()
+        else:
+            self._core.turns.take(self._copy_some)
+
+    def _copy_some(self) -> None:
+        core, runs = self._core, self._runs
+        if not runs:
+            self._add_last()
+            return
+        found = self._staging.index.select(runs[0] - 1, runs[1], _ROWS)
+        room, total = max(core.turns.left, 1), found.lengths.cumsum(dtype="u8")
+        upto = max(1, int(total.searchsorted(room)))
+        rows = found.rows(slice(0, upto))
+        core.turns.spend(int(total[upto - 1]))
+        last = int(rows.seqs[-1])
+        self._runs = runs[2:] if last == runs[1] else [last + 1, *runs[1:]]
+        tags = tags_of(self._staging.index, rows.seqs)
+        self._add_tags(tags, len(rows.seqs))
+        plan = plan_pieces(rows)
+        core.reader.fetch(plan.pieces, lambda fetched: self._on_fetched(plan, fetched))
+
+    def _on_fetched(self, plan: Plan, fetched: Fetched) -> None:
+        try:
+            if isinstance(fetched, StorageError):
+                raise fetched
+            for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
+                extension = b"" if self._frames.count else self._extension
+                self._frames.take(
+                    view, piece.offset, rows.offsets, rows.lengths, rows.seqs, self._staging.id, extension
+                )
+        except TopicsError as error:
+            self._fail(error)
+        else:
+            self._core.loop.call_later(0, self._take_turn)
+
+    def _add_tags(self, tags: list[bytes | None] | None, count: int) -> None:
+        if tags is None:
+            self._tags.append(np.full(count, NO_TAG, np.uint32))
+        else:
+            self._has_tags = True
+            self._tags.append(self._topic.index.take_tags(tags))
+
+    # --- the last one, and the append ---------------------------------------------------------------------------------
+    def _add_last(self) -> None:
+        request = self._request
+        self._frames.add_rows(request.rows, request.node)
+        self._add_tags(tags_in(request.rows), request.rows.count)
+        self._core.loop.call_later(0, self._append)
+
+    def _append(self) -> None:
+        core, topic = self._core, self._topic
+        if topic.life is not Life.LIVE:
+            self._again()
+            return
+        if has_to_wait(topic):
+            Turn(core, topic, self._append, self._fail).wait()
+            return
+        try:
+            check_caps(topic, self._count, self._size)
+            if topic.next_seq + self._count - 1 > topic.reserved:
+                self._reserve()
+                return
+            tags = np.concatenate(self._tags) if self._has_tags else None
+            self._appender.append_gathered(
+                topic, self._frames, self._size, tags, self._part, self._part.created, self._done
+            )
+        except TopicsError as error:
+            self._fail(error)
+        else:
+            self._ended()
+
+    def _reserve(self) -> None:
+        """Class `disk`: the seqs are reserved before the frames are staged, which are a batch of their own."""
+        core, topic = self._core, self._topic
+        core.check_backlog()
+        upto = reserve(core, topic, topic.next_seq + self._count - 1, core.clock.now_ms(), self._count)
+        generation = topic.growing = topic.generation
+
+        def on_commit(commit: Commit) -> None:
+            if topic.growing == generation:  # else a snapshot has released it, or the class is another
+                topic.growing = 0
+                if commit.error is None:
+                    topic.reserved = max(topic.reserved, upto)
+            if commit.error is not None:
+                self._fail(commit.error)
+            else:
+                self._append()
+
+        topic.filling = None
+        core.log.when_committed(topic.id, True, on_commit)
+
+    # --- other ends ---------------------------------------------------------------------------------------------------
+    def _again(self) -> None:
+        """The topic is going or gone: the request finds out what that means for it."""
+        waiting = self._give_up()
+        for request, done in [(self._request, self._done), *waiting]:
+            self._appender.append(request, done)
+
+    def _fail(self, error: TopicsError) -> None:
+        waiting = self._give_up()
+        self._done(error)
+        for request, done in waiting:
+            self._appender.append(request, done)
+
+    def _give_up(self) -> Waiting:
+        """Nothing of it happened; returns the writes that wait for it."""
+        self._give_back_tags()
+        self._part.fail(self._core, self._topic)
+        waiting = self._topic.end_identity(self._part.name)
+        self._ended()
+        return waiting
+
+    def _give_back_tags(self) -> None:
+        """Those of one turn, then of the others in following passes."""
+        if self._tags and self._topic.life is not Life.GONE:
+            self._topic.index.give_back_tags(self._tags.pop())
+            self._core.loop.call_later(0, self._give_back_tags)

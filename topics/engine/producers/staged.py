@@ -1,0 +1,176 @@
+"""Parts that come in pieces: which pieces of each are there, and where. Source: R-PROD-9 to R-PROD-13.
+
+The records of pieces lie in the staging area, a topic that nobody sees (`registry.STAGING`). This table says what they
+are pieces of; the frames carry it, too, and the snapshot has it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+
+from topics.store.format import StagedPiece
+
+if TYPE_CHECKING:
+    from topics.engine.topic import Topic
+
+Name = tuple[int, bytes, int, int]
+"""Topic id, producer, epoch, part."""
+OVERHEAD_BYTES = 512
+"""What a piece counts besides its records: its row of this table, and its name in a frame."""
+_PIECE = struct.Struct("<QIQQ")
+
+
+class Piece(NamedTuple):
+    first_seq: int
+    """In the staging area; 0: it is not stored, but compared with a part that was appended."""
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on a piece
+    size: int
+    sum: int
+
+
+class StagedRow(msgspec.Struct, array_like=True, gc=False):
+    """One part in the snapshot."""
+
+    topic_id: int
+    producer: bytes
+    epoch: int
+    part: int
+    attempt: bytes
+    last_ms: int
+    pieces: bytes
+    """Packed _PIECE."""
+
+
+class StagedPart:
+    """The pieces of one try at sending a part."""
+
+    __slots__ = ("attempt", "count", "last_ms", "pieces", "size", "sum")
+
+    def __init__(self, attempt: bytes) -> None:
+        self.attempt = attempt
+        self.pieces: list[Piece] = []
+        self.last_ms = 0
+        self.count = self.size = self.sum = 0
+        """Of all pieces."""
+
+    def add(self, piece: Piece) -> None:
+        self.pieces.append(piece)
+        self.count += piece.count
+        self.size += piece.size
+        self.sum = (self.sum + piece.sum) % (1 << 64)
+
+    @property
+    def held_bytes(self) -> int:
+        return self.size + OVERHEAD_BYTES * len(self.pieces)
+
+    @property
+    def runs(self) -> list[int]:
+        """Where its records lie: first and last seq of each run."""
+        runs: list[int] = []
+        for piece in self.pieces:
+            last = piece.first_seq + piece.count - 1
+            if runs and runs[-1] + 1 == piece.first_seq:
+                runs[-1] = last
+            else:
+                runs += (piece.first_seq, last)
+        return runs
+
+
+class StagedParts:
+    """All of them, those with the oldest pieces first."""
+
+    def __init__(self) -> None:
+        self.parts: dict[Name, StagedPart] = {}
+        self.bytes = 0
+        """Held by them; `OVERHEAD_BYTES` a piece among them."""
+        self.orphans: list[int] = []
+        """Runs of seqs in the staging area that belong to no part, to be deleted."""
+
+    def add(self, told: StagedPiece, first_seq: int) -> StagedPart | None:
+        """A piece that is written, and may have been told of before; returns the try that it replaces."""
+        name = (told.topic_id, told.producer, told.epoch, told.part)
+        known, replaced = self.parts.get(name), None
+        if told.piece == 0:
+            if known is not None and known.pieces[0].first_seq >= first_seq:
+                return None
+            replaced = self.remove(name)
+            known = self.parts[name] = StagedPart(told.attempt)
+        elif known is None or known.attempt != told.attempt or told.piece != len(known.pieces):
+            return None
+        known.add(Piece(first_seq, told.records, told.size, told.sum))
+        known.last_ms = max(known.last_ms, told.staged_ms)
+        self.bytes += told.size + OVERHEAD_BYTES
+        self.parts[name] = self.parts.pop(name)
+        return replaced
+
+    def remove(self, name: Name) -> StagedPart | None:
+        part = self.parts.pop(name, None)
+        if part is not None:
+            self.bytes -= part.held_bytes
+        return part
+
+    def take_orphans(self, runs_max: int, rows_max: int) -> list[int]:
+        """The first of them, within these bounds."""
+        taken: list[int] = []
+        while self.orphans and len(taken) < 2 * runs_max and rows_max:
+            first, last = self.orphans[:2]
+            upto = min(last, first + rows_max - 1)
+            taken += (first, upto)
+            rows_max -= upto + 1 - first
+            self.orphans[:2] = [] if upto == last else [upto + 1, last]
+        return taken
+
+    # --- snapshot and recovery ----------------------------------------------------------------------------------------
+    def images(self) -> list[StagedRow]:
+        return [
+            StagedRow(*name, part.attempt, part.last_ms, b"".join([_PIECE.pack(*piece) for piece in part.pieces]))
+            for name, part in self.parts.items()
+        ]
+
+    def restore(self, row: StagedRow) -> None:
+        part = StagedPart(row.attempt)
+        for piece in _PIECE.iter_unpack(row.pieces):
+            part.add(Piece(*piece))
+        part.last_ms = row.last_ms
+        self.parts[row.topic_id, row.producer, row.epoch, row.part] = part
+        self.bytes += part.held_bytes
+
+    def recovered(self, topics: Mapping[int, Topic], staging: Topic | None) -> None:
+        """All rows are there: what is not whole, was appended, or whose topic is gone, is dropped."""
+        for name, part in list(self.parts.items()):
+            if staging is None or not _is_there(part, staging) or _is_settled(name, topics.get(name[0])):
+                self.remove(name)
+        if staging is None:
+            return
+        live = np.array(staging.index.live_seqs(0, staging.head, staging.index.live), np.uint64)
+        used = np.zeros(len(live), np.bool_)
+        for part in self.parts.values():
+            for piece in part.pieces:
+                first = np.searchsorted(live, np.uint64(piece.first_seq))
+                used[first : first + piece.count] = True
+        orphans = live[~used]
+        if len(orphans):
+            ends = np.flatnonzero(np.diff(orphans) > 1)
+            firsts, lasts = orphans[np.append(0, ends + 1)], orphans[np.append(ends, len(orphans) - 1)]
+            self.orphans = np.column_stack((firsts, lasts)).ravel().tolist()
+
+
+def _is_there(part: StagedPart, staging: Topic) -> bool:
+    return all(
+        bool(staging.index.alive(np.arange(piece.first_seq, piece.first_seq + piece.count, dtype=np.uint64)).all())
+        for piece in part.pieces
+    )
+
+
+def _is_settled(name: Name, topic: Topic | None) -> bool:
+    """The part was appended, or can be no more."""
+    if topic is None:
+        return True
+    _topic_id, producer_id, epoch, number = name
+    known = None if topic.producers is None else topic.producers.peek(producer_id)
+    return known is not None and known.find(epoch, number) is not None

@@ -1,0 +1,343 @@
+"""Pieces of parts: into the staging area one by one, with the last one all into their topic. Source: R-PROD-9 to 13.
+
+Writes of a part that is on its way wait for it at its topic, as those of any identity do.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+from topics.engine import refusals
+from topics.engine.admission import check_caps, check_quota
+from topics.engine.append import Appender
+from topics.engine.controls import RemovalPayload, encode
+from topics.engine.core import Core
+from topics.engine.lifecycle import Lifecycle
+from topics.engine.operations import Operation, Turn
+from topics.engine.ports import Timer
+from topics.engine.producers.assembly import Assembly
+from topics.engine.producers.known import PartEntry
+from topics.engine.producers.part import Part
+from topics.engine.producers.staged import OVERHEAD_BYTES, Name, Piece, StagedPart
+from topics.engine.queue.completion import consume_now
+from topics.engine.results import AppendRequest, AppendResult, Done
+from topics.engine.topic import Life, Topic
+from topics.errors import TopicsError
+from topics.store.commit import Commit
+from topics.store.format import FrameType, StagedPiece, pack_staged_piece
+from topics.store.rows import Rows
+
+_COMPARED_MAX = 4096
+"""Parts that were appended and whose pieces come again; beyond that the one of the oldest piece begins again."""
+_DROPPED_RUNS, _DROPPED_ROWS = 8, 8192
+"""What one frame deletes at most, and so a pass."""
+_RETRY_MS = 1000
+
+
+class Stager:
+    """Takes pieces. `start` is called when recovery is over."""
+
+    def __init__(self, core: Core, appender: Appender, lifecycle: Lifecycle) -> None:
+        self._core = core
+        self._appender = appender
+        self._lifecycle = lifecycle
+        self._compared: dict[Name, StagedPart] = {}
+        """Of parts that were appended: nothing of them is stored."""
+        self._coming_bytes = 0
+        """Of pieces on their way into the staging area."""
+        self._assemblies: deque[Assembly] = deque()
+        """Of parts whose last piece is here; the first one is at work."""
+        self._timer: Timer | None = None
+        self._drop: Drop | None = None
+        """On its way."""
+
+    def start(self) -> None:
+        if self._core.staged.parts or self._core.staged.orphans:
+            self._watch(0)
+
+    # --- one piece ----------------------------------------------------------------------------------------------------
+    def take(
+        self, topic: Topic, request: AppendRequest, now_ms: int, *, created: bool, done: Done[AppendResult]
+    ) -> None:
+        """A piece of a part of which nothing is on its way. Raises, and then nothing happened."""
+        part = cast("Part", request.identity)
+        part.created = part.created or created
+        if topic.life is Life.CREATING:  # the answer says that the topic is there
+            Turn(self._core, topic, lambda: self._appender.append(request, done), done).wait()
+            return
+        count, sum = part.total_of(request.rows, request.node)
+        piece = Piece(0, count, request.rows.size, sum)
+        known = None if topic.producers is None else topic.producers.peek(part.producer)
+        entry = None if known is None else known.find(part.epoch, part.part)
+        name = name_of(topic, part)
+        before = (self._core.staged.parts if entry is None else self._compared).get(name)
+        if self._is_repeated(topic, part, piece, before):
+            done(_staged(count, created=False, deduped=True))
+            return
+        if part.piece == 0:
+            before = None
+        self._check_bounds(topic, part, piece, before)
+        if entry is not None:
+            done(self._compare(topic, part, piece, before, entry, now_ms))
+        elif not part.last:
+            self._stage(topic, request, piece, now_ms, done)
+        else:
+            assert before is not None, "a last piece has one before it"
+            self._assemble(topic, request, piece, before, now_ms, done)
+
+    @staticmethod
+    def _is_repeated(topic: Topic, part: Part, piece: Piece, before: StagedPart | None) -> bool:
+        """R-PROD-10. Raises RequestError: it is neither a repetition nor the next piece."""
+        if before is None or before.attempt != part.attempt:
+            if part.piece:
+                raise refusals.producer_incomplete(topic, part, 0)
+            return False
+        pieces = before.pieces
+        if part.piece < len(pieces):
+            same = pieces[part.piece][1:] == piece[1:] and not part.last
+            if not same and part.piece:
+                raise refusals.producer_diverged(topic.name, part)
+            return same
+        if part.piece > len(pieces):
+            raise refusals.producer_incomplete(topic, part, len(pieces))
+        return False
+
+    def _check_bounds(self, topic: Topic, part: Part, piece: Piece, before: StagedPart | None) -> None:
+        config = self._core.config
+        count, size = piece.count, piece.size
+        if before is not None:
+            count, size = count + before.count, size + before.size
+        if 0 < config.max_part_records < count:
+            raise refusals.part_too_large(topic, part, "max_part_records", config.max_part_records)
+        if 0 < config.max_part_bytes < size:
+            raise refusals.part_too_large(topic, part, "max_part_bytes", config.max_part_bytes)
+
+    def _compare(  # noqa: PLR0917
+        self, topic: Topic, part: Part, piece: Piece, before: StagedPart | None, entry: PartEntry, now_ms: int
+    ) -> AppendResult:
+        """R-PROD-11: with what was appended. Raises RequestError producer_diverged."""
+        if not part.last:
+            before = before or StagedPart(part.attempt)
+            before.add(piece)
+            self._remember(name_of(topic, part), before, now_ms)
+            return _staged(piece.count, created=False, deduped=True)
+        assert before is not None, "a last piece has one before it"
+        if (before.count + piece.count, (before.sum + piece.sum) % (1 << 64)) != (entry.count, entry.sum):
+            raise refusals.producer_diverged(topic.name, part)
+        last = entry.first_seq + entry.count - 1
+        return AppendResult(entry.first_seq, last, last, entry.count, False, True, 0, 0)
+
+    def _remember(self, name: Name, part: StagedPart, now_ms: int) -> None:
+        part.last_ms = now_ms
+        self._compared.pop(name, None)
+        self._compared[name] = part
+        if len(self._compared) > _COMPARED_MAX:
+            del self._compared[next(iter(self._compared))]
+        self._watch(self._core.config.staged_ttl_ms)
+
+    # --- into the staging area ----------------------------------------------------------------------------------------
+    def _stage(self, topic: Topic, request: AppendRequest, piece: Piece, now_ms: int, done: Done[AppendResult]) -> None:
+        core, part = self._core, cast("Part", request.identity)
+        held = piece.size + OVERHEAD_BYTES
+        most = core.config.max_staged_bytes
+        if 0 < most < core.staged.bytes + self._coming_bytes + held:
+            raise refusals.limit_reached("max_staged_bytes", most)
+        check_quota(core, piece.size, now_ms)
+        told = StagedPiece(
+            piece.count,
+            piece.size,
+            piece.sum,
+            now_ms,
+            topic.id,
+            part.epoch,
+            part.part,
+            part.piece,
+            part.producer,
+            part.attempt,
+        )
+
+        def on_staged(result: AppendResult | TopicsError) -> None:
+            self._coming_bytes -= held
+            waiting = topic.end_identity(part.name)
+            if isinstance(result, TopicsError):
+                done(result)
+            else:
+                done(result._replace(first_seq=0, last_seq=0, head_seq=0, created=part.created))
+            for later, then in waiting:
+                self._appender.append(later, then)
+
+        self._appender.append_piece(
+            self._lifecycle.staging(), request.rows, request.node, _PieceName(self, told), on_staged
+        )
+        self._coming_bytes += held
+        topic.begin_identity(part.name)
+
+    def staged(self, told: StagedPiece, first_seq: int) -> None:
+        """The piece is written."""
+        replaced = self._core.staged.add(told, first_seq)
+        if replaced is not None:
+            self._delete(replaced.runs)
+        self._watch(self._core.config.staged_ttl_ms)
+
+    # --- all of them --------------------------------------------------------------------------------------------------
+    def _assemble(  # noqa: PLR0917
+        self,
+        topic: Topic,
+        request: AppendRequest,
+        piece: Piece,
+        before: StagedPart,
+        now_ms: int,
+        done: Done[AppendResult],
+    ) -> None:
+        core, part = self._core, cast("Part", request.identity)
+        check_caps(topic, before.count + piece.count, before.size + piece.size)
+        check_quota(core, piece.size, now_ms)
+        sum = (before.sum + piece.sum) % (1 << 64)
+        extension = part.begin_whole(core, topic, before.count + piece.count, sum, now_ms)
+        topic.begin_identity(part.name)
+        part.hold(core, topic)
+        assembly = Assembly(core, self._appender, topic, request, before, piece, extension, done, self._next_assembly)
+        self._assemblies.append(assembly)
+        if len(self._assemblies) == 1:
+            assembly.begin()
+
+    def _next_assembly(self) -> None:
+        self._assemblies.popleft()
+        if self._assemblies:
+            self._assemblies[0].begin()
+
+    def appended(self, topic: Topic, part: Part) -> None:
+        """The part is there, whole; pieces of it are needed no more."""
+        name = name_of(topic, part)
+        pieces = self._core.staged.remove(name)
+        if pieces is not None:
+            self._delete(pieces.runs)
+            if part.is_piece:  # should the last one be sent again
+                self._remember(name, pieces, self._core.clock.now_ms())
+
+    # --- what is needed no more ---------------------------------------------------------------------------------------
+    def _delete(self, runs: list[int]) -> None:
+        self._core.staged.orphans += runs
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Deletes what belongs to no part, a bounded share of it at a time."""
+        core, topic = self._core, self._core.registry.staging
+        if self._drop is not None or not core.staged.orphans or topic is None:
+            return
+        runs = core.staged.take_orphans(_DROPPED_RUNS, _DROPPED_ROWS)
+        drop = Drop(core, topic, runs, self._on_dropped)
+        try:
+            drop.log()
+        except TopicsError:
+            self._on_dropped(runs)
+        else:
+            self._drop = drop
+
+    def _on_dropped(self, left: list[int]) -> None:
+        """left: what could not be deleted, because the log takes nothing: later, or by the next start."""
+        self._drop = None
+        if left:
+            self._core.staged.orphans += left
+            self._watch(_RETRY_MS)
+        else:
+            self._core.loop.call_later(0, self._sweep)
+
+    def _watch(self, delay_ms: int) -> None:
+        """Looks in so many milliseconds what is too old, unless it looks earlier."""
+        if self._timer is None:
+            self._timer = self._core.loop.call_later((delay_ms + 1) * 1_000_000, self._look)
+
+    def _look(self) -> None:
+        """R-PROD-12: drops what is too old."""
+        self._timer = None
+        core = self._core
+        now_ms, ttl_ms = core.clock.now_ms(), core.config.staged_ttl_ms
+        for name, part in list(core.staged.parts.items()):
+            if now_ms - part.last_ms <= ttl_ms:
+                break
+            if not self._is_busy(name):
+                core.staged.remove(name)
+                core.staged.orphans += part.runs
+        for name, part in list(self._compared.items()):
+            if now_ms - part.last_ms <= ttl_ms:
+                break
+            del self._compared[name]
+        self._sweep()
+        left = [next(iter(parts.values())).last_ms for parts in (core.staged.parts, self._compared) if parts]
+        if left:
+            self._watch(max(_RETRY_MS, min(left) + ttl_ms - now_ms))
+        elif core.staged.orphans:
+            self._watch(_RETRY_MS)
+
+    def _is_busy(self, name: Name) -> bool:
+        topic = self._core.registry.by_id.get(name[0])
+        return topic is not None and topic.waiting_for(name[1:]) is not None
+
+
+class _PieceName:
+    """The identity of a piece's records in the staging area. See `Identity`."""
+
+    is_piece = False
+
+    def __init__(self, stager: Stager, told: StagedPiece) -> None:
+        self._stager = stager
+        self._told = told
+
+    @property
+    def name(self) -> StagedPiece:
+        return self._told
+
+    def find(self, core: Core, topic: Topic, now_ms: int) -> PartEntry | None:
+        return None
+
+    def begin(self, core: Core, topic: Topic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
+        return pack_staged_piece(self._told)
+
+    def hold(self, core: Core, topic: Topic) -> None:
+        pass
+
+    def publish(self, core: Core, topic: Topic, first_seq: int, *, in_memory: bool) -> PartEntry:
+        self._stager.staged(self._told, first_seq)
+        return PartEntry(first_seq, self._told.records, self._told.sum)
+
+    def fail(self, core: Core, topic: Topic) -> None:
+        pass
+
+
+class Drop(Operation):
+    """Records of the staging area that are needed no more; `done` gets the runs that are left."""
+
+    __slots__ = ("done", "runs")
+
+    def __init__(self, core: Core, topic: Topic, runs: list[int], done: Callable[[list[int]], None]) -> None:
+        super().__init__(core, topic)
+        self.runs = runs
+        self.done = done
+
+    def log(self) -> None:
+        """Raises, and then nothing was staged."""
+        core, topic = self.core, self.topic
+        upto = topic.next_seq - 1
+        with core.log.use_reserve():
+            payload = encode(RemovalPayload(upto, seqs=self.runs))
+            core.log.stage_control(topic.id, FrameType.CONSUME, upto, core.clock.now_ms(), payload)
+        topic.filling = None
+        self.stage(synced=False)
+
+    def apply(self, commit: Commit) -> None:
+        consume_now(self.core, self.topic, self.runs)
+        self.done([])
+
+    def fail(self, error: TopicsError) -> None:
+        self.done(self.runs)
+
+
+def name_of(topic: Topic, part: Part) -> Name:
+    return topic.id, *part.name
+
+
+def _staged(count: int, *, created: bool, deduped: bool) -> AppendResult:
+    return AppendResult(0, 0, 0, count, created, deduped, 0, 0)
