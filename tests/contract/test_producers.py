@@ -411,6 +411,19 @@ def test_a_websocket_and_http_share_parts(world: World) -> None:
     assert both["code"] == "invalid_request"
 
 
+def test_a_part_for_another_incarnation_is_refused_also_a_known_one(world: World) -> None:
+    """R-INC-4, 7.5/5: nothing is made, and nothing of the part is known afterwards."""
+    refusal = (409, "incarnation_mismatch", {"topic": "t", "incarnation": None})
+    assert send(world, 1, incarnation="0" * 16).refusal == refusal
+    written(world, 1)
+    present = world.request("GET", "/v0/topics/t?incarnation=true").json["incarnation"]
+    refusal = (409, "incarnation_mismatch", {"topic": "t", "incarnation": present})
+    for part in (0, 1):
+        assert send(world, 1, part=part, incarnation="0" * 16).refusal == refusal
+    assert written(world, 1, incarnation=present)["deduped"] is True
+    assert written(world, 1, part=1, incarnation=present)["deduped"] is False
+
+
 # --- parts in pieces --------------------------------------------------------------------------------------------------
 def piece(world: World, number: int, *data: Any, last: bool = False, **fields: Any) -> Any:
     named = {"id": "p", "epoch": 0, "part": 0, "piece": number, "last": last, "attempt": "a", **fields}

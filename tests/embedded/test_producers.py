@@ -11,6 +11,7 @@ import pytest
 
 import topics
 from topics import NewRecord, Producer, RequestError, UsageError
+from topics.files.directory import open_directory
 
 
 def test_a_part_is_appended_once_by_whatever_call_and_known_after_opening_again(tmp_path: Path) -> None:
@@ -40,6 +41,7 @@ def test_a_part_may_come_in_pieces(tmp_path: Path) -> None:
         staged = log.append("t", [1, 2], producer=Producer("job", 7, last=False))
         assert (staged.first_seq, staged.count, staged.created) == (0, 2, True)
         assert [(state.name, state.count) for state in log.topics()] == [("t", 0)]
+    assert [*open_directory(str(tmp_path)).topics] == ["t"]
     with topics.open(tmp_path) as log:
         assert log.append_many("t", [b"3"], producer=Producer("job", 7, piece=1)).last_seq == 3
         assert [record.data for record in log.read("t")] == [1, 2, 3]
