@@ -212,6 +212,21 @@ def test_the_end_of_the_topic_is_the_end_of_its_pieces() -> None:
     assert refusal(h, 1, 2, last=True)[0] == "producer_incomplete"
 
 
+def test_others_write_while_a_part_is_put_together() -> None:
+    """Frames are copied a bounded number of bytes a pass."""
+    h = RealWorld(pass_read_bytes=64)
+    h.put()
+    for number in range(8):
+        piece(h, number, *range(4))
+    last = start(h, 8, 1, last=True)
+    for _ in range(4):
+        h.real_loop.run_pass(0)
+    assert not last.given
+    assert h.append("other").first_seq == 1
+    settle(h)
+    assert (last.get().first_seq, last.get().count) == (2, 33)
+
+
 # --- over crashes -----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("checkpoint", [False, True])
 @pytest.mark.parametrize("power_lost", [False, True])
@@ -236,6 +251,20 @@ def test_staged_pieces_outlive_a_crash(checkpoint: bool, power_lost: bool) -> No
     assert [row["data"] for row in h.read()] == ["x", 1, 2, 3, 4]
     assert piece(h, 0, 1, 2).deduped is True
     assert h.engine._core.staged.bytes == 0
+
+
+def test_seqs_of_a_part_in_pieces_are_not_given_out_again_after_a_power_cut() -> None:
+    """R-DUR-6: in class `disk` they are reserved before the part is appended."""
+    for seed in range(4):
+        h = RealWorld(seed, sync_every_ms=60_000)
+        h.put(durability="disk")
+        for number in range(3):
+            piece(h, number, *range(300))
+        last = start(h, 3, 1, last=True)
+        h.until(lambda last=last: last.given)  # type: ignore[misc]
+        assert last.get().last_seq == 901
+        h.restart(power_lost=True)
+        assert h.state().head_seq >= 901
 
 
 class Story:
