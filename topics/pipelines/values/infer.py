@@ -1,0 +1,120 @@
+"""A schema found in a sample of records: `--schema infer`.
+
+A member of the objects becomes a field when every value of it that was seen fits one type. Whole
+numbers are bigint, mixed with others double; texts stay string, also those that look like times.
+Members of mixed kinds, and those that were always null or empty, are left out, and said.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from topics.errors import UsageError
+from topics.pipelines.values.ddl import Array, Field, Scalar, Struct, Type
+
+FIELDS_MAX = 1000
+DEPTH_MAX = 16
+
+
+class Inferred(NamedTuple):
+    """The schema, and a sentence for each member that is not in it."""
+
+    schema: Struct
+    left_out: list[str]
+
+
+class _Seen:
+    """The kinds of values seen at one place of the documents."""
+
+    def __init__(self) -> None:
+        self.kinds: set[str] = set()
+        self.members: dict[str, _Seen] = {}
+        self.items: _Seen | None = None
+
+    def add(self, value: Any, depth: int = 0) -> None:
+        if value is None:
+            return
+        if depth > DEPTH_MAX:
+            self.kinds.add("values too deep")
+        elif isinstance(value, dict):
+            self.kinds.add("object")
+            for name, inner in value.items():
+                self.members.setdefault(name, _Seen()).add(inner, depth + 1)
+        elif isinstance(value, list):
+            self.kinds.add("array")
+            self.items = self.items or _Seen()
+            for inner in value:
+                self.items.add(inner, depth + 1)
+        elif isinstance(value, bool):
+            self.kinds.add("boolean")
+        elif isinstance(value, int):
+            self.kinds.add("bigint" if -(1 << 63) <= value < 1 << 63 else "double")
+        else:
+            self.kinds.add("double" if isinstance(value, float) else "string")
+
+    def type(self, place: str, left_out: list[str]) -> Type | None:
+        """The one type of all values; None when there is none, with the reason appended to `left_out`."""
+        if self.kinds == {"bigint", "double"}:
+            return Scalar("double")
+        if not self.kinds:
+            left_out.append(f"{place} was null in every record of the sample")
+        elif len(self.kinds) > 1 or "values too deep" in self.kinds:
+            left_out.append(f"{place} holds {' and '.join(sorted(self.kinds))}")
+        elif self.kinds == {"object"}:
+            fields = _fields(self.members, place, left_out)
+            if fields:
+                return Struct(fields)
+            if not self.members:
+                left_out.append(f"{place} was an empty object in every record of the sample")
+        elif self.kinds == {"array"}:
+            assert self.items is not None
+            item = self.items.type(f"{place}[]", left_out)
+            return None if item is None else Array(item)
+        else:
+            return Scalar(next(iter(self.kinds)))
+        return None
+
+
+def infer(texts: Iterable[str]) -> Inferred:
+    """Return the schema of JSON texts. Raises UsageError when no text is an object with a field of one type."""
+    top = _Seen()
+    others = 0
+    for text in texts:
+        value = json.loads(text)
+        if isinstance(value, dict):
+            top.add(value)
+        else:
+            others += 1
+    left_out: list[str] = []
+    schema = Struct(_fields(top.members, "", left_out))
+    if not schema.fields:
+        raise UsageError("--schema infer found no field of one type in the first records: name the fields yourself")
+    if _count(schema) > FIELDS_MAX:
+        raise UsageError(
+            f"--schema infer found {_count(schema)} fields, more than {FIELDS_MAX}: name those you need yourself"
+        )
+    if others:
+        left_out.append(f"{others} of the sample are no objects, and null in the column")
+    return Inferred(schema, left_out)
+
+
+def _fields(members: dict[str, _Seen], place: str, left_out: list[str]) -> tuple[Field, ...]:
+    found: dict[str, Field] = {}
+    for name, seen in members.items():
+        where = f"{place}.{name}" if place else name
+        kind = seen.type(where, left_out)
+        if kind is None:
+            continue
+        if not name.strip() or name.lower() in found:
+            left_out.append(f"{where or repr(name)} is a name that differs from another by case alone, or is blank")
+            continue
+        found[name.lower()] = Field(name, kind)
+    return tuple(found.values())
+
+
+def _count(kind: Type) -> int:
+    if isinstance(kind, Struct):
+        return sum(1 + _count(field.type) for field in kind.fields)
+    return _count(kind.item) if isinstance(kind, Array) else 0

@@ -1,0 +1,52 @@
+"""JSON pointers (RFC 6901): "/order/items/0" names a place in a document, "" the whole of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from topics.errors import UsageError
+
+MISSING: Final = object()
+"""The document has no such place. (null is a value.)"""
+
+_INDEX = re.compile(r"(?:0|[1-9][0-9]*)\Z", re.A)
+
+Pointer = tuple[str, ...]
+
+
+def parse(text: str, option: str) -> Pointer:
+    """Return the steps of a pointer. Raises UsageError that begins with `option`, where the text came from."""
+    if text and not text.startswith("/"):
+        raise UsageError(f"{option}: {text!r} is no JSON pointer: begin with '/', as in '/order/id'")
+    steps = text.split("/")[1:]
+    if any(re.search(r"~(?![01])", step) for step in steps):
+        raise UsageError(f"{option}: {text!r} has a '~' by itself: write '~0' for '~' and '~1' for '/'")
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in steps)
+
+
+def find(document: Any, pointer: Pointer) -> Any:
+    """Return the value at the place, or MISSING."""
+    for step in pointer:
+        if isinstance(document, dict):
+            document = document.get(step, MISSING)
+        elif isinstance(document, list) and _INDEX.match(step) and int(step) < len(document):
+            document = document[int(step)]
+        else:
+            return MISSING
+        if document is MISSING:
+            return MISSING
+    return document
+
+
+def json_path(pointer: Pointer) -> str:
+    """The same place as Spark's `get_json_object` wants it: $['order']['items'][0].
+
+    Raises UsageError for names with a quote, which that syntax cannot spell.
+    """
+    path = "$"
+    for step in pointer:
+        if "'" in step:
+            raise UsageError(f"the name {step!r} of a JSON pointer has a quote, which Spark's paths cannot spell")
+        path += f"[{step}]" if _INDEX.match(step) else f"['{step}']"
+    return path

@@ -1,0 +1,198 @@
+"""Rules on `data`: what a place of each document must be. Read from a TOML or a JSON file.
+
+    [[rule]]
+    topics = "orders"          # a regular expression of whole names; left out: all topics read
+    pointer = "/amount"        # RFC 6901; "" is the document
+    required = true            # the place is there and is not null
+    type = "number"            # or a list; boolean, integer, number, string, array, object
+    range = [0, 100000]        # of numbers; of texts and arrays their length; null: no bound
+    unique = true              # no two records of a topic have the same value
+
+A rule holds for a record without the place, or with null there, unless it is required.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import xxhash
+
+from topics.errors import UsageError
+from topics.pipelines.values.pointer import MISSING, Pointer, find
+from topics.pipelines.values.pointer import parse as parse_pointer
+
+RULES_MAX = 1000
+KEYS = ("topics", "pointer", "required", "type", "range", "unique")
+
+
+def _is_integer(value: Any) -> bool:
+    return type(value) is int
+
+
+TYPES: dict[str, Callable[[Any], bool]] = {
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": _is_integer,
+    "number": lambda value: type(value) in (int, float),
+    "string": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. number: its place in the file, from 1 on."""
+
+    number: int
+    text: str
+    """The pointer as it was written."""
+    pointer: Pointer
+    topics: str = ".*"
+    required: bool = False
+    types: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    unique: bool = False
+
+    def concerns(self, topic: str) -> bool:
+        """It holds for records of this topic."""
+        return re.fullmatch(self.topics, topic) is not None
+
+    def broken_by(self, value: Any) -> str:
+        """Return which part of the rule a document's value at the pointer breaks; "" when it breaks none."""
+        if value is MISSING or value is None:
+            return "required" if self.required else ""
+        if self.types and not any(TYPES[name](value) for name in self.types):
+            return "type"
+        if self.low is not None or self.high is not None:
+            measure = _measure(value)
+            if measure is None or (self.low is not None and measure < self.low):
+                return "range"
+            if self.high is not None and measure > self.high:
+                return "range"
+        return ""
+
+    def identity(self, value: Any) -> int | None:
+        """A 64-bit hash of the value for `unique`, equal for equal JSON; None where there is no value."""
+        if not self.unique or value is MISSING or value is None:
+            return None
+        if type(value) is float and value.is_integer():
+            value = int(value)
+        return int(xxhash.xxh3_64_intdigest(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()))
+
+    def __str__(self) -> str:
+        asks = [word for word in ("required", "unique") if getattr(self, word)]
+        if self.types:
+            asks.append(f"type {' or '.join(self.types)}")
+        if self.low is not None or self.high is not None:
+            asks.append(f"range {_bound(self.low)} to {_bound(self.high)}")
+        return f"rule {self.number} ({self.text or 'the document'}: {', '.join(asks)})"
+
+
+def _bound(value: float | None) -> str:
+    return "any" if value is None else f"{value:g}"
+
+
+def _measure(value: Any) -> float | int | None:
+    """What a range compares: a number, or the length of a text or an array."""
+    if type(value) in (int, float):
+        return value  # type: ignore[no-any-return]
+    return len(value) if isinstance(value, (str, list)) else None
+
+
+def document(text: str) -> Any:
+    """The value of a JSON text; MISSING when it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return MISSING
+
+
+def rules_for(rules: Iterable[Rule], topic: str) -> list[Rule]:
+    """Those that concern a topic."""
+    return [rule for rule in rules if rule.concerns(topic)]
+
+
+def value_of(found: Any, rule: Rule) -> Any:
+    """What the rule looks at in a document."""
+    return MISSING if found is MISSING else find(found, rule.pointer)
+
+
+def read_rules(path: str) -> tuple[Rule, ...]:
+    """Return the rules of a .toml or .json file. Raises UsageError naming the rule, the key and the fix."""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read()
+    except OSError as error:
+        raise UsageError(f"--rules {path} cannot be read ({error.strerror}): name a TOML or JSON file") from None
+    try:
+        content = tomllib.loads(raw.decode()) if path.endswith(".toml") else json.loads(raw)
+    except ValueError as error:
+        kind = "TOML" if path.endswith(".toml") else "JSON (a TOML file's name ends in .toml)"
+        raise UsageError(f"--rules {path} is no sound {kind}: {error}") from None
+    listed = content.get("rule", content.get("rules")) if isinstance(content, dict) else content
+    if not isinstance(listed, list) or not listed:
+        raise UsageError(f'--rules {path} has no rules: write [[rule]] tables, or {{"rules": [..]}} in JSON')
+    if len(listed) > RULES_MAX:
+        raise UsageError(f"--rules {path} has {len(listed)} rules, {RULES_MAX} at most: split the file")
+    return tuple(_rule(number, entry, path) for number, entry in enumerate(listed, 1))
+
+
+def _rule(number: int, entry: Any, path: str) -> Rule:
+    where = f"--rules {path}: rule {number}"
+    if not isinstance(entry, dict):
+        raise UsageError(f"{where} is no table: give it a pointer and what is asked of it")
+    for key in entry:
+        if key not in KEYS:
+            near = get_close_matches(key, KEYS, 1, 0.6)
+            meant = f" (is {near[0]} meant?)" if near else ""
+            raise UsageError(f"{where} has {key!r}, which means nothing{meant}: use {', '.join(KEYS)}")
+    text = entry.get("pointer")
+    if not isinstance(text, str):
+        raise UsageError(f'{where} has no pointer: add pointer = "/name"')
+    for key in ("required", "unique"):
+        if not isinstance(entry.get(key, False), bool):
+            raise UsageError(f"{where}: {key} is {entry[key]!r}: use true or false")
+    types = entry.get("type", [])
+    types = [types] if isinstance(types, str) else types
+    if not isinstance(types, list) or not all(name in TYPES for name in types):
+        raise UsageError(f"{where}: type is {entry['type']!r}: use one of {', '.join(TYPES)}, or a list of them")
+    low, high = _range(entry.get("range", [None, None]), where)
+    topics = entry.get("topics", ".*")
+    try:
+        re.compile(topics)
+    except (re.error, TypeError) as error:
+        raise UsageError(f"{where}: topics is {topics!r}, no regular expression: {error}") from None
+    rule = Rule(
+        number,
+        text,
+        parse_pointer(text, f"{where}: pointer"),
+        topics,
+        entry.get("required", False),
+        tuple(types),
+        low,
+        high,
+        entry.get("unique", False),
+    )
+    if not (rule.required or rule.unique or types or low is not None or high is not None):
+        raise UsageError(f"{where} asks for nothing: add required, type, range or unique")
+    return rule
+
+
+def _range(bounds: Any, where: str) -> tuple[float | None, float | None]:
+    """(low, high), both included. TOML has no null, so "" stands for no bound there."""
+    if not isinstance(bounds, list) or len(bounds) != 2:
+        raise UsageError(f'{where}: range is {bounds!r}: write [low, high], with null (TOML: "") for no bound')
+    low, high = (None if bound in (None, "") else bound for bound in bounds)
+    for bound in (low, high):
+        if bound is not None and type(bound) not in (int, float):
+            raise UsageError(f"{where}: range is {bounds!r}: bounds are numbers")
+    if low is not None and high is not None and low > high:
+        raise UsageError(f"{where}: range {bounds!r} holds nothing: the lower bound comes first")
+    return low, high
