@@ -1,0 +1,165 @@
+"""Where units of work run: in this process, or on the executors of a Spark cluster. The same function either way."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from topics import errors as common
+from topics.errors import TopicsError, UsageError
+from topics.files import errors as reading
+from topics.pipelines import errors
+from topics.pipelines.errors import PipelineError, StoppedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+U = TypeVar("U")
+R = TypeVar("R")
+
+ENGINES = ("local", "spark")
+Progress = Callable[[str], None]
+"""Takes a sentence about how far a run is."""
+
+
+def silent(_: str) -> None:
+    """A progress that nobody sees."""
+
+
+class Stop:
+    """Notes SIGINT and SIGTERM while it is entered, so that a run ends between two units. Another signal of the same
+    kind does what it did before."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self.on_request: Callable[[], None] | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Stop:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def check(self) -> None:
+        """Raise StoppedError once a signal has come."""
+        if self.requested:
+            raise StoppedError(
+                "stopped by a signal: what was committed before stays, and the next run goes on from there"
+            )
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        self.requested = True
+        self._restore()
+        if self.on_request is not None:
+            self.on_request()
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+
+class Engine(Protocol):
+    """Runs a function over units."""
+
+    name: str
+    slots: int
+    """About how many units run at once."""
+
+    def run(self, function: Callable[[U], R], units: Sequence[U], stop: Stop) -> Iterator[R]:
+        """The results, in the order of the units. Errors of this package come through as they were raised."""
+
+
+class LocalEngine:
+    """One unit after the other in this process."""
+
+    name = "local"
+    slots = 1
+
+    def run(self, function: Callable[[U], R], units: Sequence[U], stop: Stop) -> Iterator[R]:
+        """Each result as soon as its unit is done."""
+        for unit in units:
+            stop.check()
+            yield function(unit)
+
+
+class _Refused(NamedTuple):
+    """An error on an executor that trying again would not heal: its class and its sentence."""
+
+    kind: str
+    message: str
+
+
+_HEALS = (reading.DirectoryBusyError, PermissionError)
+
+
+class SparkEngine:
+    """One job on Spark, a task a unit. Spark retries a task that died; a task's error of ours ends the run at once."""
+
+    name = "spark"
+
+    def __init__(self, spark: SparkSession) -> None:
+        context = getattr(spark, "sparkContext", None)
+        if context is None:
+            raise UsageError("a pipeline needs a classic Spark session, not Spark Connect: name --master")
+        self._context = context
+        self.slots = int(context.defaultParallelism)
+
+    def run(self, function: Callable[[U], R], units: Sequence[U], stop: Stop) -> Iterator[R]:
+        """All results once the job is over. They are small: statistics, not rows."""
+        if not units:
+            return
+        stop.check()
+        stop.on_request = self._context.cancelAllJobs
+        rows = self._context.parallelize(list(units), len(units))
+        try:
+            results = rows.map(partial(_attempt, function)).collect()
+        except Exception as error:
+            stop.check()
+            raise PipelineError(cause_of(error)) from error
+        finally:
+            stop.on_request = None
+        for result in results:
+            if isinstance(result, _Refused):
+                raise _raised(result)
+        yield from results
+
+
+def _attempt(function: Callable[[U], R], unit: U) -> R | _Refused:
+    """What runs on an executor. The class of an exception would be lost on the way to the driver."""
+    try:
+        return function(unit)
+    except TopicsError as error:
+        if isinstance(error, _HEALS):
+            raise
+        return _Refused(type(error).__name__, str(error))
+
+
+def _raised(refused: _Refused) -> TopicsError:
+    for module in (errors, common, reading):
+        kind = getattr(module, refused.kind, None)
+        if isinstance(kind, type) and issubclass(kind, TopicsError) and kind is not common.RequestError:
+            return kind(refused.message)
+    return PipelineError(refused.message)
+
+
+def cause_of(error: Exception) -> str:
+    """The one sentence in an exception of Spark: the last line of the Python traceback that it carries."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if "Error: " in line and not line.startswith(("at ", "Caused by", "File "))]
+    sentence = named[-1].rpartition("Error: ")[2] if named else (lines[0] if lines else type(error).__name__)
+    if "No module named 'topics" in sentence:
+        return (
+            "the executors have no package topics: make one with `topics pipeline bundle topics.zip` and add "
+            "--conf spark.submit.pyFiles=topics.zip"
+        )
+    if "No module named" in sentence:
+        return f"the executors lack a module ({sentence}): they need pyarrow, numpy and xxhash"
+    return f"Spark gave the job up: {sentence}"

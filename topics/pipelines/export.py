@@ -1,0 +1,364 @@
+"""`export`: what is new in topics since the last run, as Parquet by topic and UTC day, committed as a whole.
+
+    run(Options(origin=Origin(path="/var/lib/topics"), target="/data/lake"))
+
+How far a run came stands in the target alone (target/manifest.py, target/delta.py), so a run that was
+killed, and one that was refused, change nothing, and the next one goes on from the newest commit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import Any, ClassVar, NamedTuple
+
+from topics.clock import Clock, SystemClock
+from topics.errors import UsageError
+from topics.files import Loss
+from topics.pipelines.engines import Engine, LocalEngine, Progress, Stop, silent
+from topics.pipelines.errors import DataLossError, TargetError
+from topics.pipelines.report import Report, count, loss_as_json, loss_sentence
+from topics.pipelines.source import UNIT_BYTES, Origin, Slice, Source, Topic, open_source, read
+from topics.pipelines.target.delta import DeltaLayout
+from topics.pipelines.target.layout import Addition, Exported, Layout, PartFile, Shape, State
+from topics.pipelines.target.manifest import ManifestLayout
+from topics.pipelines.target.names import topic_directory
+from topics.pipelines.target.parts import COMPRESSIONS, Parts, PartWriter
+from topics.pipelines.target.runs import begin
+from topics.pipelines.values import ddl
+from topics.pipelines.values.checksum import COLUMNS
+from topics.pipelines.values.infer import infer
+
+LAYOUTS = ("manifest", "delta")
+POLICIES = ("fail", "skip", "record")
+INFER = "infer"
+SAMPLE_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to export, and where to.
+
+    schema: DDL of a column `value` that is parsed from `data`, "infer", or "" for as the target has it;
+    drop_data: keep `data` only of rows that do not fit the schema;
+    on_data_loss: `fail`, `skip` (go on), or `record` (go on, and keep the ranges in the commit).
+    """
+
+    origin: Origin
+    target: str
+    layout: str = "manifest"
+    schema: str = ""
+    drop_data: bool = False
+    on_data_loss: str = "fail"
+    compression: str = "zstd"
+
+
+@dataclass
+class ExportReport(Report):
+    """What one run added. commit: its number, None when nothing was new."""
+
+    pipeline: ClassVar[str] = "export"
+
+    target: str
+    layout: str
+    commit: int | None = None
+    topics: dict[str, dict[str, Any]] = field(default_factory=dict)
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    losses: list[dict[str, Any]] = field(default_factory=list)
+    schema: str = ""
+    misfits: int = 0
+    """Rows whose `value` is null because they do not fit the schema."""
+    left_out: list[str] = field(default_factory=list)
+    """What `--schema infer` found no type for."""
+
+    def summary(self) -> str:
+        """One sentence."""
+        if self.commit is None:
+            return f"{self.target}: nothing new"
+        done = (
+            f"{self.target}: commit {self.commit} adds {count(self.rows, 'row')} of {count(len(self.topics), 'topic')}"
+        )
+        done += f" in {count(self.files, 'file')}"
+        if self.losses:
+            done += f"; {count(len(self.losses), 'loss', 'losses')} told"
+        if self.misfits:
+            done += f"; {count(self.misfits, 'row')} did not fit the schema"
+        return done
+
+
+class Unit(NamedTuple):
+    """Slices that one task exports."""
+
+    number: int
+    slices: tuple[Slice, ...]
+
+
+class UnitResult(NamedTuple):
+    """What a task wrote."""
+
+    files: list[PartFile]
+    losses: list[Loss]
+
+
+class _Range(NamedTuple):
+    """What is new of one topic."""
+
+    topic: Topic
+    from_seq: int
+    losses: list[Loss]
+
+
+def run(
+    options: Options,
+    *,
+    engine: Engine | None = None,
+    clock: Clock | None = None,
+    progress: Progress = silent,
+    source: Source | None = None,
+) -> ExportReport:
+    """Export what is new. source: one that is open already, instead of the one that options name.
+
+    Raises DataLossError when records were lost and the policy is `fail`; TargetError, UsageError, StoppedError, and
+    what reading raises. Nothing is committed then.
+    """
+    clock = clock or SystemClock()
+    engine = engine or LocalEngine()
+    began = clock.monotonic_ns()
+
+    _check(options)
+    source = source or open_source(options.origin)
+    for name in source.topics:
+        topic_directory(name)  # a name too long for a directory is refused before anything is written
+    layout = open_layout(options.layout, options.target)
+    _refuse_foreign(options)
+    report = ExportReport(options.target, options.layout)
+    with Stop() as stop, begin(options.target, source.topics, clock, layout.is_committed) as announced:
+        state = layout.load()
+        ranges = [new for topic in source.topics.values() if (new := _new_of(topic, state, options)) is not None]
+        losses = [loss for one in ranges for loss in one.losses]
+        _refuse_losses(losses, options)
+        shape = _shape(options, state, ranges, report)
+        if ranges:
+            announced.wrote = True
+            parts = Parts(os.path.abspath(options.target), announced.id, options.compression, shape)
+            work = partial(export_unit, parts, options.origin.verify, options.on_data_loss)
+            results = _write(work, units_of(ranges), engine, stop, progress)
+            files = [file for result in results for file in result.files]
+            losses += [loss for result in results for loss in result.losses]
+            announced.refuse_taken()
+            _refuse_unseen(options.target, files)
+            kept = losses if options.on_data_loss == "record" else []
+            topics = {one.topic.name: _exported(one, files, kept) for one in ranges}
+            stop.check()
+            addition = Addition(shape, topics, files, clock.now_ms())
+            report.commit = layout.commit(announced, state, addition)
+            _tell(report, topics, files)
+        report.losses = [loss_as_json(loss) for loss in losses]
+    report.schema = shape.schema
+    report.seconds = (clock.monotonic_ns() - began) / 1e9
+    return report
+
+
+def open_layout(name: str, target: str) -> Layout:
+    """The layout of that name."""
+    return DeltaLayout(target) if name == "delta" else ManifestLayout(target)
+
+
+def _check(options: Options) -> None:
+    for name, value, known in (
+        ("layout", options.layout, LAYOUTS),
+        ("on-data-loss", options.on_data_loss, POLICIES),
+        ("compression", options.compression, COMPRESSIONS),
+    ):
+        if value not in known:
+            raise UsageError(f"--{name} is {value!r}: use one of {', '.join(known)}")
+    if not options.target:
+        raise UsageError("no target: name a directory with --to")
+    if "://" in options.target:
+        raise UsageError(f"--to {options.target}: a commit takes hard links, so the target is a directory, not a URL")
+    if options.drop_data and not options.schema:
+        raise UsageError("--drop-data without --schema would leave nothing of `data`: name its fields with --schema")
+    if options.schema and options.schema != INFER:
+        ddl.parse(options.schema)
+        if options.layout == "delta":
+            from topics.pipelines.target.delta import refuse_names  # noqa: PLC0415 - as above
+
+            refuse_names(options.schema)
+
+
+def _refuse_foreign(options: Options) -> None:
+    """Raise TargetError for a directory with other things in it, or with a target of the other layout."""
+    try:
+        names = set(os.listdir(options.target))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise TargetError(
+            f"target {options.target} cannot be read ({error.strerror}): name another with --to"
+        ) from None
+    if "_delta_log" in names and options.layout != "delta":
+        raise TargetError(f"target {options.target} is a Delta table: add --layout delta, or name another with --to")
+    if options.layout == "delta" and os.path.isdir(os.path.join(options.target, "_topics", "commits")):
+        raise TargetError(f"target {options.target} has layout manifest: leave out --layout delta, or name another")
+    if names and not names & {"_topics", "_delta_log"}:
+        raise TargetError(f"target {options.target} is not empty and no target of an export: name another with --to")
+
+
+def _new_of(topic: Topic, state: State, options: Options) -> _Range | None:
+    """What of a topic the target does not have; None when there is nothing."""
+    mark = state.marks.get(topic.name)
+    losses: list[Loss] = []
+    if mark is None:
+        from_seq = topic.first
+    elif mark.incarnation != topic.incarnation:
+        losses.append(Loss(topic.name, 1, max(topic.head, 1), "recreated"))
+        from_seq = topic.first
+    else:
+        from_seq = mark.next_seq
+        if from_seq > topic.head + 1:
+            raise TargetError(
+                f"topic {topic.name} is exported up to seq {from_seq - 1}, and {options.origin.path} ends with "
+                f"{topic.head}: it is an older copy; name the directory in use"
+            )
+    if from_seq > topic.head and not losses:
+        return None
+    if from_seq <= topic.head:
+        losses += topic.losses(from_seq, topic.head)
+    return _Range(topic, from_seq, losses)
+
+
+def _refuse_losses(losses: list[Loss], options: Options) -> None:
+    if losses and options.on_data_loss == "fail":
+        more = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
+        raise DataLossError(
+            f"{loss_sentence(losses[0])}{more}: nothing was exported; to go on without these records add "
+            "--on-data-loss record, or skip"
+        )
+
+
+def _shape(options: Options, state: State, ranges: list[_Range], report: ExportReport) -> Shape:
+    """The columns of this run: those of the target, or of its first run."""
+    data = "misfits" if options.drop_data else "all"
+    if state.shape is not None:
+        wanted = state.shape.schema if options.schema == INFER and state.shape.schema else options.schema
+        state.shape.refuse_another(Shape(wanted, data))
+        return state.shape
+    if options.schema != INFER:
+        return Shape(ddl.text_of(ddl.parse(options.schema)) if options.schema else "", data)
+    if not ranges:
+        return Shape("", data)
+
+    found = infer(_sample(options, ranges))
+    report.left_out = found.left_out
+    text = ddl.text_of(found.schema)
+    if options.layout == "delta":
+        from topics.pipelines.target.delta import refuse_names  # noqa: PLC0415 - needs pyarrow
+
+        refuse_names(text)
+    return Shape(text, data)
+
+
+def _sample(options: Options, ranges: list[_Range]) -> Iterator[str]:
+    """`data` of the first records of each topic, SAMPLE_ROWS in all."""
+    share = max(1, SAMPLE_ROWS // len(ranges))
+    for one in ranges:
+        yield from islice(_texts(options, one), share)
+
+
+def _texts(options: Options, one: _Range) -> Iterator[str]:
+    for piece in one.topic.slices(one.from_seq, one.topic.head):
+        for item in read(piece, ["data"], verify=options.origin.verify):
+            if not isinstance(item, Loss):
+                yield from item.column("data").to_pylist()
+
+
+def units_of(ranges: list[_Range]) -> list[Unit]:
+    """Slices of all topics, small ones together, about UNIT_BYTES each."""
+    units: list[Unit] = []
+    group: list[Slice] = []
+    size = 0
+    for one in ranges:
+        for piece in one.topic.slices(one.from_seq, one.topic.head):
+            if group and size + piece.bytes > UNIT_BYTES:
+                units.append(Unit(len(units), tuple(group)))
+                group, size = [], 0
+            group.append(piece)
+            size += piece.bytes
+    if group:
+        units.append(Unit(len(units), tuple(group)))
+    return units
+
+
+def _write(
+    work: Callable[[Unit], UnitResult], units: list[Unit], engine: Engine, stop: Stop, progress: Progress
+) -> list[UnitResult]:
+    results: list[UnitResult] = []
+    rows = 0
+    for result in engine.run(work, units, stop):
+        results.append(result)
+        rows += sum(file.rows for file in result.files)
+        progress(f"exported {len(results)} of {count(len(units), 'unit')}, {count(rows, 'row')}")
+    return results
+
+
+def export_unit(parts: Parts, verify: bool, on_data_loss: str, unit: Unit) -> UnitResult:
+    """Write the rows of a unit's slices: what an executor runs. Raises DataLossError, TargetError, reading's errors."""
+
+    files: list[PartFile] = []
+    losses: list[Loss] = []
+    with PartWriter(parts, unit.number) as writer:
+        for piece in unit.slices:
+            writer.begin(piece.topic, piece.incarnation)
+            for item in read(piece, COLUMNS, verify=verify):
+                if isinstance(item, Loss):
+                    if on_data_loss == "fail":
+                        raise DataLossError(
+                            f"{loss_sentence(item)}, while it was exported: nothing was committed; to go on without "
+                            "these records add --on-data-loss record, or skip"
+                        )
+                    losses.append(item)
+                else:
+                    writer.add(item)
+        files = writer.finish()
+    return UnitResult(files, losses)
+
+
+def _refuse_unseen(target: str, files: list[PartFile]) -> None:
+    """Raise TargetError unless this process sees every file as the executors wrote it."""
+    for file in files:
+        path = os.path.join(target, file.path)
+        try:
+            size = os.path.getsize(path)
+        except OSError:
+            size = -1
+        if size != file.bytes:
+            raise TargetError(
+                f"an executor wrote {path}, which the driver does not see: the target has to be a directory that all "
+                "machines share"
+            )
+
+
+def _exported(one: _Range, files: list[PartFile], losses: list[Loss]) -> Exported:
+    topic = one.topic
+    return Exported(
+        topic.incarnation,
+        one.from_seq,
+        topic.head,
+        sum(file.rows for file in files if file.topic == topic.name),
+        tuple(loss for loss in losses if loss.topic == topic.name),
+    )
+
+
+def _tell(report: ExportReport, topics: dict[str, Exported], files: list[PartFile]) -> None:
+    report.topics = {
+        name: {"from_seq": one.from_seq, "to_seq": one.to_seq, "rows": one.rows} for name, one in topics.items()
+    }
+    report.files = len(files)
+    report.rows = sum(file.rows for file in files)
+    report.bytes = sum(file.bytes for file in files)
+    report.misfits = sum(file.misfits for file in files)

@@ -1,0 +1,145 @@
+"""Where records come from: a data directory, read from its files; chosen topics, and their ranges as slices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from topics.errors import UsageError
+from topics.files import Location, Loss, Piece, TopicFiles, open_directory
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+UNIT_BYTES = 128 << 20
+"""About what one unit of work reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The options that say what is read."""
+
+    path: str = ""
+    cold: str = ""
+    subscribe: tuple[str, ...] = ()
+    """Names."""
+    pattern: str = ""
+    """A regular expression of whole names."""
+    verify: bool = True
+
+
+class Slice(NamedTuple):
+    """Seqs from_seq to to_seq, both included, of one topic: what a unit reads of it. Picklable."""
+
+    topic: str
+    incarnation: str
+    from_seq: int
+    to_seq: int
+    location: Location
+    pieces: tuple[Piece, ...]
+    bytes: int
+    """About as many."""
+
+
+class Topic(Protocol):
+    """A topic as it stood when the source was opened."""
+
+    name: str
+    incarnation: str
+    head: int
+    """The last seq that can be read."""
+    first: int
+    """The first seq that is neither lost nor cut off by a delete of all below."""
+
+    def losses(self, from_seq: int, to_seq: int) -> list[Loss]: ...
+
+    def slices(self, from_seq: int, to_seq: int) -> list[Slice]:
+        """The range in slices of about UNIT_BYTES, ascending, without overlap. Those with no record are left out."""
+
+
+class FileTopic:
+    """A topic of a data directory."""
+
+    def __init__(self, files: TopicFiles, location: Location) -> None:
+        self._files = files
+        self._location = location
+        self.name = files.name
+        self.incarnation = files.incarnation
+        self.head = files.head
+        self.first = files.first_kept
+
+    def losses(self, from_seq: int, to_seq: int) -> list[Loss]:
+        """What was lost in the range."""
+        return self._files.losses(from_seq, to_seq)
+
+    def slices(self, from_seq: int, to_seq: int) -> list[Slice]:
+        """The pieces of the range, grouped."""
+        found: list[Slice] = []
+        group: list[Piece] = []
+        size = 0
+        for piece in self._files.plan(from_seq, to_seq):
+            if group and size + piece.bytes > UNIT_BYTES:
+                found.append(self._slice(group, size))
+                group, size = [], 0
+            group.append(piece)
+            size += piece.bytes
+        if group:
+            found.append(self._slice(group, size))
+        return found
+
+    def _slice(self, pieces: list[Piece], size: int) -> Slice:
+        return Slice(
+            self.name, self.incarnation, pieces[0].from_seq, pieces[-1].to_seq, self._location, tuple(pieces), size
+        )
+
+
+class Source(NamedTuple):
+    """The topics asked for, by name, and what they were read from."""
+
+    topics: dict[str, Topic]
+    snapshot: int
+    """Of the data directory."""
+
+
+def open_source(origin: Origin) -> Source:
+    """Open what the options name. Raises UsageError, and what `files.open_directory` raises."""
+    if not origin.path:
+        raise UsageError("no source: name a data directory with --path")
+    directory = open_directory(origin.path, origin.cold or None)
+    chosen = choose(list(directory.topics), origin, f"data directory {origin.path}")
+    location = directory.location
+    return Source({name: FileTopic(directory.topics[name], location) for name in chosen}, directory.snapshot)
+
+
+def choose(names: Sequence[str], origin: Origin, place: str) -> list[str]:
+    """Return the topics that `subscribe` or `pattern` ask for; all without either.
+
+    Raises UsageError for a name that is not there, both options, or a pattern that is none.
+    """
+    if origin.subscribe and origin.pattern:
+        raise UsageError("--subscribe and --subscribe-pattern are both given: choose one")
+    if origin.pattern:
+        try:
+            pattern = re.compile(origin.pattern)
+        except re.error as error:
+            raise UsageError(f"--subscribe-pattern {origin.pattern!r} is no regular expression: {error}") from None
+        return sorted(name for name in names if pattern.fullmatch(name))
+    for name in origin.subscribe:
+        if name not in names:
+            near = get_close_matches(name, names, 1, 0.7)
+            meant = f" (is {near[0]} meant?)" if near else ""
+            raise UsageError(
+                f"--subscribe: {place} has no topic {name}{meant}; what was created since its last checkpoint is not "
+                "seen yet"
+            )
+    return sorted(set(origin.subscribe)) if origin.subscribe else sorted(names)
+
+
+def read(one: Slice, columns: Sequence[str], *, verify: bool = True) -> Iterator[pa.RecordBatch | Loss]:
+    """The live records of a slice, in order, and what was lost of it since it was planned."""
+    from topics.files import read_pieces  # noqa: PLC0415 - planning needs no pyarrow
+
+    return read_pieces(one.location, one.pieces, columns=columns, verify=verify)

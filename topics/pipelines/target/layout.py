@@ -1,0 +1,127 @@
+"""What both layouts of a target have in common: how far each topic is exported, and what its files look like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from topics.files import Loss
+from topics.pipelines.errors import TargetError
+from topics.pipelines.target.runs import Head, Run
+from topics.pipelines.values import ddl
+
+
+class Mark(NamedTuple):
+    """How far a topic is exported: up to, but without, `next_seq` of one incarnation."""
+
+    incarnation: str
+    next_seq: int
+
+
+class PartFile(NamedTuple):
+    """One Parquet file, as a commit lists it."""
+
+    path: str
+    """Below the target, as the file system has it."""
+    topic: str
+    incarnation: str
+    """Of the topic: the same seq of another one names another record."""
+    date: str
+    """YYYY-MM-DD, UTC."""
+    rows: int
+    first_seq: int
+    last_seq: int
+    first_ts_ms: int
+    last_ts_ms: int
+    bytes: int
+    checksum: str
+    """Of its rows as the log had them, values/checksum.py."""
+    nulls: dict[str, int]
+    """Nulls of each column of the file that may have some."""
+    misfits: int = 0
+    """Rows whose `value` is null because they do not fit the schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What columns the files have beyond the log's own.
+
+    schema: DDL of the column `value`, "" without; data: "all", or "misfits" when only those rows keep it.
+    """
+
+    schema: str = ""
+    data: str = "all"
+
+    def refuse_another(self, asked: Shape) -> None:
+        """Raise TargetError, naming the difference, when a run asks for other columns than the target has."""
+        if asked.schema and not self.schema:
+            raise TargetError("--schema: this target has no column `value`: leave the option out, or name a new target")
+        if asked.schema:
+            unlike = ddl.difference(ddl.parse(self.schema), ddl.parse(asked.schema))
+            if unlike:
+                raise TargetError(f"--schema: {unlike}: leave the option out, or name a new target")
+        if asked.data != self.data and asked.schema:
+            kept = "keeps `data` of every row" if self.data == "all" else "keeps `data` of rows that do not fit alone"
+            raise TargetError(f"--drop-data: this target {kept}: run it as before, or name a new target")
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What one run adds of one topic: seqs from_seq to to_seq, both included, of which `rows` were live."""
+
+    incarnation: str
+    from_seq: int
+    to_seq: int
+    rows: int
+    losses: tuple[Loss, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """What a run adds to a target: ranges by topic, and files, with the columns these have."""
+
+    shape: Shape
+    topics: Mapping[str, Exported]
+    files: Sequence[PartFile]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a target holds. number: of its newest commit, -1 before the first."""
+
+    number: int = -1
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    shape: Shape | None = None
+    extra: Any = None
+    """The layout's own."""
+
+
+class Layout(Protocol):
+    """How commits are spelled."""
+
+    name: str
+
+    def load(self) -> State:
+        """The newest state. Raises TargetError, FormatError."""
+
+    def is_committed(self, head: Head) -> bool:
+        """Whether the run that wrote this announcement has committed."""
+
+    def commit(self, run: Run, state: State, add: Addition) -> int:
+        """Add the files of a run to the target; returns the number of the commit.
+
+        Raises TargetError when another run has committed since `state` was loaded; nothing is changed then.
+        """
+
+    def files(self) -> list[PartFile]:
+        """All files that count, by topic and seq. Raises TargetError, FormatError."""
+
+
+def taken(target: str) -> TargetError:
+    """Another run has committed first."""
+    return TargetError(
+        f"another export has committed to {target} while this one ran: nothing of this one counts and its files are "
+        "removed; run it again to export what is new since"
+    )

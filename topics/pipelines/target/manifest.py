@@ -1,0 +1,140 @@
+"""Layout `manifest`: a commit is a JSON file, `_topics/commits/<20 digits>.json`, and files count when one lists them.
+
+    {"format": "topics-export", "version": 1, "number": 7, "run": "...", "created_ms": 1795325238494,
+     "schema": "" , "data": "all",
+     "topics": {"orders": {"incarnation": "...", "from_seq": 101, "to_seq": 250, "rows": 149,
+                           "losses": [{"from_seq": 120, "to_seq": 120, "reason": "crash"}]}},
+     "state": {"orders": {"incarnation": "...", "next_seq": 251}},
+     "files": [{"path": "topic=orders/date=2026-11-23/part-....parquet", "topic": "orders", "incarnation": "...",
+                "date": "2026-11-23", "rows": 149, "first_seq": 101, "last_seq": 250, "first_ts_ms": ..,
+                "last_ts_ms": .., "bytes": .., "checksum": "16 hex digits", "nulls": {"tag": 3}, "misfits": 0}]}
+
+`topics` is what this run added, `state` where all topics stand after it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any
+
+from topics.errors import FormatError
+from topics.pipelines.errors import disk_error
+from topics.pipelines.target.layout import Addition, Exported, Mark, PartFile, Shape, State, taken
+from topics.pipelines.target.runs import OWN, Head, Run, sync_directory
+
+COMMITS = os.path.join(OWN, "commits")
+FORMAT, VERSION = "topics-export", 1
+_NAME = re.compile(r"([0-9]{20})\.json\Z")
+
+
+class ManifestLayout:
+    """A target whose commits are JSON files of our own."""
+
+    name = "manifest"
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._commits = os.path.join(target, COMMITS)
+
+    def load(self) -> State:
+        """The state after the newest commit."""
+        number = max(self._numbers(), default=-1)
+        if number < 0:
+            return State()
+        commit = self.read(number)
+        try:
+            marks = {
+                name: Mark(str(mark["incarnation"]), int(mark["next_seq"])) for name, mark in commit["state"].items()
+            }
+            return State(number, marks, Shape(str(commit["schema"]), str(commit["data"])))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self._unsound(number, error) from None
+
+    def is_committed(self, head: Head) -> bool:
+        """Whether the commit that the announcement holds is there under its number, by the same run."""
+        number = head.get("number")
+        if not isinstance(number, int) or not os.path.exists(self._path(number)):
+            return False
+        return bool(self.read(number).get("run") == head.get("run"))
+
+    def commit(self, run: Run, state: State, add: Addition) -> int:
+        """Write the next commit file."""
+        marks = {**state.marks, **{name: Mark(one.incarnation, one.to_seq + 1) for name, one in add.topics.items()}}
+        number = state.number + 1
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "number": number,
+            "run": run.id,
+            "created_ms": add.now_ms,
+            "schema": add.shape.schema,
+            "data": add.shape.data,
+            "topics": {name: as_json(one) for name, one in sorted(add.topics.items())},
+            "state": {name: mark._asdict() for name, mark in sorted(marks.items())},
+            "files": [file._asdict() for file in add.files],
+        }
+        try:
+            os.makedirs(self._commits, exist_ok=True)
+            sync_directory(os.path.dirname(self._commits))
+            sync_directory(self._target)
+        except OSError as error:
+            raise disk_error(f"commit in {self._target}", error) from error
+        if not run.commit(json.dumps(content, ensure_ascii=False).encode() + b"\n", self._path(number)):
+            raise taken(self._target)
+        return number
+
+    def files(self) -> list[PartFile]:
+        """The files of all commits."""
+        found = []
+        for number in sorted(self._numbers()):
+            try:
+                found += [PartFile(**file) for file in self.read(number)["files"]]
+            except (KeyError, TypeError) as error:
+                raise self._unsound(number, error) from None
+        return sorted(found, key=lambda file: (file.topic, file.path.partition("part-")[2], file.first_seq))
+
+    def read(self, number: int) -> dict[str, Any]:
+        """One commit. Raises FormatError, TargetError."""
+        try:
+            with open(self._path(number), "rb") as file:
+                commit = json.loads(file.read())
+        except OSError as error:
+            raise disk_error(f"commit {self._path(number)} cannot be read", error) from error
+        except ValueError as error:
+            raise self._unsound(number, error) from None
+        if not isinstance(commit, dict) or commit.get("format") != FORMAT:
+            raise self._unsound(number, "it is no commit of an export")
+        if commit.get("version") != VERSION:
+            raise FormatError(
+                f"{self._path(number)} has version {commit.get('version')}, this build knows {VERSION}: use a newer one"
+            )
+        return commit
+
+    def _numbers(self) -> list[int]:
+        try:
+            names = os.listdir(self._commits)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise disk_error(f"target {self._target} cannot be read", error) from error
+        return [int(match.group(1)) for name in names if (match := _NAME.match(name))]
+
+    def _path(self, number: int) -> str:
+        return os.path.join(self._commits, f"{number:020d}.json")
+
+    def _unsound(self, number: int, why: object) -> FormatError:
+        return FormatError(f"commit {self._path(number)} is not sound ({why}): restore it, or export to a new target")
+
+
+def as_json(one: Exported) -> dict[str, Any]:
+    """What a commit says of one topic."""
+    losses = [{"from_seq": loss.from_seq, "to_seq": loss.to_seq, "reason": loss.reason} for loss in one.losses]
+    return {
+        "incarnation": one.incarnation,
+        "from_seq": one.from_seq,
+        "to_seq": one.to_seq,
+        "rows": one.rows,
+        "losses": losses,
+    }

@@ -1,0 +1,55 @@
+"""Names of directories and files in the target of an export.
+
+    topic=<name>/date=YYYY-MM-DD/part-<run>-<unit>-<try>-<number>.parquet
+
+A topic's name is percent-encoded as Hive and Spark do: of the characters a name may have, only the colon.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote, unquote
+
+from topics.pipelines.errors import TargetError
+
+NAME_BYTES_MAX = 255
+"""Of a directory's name, on every file system in use."""
+
+_RUN = re.compile(r"part-([0-9a-f]{22})-[0-9]{5}-[0-9a-f]{8}-[0-9]{3}\.parquet\Z")
+
+
+def topic_directory(topic: str) -> str:
+    """Return the name of a topic's directory. Raises TargetError for a topic whose name is too long for one."""
+    name = "topic=" + quote(topic, safe="")
+    if len(name) > NAME_BYTES_MAX:
+        raise TargetError(
+            f"topic {topic} has too long a name: 'topic=' and the name (a colon as %3A) make {len(name)} bytes, and "
+            f"a directory may have {NAME_BYTES_MAX}: leave the topic out"
+        )
+    return name
+
+
+def topic_of(directory: str) -> str | None:
+    """The topic whose directory it is; None for another directory."""
+    return unquote(directory[6:]) if directory.startswith("topic=") else None
+
+
+def part_name(run: str, unit: int, attempt: str, number: int) -> str:
+    """The name of a Parquet file. run: 22 hex digits; attempt: 8, new with each try at the unit."""
+    return f"part-{run}-{unit:05d}-{attempt}-{number:03d}.parquet"
+
+
+def run_of(file: str) -> str | None:
+    """The run that wrote a file; None when the name is not one of ours."""
+    match = _RUN.match(file)
+    return match.group(1) if match else None
+
+
+def as_uri(path: str) -> str:
+    """The path of a file as a Delta log has it: relative, percent-encoded once more."""
+    return quote(path, safe="/=")
+
+
+def from_uri(uri: str) -> str:
+    """The inverse of `as_uri`."""
+    return unquote(uri)
