@@ -20,7 +20,7 @@ BELOW: dict[str, set[str]] = {
     "http": {"engine"},
     "ws": {"engine"},
     "server": {"http", "ws", "engine", "store", "loop", "uring"},
-    "cli": {"server", "http", "engine", "store", "loop", "uring"},
+    "cli": {"server", "http", "pipelines", "engine", "store", "loop", "uring"},
 }
 SANS_IO = ("http", "ws")
 FORBIDDEN_MODULES = {"socket", "select", "selectors", "asyncio", "time"}

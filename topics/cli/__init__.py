@@ -1,4 +1,4 @@
-"""The command line: serve, doctor, fsck."""
+"""The command line: serve, doctor, fsck, pipeline."""
 
 from topics.cli.main import main
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from topics import __version__
+from topics.cli import pipeline
 from topics.cli.environment import config_of
 from topics.cli.serve import as_variables, serve
 from topics.config import Config
@@ -19,6 +20,7 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="An event log for one machine."
 )
 app.command()(serve)
+app.add_typer(pipeline.app, name="pipeline")
 
 DataDir = Annotated[str | None, typer.Option(help="Where records are kept; TOPICS_DATA_DIR, else ./topics-data.")]
 Io = Annotated[str | None, typer.Option(help="auto, uring or portable.")]

@@ -1,0 +1,89 @@
+"""`topics pipeline`: options in, a JSON report out, progress on stderr, and what the exit code says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.pipelines.world import opened, order
+from topics.cli.main import app
+
+BLOCKED = "import sys; sys.modules['pyarrow'] = None; from topics.cli import main; sys.argv[0] = 'topics'; main()"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Ten records in topic orders."""
+    with opened(tmp_path / "data") as log:
+        log.append("orders", [order(n) for n in range(1, 11)])
+    return tmp_path / "data"
+
+
+def pipeline(*options: str | Path) -> Result:
+    return CliRunner().invoke(app, ["pipeline", *map(str, options)])
+
+
+def report_of(done: Result) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert report["exit_code"] == done.exit_code
+    return report
+
+
+def test_an_export_ends_with_0_its_report_on_stdout_and_one_sentence_on_stderr(data: Path, tmp_path: Path) -> None:
+    done = pipeline("export", "--path", data, "--to", tmp_path / "lake", "--subscribe", "orders")
+    report = report_of(done)
+    assert (report["pipeline"], report["commit"], report["rows"]) == ("export", 0, 10)
+    assert done.stderr.splitlines() == [
+        "exported 1 of 1 unit, 10 rows",
+        f"{tmp_path}/lake: commit 0 adds 10 rows of 1 topic in 1 file",
+    ]
+
+
+def test_all_options_of_an_export_reach_it(data: Path, tmp_path: Path) -> None:
+    done = pipeline(
+        "export", "--path", data, "--to", tmp_path / "lake", "--subscribe-pattern", "or.*", "--layout", "delta",
+        "--schema", "id bigint", "--drop-data", "--on-data-loss", "record", "--compression", "snappy", "--no-verify",
+        "--quiet",
+    )  # fmt: skip
+    assert (report_of(done)["schema"], report_of(done)["layout"], done.stderr) == ("id bigint", "delta", "")
+    assert (tmp_path / "lake/_delta_log").is_dir()
+
+
+def test_a_report_goes_into_a_file_as_a_whole_or_not_at_all(data: Path, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    done = pipeline("export", "--path", data, "--to", tmp_path / "lake", "--report", file)
+    assert (done.exit_code, done.stdout, json.loads(file.read_text())["rows"]) == (0, "", 10)
+    before = file.read_text()
+    assert pipeline("export", "--path", tmp_path / "no", "--to", tmp_path / "lake", "--report", file).exit_code == 2
+    assert file.read_text() == before
+    assert not list(tmp_path.glob("report.json.*"))
+    done = pipeline("export", "--path", data, "--to", tmp_path / "x", "--report", tmp_path / "no" / "report.json")
+    assert (done.exit_code, (tmp_path / "x").exists()) == (2, False)
+
+
+def test_losses_that_are_not_allowed_end_with_1_and_what_cannot_run_with_2(data: Path, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    assert pipeline("export", "--path", data, "--to", lake).exit_code == 0
+    with opened(data) as log:
+        log.append("orders", [order(n) for n in range(11, 31)])
+        log.put_topic("orders", cap_records=5)
+    done = pipeline("export", "--path", data, "--to", lake)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("topics: TOPICS_DATA_LOSS topic=orders seq 11..25 reason=cap: nothing was exported")
+    assert report_of(pipeline("export", "--path", data, "--to", lake, "--on-data-loss", "record"))["rows"] == 5
+    done = pipeline("export", "--path", data, "--to", lake, "--subscribe", "order")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "has no topic order (is orders meant?)" in done.stderr
+
+
+def test_a_machine_without_pyarrow_is_told_what_to_install(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", BLOCKED, "pipeline", "export", "--path", str(tmp_path), "--to", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "topics: this pipeline needs pyarrow: install it with pip install 'topics[arrow]'\n"

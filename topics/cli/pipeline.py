@@ -1,0 +1,163 @@
+"""`topics pipeline NAME`: a command for each pipeline, which turns options into its `run` and the report into JSON.
+
+Progress goes to stderr, the report to stdout or a file. Exit codes as of `topics fsck`: 0 all well, 1 something wrong
+was found (damage, differences, broken rules, losses that were not allowed), 2 it could not run to its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topics.errors import TopicsError, UsageError
+
+if TYPE_CHECKING:
+    from topics.pipelines.engines import Progress
+    from topics.pipelines.report import Report
+    from topics.pipelines.source import Origin
+
+WRONG, COULD_NOT_RUN = 1, 2
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Jobs over whole topics, read from a data directory beside its server (docs/pipelines.md).",
+)
+
+Path = Annotated[str, typer.Option("--path", help="The data directory.")]
+ColdPath = Annotated[str, typer.Option("--cold-path", help="Its cold directory, if it has one.")]
+Subscribe = Annotated[str, typer.Option("--subscribe", help="Names of topics, comma between; all if left out.")]
+Pattern = Annotated[str, typer.Option("--subscribe-pattern", help="Or a regular expression of whole names.")]
+NoVerify = Annotated[bool, typer.Option("--no-verify", help="Trust the records without comparing checksums.")]
+ReportFile = Annotated[str, typer.Option("--report", help="File that gets the JSON report, instead of stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors on stderr.")]
+
+
+@app.command()
+def export(  # noqa: PLR0917 - typer makes options of them
+    to: Annotated[str, typer.Option(help="The directory to export to; made if missing.")],
+    path: Path = "",
+    cold_path: ColdPath = "",
+    subscribe: Subscribe = "",
+    subscribe_pattern: Pattern = "",
+    layout: Annotated[str, typer.Option(help="manifest or delta.")] = "manifest",
+    schema: Annotated[
+        str, typer.Option(help="Columns read out of `data`, as 'id bigint, name string'; or infer.")
+    ] = "",
+    drop_data: Annotated[bool, typer.Option("--drop-data", help="Keep `data` only where the schema fails.")] = False,
+    on_data_loss: Annotated[str, typer.Option(help="fail, skip or record.")] = "fail",
+    compression: Annotated[str, typer.Option(help="zstd, snappy, gzip, lz4 or none.")] = "zstd",
+    no_verify: NoVerify = False,
+    report: ReportFile = "",
+    quiet: Quiet = False,
+) -> None:
+    """Write what is new since the last run as Parquet, by topic and day."""
+
+    def work(progress: Progress) -> Report:
+        from topics.pipelines import export as pipeline  # noqa: PLC0415 - needs pyarrow
+
+        origin = origin_of(path, cold_path, subscribe, subscribe_pattern, verify=not no_verify)
+        options = pipeline.Options(origin, to, layout, schema, drop_data, on_data_loss, compression)
+        return pipeline.run(options, progress=progress)
+
+    _finish(work, report, quiet)
+
+
+# --- what all of them do
+
+
+def origin_of(path: str, cold_path: str, subscribe: str, pattern: str, *, verify: bool = True) -> Origin:
+    """The options that say what is read. Raises UsageError for a list of names without one."""
+    from topics.pipelines.source import Origin  # noqa: PLC0415 - `topics --help` should not load numpy
+
+    names = tuple(name.strip() for name in subscribe.split(",") if name.strip())
+    if subscribe and not names:
+        raise UsageError(f"--subscribe is {subscribe!r}: write names of topics, with commas between them")
+    return Origin(path, cold_path, names, pattern, verify)
+
+
+def _finish(work: Callable[[Progress], Report], report_path: str, quiet: bool) -> None:
+    """Run a pipeline, show its report, and leave with its exit code."""
+    progress = _Progress(quiet)
+    try:
+        with _report_file(report_path) as write:
+            report = work(progress.show)
+            progress.clear()
+            write(_encoded(report))
+    except (TopicsError, OSError, ModuleNotFoundError) as error:
+        progress.clear()
+        print(f"topics: {_sentence(error)}", file=sys.stderr)
+        raise typer.Exit(_exit_code_of(error)) from None
+    if not quiet:
+        print(report.summary(), file=sys.stderr)
+    raise typer.Exit(report.exit_code)
+
+
+def _encoded(report: Report) -> str:
+    from topics.pipelines.report import encoded  # noqa: PLC0415 - as above
+
+    return encoded(report)
+
+
+def _exit_code_of(error: Exception) -> int:
+    """WRONG for losses that the options did not allow; COULD_NOT_RUN for all else."""
+    from topics.pipelines.errors import DataLossError  # noqa: PLC0415 - as above
+
+    return WRONG if isinstance(error, DataLossError) else COULD_NOT_RUN
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        if error.name != "pyarrow":
+            raise error
+        return "this pipeline needs pyarrow: install it with pip install 'topics[arrow]'"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
+@contextlib.contextmanager
+def _report_file(path: str) -> Iterator[Callable[[str], None]]:
+    """Yield what takes the report: it goes to stdout, or to a file that is there as a whole or as it was before.
+
+    Raises OSError before any work is done when the file cannot be written.
+    """
+    if not path:
+        yield print
+        return
+    temporary = f"{path}.{secrets.token_hex(4)}.tmp"
+    with open(temporary, "x", encoding="utf-8") as file:
+        try:
+            yield lambda text: print(text, file=file)
+            file.flush()
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+
+class _Progress:
+    """Sentences about how far a run is, on stderr: one line that changes on a terminal, lines elsewhere."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._terminal = sys.stderr.isatty()
+        self._shown = False
+
+    def show(self, sentence: str) -> None:
+        if self._quiet:
+            return
+        self._shown = True
+        print(f"\r\x1b[K{sentence}" if self._terminal else sentence, end="" if self._terminal else "\n",
+              file=sys.stderr, flush=True)  # fmt: skip
+
+    def clear(self) -> None:
+        """Leave the line of the terminal to what comes next."""
+        if self._shown and self._terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
