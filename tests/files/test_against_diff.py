@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.files.world import COLD, FilesWorld, Seen, busy, read_all
+from topics.files import deleted_seqs
 from topics.files.texts import NATIVE, PURE
 
 NAMES = ["big", "small", "capped", "short-lived", "memory", "synced"]
@@ -118,3 +119,28 @@ def test_both_decoders_give_the_same(decoder) -> None:
     directory = world.directory()
     for name in ("big", "small"):
         assert read_all(directory.topics[name], directory, decoder) == world.diff_all(name)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_deleted_records_that_are_still_in_the_files_are_none_that_live(seed: int) -> None:
+    chance = random.Random(seed)
+    world = FilesWorld(seed, pack_run_bytes=chance.choice((0, 1000)))
+    for name in ("big", "small"):
+        world.put(name)
+    seen = 0
+    for _ in range(6):
+        for _ in range(25):
+            busy(world, chance, ["big", "small"])
+        world.checkpoint()
+        directory = world.directory()
+        for name in ("big", "small"):
+            topic = directory.topics[name]
+            live = {record[0] for record in read_all(topic, directory).records}
+            for piece in topic.pieces:
+                found = deleted_seqs(directory.location, piece, calls=directory.calls)
+                assert found is not None
+                assert not live & set(found.tolist())
+                assert all(piece.from_seq <= seq <= piece.to_seq for seq in found.tolist())
+                seen += len(found)
+    assert seen
+    assert directory.calls.descriptors == 0

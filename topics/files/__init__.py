@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from topics.files.deleted import deleted_seqs
 from topics.files.directory import Directory, open_directory
 from topics.files.errors import (
     DirectoryBusyError,
@@ -48,6 +49,7 @@ __all__ = [
     "SeqTooLargeError",
     "TopicFiles",
     "TopicGoneError",
+    "deleted_seqs",
     "open_directory",
     "read_pieces",
     "scan_piece",

@@ -65,8 +65,8 @@ _NONE32, _NONE64 = np.empty(0, np.uint32), np.empty(0, np.uint64)
 NO_ROWS = Rows(_NONE64, _NONE32, _NONE32, _NONE32, _NONE64, None, [], True)
 
 
-def rows_of_index(columns: IndexColumns, first_seq: int, part: slice = slice(None)) -> Rows:
-    """The live ones of an index. first_seq: what each delta counts from."""
+def rows_of_index(columns: IndexColumns, first_seq: int, part: slice = slice(None), *, deleted: bool = False) -> Rows:
+    """The live ones of an index, or the deleted ones. first_seq: what each delta counts from."""
     rows = Rows(
         columns.deltas[part].astype(np.uint64) + np.uint64(first_seq),
         columns.offsets[part],
@@ -77,14 +77,16 @@ def rows_of_index(columns: IndexColumns, first_seq: int, part: slice = slice(Non
         columns.tag_table,
     )
     dead = columns.flags[part] >= INDEX_DELETED
+    if deleted:
+        return rows.select(dead)
     return rows.select(~dead) if dead.any() else rows
 
 
-def rows_of_frames(parts: list[Frames]) -> Rows:
-    """The live records among frames that were scanned."""
+def rows_of_frames(parts: list[Frames], *, deleted: bool = False) -> Rows:
+    """The live records among frames that were scanned, or the deleted ones."""
     chosen = []
     for frames in parts:
-        live = ~frames.says_deleted() & (frames.types == FrameType.RECORD)
+        live = (frames.says_deleted() == deleted) & (frames.types == FrameType.RECORD)
         chosen.append(
             [column[live] for column in (frames.seqs, frames.offsets, frames.lengths, frames.sizes, frames.ts)]
         )

@@ -67,12 +67,18 @@ class PackIndex(NamedTuple):
 
 
 class Source:
-    """Reads of one data directory. To be closed: it keeps a few packs open, whose runs come one after the other."""
+    """Reads of one data directory. To be closed: it keeps a few packs open, whose runs come one after the other.
 
-    def __init__(self, location: Location, calls: FileCalls, *, scan: Scanner | None = None) -> None:
+    deleted: the rows are those of deleted records that are still in the files, instead of the live ones.
+    """
+
+    def __init__(
+        self, location: Location, calls: FileCalls, *, scan: Scanner | None = None, deleted: bool = False
+    ) -> None:
         self.location = location
         self.calls = calls
         self.scan = scan or best_scanner()
+        self._deleted = deleted
         self._packs: dict[tuple[str, int], PackIndex] = {}
         self._index = bytearray()
 
@@ -104,7 +110,7 @@ class Source:
 
     # --- rows --------------------------------------------------------------------------------------------------------
     def rows(self, piece: Piece) -> Found:
-        """The live rows of a piece, of the seqs asked for: columns that hold until the next call.
+        """The rows of a piece, of the seqs asked for: columns that hold until the next call.
 
         Raises VanishedError, CorruptError, FormatError.
         """
@@ -129,7 +135,7 @@ class Source:
             return None
         if (header.topic_id, header.epoch, header.sum) != (piece.topic_id, piece.epoch, piece.sum):
             return None
-        return rows_of_index(columns, header.first_seq)
+        return rows_of_index(columns, header.first_seq, deleted=self._deleted)
 
     def _read_index(self, path: str) -> memoryview:
         """The whole file, in memory that the next one takes: fresh memory costs more than the copy into it."""
@@ -176,14 +182,15 @@ class Source:
                 "`topics fsck` on the server shows all damage",
                 {"path": path, "offset": start, "topic": piece.topic, "seq": piece.first_seq},
             )
-        return rows_of_frames(parts)
+        return rows_of_frames(parts, deleted=self._deleted)
 
     # --- packs -------------------------------------------------------------------------------------------------------
     def _rows_of_run(self, piece: Piece) -> Found:
         pack = self.pack(piece)
         if pack.table is None or pack.columns is None:
             return Found(pack.path, self._scanned_run(pack, piece))
-        return Found(pack.path, rows_of_index(pack.columns, piece.first_seq, self.rows_of_run(pack, piece)))
+        part = self.rows_of_run(pack, piece)
+        return Found(pack.path, rows_of_index(pack.columns, piece.first_seq, part, deleted=self._deleted))
 
     def rows_of_run(self, pack: PackIndex, piece: Piece) -> slice:
         """Which rows of a sound index are the run's. Raises CorruptError."""

@@ -1,0 +1,25 @@
+"""Records that were deleted and whose bytes are still there."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.files.calls import SYSTEM, FileCalls
+from topics.files.piece import Location, Piece
+from topics.files.source import Source, VanishedError
+
+
+def deleted_seqs(location: Location, piece: Piece, *, calls: FileCalls | None = None) -> NDArray[np.int64] | None:
+    """Return the seqs of a piece's deleted records, ascending; None when its file is gone.
+
+    A record that was deleted before a checkpoint could copy it, and one whose file has gone since, is in no file.
+    Raises CorruptError, FormatError, StorageError and what `read_pieces` raises for a directory.
+    """
+    with closing(Source(location, calls or SYSTEM, deleted=True)) as source:
+        try:
+            return source.rows(piece).rows.seqs.astype(np.int64)
+        except VanishedError:
+            return None
