@@ -87,3 +87,15 @@ def test_a_machine_without_pyarrow_is_told_what_to_install(tmp_path: Path) -> No
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "topics: this pipeline needs pyarrow: install it with pip install 'topics[arrow]'\n"
+
+
+def test_a_check_that_finds_broken_rules_ends_with_1(data: Path, tmp_path: Path) -> None:
+    assert pipeline("export", "--path", data, "--to", tmp_path / "lake").exit_code == 0
+    rules = tmp_path / "rules.json"
+    rules.write_text('{"rules": [{"pointer": "/id", "range": [2, null]}]}')
+    done = pipeline("check", "--path", data, "--rules", rules, "--export", tmp_path / "lake", "--fail-on", "loss")
+    report = report_of(done)
+    assert (done.exit_code, report["rules"][0]["broken"], report["export"]["wrong"]) == (1, {"range": 1}, 0)
+    assert done.stderr.endswith("10 live records of 1 topic: 1 record broke rule 1 (/id: range 2 to any)\n")
+    assert pipeline("check", "--path", data).exit_code == 0
+    assert pipeline("check", "--path", data, "--fail-on", "los").exit_code == 2

@@ -68,6 +68,30 @@ def export(  # noqa: PLR0917 - typer makes options of them
     _finish(work, report, quiet)
 
 
+@app.command()
+def check(  # noqa: PLR0917 - typer makes options of them
+    path: Path = "",
+    cold_path: ColdPath = "",
+    subscribe: Subscribe = "",
+    subscribe_pattern: Pattern = "",
+    rules: Annotated[str, typer.Option(help="TOML or JSON file of rules on `data`.")] = "",
+    against: Annotated[str, typer.Option("--export", help="Target of an export, to compare with the log.")] = "",
+    fail_on: Annotated[str, typer.Option(help="What is wrong and not just told: loss, unexplained, or both.")] = "",
+    no_verify: NoVerify = False,
+    report: ReportFile = "",
+    quiet: Quiet = False,
+) -> None:
+    """Check rules on `data`, what became of each seq, and an export against the log."""
+
+    def work(progress: Progress) -> Report:
+        from topics.pipelines import check as pipeline  # noqa: PLC0415 - needs pyarrow
+
+        origin = origin_of(path, cold_path, subscribe, subscribe_pattern, verify=not no_verify)
+        return pipeline.run(pipeline.Options(origin, rules, against, _words(fail_on)), progress=progress)
+
+    _finish(work, report, quiet)
+
+
 # --- what all of them do
 
 
@@ -75,10 +99,15 @@ def origin_of(path: str, cold_path: str, subscribe: str, pattern: str, *, verify
     """The options that say what is read. Raises UsageError for a list of names without one."""
     from topics.pipelines.source import Origin  # noqa: PLC0415 - `topics --help` should not load numpy
 
-    names = tuple(name.strip() for name in subscribe.split(",") if name.strip())
+    names = _words(subscribe)
     if subscribe and not names:
         raise UsageError(f"--subscribe is {subscribe!r}: write names of topics, with commas between them")
     return Origin(path, cold_path, names, pattern, verify)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """The words of a list with commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _finish(work: Callable[[Progress], Report], report_path: str, quiet: bool) -> None:

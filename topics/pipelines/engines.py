@@ -90,6 +90,20 @@ class LocalEngine:
             yield function(unit)
 
 
+class Job(NamedTuple):
+    """What a run works through its units with."""
+
+    engine: Engine
+    stop: Stop
+    progress: Progress
+
+    def results(self, function: Callable[[U], R], units: Sequence[U], done: str) -> Iterator[R]:
+        """The results, in the order of the units. done: what is told of a unit that is done, as "checked"."""
+        for number, result in enumerate(self.engine.run(function, units, self.stop), 1):
+            yield result
+            self.progress(f"{done} {number} of {len(units)} unit{'s' if len(units) != 1 else ''}")
+
+
 class _Refused(NamedTuple):
     """An error on an executor that trying again would not heal: its class and its sentence."""
 

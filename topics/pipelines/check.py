@@ -1,0 +1,310 @@
+"""`check`: what topics hold, against rules on `data`, the seqs they gave out, and an export of them.
+
+    run(Options(origin=Origin(path="/var/lib/topics"), rules="rules.toml", export="/data/lake"))
+
+A seq is explained when its record is live, told as lost, cut off by a delete of all below it, or still in the files as
+deleted. A record deleted by tag or seq before a checkpoint could copy it leaves no trace, and so does one whose file
+has gone since: such seqs are listed, and wrong only when the options say so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.clock import Clock, SystemClock
+from topics.errors import CorruptError, UsageError
+from topics.files import Loss, deleted_seqs
+from topics.pipelines.check_export import check_export
+from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, silent
+from topics.pipelines.report import LISTED_MAX, WELL, WRONG, Report, count
+from topics.pipelines.seqs import Seqs, Span, holes, seqs_of
+from topics.pipelines.source import Origin, Slice, Topic, open_source, read
+from topics.pipelines.values.rules import Rule, document, read_rules, rules_for, value_of
+
+FAIL_ON = ("loss", "unexplained")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to check. rules: a TOML or JSON file (values/rules.py); export: the target of an export; fail_on: which of
+    FAIL_ON count as wrong, and are not just told."""
+
+    origin: Origin
+    rules: str = ""
+    export: str = ""
+    fail_on: tuple[str, ...] = ()
+
+
+@dataclass
+class TopicReport:
+    """What one topic holds. head: the last seq that the files answer for."""
+
+    head: int
+    live: int = 0
+    deleted: int = 0
+    """Deleted, and still in the files."""
+    lost: int = 0
+    losses: list[dict[str, Any]] = field(default_factory=list)
+    """The first LISTED_MAX."""
+    unexplained: int = 0
+    unexplained_ranges: list[Span] = field(default_factory=list)
+    """The first LISTED_MAX."""
+
+
+@dataclass
+class RuleReport:
+    """How one rule fared. broken: records by what they broke; examples: the first LISTED_MAX of them."""
+
+    rule: str
+    checked: int = 0
+    broken: dict[str, int] = field(default_factory=dict)
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class CheckReport(Report):
+    """What was looked at, and what is wrong."""
+
+    pipeline: ClassVar[str] = "check"
+
+    path: str
+    snapshot: int = 0
+    topics: dict[str, TopicReport] = field(default_factory=dict)
+    rules: list[RuleReport] = field(default_factory=list)
+    export: dict[str, Any] | None = None
+    unreadable: list[str] = field(default_factory=list)
+    """Damage that ended the reading of a range, which was not checked then."""
+    wrong: list[str] = field(default_factory=list)
+    """A sentence for each kind of thing that is wrong."""
+
+    @property
+    def exit_code(self) -> int:
+        """WRONG when anything is."""
+        return WRONG if self.wrong else WELL
+
+    def summary(self) -> str:
+        """One sentence."""
+        live = sum(topic.live for topic in self.topics.values())
+        looked = f"{self.path}: {count(live, 'live record')} of {count(len(self.topics), 'topic')}"
+        return f"{looked}: {'; '.join(self.wrong) or 'nothing wrong'}"
+
+
+def run(
+    options: Options, *, engine: Engine | None = None, clock: Clock | None = None, progress: Progress = silent
+) -> CheckReport:
+    """Check what the options ask for; seqs and losses always.
+
+    Raises UsageError, StoppedError, FormatError and TargetError for an export that cannot be read, and what opening a
+    directory raises.
+    """
+    clock = clock or SystemClock()
+    engine = engine or LocalEngine()
+    began = clock.monotonic_ns()
+    for name in options.fail_on:
+        if name not in FAIL_ON:
+            raise UsageError(f"--fail-on {name!r} means nothing: use {' or '.join(FAIL_ON)}")
+    rules = read_rules(options.rules) if options.rules else ()
+    source = open_source(options.origin)
+    report = CheckReport(options.origin.path, source.snapshot, rules=[RuleReport(str(rule)) for rule in rules])
+    with Stop() as stop:
+        job = Job(engine, stop, progress)
+        work = partial(check_unit, rules, options.origin.verify)
+        _check_records(report, source.topics, work, job)
+        if options.export:
+            report.export = check_export(options.export, source.topics, options.origin, job)
+    report.wrong = list(_wrong(report, options))
+    report.seconds = (clock.monotonic_ns() - began) / 1e9
+    return report
+
+
+def _wrong(report: CheckReport, options: Options) -> Iterator[str]:
+    if report.unreadable:
+        yield f"{count(len(report.unreadable), 'range')} could not be read to the end"
+    for rule in report.rules:
+        if rule.broken:
+            yield f"{count(sum(rule.broken.values()), 'record')} broke {rule.rule}"
+    topics = report.topics.values()
+    if "loss" in options.fail_on and (lost := sum(topic.lost for topic in topics)):
+        yield f"{count(lost, 'seq')} lost"
+    if "unexplained" in options.fail_on and (unexplained := sum(topic.unexplained for topic in topics)):
+        yield f"{count(unexplained, 'seq')} without an explanation"
+    if report.export is not None and report.export["wrong"]:
+        yield f"the export differs in {count(report.export['wrong'], 'place')}"
+
+
+# --- records: seqs, and rules
+
+
+class Unit(NamedTuple):
+    """A slice and the losses told in it."""
+
+    slice: Slice
+    losses: tuple[Span, ...]
+
+
+class Checked(NamedTuple):
+    """What one unit found."""
+
+    topic: str
+    live: int
+    deleted: int
+    unexplained: int
+    ranges: list[Span]
+    """The first LISTED_MAX."""
+    lost: list[Loss]
+    """Since the slice was planned."""
+    rules: list[RuleResult]
+    unreadable: str
+
+
+class RuleResult(NamedTuple):
+    """What one rule found in a unit. hashes, seqs: of values that have to be unique."""
+
+    number: int
+    checked: int
+    broken: dict[str, int]
+    examples: list[dict[str, Any]]
+    hashes: NDArray[np.uint64]
+    seqs: Seqs
+
+
+def _check_records(report: CheckReport, topics: Mapping[str, Topic], work: Callable[[Unit], Checked], job: Job) -> None:
+    units: list[Unit] = []
+    for topic in topics.values():
+        losses = topic.losses(1, topic.head)
+        spans = [(loss.from_seq, loss.to_seq) for loss in losses]
+        about = report.topics[topic.name] = TopicReport(topic.head)
+        _tell_losses(about, losses)
+        slices = topic.slices(topic.first, topic.head) if topic.first <= topic.head else []
+        units += [
+            Unit(one, tuple(span for span in spans if span[0] <= one.to_seq and span[1] >= one.from_seq))
+            for one in slices
+        ]
+        between = [(one.from_seq, one.to_seq) for one in slices] + spans
+        if topic.first <= topic.head:
+            _tell_holes(about, holes((topic.first, topic.head), np.empty(0, np.int64), between))
+    unique: dict[tuple[int, str], list[RuleResult]] = {}
+    for found in job.results(work, units, "checked"):
+        about = report.topics[found.topic]
+        about.live += found.live
+        about.deleted += found.deleted
+        about.unexplained += found.unexplained - sum(high - low + 1 for low, high in found.ranges)
+        _tell_holes(about, found.ranges)
+        _tell_losses(about, found.lost)
+        report.unreadable += [found.unreadable] if found.unreadable else []
+        for result in found.rules:
+            _add_result(report.rules[result.number - 1], result)
+            if len(result.hashes):
+                unique.setdefault((result.number, found.topic), []).append(result)
+    for (rule, name), results in unique.items():
+        _add_repeated(report.rules[rule - 1], name, results)
+
+
+def _tell_losses(about: TopicReport, losses: Iterable[Loss]) -> None:
+    for loss in losses:
+        about.lost += loss.to_seq - loss.from_seq + 1
+        if len(about.losses) < LISTED_MAX:
+            about.losses.append({"from_seq": loss.from_seq, "to_seq": loss.to_seq, "reason": loss.reason})
+
+
+def _tell_holes(about: TopicReport, ranges: list[Span]) -> None:
+    about.unexplained += sum(high - low + 1 for low, high in ranges)
+    room = max(0, LISTED_MAX - len(about.unexplained_ranges))
+    about.unexplained_ranges += ranges[:room]
+
+
+def _add_result(about: RuleReport, result: RuleResult) -> None:
+    about.checked += result.checked
+    about.broken = dict(Counter(about.broken) + Counter(result.broken))
+    about.examples += result.examples[: max(0, LISTED_MAX - len(about.examples))]
+
+
+def _add_repeated(about: RuleReport, topic: str, results: list[RuleResult]) -> None:
+    """Records whose value an earlier record has."""
+    hashes = np.concatenate([result.hashes for result in results])
+    seqs = np.concatenate([result.seqs for result in results])
+    order = np.lexsort((seqs, hashes))
+    hashes, seqs = hashes[order], seqs[order]
+    again = np.flatnonzero(hashes[1:] == hashes[:-1]) + 1
+    if not len(again):
+        return
+    about.broken["unique"] = about.broken.get("unique", 0) + len(again)
+    firsts = np.searchsorted(hashes, hashes[again], "left")
+    rows = sorted(zip(seqs[again].tolist(), seqs[firsts].tolist(), strict=True))
+    for seq, first in rows[: max(0, LISTED_MAX - len(about.examples))]:
+        about.examples.append({"topic": topic, "seq": seq, "broke": "unique", "same_as_seq": first})
+
+
+def check_unit(rules: tuple[Rule, ...], verify: bool, unit: Unit) -> Checked:
+    """Check the records of a slice: what an executor runs."""
+    one = unit.slice
+    checks = [_RuleCheck(rule) for rule in rules_for(rules, one.topic)]
+    live: list[Seqs] = []
+    lost: list[Loss] = []
+    try:
+        for item in read(one, ["seq", "data"] if checks else ["seq"], verify=verify):
+            if isinstance(item, Loss):
+                lost.append(item)
+                continue
+            seqs = seqs_of(item)
+            live.append(seqs.copy())
+            if checks:
+                _check_rules(checks, one.topic, seqs.tolist(), item.column("data").to_pylist())
+        deleted = [gone for piece in one.pieces if (gone := deleted_seqs(one.location, piece)) is not None]
+    except CorruptError as error:
+        results = [check.result() for check in checks]
+        return Checked(one.topic, sum(map(len, live)), 0, 0, [], lost, results, str(error))
+    present = np.concatenate([*live, *deleted, np.empty(0, np.int64)])
+    spans = [*unit.losses, *((loss.from_seq, loss.to_seq) for loss in lost)]
+    ranges = holes((one.from_seq, one.to_seq), present, spans)
+    return Checked(
+        one.topic,
+        sum(map(len, live)),
+        sum(map(len, deleted)),
+        sum(high - low + 1 for low, high in ranges),
+        ranges[:LISTED_MAX],
+        lost,
+        [check.result() for check in checks],
+        "",
+    )
+
+
+class _RuleCheck:
+    """One rule, and what it found so far."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.checked = 0
+        self.broken: dict[str, int] = {}
+        self.examples: list[dict[str, Any]] = []
+        self.hashes: list[int] = []
+        self.seqs: list[int] = []
+
+    def result(self) -> RuleResult:
+        hashes = np.array(self.hashes, np.uint64)
+        seqs = np.array(self.seqs, np.int64)
+        return RuleResult(self.rule.number, self.checked, self.broken, self.examples, hashes, seqs)
+
+
+def _check_rules(checks: list[_RuleCheck], topic: str, seqs: list[int], texts: list[str]) -> None:
+    for seq, text in zip(seqs, texts, strict=True):
+        found = document(text)
+        for check in checks:
+            value = value_of(found, check.rule)
+            check.checked += 1
+            broke = check.rule.broken_by(value)
+            if broke:
+                check.broken[broke] = check.broken.get(broke, 0) + 1
+                if len(check.examples) < LISTED_MAX:
+                    check.examples.append({"topic": topic, "seq": seq, "broke": broke})
+            identity = check.rule.identity(value)
+            if identity is not None:
+                check.hashes.append(identity)
+                check.seqs.append(seq)

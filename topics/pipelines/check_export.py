@@ -1,0 +1,235 @@
+"""The target of an export against the log: every row of every file that counts, and what no file has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from topics.errors import CorruptError
+from topics.pipelines.compare import Comparison, as_json, as_run, compare, only_batches, why_gone
+from topics.pipelines.engines import Job
+from topics.pipelines.errors import TargetError
+from topics.pipelines.report import LISTED_MAX
+from topics.pipelines.seqs import Span, holes
+from topics.pipelines.source import Origin, Slice, Topic, read
+from topics.pipelines.target.delta import LOG, DeltaLayout
+from topics.pipelines.target.layout import Layout, PartFile, State
+from topics.pipelines.target.manifest import COMMITS, ManifestLayout
+from topics.pipelines.values.checksum import COLUMNS, RowSum
+
+BATCH_ROWS = 65_536
+BEYOND = "beyond the end of the log, which is an older copy"
+
+
+def layout_of(target: str) -> Layout:
+    """The layout that a directory has. Raises TargetError for one that no export wrote."""
+    if os.path.isdir(os.path.join(target, LOG)):
+        return DeltaLayout(target)
+    if os.path.isdir(os.path.join(target, COMMITS)):
+        return ManifestLayout(target)
+    raise TargetError(f"{target} is no target of an export: name the directory that `export --to` named")
+
+
+@dataclass
+class _TopicDifference:
+    """How the export of one topic differs from the log."""
+
+    files: int = 0
+    rows: int = 0
+    next_seq: int = 0
+    total: Comparison = field(default_factory=Comparison)
+    told: list[str] = field(default_factory=list)
+    """Sentences about files that are damaged, missing or not as their commit says: the first LISTED_MAX."""
+    bad_files: int = 0
+
+
+class _Group(NamedTuple):
+    """Files of one topic whose ranges of seqs overlap (mostly one file), and the log's slices of that range."""
+
+    topic: str
+    files: tuple[PartFile, ...]
+    slices: tuple[Slice, ...]
+
+
+class _Compared(NamedTuple):
+    topic: str
+    comparison: Comparison
+    told: list[str]
+    rows: int
+
+
+def check_export(target: str, topics: Mapping[str, Topic], origin: Origin, job: Job) -> dict[str, Any]:
+    """Compare a target with topics; returns the part of the report that says how they differ.
+
+    Raises TargetError, FormatError, StoppedError.
+    """
+    layout = layout_of(target)
+    state = layout.load()
+    files = layout.files()
+    found: dict[str, _TopicDifference] = {}
+    skipped: dict[str, str] = {}
+    units: list[_Group] = []
+    for name, topic in topics.items():
+        mark = state.marks.get(name)
+        if mark is None:
+            skipped[name] = "not exported yet"
+            continue
+        if mark.incarnation != topic.incarnation:
+            skipped[name] = "made again since it was exported, so that seqs name other records"
+            continue
+        ours = [file for file in files if file.topic == name and file.incarnation in ("", topic.incarnation)]
+        found[name] = _TopicDifference(len(ours), next_seq=mark.next_seq)
+        units += _units(topic, mark.next_seq, ours)
+    work = partial(compare_group, os.path.abspath(target), _columns(state), origin.verify)
+    for result in job.results(work, units, "compared with the export"):
+        about = found[result.topic]
+        about.total.add(result.comparison)
+        about.rows += result.rows
+        about.bad_files += len(result.told)
+        about.told += result.told[: max(0, LISTED_MAX - len(about.told))]
+    told = {name: _as_json(topics[name], about) for name, about in found.items()}
+    return {
+        "target": target,
+        "layout": layout.name,
+        "commit": state.number,
+        "wrong": sum(one["wrong"] for one in told.values()),
+        "topics": told,
+        "skipped": skipped,
+    }
+
+
+def _columns(state: State) -> tuple[str, ...]:
+    """What of a row is compared: `data` only where all rows keep it."""
+    keeps = state.shape is None or state.shape.data == "all"
+    return COLUMNS if keeps else tuple(name for name in COLUMNS if name != "data")
+
+
+def _as_json(topic: Topic, about: _TopicDifference) -> dict[str, Any]:
+    total = about.total
+    gone = [
+        as_run(run, why_gone(run, topic.losses(run[0], run[1])) if run[0] <= topic.head else BEYOND)
+        for run in total.right_alone.runs
+    ]
+    missing = [as_run(run, "in no file of the export") for run in total.left_alone.runs]
+    beyond = sum(run["records"] for run in gone if run["reason"] == BEYOND)
+    return {
+        "wrong": total.differing + total.left_alone.records + beyond + about.bad_files,
+        "files": about.files,
+        "rows": about.rows,
+        "next_seq": about.next_seq,
+        "not_exported_yet": max(0, topic.head - about.next_seq + 1),
+        "same": total.same,
+        "differing": total.differing,
+        "differing_seqs": total.differing_seqs,
+        "missing": as_json(total.left_alone, missing),
+        "deleted_since": as_json(total.right_alone, gone),
+        "bad_files": about.bad_files,
+        "told": about.told,
+    }
+
+
+def _units(topic: Topic, next_seq: int, files: list[PartFile]) -> Iterator[_Group]:
+    """The files of a topic with the log's records of the same seqs, and the log's ranges that no file covers.
+
+    A file of another writer may not say what seqs it has.
+    """
+    last = min(next_seq - 1, topic.head)
+    covered: list[Span] = []
+    files = [file if file.first_seq else file._replace(first_seq=1, last_seq=max(last, 1)) for file in files]
+    for group in _overlapping(files):
+        span = (group[0].first_seq, max(file.last_seq for file in group))
+        covered.append(span)
+        yield _Group(topic.name, group, tuple(topic.slices(*span)))
+    if topic.first <= last:
+        for low, high in holes((topic.first, last), np.empty(0, np.int64), covered):
+            for one in topic.slices(low, high):
+                yield _Group(topic.name, (), (one,))
+
+
+def _overlapping(files: list[PartFile]) -> Iterator[tuple[PartFile, ...]]:
+    """Files in groups, by first seq: those of a group overlap, and no two groups do."""
+    group: list[PartFile] = []
+    reached = 0
+    for file in sorted(files, key=lambda file: (file.first_seq, file.last_seq)):
+        if group and file.first_seq > reached:
+            yield tuple(group)
+            group = []
+        group.append(file)
+        reached = max(reached, file.last_seq)
+    if group:
+        yield tuple(group)
+
+
+def compare_group(target: str, columns: tuple[str, ...], verify: bool, group: _Group) -> _Compared:
+    """Compare the rows of files with the log's: what an executor runs."""
+    told: list[str] = []
+    sums = [RowSum()]
+    files = _Files(target, group.files, columns, told)
+    try:
+        log = only_batches(item for one in group.slices for item in read(one, COLUMNS, verify=verify))
+        found = compare(_summed(log, sums[0]), files.rows(), columns)
+    except CorruptError as error:
+        return _Compared(group.topic, Comparison(), [*told, f"the log could not be read: {error}"], files.count)
+    whole = not (found.differing or found.left_alone.records or found.right_alone.records or told)
+    if whole and len(group.files) == 1:
+        (file,) = group.files
+        if file.checksum and (file.checksum, file.rows) != (sums[0].hexdigest(), sums[0].rows):
+            told.append(f"{file.path}: the commit's checksum or number of rows is not that of its rows")
+    return _Compared(group.topic, found, told, files.count)
+
+
+def _summed(batches: Iterator[pa.RecordBatch], total: RowSum) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        total.add(batch)
+        yield batch
+
+
+class _Files:
+    """The rows of some files by seq; a file that cannot be read is told, and has no rows."""
+
+    def __init__(self, target: str, files: tuple[PartFile, ...], columns: tuple[str, ...], told: list[str]) -> None:
+        self._target = target
+        self._files = files
+        self._columns = list(columns)
+        self._told = told
+        self.count = 0
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        if len(self._files) == 1 and self._files[0].checksum:  # as an export wrote it: by seq
+            yield from self._batches(self._files[0])
+            return
+        batches = [batch for file in self._files for batch in self._batches(file)]
+        if batches:
+            yield from pa.Table.from_batches(batches).sort_by("seq").combine_chunks().to_batches()
+
+    def _batches(self, file: PartFile) -> Iterator[pa.RecordBatch]:
+        rows = 0
+        try:
+            with pq.ParquetFile(os.path.join(self._target, file.path)) as opened:
+                for batch in opened.iter_batches(BATCH_ROWS, columns=self._columns):
+                    rows += batch.num_rows
+                    yield _plain(batch)
+        except FileNotFoundError:
+            self._told.append(f"{file.path}: missing")
+            return
+        except (OSError, pa.ArrowException) as error:
+            self._told.append(f"{file.path}: cannot be read: {error}")
+        self.count += rows
+        if file.rows not in (-1, rows) and not self._told:
+            self._told.append(f"{file.path}: {rows} rows, and its commit says {file.rows}")
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Columns of the types that the log's have, whatever another writer made of them."""
+    fields = []
+    for name in batch.schema.names:
+        kind = {"seq": pa.int64(), "ts": pa.timestamp("us", tz="UTC")}.get(name, pa.string())
+        fields.append(pa.field(name, kind))
+    return batch.cast(pa.schema(fields))
