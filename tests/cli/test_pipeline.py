@@ -99,3 +99,14 @@ def test_a_check_that_finds_broken_rules_ends_with_1(data: Path, tmp_path: Path)
     assert done.stderr.endswith("10 live records of 1 topic: 1 record broke rule 1 (/id: range 2 to any)\n")
     assert pipeline("check", "--path", data).exit_code == 0
     assert pipeline("check", "--path", data, "--fail-on", "los").exit_code == 2
+
+
+def test_a_roll_up_is_a_report_or_a_table(data: Path, tmp_path: Path) -> None:
+    assert report_of(pipeline("rollup", "--path", data, "--window", "1 day", "--tags", "approx"))["records"] == 10
+    done = pipeline("rollup", "--path", data, "--table", "--tags", "none", "--report", tmp_path / "report.json")
+    head, row = done.stdout.splitlines()
+    assert head.split() == ["topic", "window_start", "window_end", "records", "bytes", "lost"]
+    assert row.split()[:4] == ["orders", "2026-11-22T23:00:00Z", "2026-11-23T00:00:00Z", "10"]
+    assert json.loads((tmp_path / "report.json").read_text())["rows"] == 1
+    assert pipeline("rollup", "--path", data, "--to", tmp_path / "t.parquet", "--event-time", "/id").exit_code == 0
+    assert (tmp_path / "t.parquet").exists()

@@ -16,7 +16,7 @@ import topics
 from tests.pipelines.world import DAY_MS, START_MS, fill, opened, order
 from topics.clock import ManualClock
 from topics.errors import UsageError
-from topics.pipelines import check, check_export, compare, export
+from topics.pipelines import check, check_export, export
 from topics.pipelines.check import CheckReport, Options
 from topics.pipelines.check_export import layout_of
 from topics.pipelines.errors import TargetError
@@ -303,4 +303,3 @@ def test_a_directory_filled_over_days_is_compared_in_many_units(
     export.run(export.Options(Origin(path=str(data)), str(tmp_path / "lake")), clock=ManualClock())
     found = exported(data, tmp_path / "lake")
     assert (found["wrong"], found["topics"]["orders"]["differing"]) == (0, 0)
-    assert compare.LISTED_MAX == 1000

@@ -92,6 +92,43 @@ def check(  # noqa: PLR0917 - typer makes options of them
     _finish(work, report, quiet)
 
 
+@app.command()
+def rollup(  # noqa: PLR0917 - typer makes options of them
+    path: Path = "",
+    cold_path: ColdPath = "",
+    subscribe: Subscribe = "",
+    subscribe_pattern: Pattern = "",
+    window: Annotated[str, typer.Option(help="Length of a window, as '15 minutes'.")] = "1 hour",
+    to: Annotated[str, typer.Option(help="Parquet file that gets the table; replaced if it is there.")] = "",
+    tags: Annotated[str, typer.Option(help="How distinct tags are counted: exact, approx or none.")] = "exact",
+    event_time: Annotated[str, typer.Option(help="JSON pointer to the time in `data` that lateness is from.")] = "",
+    table: Annotated[bool, typer.Option("--table", help="Print the windows as a table instead of the report.")] = False,
+    no_verify: NoVerify = False,
+    report: ReportFile = "",
+    quiet: Quiet = False,
+) -> None:
+    """Count records, bytes, tags and losses by topic and window of time."""
+
+    def work(progress: Progress) -> Report:
+        from topics.pipelines import rollup as pipeline  # noqa: PLC0415 - needs pyarrow
+
+        origin = origin_of(path, cold_path, subscribe, subscribe_pattern, verify=not no_verify)
+        return pipeline.run(pipeline.Options(origin, window, to, tags, event_time), progress=progress)
+
+    _finish(work, report, quiet, as_text=_windows if table else None)
+
+
+def _windows(report: Report) -> str:
+    """The windows of a roll-up in aligned columns."""
+    rows: list[dict[str, object]] = report.as_json()["windows"]
+    if not rows:
+        return "no windows"
+    cells = [list(rows[0]), *(["" if value is None else str(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return "\n".join(lines)
+
+
 # --- what all of them do
 
 
@@ -110,14 +147,19 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def _finish(work: Callable[[Progress], Report], report_path: str, quiet: bool) -> None:
-    """Run a pipeline, show its report, and leave with its exit code."""
+def _finish(
+    work: Callable[[Progress], Report], report_path: str, quiet: bool, as_text: Callable[[Report], str] | None = None
+) -> None:
+    """Run a pipeline, show its report, and leave with its exit code. as_text: what stdout gets instead of JSON."""
     progress = _Progress(quiet)
     try:
         with _report_file(report_path) as write:
             report = work(progress.show)
             progress.clear()
-            write(_encoded(report))
+            if as_text is None or report_path:
+                write(_encoded(report))
+            if as_text is not None:
+                print(as_text(report))
     except (TopicsError, OSError, ModuleNotFoundError) as error:
         progress.clear()
         print(f"topics: {_sentence(error)}", file=sys.stderr)

@@ -29,6 +29,7 @@ from topics.pipelines.target.layout import Addition, Mark, PartFile, Shape, Stat
 from topics.pipelines.target.manifest import as_json
 from topics.pipelines.target.names import as_uri, from_uri
 from topics.pipelines.target.runs import Head, Run, sync_directory
+from topics.pipelines.target.whole import replace_file
 from topics.pipelines.values import ddl
 
 LOG = "_delta_log"
@@ -227,9 +228,9 @@ class DeltaLayout:
             rows += [{"remove": remove} for remove in log.removes.values()]
             rows += [{"add": {**add, "dataChange": False}} for add in log.adds.values()]
             table = pa.Table.from_pylist([_for_parquet(row) for row in rows], _CHECKPOINT_SCHEMA)
-            _replace(path, lambda temporary: pq.write_table(table, temporary))
+            replace_file(path, lambda temporary: pq.write_table(table, temporary))
             last = json.dumps({"version": log.number, "size": len(rows)}).encode()
-            _replace(os.path.join(self._log, "_last_checkpoint"), lambda temporary: _write(temporary, last))
+            replace_file(os.path.join(self._log, "_last_checkpoint"), lambda temporary: _write(temporary, last))
         except (OSError, pa.ArrowException, TargetError, FormatError):
             return
 
@@ -429,18 +430,6 @@ _CHECKPOINT_SCHEMA = pa.schema(
     }
 )
 _KEPT = {one.name: {inner.name for inner in one.type} for one in _CHECKPOINT_SCHEMA}
-
-
-def _replace(path: str, write: Any) -> None:
-    """Write a file under another name, sync it, and give it its name."""
-    temporary = f"{path}.{secrets.token_hex(4)}.tmp"
-    write(temporary)
-    fd = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.rename(temporary, path)
 
 
 def _write(path: str, content: bytes) -> None:

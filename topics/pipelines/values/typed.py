@@ -39,7 +39,7 @@ _FLOAT = struct.Struct("<f")
 _DAY = 86_400_000_000
 
 
-class _UnfitError(Exception):
+class _UnfitError(ValueError):
     """The row does not fit the schema."""
 
 
@@ -166,7 +166,7 @@ def fit(text: str, schema: Struct) -> dict[str, Any] | None:
     try:
         value = json.loads(text)
         return _fields(value, schema) if isinstance(value, dict) else None
-    except (_UnfitError, ValueError, OverflowError, RecursionError):
+    except (ValueError, OverflowError, RecursionError):
         return None
 
 
@@ -205,7 +205,7 @@ def _scalar(value: Any, kind: Scalar) -> Any:
         value.encode()  # a lone surrogate is no text: UnicodeEncodeError is a ValueError
         if name == "string":
             return value
-        return _date(value) if name == "date" else _timestamp(value)
+        return _date(value) if name == "date" else timestamp_us(value)
     raise _UnfitError
 
 
@@ -215,8 +215,8 @@ def _date(text: str) -> datetime.date:
     return datetime.date.fromisoformat(text)
 
 
-def _timestamp(text: str) -> int:
-    """Microseconds since 1970."""
+def timestamp_us(text: str) -> int:
+    """Microseconds since 1970 of an ISO 8601 text, UTC where it has no offset. Raises ValueError."""
     match = _TIMESTAMP.match(text)
     if match is None:
         raise _UnfitError

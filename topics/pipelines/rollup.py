@@ -1,0 +1,320 @@
+"""`rollup`: counts, bytes, distinct tags, losses and lateness of topics, by window of time.
+
+    run(Options(origin=Origin(path="/var/lib/topics"), window="1 hour", to="hours.parquet"))
+
+A window goes by the time at which records were written, and begins at a multiple of its length since 1970. A loss
+has no time: it counts in the window of the next record that lives, and in a row without a window when no record lives
+before it (that is what caps and expiry took) or none behind it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from topics.clock import Clock, SystemClock
+from topics.errors import UsageError
+from topics.files import Loss
+from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, silent
+from topics.pipelines.errors import disk_errors
+from topics.pipelines.report import LISTED_MAX, Report, count
+from topics.pipelines.seqs import Seqs, Span, numbers_of, seqs_of
+from topics.pipelines.source import Origin, Slice, Topic, open_source, read
+from topics.pipelines.target.parts import COMPRESSIONS
+from topics.pipelines.target.whole import replace_file
+from topics.pipelines.values import pointer
+from topics.pipelines.values.distinct import Distinct
+from topics.pipelines.values.rules import document
+from topics.pipelines.values.typed import timestamp_us
+
+TAGS = ("exact", "approx", "none")
+_EVENT_MS_MAX = 253_402_300_800_000
+"""The year 10000."""
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+_WINDOW = re.compile(rf"\s*([1-9][0-9]{{0,8}})\s*({'|'.join(_SECONDS)})s?\s*\Z", re.I | re.A)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to count. to: a Parquet file; tags: how distinct ones are counted, one of TAGS; event_time: a JSON pointer
+    to the time in `data` that lateness is measured from."""
+
+    origin: Origin
+    window: str = "1 hour"
+    to: str = ""
+    tags: str = "exact"
+    event_time: str = ""
+    compression: str = "zstd"
+
+
+@dataclass
+class RollupReport(Report):
+    """What was counted. windows: the first LISTED_MAX rows of the table, each a window of one topic."""
+
+    pipeline: ClassVar[str] = "rollup"
+
+    path: str
+    snapshot: int = 0
+    to: str = ""
+    topics: int = 0
+    records: int = 0
+    bytes: int = 0
+    lost: int = 0
+    rows: int = 0
+    windows: list[dict[str, Any]] = field(default_factory=list)
+
+    def summary(self) -> str:
+        """One sentence."""
+        told = f"{count(self.records, 'record')} of {count(self.topics, 'topic')} in {count(self.rows, 'window')}"
+        return f"{self.path}: {told}, {count(self.lost, 'seq')} lost"
+
+
+@dataclass
+class Window:
+    """What was counted in one window of one topic."""
+
+    tags: Distinct | None
+    records: int = 0
+    bytes: int = 0
+    lost: int = 0
+    timed: int = 0
+    """Records with an event time."""
+    late_sum_ms: float = 0.0
+    late_max_ms: float = 0.0
+
+    def merge(self, other: Window) -> None:
+        """Add another part of the same window."""
+        if other.timed:
+            self.late_max_ms = max(self.late_max_ms, other.late_max_ms) if self.timed else other.late_max_ms
+        self.records += other.records
+        self.bytes += other.bytes
+        self.lost += other.lost
+        self.timed += other.timed
+        self.late_sum_ms += other.late_sum_ms
+        if self.tags is not None and other.tags is not None:
+            self.tags.merge(other.tags)
+
+
+class Unit(NamedTuple):
+    """A slice, and the losses that end in it or before it, behind the slice before."""
+
+    slice: Slice
+    losses: tuple[Span, ...]
+
+
+class Counting(NamedTuple):
+    """What all units have in common. event_time: None without lateness."""
+
+    window_us: int
+    tags: str
+    event_time: pointer.Pointer | None
+    verify: bool
+
+
+class Counted(NamedTuple):
+    """What one unit counted. windows: by number since 1970, in order; lost_*: seqs lost with no record of this unit
+    before them, or behind them."""
+
+    topic: str
+    windows: dict[int, Window]
+    lost_before: int
+    lost_behind: int
+
+
+def run(
+    options: Options, *, engine: Engine | None = None, clock: Clock | None = None, progress: Progress = silent
+) -> RollupReport:
+    """Count what the options ask for.
+
+    Raises UsageError, TargetError, StoppedError, and what reading raises.
+    """
+    clock = clock or SystemClock()
+    engine = engine or LocalEngine()
+    began = clock.monotonic_ns()
+    counting = _counting(options)
+    source = open_source(options.origin)
+    units: list[Unit] = []
+    table: dict[str, dict[int | None, Window]] = {}
+    for topic in source.topics.values():
+        mine, behind = _units(topic)
+        units += mine
+        table[topic.name] = {None: Window(None, lost=behind)} if behind else {}
+    carried: dict[str, int] = {}
+    with Stop() as stop:
+        job = Job(engine, stop, progress)
+        for found in job.results(partial(count_unit, counting), units, "counted"):
+            carried[found.topic] = _add(table[found.topic], found, carried.get(found.topic, 0))
+    for name, lost in carried.items():
+        _merge(table[name], None, Window(None, lost=lost))
+    rows = _table(table, counting)
+    if options.to:
+        with disk_errors(f"target {options.to}"):
+            replace_file(os.path.abspath(options.to), partial(pq.write_table, rows, compression=options.compression))
+    report = RollupReport(options.origin.path, source.snapshot, options.to, len(source.topics), rows=rows.num_rows)
+    report.windows = [_as_json(row) for row in rows.slice(0, LISTED_MAX).to_pylist()]
+    for name in ("records", "bytes", "lost"):
+        setattr(report, name, pc.sum(rows.column(name)).as_py() or 0)
+    report.seconds = (clock.monotonic_ns() - began) / 1e9
+    return report
+
+
+def _counting(options: Options) -> Counting:
+    """The options, read. Raises UsageError."""
+    match = _WINDOW.match(options.window)
+    if match is None:
+        raise UsageError(f"--window {options.window!r} is no length of time: write '15 minutes', '1 hour' or '1 day'")
+    for name, value, known in (("tags", options.tags, TAGS), ("compression", options.compression, COMPRESSIONS)):
+        if value not in known:
+            raise UsageError(f"--{name} is {value!r}: use one of {', '.join(known)}")
+    if options.to and not os.path.isdir(os.path.dirname(os.path.abspath(options.to))):
+        raise UsageError(f"--to {options.to}: its directory does not exist: make it, or name another file")
+    event_time = pointer.parse(options.event_time, "--event-time") if options.event_time else None
+    window_us = int(match.group(1)) * _SECONDS[match.group(2).lower()] * 1_000_000
+    return Counting(window_us, options.tags, event_time, options.origin.verify)
+
+
+def _units(topic: Topic) -> tuple[list[Unit], int]:
+    """Slices of a topic, each with the losses up to its end that no slice before it has; and the seqs lost behind."""
+    units: list[Unit] = []
+    losses = topic.losses(1, topic.head)
+    at = 0
+    for one in topic.slices(topic.first, topic.head) if topic.first <= topic.head else []:
+        start = at
+        while at < len(losses) and losses[at].to_seq <= one.to_seq:
+            at += 1
+        units.append(Unit(one, tuple((loss.from_seq, loss.to_seq) for loss in losses[start:at])))
+    return units, sum(loss.to_seq - loss.from_seq + 1 for loss in losses[at:])
+
+
+def _add(windows: dict[int | None, Window], found: Counted, carried: int) -> int:
+    """Add what a unit counted; returns the seqs lost since the last record that lives, for the next one."""
+    if not found.windows:
+        return carried + found.lost_before
+    has_lived = any(number is not None for number in windows)
+    first = next(iter(found.windows)) if has_lived else None
+    if carried + found.lost_before:
+        _merge(windows, first, Window(None, lost=carried + found.lost_before))
+    for number, window in found.windows.items():
+        _merge(windows, number, window)
+    return found.lost_behind
+
+
+def _merge(windows: dict[int | None, Window], number: int | None, window: Window) -> None:
+    if not window.records and not window.lost:
+        return
+    there = windows.get(number)
+    if there is None:
+        windows[number] = window
+        return
+    if there.tags is None:
+        there.tags, window.tags = window.tags, None
+    there.merge(window)
+
+
+def count_unit(counting: Counting, unit: Unit) -> Counted:
+    """Count the records of a slice: what an executor runs."""
+    one = unit.slice
+    names = ["seq", "ts", "size"]
+    names += ["tag"] if counting.tags != "none" else []
+    names += ["data"] if counting.event_time is not None else []
+    windows: dict[int, Window] = {}
+    seqs: list[Seqs] = []
+    numbers: list[Seqs] = []
+    losses = list(unit.losses)
+    for item in read(one, names, verify=counting.verify):
+        if isinstance(item, Loss):
+            losses.append((item.from_seq, item.to_seq))
+            continue
+        window_of = numbers_of(item.column("ts")) // counting.window_us
+        seqs.append(seqs_of(item).copy())
+        numbers.append(window_of)
+        starts = [0, *(np.flatnonzero(window_of[1:] != window_of[:-1]) + 1).tolist()]
+        for start, end in zip(starts, [*starts[1:], item.num_rows], strict=True):
+            number = int(window_of[start])
+            if number not in windows:
+                windows[number] = Window(Distinct(exact=counting.tags == "exact") if counting.tags != "none" else None)
+            _count(windows[number], item.slice(start, end - start), counting)
+    if not seqs:
+        return Counted(one.topic, {}, sum(high - low + 1 for low, high in losses), 0)
+    all_seqs, all_numbers = np.concatenate(seqs), np.concatenate(numbers)
+    before = behind = 0
+    for low, high in losses:
+        at = int(np.searchsorted(all_seqs, high, "right"))
+        if at == 0:
+            before += high - low + 1
+        elif at == len(all_seqs):
+            behind += high - low + 1
+        else:
+            windows[int(all_numbers[at])].lost += high - low + 1
+    return Counted(one.topic, windows, before, behind)
+
+
+def _count(window: Window, rows: pa.RecordBatch, counting: Counting) -> None:
+    window.records += rows.num_rows
+    window.bytes += int(numbers_of(rows.column("size")).sum())
+    if window.tags is not None:
+        window.tags.add(pc.unique(rows.column("tag")).drop_null().to_pylist())
+    if counting.event_time is not None:
+        written = numbers_of(rows.column("ts")).tolist()
+        for text, ts in zip(rows.column("data").to_pylist(), written, strict=True):
+            event_us = _event_us(text, counting.event_time)
+            if event_us is not None:
+                late_ms = (ts - event_us) / 1000
+                window.late_max_ms = max(window.late_max_ms, late_ms) if window.timed else late_ms
+                window.late_sum_ms += late_ms
+                window.timed += 1
+
+
+def _event_us(text: str, place: pointer.Pointer) -> int | None:
+    """The event time of one record in microseconds: milliseconds since 1970 there, or ISO 8601; None without one."""
+    value = document(text)
+    found = value if value is pointer.MISSING else pointer.find(value, place)
+    if isinstance(found, (int, float)) and not isinstance(found, bool):
+        return int(found * 1000) if abs(found) < _EVENT_MS_MAX else None
+    try:
+        return timestamp_us(found) if isinstance(found, str) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _table(table: dict[str, dict[int | None, Window]], counting: Counting) -> pa.Table:
+    """A row for each window, by topic and time; the row without a window comes first."""
+    rows = [
+        (name, number, window)
+        for name, windows in sorted(table.items())
+        for number, window in sorted(windows.items(), key=lambda item: (item[0] is not None, item[0] or 0))
+    ]
+    moment = pa.timestamp("us", tz="UTC")
+    starts = [None if number is None else number * counting.window_us for _, number, _ in rows]
+    columns: dict[str, pa.Array] = {
+        "topic": pa.array([name for name, _, _ in rows], pa.string()),
+        "window_start": pa.array(starts, moment),
+        "window_end": pa.array([None if start is None else start + counting.window_us for start in starts], moment),
+    }
+    for field_name in ("records", "bytes", "lost"):
+        columns[field_name] = pa.array([getattr(window, field_name) for _, _, window in rows], pa.int64())
+    if counting.tags != "none":
+        tags = [0 if window.tags is None else window.tags.count() for _, _, window in rows]
+        columns["tags"] = pa.array(tags, pa.int64())
+    if counting.event_time is not None:
+        columns["event_times"] = pa.array([window.timed for _, _, window in rows], pa.int64())
+        means = [window.late_sum_ms / window.timed if window.timed else None for _, _, window in rows]
+        columns["late_mean_ms"] = pa.array(means, pa.float64())
+        latest = [window.late_max_ms if window.timed else None for _, _, window in rows]
+        columns["late_max_ms"] = pa.array(latest, pa.float64())
+    return pa.table(columns)
+
+
+def _as_json(row: dict[str, Any]) -> dict[str, Any]:
+    for name in ("window_start", "window_end"):
+        if row[name] is not None:
+            row[name] = row[name].strftime("%Y-%m-%dT%H:%M:%SZ")
+    return row

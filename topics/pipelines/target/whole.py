@@ -1,0 +1,57 @@
+"""Files and directories that are there as a whole, durably, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from topics.pipelines.errors import TargetError, disk_errors
+from topics.pipelines.target.runs import sync_directory
+
+
+def replace_file(path: str, write: Callable[[str], object]) -> None:
+    """Make a file by `write(temporary path)`, sync it, and give it its name; another one of that name goes.
+
+    Raises what `write` raises, and OSError.
+    """
+    temporary = f"{path}.{secrets.token_hex(4)}.tmp"
+    try:
+        write(temporary)
+        fd = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+@contextmanager
+def new_directory(path: str) -> Iterator[str]:
+    """Yield a directory to fill, which becomes `path` at the end of the block; it is removed if the block raises.
+
+    A process that is killed leaves `<path>.<8 hex digits>.tmp`. Raises TargetError for a `path` that is there and not
+    empty, and for a disk that fails.
+    """
+    path = os.path.abspath(path)
+    temporary = f"{path}.{secrets.token_hex(4)}.tmp"
+    with disk_errors(f"target {path}"):
+        if os.path.lexists(path) and (not os.path.isdir(path) or os.listdir(path)):
+            raise TargetError(f"{path} is there already: name a new directory with --to")
+        os.makedirs(temporary)
+    try:
+        yield temporary
+        with disk_errors(f"target {path}"):
+            sync_directory(temporary)
+            os.rename(temporary, path)
+            sync_directory(os.path.dirname(path))
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
