@@ -110,3 +110,9 @@ def test_a_roll_up_is_a_report_or_a_table(data: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "report.json").read_text())["rows"] == 1
     assert pipeline("rollup", "--path", data, "--to", tmp_path / "t.parquet", "--event-time", "/id").exit_code == 0
     assert (tmp_path / "t.parquet").exists()
+
+
+def test_a_compaction_keeps_the_newest_of_each_tag(data: Path, tmp_path: Path) -> None:
+    done = pipeline("compact", "--path", data, "--to", tmp_path / "out", "--untagged", "drop", "--nulls", "drop")
+    assert report_of(done)["topics"]["orders"]["written"] == len({n % 7 for n in range(1, 11) if n % 5})
+    assert pipeline("compact", "--path", data, "--to", tmp_path / "out").exit_code == 2

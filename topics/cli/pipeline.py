@@ -129,6 +129,31 @@ def _windows(report: Report) -> str:
     return "\n".join(lines)
 
 
+@app.command()
+def compact(  # noqa: PLR0917 - typer makes options of them
+    to: Annotated[str, typer.Option(help="The directory to write; it must not be there yet.")],
+    path: Path = "",
+    cold_path: ColdPath = "",
+    subscribe: Subscribe = "",
+    subscribe_pattern: Pattern = "",
+    untagged: Annotated[str, typer.Option(help="Records without a tag: keep or drop.")] = "keep",
+    nulls: Annotated[str, typer.Option(help="Tags whose newest record is null: keep or drop.")] = "keep",
+    compression: Annotated[str, typer.Option(help="zstd, snappy, gzip, lz4 or none.")] = "zstd",
+    no_verify: NoVerify = False,
+    report: ReportFile = "",
+    quiet: Quiet = False,
+) -> None:
+    """Write the newest record of each tag as Parquet."""
+
+    def work(progress: Progress) -> Report:
+        from topics.pipelines import compact as pipeline  # noqa: PLC0415 - needs pyarrow
+
+        origin = origin_of(path, cold_path, subscribe, subscribe_pattern, verify=not no_verify)
+        return pipeline.run(pipeline.Options(origin, to, untagged, nulls, compression), progress=progress)
+
+    _finish(work, report, quiet)
+
+
 # --- what all of them do
 
 

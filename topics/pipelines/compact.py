@@ -1,0 +1,283 @@
+"""`compact`: the newest record of each tag, as Parquet. The topics themselves stay as they are.
+
+    run(Options(origin=Origin(path="/var/lib/topics", subscribe=("accounts",)), to="/data/accounts"))
+
+A first pass over the indexes finds the newest seq of each tag, a second one reads those records. Memory: one row for
+each tag of a unit of work, then one for each tag.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from topics.clock import Clock, SystemClock
+from topics.errors import UsageError
+from topics.files import Loss
+from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, silent
+from topics.pipelines.errors import TargetError, disk_errors
+from topics.pipelines.report import LISTED_MAX, Report, count, loss_as_json
+from topics.pipelines.seqs import Seqs, seqs_of
+from topics.pipelines.source import Origin, Slice, open_source, read
+from topics.pipelines.target.layout import Shape
+from topics.pipelines.target.names import topic_directory
+from topics.pipelines.target.parts import COMPRESSIONS, arrow_schema
+from topics.pipelines.target.runs import sync_directory
+from topics.pipelines.target.whole import new_directory, replace_file
+from topics.pipelines.values.checksum import COLUMNS
+
+CHOICES = ("keep", "drop")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to keep. to: a directory that is not there yet; untagged: records without a tag, `keep` or `drop`; nulls:
+    tags whose newest record has `null` as data, `keep` or `drop` (that record says that the tag is gone)."""
+
+    origin: Origin
+    to: str
+    untagged: str = "keep"
+    nulls: str = "keep"
+    compression: str = "zstd"
+
+
+@dataclass
+class TopicReport:
+    """What became of the records of one topic: read = written + superseded + untagged + nulls + vanished."""
+
+    read: int = 0
+    written: int = 0
+    superseded: int = 0
+    """A newer record has the same tag."""
+    untagged: int = 0
+    """Dropped, because they have no tag."""
+    nulls: int = 0
+    """Dropped, because they say that their tag is gone."""
+    vanished: int = 0
+    """Newest of their tag in the first pass, and deleted or lost before the second."""
+
+
+@dataclass
+class CompactReport(Report):
+    """What was kept."""
+
+    pipeline: ClassVar[str] = "compact"
+
+    path: str
+    to: str
+    snapshot: int = 0
+    files: int = 0
+    bytes: int = 0
+    topics: dict[str, TopicReport] = field(default_factory=dict)
+    losses: list[dict[str, Any]] = field(default_factory=list)
+    """Records that were lost while this ran: the first LISTED_MAX ranges."""
+
+    def summary(self) -> str:
+        """One sentence."""
+        read, written = (sum(getattr(one, name) for one in self.topics.values()) for name in ("read", "written"))
+        return f"{self.to}: {written:,} of {count(read, 'record')} of {count(len(self.topics), 'topic')} kept"
+
+
+def run(
+    options: Options, *, engine: Engine | None = None, clock: Clock | None = None, progress: Progress = silent
+) -> CompactReport:
+    """Write the newest records.
+
+    Raises UsageError, TargetError (also for a target that is there already), StoppedError, and what reading raises.
+    Nothing is written then.
+    """
+    clock = clock or SystemClock()
+    engine = engine or LocalEngine()
+    began = clock.monotonic_ns()
+    _check(options)
+    source = open_source(options.origin)
+    for name in source.topics:
+        topic_directory(name)
+    report = CompactReport(options.origin.path, options.to, source.snapshot)
+    report.topics = {name: TopicReport() for name in source.topics}
+    slices = [
+        one for topic in source.topics.values() if topic.first <= topic.head
+        for one in topic.slices(topic.first, topic.head)
+    ]  # fmt: skip
+    with Stop() as stop, new_directory(options.to) as target:
+        job = Job(engine, stop, progress)
+        verify = options.origin.verify
+        newest = _newest(report, list(job.results(partial(find_newest, verify), slices, "looked through")))
+        units = [Unit(number, one, _between(newest[one.topic], one)) for number, one in enumerate(slices)]
+        work = partial(keep_newest, Keeping(target, options.untagged, options.nulls, options.compression, verify))
+        for kept in job.results(work, units, "written"):
+            _add(report, kept)
+            _refuse_unseen(target, kept)
+        stop.check()
+    report.seconds = (clock.monotonic_ns() - began) / 1e9
+    return report
+
+
+def _check(options: Options) -> None:
+    for name, value, known in (
+        ("untagged", options.untagged, CHOICES),
+        ("nulls", options.nulls, CHOICES),
+        ("compression", options.compression, COMPRESSIONS),
+    ):
+        if value not in known:
+            raise UsageError(f"--{name} is {value!r}: use {' or '.join(known)}")
+    if not options.to or "://" in options.to:
+        raise UsageError("no target: name a new directory with --to (a directory, not a URL)")
+
+
+# --- the first pass
+
+
+class Newest(NamedTuple):
+    """The newest seq of each tag in a slice: a table of `tag` and `seq`."""
+
+    topic: str
+    records: int
+    untagged: int
+    tags: pa.Table
+
+
+def find_newest(verify: bool, one: Slice) -> Newest:
+    """Find the newest seq of each tag of a slice: what an executor runs."""
+    untagged = records = 0
+    tables: list[pa.Table] = []
+    for item in read(one, ["tag", "seq"], verify=verify):
+        if isinstance(item, Loss):
+            continue  # told in the second pass, which reads the same seqs
+        records += item.num_rows
+        untagged += item.column("tag").null_count
+        tables.append(_newest_of_tags(pa.Table.from_batches([item])))
+    return Newest(one.topic, records, untagged, _newest_of_tags(_joined(tables)))
+
+
+def _newest_of_tags(table: pa.Table) -> pa.Table:
+    found = table.filter(pc.is_valid(table.column("tag"))).group_by("tag").aggregate([("seq", "max")])
+    return found.rename_columns(["tag", "seq"])
+
+
+def _joined(tables: list[pa.Table]) -> pa.Table:
+    empty = pa.table({"tag": pa.array([], pa.string()), "seq": pa.array([], pa.int64())})
+    return pa.concat_tables([empty, *tables])
+
+
+def _newest(report: CompactReport, found: list[Newest]) -> Mapping[str, Seqs]:
+    """The seqs that are the newest of their tag, ascending, by topic."""
+    newest: dict[str, Seqs] = {}
+    for name, about in report.topics.items():
+        mine = [one for one in found if one.topic == name]
+        winners = _newest_of_tags(_joined([one.tags for one in mine])).column("seq")
+        newest[name] = np.sort(winners.combine_chunks().to_numpy())
+        about.superseded = sum(one.records - one.untagged for one in mine) - len(newest[name])
+    return newest
+
+
+def _between(seqs: Seqs, one: Slice) -> Seqs:
+    low, high = np.searchsorted(seqs, [one.from_seq, one.to_seq + 1])
+    return seqs[low:high]
+
+
+# --- the second pass
+
+
+class Unit(NamedTuple):
+    """A slice, and which of its records are the newest of their tag."""
+
+    number: int
+    slice: Slice
+    newest: Seqs
+
+
+class Keeping(NamedTuple):
+    """What all units have in common."""
+
+    target: str
+    untagged: str
+    nulls: str
+    compression: str
+    verify: bool
+
+
+class Kept(NamedTuple):
+    """What one unit wrote. path: below the target, "" without a file."""
+
+    topic: str
+    path: str
+    bytes: int
+    written: int
+    untagged: int
+    nulls: int
+    vanished: int
+    losses: list[Loss]
+
+
+def keep_newest(keeping: Keeping, unit: Unit) -> Kept:
+    """Write the records of a slice that are to be kept: what an executor runs."""
+    one = unit.slice
+    found = untagged = nulls = 0
+    losses: list[Loss] = []
+    parts: list[pa.RecordBatch] = []
+    for item in read(one, COLUMNS, verify=keeping.verify):
+        if isinstance(item, Loss):
+            losses.append(item)
+            continue
+        without = np.asarray(pc.is_null(item.column("tag")))
+        newest = np.isin(seqs_of(item), unit.newest, assume_unique=True)
+        found += int(newest.sum())
+        gone = newest & np.asarray(pc.equal(item.column("data"), "null"))
+        if keeping.nulls == "drop":
+            nulls += int(gone.sum())
+            newest &= ~gone
+        if keeping.untagged == "drop":
+            untagged += int(without.sum())
+        else:
+            newest |= without
+        kept = item.filter(pa.array(newest))
+        parts += [kept] if kept.num_rows else []
+    written = sum(part.num_rows for part in parts)
+    vanished = len(unit.newest) - found
+    if not parts:
+        return Kept(one.topic, "", 0, 0, untagged, nulls, vanished, losses)
+    path = os.path.join(topic_directory(one.topic), f"part-{unit.number:05d}.parquet")
+    size = _write(os.path.join(keeping.target, path), parts, keeping.compression)
+    return Kept(one.topic, path, size, written, untagged, nulls, vanished, losses)
+
+
+def _write(path: str, parts: list[pa.RecordBatch], compression: str) -> int:
+    """Write a file durably; returns its bytes. What an earlier try of the same unit wrote is replaced."""
+    with disk_errors(f"target {path}"):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        table = pa.Table.from_batches(parts).cast(arrow_schema(Shape()))
+        replace_file(path, partial(pq.write_table, table, compression=compression, use_dictionary=["tag", "node"]))
+        sync_directory(os.path.dirname(path))
+        return os.path.getsize(path)
+
+
+def _add(report: CompactReport, kept: Kept) -> None:
+    about = report.topics[kept.topic]
+    about.written += kept.written
+    about.untagged += kept.untagged
+    about.nulls += kept.nulls
+    about.vanished += kept.vanished
+    about.read = about.written + about.superseded + about.untagged + about.nulls + about.vanished
+    report.files += bool(kept.path)
+    report.bytes += kept.bytes
+    room = max(0, LISTED_MAX - len(report.losses))
+    report.losses += [loss_as_json(loss) for loss in kept.losses[:room]]
+
+
+def _refuse_unseen(target: str, kept: Kept) -> None:
+    """Raise TargetError unless this process sees the file as the executor wrote it."""
+    path = os.path.join(target, kept.path)
+    if kept.path and (not os.path.exists(path) or os.path.getsize(path) != kept.bytes):
+        raise TargetError(
+            f"an executor wrote {path}, which the driver does not see: the target has to be on a file system that all "
+            "machines share"
+        )
