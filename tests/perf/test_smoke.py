@@ -24,6 +24,7 @@ import pytest
         "room",
         "queues",
         "routers --destinations 3",
+        "pipelines",
     ],
 )
 def test_a_tiny_run_of_each_measurement_gives_its_figures(question: str) -> None:
