@@ -114,7 +114,7 @@ def _columns(state: State) -> tuple[str, ...]:
 def _as_json(topic: Topic, about: _TopicDifference) -> dict[str, Any]:
     total = about.total
     gone = [
-        as_run(run, why_gone(run, topic.losses(run[0], run[1])) if run[0] <= topic.head else BEYOND)
+        as_run(run, why_gone(run, topic.losses(run[0], run[1])) if run[0] <= topic.seen_head else BEYOND)
         for run in total.right_alone.runs
     ]
     missing = [as_run(run, "in no file of the export") for run in total.left_alone.runs]

@@ -220,10 +220,10 @@ def _new_of(topic: Topic, state: State, options: Options) -> _Range | None:
         from_seq = topic.first
     else:
         from_seq = mark.next_seq
-        if from_seq > topic.head + 1:
+        if from_seq > topic.seen_head + 1:
             raise TargetError(
                 f"topic {topic.name} is exported up to seq {from_seq - 1}, and {options.origin.path} ends with "
-                f"{topic.head}: it is an older copy; name the directory in use"
+                f"{topic.seen_head}: it is an older copy; name the directory in use"
             )
     if from_seq > topic.head and not losses:
         return None

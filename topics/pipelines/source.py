@@ -51,6 +51,8 @@ class Topic(Protocol):
     incarnation: str
     head: int
     """The last seq that can be read."""
+    seen_head: int
+    """The highest seq given out, when the source was opened. `head` may be lower than it was before, this never."""
     first: int
     """The first seq that is neither lost nor cut off by a delete of all below."""
 
@@ -69,6 +71,7 @@ class FileTopic:
         self.name = files.name
         self.incarnation = files.incarnation
         self.head = files.head
+        self.seen_head = files.seen_head
         self.first = files.first_kept
 
     def losses(self, from_seq: int, to_seq: int) -> list[Loss]:
