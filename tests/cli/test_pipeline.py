@@ -116,3 +116,17 @@ def test_a_compaction_keeps_the_newest_of_each_tag(data: Path, tmp_path: Path) -
     done = pipeline("compact", "--path", data, "--to", tmp_path / "out", "--untagged", "drop", "--nulls", "drop")
     assert report_of(done)["topics"]["orders"]["written"] == len({n % 7 for n in range(1, 11) if n % 5})
     assert pipeline("compact", "--path", data, "--to", tmp_path / "out").exit_code == 2
+
+
+def test_a_scrub_beside_an_open_log_finds_damage(data: Path) -> None:
+    with opened(data):
+        done = pipeline("scrub", "--path", data, "--backup", data)
+    assert (report_of(done)["records"], done.exit_code) == (10, 0)
+    assert done.stderr.endswith("all sound; backup: no difference that is not explained\n")
+    (file,) = data.rglob("*.data")
+    content = bytearray(file.read_bytes())
+    content[content.index(b'"amount"')] ^= 1
+    file.write_bytes(content)
+    done = pipeline("scrub", "--path", data)
+    assert (done.exit_code, report_of(done)["findings"][0]["topic"]) == (1, "orders")
+    assert pipeline("scrub", "--path", data / "no").exit_code == 2

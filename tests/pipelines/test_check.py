@@ -190,9 +190,7 @@ def test_what_was_deleted_or_written_since_is_told_and_not_wrong(data: Path, lak
     found = exported(data, lake)
     about = found["topics"]["orders"]
     assert (found["wrong"], about["same"], about["not_exported_yet"]) == (0, 59, 1)
-    assert about["deleted_since"]["ranges"] == [
-        {"from_seq": 5, "to_seq": 41, "records": 34, "reason": "lost since: cap"}
-    ]
+    assert about["deleted_since"]["ranges"] == [{"from_seq": 5, "to_seq": 41, "records": 34, "reason": "lost: cap"}]
     assert found["skipped"] == {"later": "not exported yet"}
 
 

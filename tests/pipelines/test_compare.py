@@ -81,7 +81,7 @@ def test_lists_are_bounded_and_counts_are_not(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_run_is_lost_when_losses_take_all_of_it_and_deleted_otherwise() -> None:
     losses = [Loss("t", 1, 10, "cap"), Loss("t", 11, 12, "crash")]
-    assert covering((5, 12, 8), losses) == "lost since: cap, crash"
+    assert covering((5, 12, 8), losses) == "lost: cap, crash"
     assert covering((5, 13, 9), losses) == ""
     assert covering((5, 6, 2), []) == ""
     assert why_gone((5, 13, 9), losses) == "lost (cap, crash) or deleted since"

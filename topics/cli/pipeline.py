@@ -69,6 +69,25 @@ def export(  # noqa: PLR0917 - typer makes options of them
 
 
 @app.command()
+def scrub(  # noqa: PLR0917 - typer makes options of them
+    path: Annotated[str, typer.Option(help="The data directory.")],
+    cold_path: ColdPath = "",
+    backup: Annotated[str, typer.Option(help="Another data directory, to compare record by record.")] = "",
+    backup_cold: Annotated[str, typer.Option(help="Its cold directory, if it has one.")] = "",
+    report: ReportFile = "",
+    quiet: Quiet = False,
+) -> None:
+    """Compare every checksum of a data directory, also while a server has it; or all records with a backup."""
+
+    def work(progress: Progress) -> Report:
+        from topics.pipelines import scrub as pipeline  # noqa: PLC0415 - needs pyarrow
+
+        return pipeline.run(pipeline.Options(path, cold_path, backup, backup_cold), progress=progress)
+
+    _finish(work, report, quiet)
+
+
+@app.command()
 def check(  # noqa: PLR0917 - typer makes options of them
     path: Path = "",
     cold_path: ColdPath = "",

@@ -120,6 +120,11 @@ class TopicFiles:
             self._pieces = tuple(piece for piece in parts if piece is not None)
         return self._pieces
 
+    @property
+    def whole_pieces(self) -> tuple[Piece, ...]:
+        """All that the snapshot lists of this topic, in seq order, also where no record lives. Costs no read."""
+        return tuple(self._all_pieces)
+
     def plan(self, from_seq: int, to_seq: int) -> list[Piece]:
         """The pieces of a range, clipped to it."""
         return [part for piece in self.pieces if (part := piece.clip(from_seq, to_seq)) is not None]

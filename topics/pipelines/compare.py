@@ -183,7 +183,7 @@ def covering(run: tuple[int, int, int], losses: Iterable[Loss]) -> str:
             break
         reasons[loss.reason] = None
         at = max(at, loss.to_seq + 1)
-    return f"lost since: {', '.join(reasons)}" if reasons and at > run[1] else ""
+    return f"lost: {', '.join(reasons)}" if reasons and at > run[1] else ""
 
 
 def why_gone(run: tuple[int, int, int], losses: list[Loss]) -> str:
