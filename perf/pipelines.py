@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 
 import topics
 from topics.files import open_directory, read_pieces
-from topics.pipelines import check, compact, export, rollup
+from topics.pipelines import check, compact, export, rollup, scrub
 from topics.pipelines.source import Origin
 
 BATCH = 10_000
-GOAL_EXPORT = 1.3
+GOAL_EXPORT, GOAL_SCRUB = 1.3, 1.0
 COLUMNS = ["seq", "ts", "tag", "node", "data", "meta"]
 
 
@@ -70,6 +70,10 @@ def exporting(layout: str, schema: str = "") -> Callable[[Path, Path], None]:
         export.run(export.Options(Origin(path=str(path)), str(target), layout, schema))
 
     return run
+
+
+def scrubbing(path: Path, _target: Path) -> None:
+    scrub.run(scrub.Options(str(path)))
 
 
 def rolling(path: Path, _target: Path) -> None:
@@ -122,6 +126,7 @@ def _measure(place: Path, rows: int, rounds: int) -> None:
         "export, manifest": exporting("manifest"),
         "export, delta": exporting("delta"),
         "export, four typed fields": exporting("manifest", "id bigint, user string, action string, amount double"),
+        "scrub": scrubbing,
         "rollup by the hour": rolling,
         "compact": compacting,
         "check of seqs": checking(""),
@@ -139,6 +144,8 @@ def _measure(place: Path, rows: int, rounds: int) -> None:
             shutil.rmtree(target, ignore_errors=True)
     for name, spent in least.items():
         print(f"{name:32} {spent:7.3f} CPU-s a million rows  {1 / spent:7.2f} M rows/s")
+    size = scrub.run(scrub.Options(str(data))).bytes
+    print(f"scrub: {size / rows * 1e6 / least['scrub'] / 1e9:.2f} GB/s (goal: {GOAL_SCRUB})")
     yardstick = least["reader, all columns, verified"] + least["pyarrow's writer, zstd"]
     ratio = least["export, manifest"] / yardstick
     print(f"export beside reader + pyarrow's writer: {ratio:.2f} (goal: {GOAL_EXPORT})")
