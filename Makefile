@@ -14,7 +14,7 @@ SEED ?=
 # Processes that run tests side by side.
 JOBS ?= 2
 
-.PHONY: serve test model bench-peers fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot fuzz
+.PHONY: serve test model bench-peers fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
@@ -64,6 +64,11 @@ api-fuzz: venv
 # WebSocket conformance, groups 1-7, 9 and 10; needs a Python 2.7 (PYTHON27), installs Autobahn's test suite once.
 autobahn: venv
 	$(BIN)/python -m tests.ws.autobahn
+
+# Exports killed before each file operation, and Delta tables read by another implementation; installs deltalake once.
+exports: venv
+	$(BIN)/python -m pip install -q --disable-pip-version-check "deltalake>=1"
+	$(BIN)/python -m pytest -m slow tests/pipelines $(ARGS)
 
 MINUTES ?= 30
 # The decoders, coverage-guided; installs atheris once.
