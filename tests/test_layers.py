@@ -14,6 +14,7 @@ BELOW: dict[str, set[str]] = {
     "loop": {"uring"},
     "store": {"loop"},
     "files": {"store"},
+    "spark": {"files"},
     "pipelines": {"files"},
     "engine": {"store", "loop"},
     "embedded": {"engine", "store", "loop"},

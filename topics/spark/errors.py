@@ -1,0 +1,59 @@
+"""Errors of the Spark connector.
+
+    TopicsError
+    ├── UsageError
+    │   └── OptionError    an option is unknown, malformed or contradicts another one
+    ├── DataLossError      records inside the range were lost, and `onDataLoss` is `fail`
+    ├── RowError           the sink was given a row that is no record
+    └── ServerError        the server refused a request, or gave no answer
+
+Spark keeps the text of an exception and drops its class. So each message is one sentence that names
+what is wrong and what to do; a loss begins with the word TOPICS_DATA_LOSS for programs to find.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from topics.errors import TopicsError, UsageError
+
+LOSS_WORD = "TOPICS_DATA_LOSS"
+
+
+class OptionError(UsageError):
+    """An option, a column or the environment does not fit; the message has the remedy."""
+
+
+class DataLossError(TopicsError):
+    """Records between two seqs, both included, were lost before the query read them."""
+
+    def __init__(self, topic: str, from_seq: int, to_seq: int, reason: str) -> None:
+        super().__init__(
+            f"{LOSS_WORD} topic={topic} seq {from_seq}..{to_seq} reason={reason}: these records were lost before "
+            "they were read; set onDataLoss=skip to go on without them, or onDataLoss=rows to get a row for each loss"
+        )
+        self.topic = topic
+        self.from_seq = from_seq
+        self.to_seq = to_seq
+        self.reason = reason
+
+
+class RowError(TopicsError):
+    """A row given to the sink cannot become a record."""
+
+
+class ServerError(TopicsError):
+    """The server refused a request, or did not answer.
+
+    status: of HTTP, 0 without an answer; code and detail: as in docs/contract.md, "3.2 Errors";
+    said: the server's own sentence.
+    """
+
+    def __init__(
+        self, message: str, status: int = 0, code: str = "", detail: dict[str, Any] | None = None, said: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.detail = detail or {}
+        self.said = said
