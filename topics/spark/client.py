@@ -1,0 +1,263 @@
+"""HTTP client over the standard library: one kept connection, retries, and no key in any message.
+
+Every request of the connector may be sent twice: reads change nothing, and a write names its
+producer, epoch and part. So a request that failed for a passing reason is sent again.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from topics.spark.errors import OptionError, ServerError
+from topics.spark.options import Connection, checked_token
+
+PAUSE_MS_MAX = 5000
+WAIT_NAMES_MAX = 256
+LIST_PAGE = 1000
+_AGAIN_REASONS = frozenset(("disk_full", "no_log_file", "not_created"))
+"""Reasons of a 500 after which the contract (R-DUR-16) lets a client send again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A topic in the answer of a wait. head: its highest seq; of: its incarnation."""
+
+    head: int
+    of: str
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A topic as planning needs it. earliest: its first live seq, head + 1 without one."""
+
+    head: int
+    earliest: int
+    of: str
+    durability: str = ""
+
+
+class Client:
+    """A connection to the server for one thread; `close` ends it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        connect: Callable[[str, int | None, float, bool], http.client.HTTPConnection] | None = None,
+    ) -> None:
+        self._options = connection
+        self._sleep = sleep
+        self._connect = connect or _connect
+        parts = urlsplit(connection.url)
+        self._host, self._port = parts.hostname or "", parts.port
+        self._secure, self._base = parts.scheme == "https", parts.path
+        self._wire: http.client.HTTPConnection | None = None
+        self._token = self._read_token()
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+
+    # -- endpoints ----------------------------------------------------------------------------------------
+
+    def state(self, topic: str) -> State | None:
+        """Return the state of a topic, None when it is absent. It does not count as a read (R-PRI-4)."""
+        try:
+            raw = self._json("GET", f"/v0/topics/{quote(topic, safe='')}?touch=false&incarnation=true")
+        except ServerError as error:
+            if error.code == "topic_not_found":
+                return None
+            raise
+        return State(raw["head_seq"], raw["earliest_seq"], _of(raw), raw["config"]["durability"])
+
+    def states(self, prefix: str = "") -> dict[str, State]:
+        """Return the states of all topics that the key may see and whose names begin with prefix."""
+        found: dict[str, State] = {}
+        query = {"page_size": str(LIST_PAGE), "incarnation": "true", "prefix": prefix}
+        while True:
+            page = self._json("GET", "/v0/topics?" + urlencode(query))
+            for raw in page["topics"]:
+                found[raw["topic"]] = State(raw["head_seq"], raw["earliest_seq"], _of(raw))
+            if not page.get("next_cursor"):
+                return found
+            query["cursor"] = page["next_cursor"]
+
+    def wait(self, topics: Mapping[str, Any], wait_ms: int) -> dict[str, Head | None]:
+        """Return the heads of 1 to 256 topics, as soon as one differs from what is given, or after wait_ms."""
+        assert 1 <= len(topics) <= WAIT_NAMES_MAX
+        raw = self._json("POST", "/v0/wait", {"topics": topics, "wait_ms": wait_ms})
+        return {
+            name: None if entry is None else Head(entry["head_seq"], _of(entry))
+            for name, entry in raw["topics"].items()
+        }
+
+    def checkpoint(self) -> int:
+        """Return the number of a snapshot that has every write and delete answered so far. Needs the scope admin."""
+        enough: int | None = None
+        while True:
+            raw = self._json("POST", "/v0/checkpoint", {"wait_ms": min(30_000, self._options.timeout_ms // 2)})
+            newest = int(raw["snapshot"])
+            # Each request asks for a checkpoint that begins after it. When one takes longer than the wait, the one that
+            # the first request began is over once two more snapshots are there: another may have been running before.
+            if raw["done"] or (enough is not None and newest >= enough):
+                return newest
+            if enough is None:
+                enough = newest + 2
+
+    def page(self, topic: str, from_seq: int, limit: int, *, tags: bool, meta: bool) -> bytes:
+        """Return the body of a diff from a cursor. Raises: ServerError topic_not_found."""
+        body = {"from_seq": from_seq, "limit": limit, "include_tags": tags, "include_meta": meta}
+        return self.call("POST", f"/v0/topics/{quote(topic, safe='')}/diff", json.dumps(body).encode())
+
+    def first_seq_at(self, topic: str, time_ms: int) -> int:
+        """Return the first live seq whose ts is time_ms or later, head + 1 without one. Raises: topic_not_found."""
+        body = {"from": {"time": time_ms}, "limit": 1, "include_meta": False, "max_batch_bytes": 1}
+        raw = self._json("POST", f"/v0/topics/{quote(topic, safe='')}/diff", body)
+        return int(raw["records"][0]["$seq"] if raw["records"] else raw["next_from_seq"] + 1)
+
+    def first_loss(self, topic: str, from_seq: int) -> dict[str, Any] | None:
+        """Return the tombstone that a diff from a cursor begins with, if any. Raises: topic_not_found."""
+        body = {"from_seq": from_seq, "limit": 1, "include_meta": False, "max_batch_bytes": 1}
+        raw = self._json("POST", f"/v0/topics/{quote(topic, safe='')}/diff", body)
+        tombstone: dict[str, Any] | None = raw["tombstone"]
+        return tombstone
+
+    def write(self, topic: str, body: bytes | Sequence[bytes]) -> dict[str, Any]:
+        """Send a write whose body names its producer; return the answer."""
+        whole = body if isinstance(body, bytes) else b"".join(body)
+        path = f"/v0/topics/{quote(topic, safe='')}?return_seqs=false"
+        answer: dict[str, Any] = json.loads(self.call("POST", path, whole))
+        return answer
+
+    # -- transport ----------------------------------------------------------------------------------------
+
+    def call(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        """Send a request and return the body of its 2xx answer.
+
+        Raises: ServerError, at once when a retry cannot help, otherwise after the last retry.
+        """
+        pause_ms = self._options.retry_interval_ms
+        tried = 0
+        while True:
+            tried += 1
+            wait_s = 0.0
+            try:
+                status, headers, answer = self._exchange(method, path, body)
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                problem = self._no_answer(error, tried)
+            else:
+                if 200 <= status < 300:
+                    return answer
+                problem = _refusal(status, answer, method, path.partition("?")[0])
+                if status == 401 and self._token_has_changed():
+                    continue
+                if not _may_pass(problem):
+                    raise problem
+                wait_s = _retry_after(headers)
+            if tried > self._options.retries:
+                raise problem
+            self._sleep(max(wait_s, pause_ms / 1000))
+            pause_ms = min(pause_ms * 2, max(PAUSE_MS_MAX, self._options.retry_interval_ms))
+
+    def _json(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        raw = self.call(method, path, None if body is None else json.dumps(body).encode())
+        answer: dict[str, Any] = json.loads(raw)
+        return answer
+
+    def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, Mapping[str, str], bytes]:
+        """Send a request once, or twice at once when the server had closed the kept connection."""
+        kept = self._wire is not None
+        try:
+            return self._exchange_once(method, path, body)
+        except (ConnectionError, http.client.RemoteDisconnected, http.client.CannotSendRequest):
+            if not kept:
+                raise
+            self.close()
+            return self._exchange_once(method, path, body)
+
+    def _exchange_once(self, method: str, path: str, body: bytes | None) -> tuple[int, Mapping[str, str], bytes]:
+        if self._wire is None:
+            self._wire = self._connect(self._host, self._port, self._options.timeout_ms / 1000, self._secure)
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        self._wire.request(method, self._base + path, body, headers)
+        response = self._wire.getresponse()
+        answer = response.read()
+        if response.will_close:
+            self.close()
+        return response.status, dict(response.headers), answer
+
+    def _read_token(self) -> str | None:
+        if self._options.token_file is None:
+            return self._options.token
+        try:
+            with open(self._options.token_file, encoding="ascii", errors="replace") as file:
+                text = file.read(65536)
+        except OSError as error:
+            raise OptionError(
+                f"tokenFile {self._options.token_file} cannot be read here ({error.strerror}): "
+                "put it on every machine that reads or writes, or give the option token"
+            ) from None
+        return checked_token(text, f"tokenFile {self._options.token_file}")
+
+    def _token_has_changed(self) -> bool:
+        """Read tokenFile again, since keys are replaced while a stream runs. True: it holds another key now."""
+        before, self._token = self._token, self._read_token()
+        return before != self._token
+
+    def _no_answer(self, error: BaseException, tried: int) -> ServerError:
+        why = "it took too long" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or error
+        remedy = "raise timeoutMs" if isinstance(error, TimeoutError) else "start it, or correct url"
+        return ServerError(f"no answer from {self._options.url} after {tried} tries ({why}): {remedy}")
+
+
+def _connect(host: str, port: int | None, timeout_s: float, secure: bool) -> http.client.HTTPConnection:
+    if secure:
+        return http.client.HTTPSConnection(host, port, timeout=timeout_s)
+    return http.client.HTTPConnection(host, port, timeout=timeout_s)
+
+
+def _of(raw: Mapping[str, Any]) -> str:
+    if "incarnation" not in raw:
+        raise ServerError("the server is older than this connector and shows no incarnation: upgrade the server")
+    return str(raw["incarnation"])
+
+
+def _refusal(status: int, answer: bytes, method: str, path: str) -> ServerError:
+    """Return the server's refusal, with a remedy for the ones that users of the connector meet most."""
+    try:
+        error = json.loads(answer)["error"]
+        code, said, detail = str(error["code"]), str(error["message"]), error.get("detail")
+    except (ValueError, KeyError, TypeError):
+        code, said, detail = "", "the answer is not from a topics server: correct url", None
+    remedy = {
+        401: ": give a key of the server by the option token or tokenFile",
+        403: ": give a key with the right scope and prefix",
+        503: ": raise retries to wait longer",
+        429: ": raise retries to wait longer, or the server's limit",
+    }.get(status, "")
+    if code == "not_found":
+        remedy = ": the server is older than this connector; upgrade it"
+    message = f"{method} {path} was answered {status} {code}: {said}{remedy}"
+    return ServerError(message, status, code, detail if isinstance(detail, dict) else None, said)
+
+
+def _may_pass(problem: ServerError) -> bool:
+    if problem.status in (429, 503):
+        return True
+    return problem.status == 500 and problem.detail.get("reason") in _AGAIN_REASONS
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    value = headers.get("Retry-After", "")
+    return min(float(value), 60.0) if value.isdigit() else 0.0
