@@ -1,0 +1,53 @@
+"""`pages.decode_page` with msgspec. A module of its own, since an executor may lack msgspec."""
+
+from __future__ import annotations
+
+import msgspec
+
+from topics.spark.pages import Columns, Lost, Page
+
+
+class _Record(msgspec.Struct):
+    seq: int = msgspec.field(name="$seq")
+    ts: int = msgspec.field(name="$ts")
+    data: msgspec.Raw
+    tag: str | None = msgspec.field(name="$tag", default=None)
+    node: str | None = msgspec.field(name="$node", default=None)
+    meta: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Tombstone(msgspec.Struct):
+    gap_from: int
+    gap_to: int
+    reason: str
+
+
+class _Answer(msgspec.Struct):
+    records: list[_Record]
+    next_from_seq: int
+    head_seq: int
+    tombstone: _Tombstone | None = None
+
+
+_decode = msgspec.json.Decoder(_Answer).decode
+
+
+def decode_page(body: bytes) -> Page:
+    """Return the page as columns. Raises: ValueError, the body is not an answer to a diff."""
+    answer = _decode(body)
+    records = answer.records
+    columns = Columns(
+        [record.seq for record in records],
+        [record.ts for record in records],
+        [record.tag for record in records],
+        [record.node for record in records],
+        [bytes(record.data) for record in records],
+        [bytes(record.meta) for record in records],
+    )
+    gap = answer.tombstone
+    return Page(
+        columns,
+        answer.next_from_seq,
+        answer.head_seq,
+        None if gap is None else Lost(gap.gap_from, gap.gap_to, gap.reason),
+    )

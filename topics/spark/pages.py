@@ -1,0 +1,146 @@
+"""Pages of a diff as columns: `data` and `meta` stay the JSON text that the server sent.
+
+msgspec decodes them where it is installed, the standard library elsewhere; the columns are equal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+_BLANKS = " \t\n\r"
+
+
+@dataclass(slots=True)
+class Columns:
+    """Records as columns, ascending by seq. data and meta: JSON texts in UTF-8; meta b"" without one."""
+
+    seqs: list[int]
+    times_ms: list[int]
+    tags: list[str | None]
+    nodes: list[str | None]
+    data: list[bytes]
+    meta: list[bytes]
+
+
+class Lost(NamedTuple):
+    """A tombstone: first seq, last seq, reason."""
+
+    gap_from: int
+    gap_to: int
+    reason: str
+
+
+class Page(NamedTuple):
+    """One answer of the server."""
+
+    columns: Columns
+    next_from_seq: int
+    head: int
+    lost: Lost | None
+
+
+def decoder() -> Callable[[bytes], Page]:
+    """Return the faster decoder where msgspec is installed, else the other one."""
+    try:
+        from topics.spark.fast_pages import decode_page as fast  # noqa: PLC0415 - executors may lack msgspec
+    except ImportError:
+        return decode_page
+    return fast
+
+
+def decode_page(body: bytes) -> Page:
+    """Decode a page with the standard library, several times slower than msgspec does.
+
+    Raises: ValueError, the body is not an answer to a diff.
+    """
+    try:
+        return _page(body)
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"the server's answer to a diff lacks {error}") from None
+
+
+def _page(body: bytes) -> Page:
+    text = body.decode()
+    columns = Columns([], [], [], [], [], [])
+    rest: dict[str, Any] = {"tombstone": None}
+    for key, value, start, end in _members(text, 0):
+        if key != "records":
+            rest[key] = value
+            continue
+        assert start < end
+        for at in _elements(text, start):
+            _add(columns, text, at)
+    tombstone = rest["tombstone"]
+    lost = None if tombstone is None else Lost(tombstone["gap_from"], tombstone["gap_to"], tombstone["reason"])
+    return Page(columns, rest["next_from_seq"], rest["head_seq"], lost)
+
+
+def _add(columns: Columns, text: str, at: int) -> None:
+    row: dict[str, Any] = {"$tag": None, "$node": None}
+    data = meta = b""
+    for key, value, start, end in _members(text, at):
+        if key == "data":
+            data = text[start:end].encode()
+        elif key == "meta":
+            meta = text[start:end].encode()
+        else:
+            row[key] = value
+    columns.seqs.append(row["$seq"])
+    columns.times_ms.append(row["$ts"])
+    columns.tags.append(row["$tag"])
+    columns.nodes.append(row["$node"])
+    columns.data.append(data)
+    columns.meta.append(meta)
+
+
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+"""The standard library's scanner: from a text and a place to the value there and the place after it."""
+
+
+def _members(text: str, at: int) -> Iterator[tuple[str, Any, int, int]]:
+    """Yield key, value, first and end place of the value's text, for each member of the object at a place."""
+    at = _after(text, at, "{")
+    while text[at] != "}":
+        key, at = _value(text, at)
+        start = _after(text, at, ":")
+        value, at = _value(text, start)
+        yield key, value, start, at
+        at = _next(text, at)
+
+
+def _elements(text: str, at: int) -> Iterator[int]:
+    """Yield the place at which each element of the array at a place begins."""
+    at = _after(text, at, "[")
+    while text[at] != "]":
+        yield at
+        at = _next(text, _value(text, at)[1])
+
+
+def _value(text: str, at: int) -> tuple[Any, int]:
+    try:
+        return _scan(text, at)
+    except StopIteration:
+        raise ValueError(f"no JSON value at character {at} of the server's answer") from None
+
+
+def _after(text: str, at: int, sign: str) -> int:
+    """Return the first place after blanks, a sign and more blanks."""
+    at = _skip(text, at)
+    if text[at] != sign:
+        raise ValueError(f"{sign!r} is missing at character {at} of the server's answer")
+    return _skip(text, at + 1)
+
+
+def _next(text: str, at: int) -> int:
+    """Return the place after a comma, or of the closing bracket."""
+    at = _skip(text, at)
+    return _skip(text, at + 1) if text[at] == "," else at
+
+
+def _skip(text: str, at: int) -> int:
+    while text[at] in _BLANKS:
+        at += 1
+    return at
