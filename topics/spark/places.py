@@ -1,0 +1,62 @@
+"""First and last seqs of a read, from the words, seqs and times of its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from topics.spark.client import State
+from topics.spark.errors import OptionError
+from topics.spark.options import EARLIEST, LATEST, SEQ_MAX, Places, SourceOptions
+from topics.spark.view import View
+
+
+def subscribed(view: View, options: SourceOptions) -> dict[str, State]:
+    """Return the topics to read, by name. Raises: OptionError, a topic is absent, or has seqs beyond int64."""
+    states = dict(sorted(view.states(options).items()))
+    where = options.connection.url if options.connection else options.path
+    for name in options.subscribe:
+        if name not in states:
+            raise OptionError(f"topic {name!r} is not at {where}: make it first, or correct subscribe")
+    for name, state in states.items():
+        if state.head > SEQ_MAX:
+            raise OptionError(f"topic {name!r} has seqs above {SEQ_MAX}, which no Spark column holds: leave it out")
+    return states
+
+
+def starts(view: View, options: SourceOptions, states: Mapping[str, State]) -> dict[str, int]:
+    """Return the first seq to read of each topic. Raises: OptionError, a seq beyond the head."""
+    return {name: _start(view, options, name, state) for name, state in states.items()}
+
+
+def ends(view: View, options: SourceOptions, states: Mapping[str, State]) -> dict[str, int]:
+    """Return the exclusive end of each topic's read. Raises: OptionError, a seq beyond the head."""
+    found = {}
+    for name, state in states.items():
+        if options.ending_ms is not None:
+            found[name] = min(view.first_seq_at(name, options.ending_ms), state.head + 1)
+        else:
+            end = _chosen(options.ending, name, LATEST)
+            found[name] = state.head + 1 if end == LATEST else _within("endingOffsets", name, end, state)
+    return found
+
+
+def _start(view: View, options: SourceOptions, name: str, state: State) -> int:
+    if options.starting_ms is not None:
+        return min(view.first_seq_at(name, options.starting_ms), state.head + 1)
+    start = _chosen(options.starting, name, EARLIEST)
+    if start == LATEST:
+        return state.head + 1
+    return state.earliest if start == EARLIEST else _within("startingOffsets", name, start, state)
+
+
+def _chosen(places: Places, name: str, otherwise: int) -> int:
+    return places.word if places.word is not None else places.by_topic.get(name, otherwise)
+
+
+def _within(option: str, name: str, seq: int, state: State) -> int:
+    if seq > state.head + 1:
+        raise OptionError(
+            f"option {option} gives {seq} for topic {name!r}, whose head is {state.head}: "
+            f"give at most {state.head + 1}, or -1 for latest"
+        )
+    return seq

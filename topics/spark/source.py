@@ -1,0 +1,103 @@
+"""The data source as Spark calls it: thin classes over `batch.py` and `reading.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    InputPartition,
+)
+
+from topics.spark.batch import Bounds, plan_batch
+from topics.spark.errors import OptionError
+from topics.spark.options import BATCH, SourceOptions, parse_columns, parse_source
+from topics.spark.planning import Work
+from topics.spark.schema import ddl
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+FORMAT = "topics"
+
+
+class TopicsSource(DataSource):
+    """`format("topics")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return ddl(parse_columns(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BatchReader(_source_options(self.options, BATCH, schema))
+
+
+class PushdownSource(TopicsSource):
+    """The source with filters pushed down, as `register(spark, pushdown=True)` registers it."""
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return PushdownReader(_source_options(self.options, BATCH, schema))
+
+
+class WorkPartition(InputPartition):
+    """value: a Work."""
+
+
+class BatchReader(DataSourceReader):
+    """Plans on the driver, reads on executors."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [WorkPartition(work) for work in plan_batch(self._options, self._bounds())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from read_partition(self._options, partition)
+
+    def _bounds(self) -> Bounds | None:
+        return None
+
+
+class PushdownReader(BatchReader):
+    """A batch reader that filters narrow. It hands all of them back, so Spark checks each row again."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._narrowed: Bounds | None = None
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        from topics.spark.pushdown import narrowed  # noqa: PLC0415
+
+        self._options, self._narrowed = narrowed(self._options, filters)
+        return filters
+
+    def _bounds(self) -> Bounds | None:
+        return self._narrowed
+
+
+def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a partition. Spark reads one without a value when a plan has none."""
+    if not isinstance(partition.value, Work):
+        return
+    try:
+        from topics.spark.reading import WorkReader  # noqa: PLC0415 - the driver needs no pyarrow
+    except ImportError as error:
+        raise OptionError(f"the workers' Python lacks {error.name}: pip install 'topics[spark]' there") from None
+    yield from WorkReader(options).read(partition.value)
+
+
+def _source_options(raw: Mapping[str, str], use: str, schema: StructType) -> SourceOptions:
+    options = parse_source(raw, use)
+    if tuple(schema.fieldNames()) != options.columns:
+        raise OptionError(
+            f"the schema given has the columns {', '.join(schema.fieldNames())}, and this read has "
+            f"{', '.join(options.columns)}: leave .schema() out, and choose columns by the option columns"
+        )
+    return options

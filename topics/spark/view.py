@@ -1,0 +1,104 @@
+"""Views of topics for planning: heads, first records, losses. From a server, or from files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from topics.spark.client import Client, State
+from topics.spark.errors import ServerError
+from topics.spark.offsets import Lost
+from topics.spark.options import SourceOptions
+
+if TYPE_CHECKING:
+    from topics.files import Directory
+
+_PLAIN = re.compile(r"(?:[A-Za-z0-9_:-]|\\[.:_-])*")
+
+
+class View(Protocol):
+    """Topics as a server has them now, or as one snapshot has them."""
+
+    def states(self, options: SourceOptions) -> Mapping[str, State]:
+        """Return the topics that options subscribe to and that exist."""
+
+    def gone(self, topic: str, of: str, first: int, end: int) -> tuple[int, list[Lost]]:
+        """Return the first seq of [first, end) that may be live, `end` without one, and the known losses in the range.
+
+        of: the incarnation meant; nothing is known of another one. Losses are ascending. Other seqs that are
+        missing were deleted.
+        """
+
+    def first_seq_at(self, topic: str, time_ms: int) -> int:
+        """Return the first live seq whose ts is time_ms or later; head + 1 without one."""
+
+
+class ServerView:
+    """A server's topics. Of losses it knows the one at the first seq of a range."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def states(self, options: SourceOptions) -> Mapping[str, State]:
+        if options.pattern is None:
+            found = {name: self._client.state(name) for name in options.subscribe}
+            return {name: state for name, state in found.items() if state is not None}
+        everything = self._client.states(literal_prefix(options.pattern.pattern))
+        return {name: state for name, state in everything.items() if options.pattern.fullmatch(name)}
+
+    def gone(self, topic: str, of: str, first: int, end: int) -> tuple[int, list[Lost]]:
+        state = self._client.state(topic)
+        if state is None or state.of != of or state.earliest <= first:
+            return first, []
+        begin = min(end, state.earliest)
+        try:
+            tombstone = self._client.first_loss(topic, first - 1)
+        except ServerError as error:
+            if error.code == "topic_not_found":
+                return first, []
+            raise
+        if tombstone is None or tombstone["gap_from"] >= end:
+            return begin, []
+        return begin, [Lost(first, min(tombstone["gap_to"], end - 1), tombstone["reason"])]
+
+    def first_seq_at(self, topic: str, time_ms: int) -> int:
+        return self._client.first_seq_at(topic, time_ms)
+
+
+class FilesView:
+    """The topics of a directory's snapshot, without records that are only in the log."""
+
+    def __init__(self, directory: Directory) -> None:
+        self.directory = directory
+
+    def states(self, options: SourceOptions) -> Mapping[str, State]:
+        topics = self.directory.topics
+        if options.pattern is None:
+            names = [name for name in options.subscribe if name in topics]
+        else:
+            names = [name for name in topics if options.pattern.fullmatch(name)]
+        return {
+            name: State(topics[name].head, topics[name].first_kept, topics[name].incarnation, topics[name].durability)
+            for name in names
+        }
+
+    def gone(self, topic: str, of: str, first: int, end: int) -> tuple[int, list[Lost]]:
+        files = self.directory.topics[topic]
+        losses = [Lost(loss.from_seq, loss.to_seq, loss.reason) for loss in files.losses(first, end - 1)]
+        return min(end, max(first, files.first_kept)), losses
+
+    def first_seq_at(self, topic: str, time_ms: int) -> int:
+        return self.directory.topics[topic].first_seq_at(time_ms)
+
+
+def literal_prefix(pattern: str) -> str:
+    """Return the characters with which every name that matches a regular expression begins, to narrow a list."""
+    if "|" in pattern:
+        return ""
+    found = _PLAIN.match(pattern)
+    prefix = found.group() if found else ""
+    if len(prefix) < len(pattern) and pattern[len(prefix)] in "*?{+":
+        prefix = prefix[:-1]  # that character need not come
+        prefix = prefix[:-1] if prefix.endswith("\\") else prefix
+    return prefix.replace("\\", "")
