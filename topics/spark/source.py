@@ -1,4 +1,4 @@
-"""The data source as Spark calls it: thin classes over `batch.py` and `reading.py`."""
+"""The data source as Spark calls it: thin classes over `batch.py`, `follow.py` and `reading.py`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     InputPartition,
 )
 
 from topics.spark.batch import Bounds, plan_batch
 from topics.spark.errors import OptionError
-from topics.spark.options import BATCH, SourceOptions, parse_columns, parse_source
+from topics.spark.options import BATCH, STREAM, SourceOptions, parse_columns, parse_source
 from topics.spark.planning import Work
 from topics.spark.schema import ddl
 
@@ -36,6 +37,11 @@ class TopicsSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(_source_options(self.options, BATCH, schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from topics.spark.stream import StreamReader  # noqa: PLC0415 - batches need no stream
+
+        return StreamReader(_source_options(self.options, STREAM, schema))
 
 
 class PushdownSource(TopicsSource):

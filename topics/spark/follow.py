@@ -1,0 +1,296 @@
+"""A stream's place in its topics: the initial offset, the next one, and the partitions between two.
+
+`partitions` depends only on its arguments and the options: after a restart Spark calls it again for the
+batch that was planned last, and expects the same one. Everything else may ask the server.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from topics.spark.client import WAIT_NAMES_MAX, Client, Head
+from topics.spark.errors import DataLossError, OptionError
+from topics.spark.offsets import RECREATED, Lost, Position, from_json, to_json
+from topics.spark.options import FAIL, LATEST, ROWS, SEQ_MAX, WAIT_MS_MAX, WAIT_SLACK_MS, SourceOptions
+from topics.spark.places import starts, subscribed
+from topics.spark.planning import Work, partitions_of, share, stream_ranges
+from topics.spark.view import FilesView, ServerView, View
+
+if TYPE_CHECKING:
+    from topics.files import Directory
+
+Heads = Mapping[str, Head | None]
+
+
+class Source(Protocol):
+    """The place where a stream looks for news: a server or a directory."""
+
+    def view(self) -> View:
+        """Return the topics as they are now, for planning one batch."""
+
+    def heads(self, known: Mapping[str, Position], wait_ms: int) -> Heads:
+        """Return the heads of subscribed topics, after wait_ms or when one differs from `known`. None: absent."""
+
+
+class ServerSource:
+    """A server, asked by `POST /v0/wait`: a stream without news makes one request in waitMs.
+
+    With a pattern, a list looks for new topics, and the wait takes twice as long: two requests in twice the time. A
+    wait takes 256 names; the heads of further topics are asked for once in waitMs, by waits that return at once.
+    """
+
+    def __init__(
+        self, options: SourceOptions, client: Client, now: Callable[[], float], sleep: Callable[[float], None]
+    ):
+        self._options = options
+        self._client = client
+        self._view = ServerView(client)
+        self._now = now
+        self._sleep = sleep
+        self._listed_at: float | None = None
+        self._names: tuple[str, ...] = options.subscribe
+        self._absent: set[str] = set()
+        self._moved: dict[str, None] = {}
+        """Names that had news, in the order of their last news."""
+
+    def view(self) -> View:
+        return self._view
+
+    def heads(self, known: Mapping[str, Position], wait_ms: int) -> Heads:
+        listed: dict[str, Head | None] = {}
+        if self._options.pattern is not None:
+            listed = self._list(known, wait_ms)
+            assert self._options.connection is not None
+            wait_ms = min(2 * wait_ms, WAIT_MS_MAX, self._options.connection.timeout_ms - WAIT_SLACK_MS)
+        names = [name for name in self._moved if name in self._names]
+        names = names[::-1] + [name for name in self._names if name not in self._moved]
+        if listed and self._has_news(known, listed):
+            return listed
+        if not names:
+            self._sleep(wait_ms / 1000)
+            return listed
+        first, others = names[:WAIT_NAMES_MAX], names[WAIT_NAMES_MAX:]
+        found: dict[str, Head | None] = {}
+        for at in range(0, len(others), WAIT_NAMES_MAX):
+            found |= self._wait(known, others[at : at + WAIT_NAMES_MAX], 0)
+        found |= self._wait(known, first, 0 if self._has_news(known, found) else wait_ms)
+        return found
+
+    def _wait(self, known: Mapping[str, Position], names: Iterable[str], wait_ms: int) -> Heads:
+        asked: dict[str, Any] = {}
+        for name in names:
+            position = known.get(name)
+            # An absent topic is waited for by null; with a seq the answer would come at once, again and again.
+            here = position is not None and name not in self._absent
+            asked[name] = {"seq": position.next - 1, "incarnation": position.of} if here and position else None
+        found = self._client.wait(asked, wait_ms)
+        for name, head in found.items():
+            (self._absent.add if head is None else self._absent.discard)(name)
+            position = known.get(name)
+            if head is not None and (position is None or head.head >= position.next):
+                self._moved.pop(name, None)
+                self._moved[name] = None
+        return found
+
+    def _list(self, known: Mapping[str, Position], wait_ms: int) -> dict[str, Head | None]:
+        """Return all topics that match, at most once in twice wait_ms; in between an empty dict."""
+        if self._listed_at is not None and self._now() - self._listed_at < 2 * wait_ms / 1000:
+            return {}
+        self._listed_at = self._now()
+        states = self._view.states(self._options)
+        self._names = tuple(sorted({*states, *known}))
+        return {name: Head(states[name].head, states[name].of) if name in states else None for name in self._names}
+
+    @staticmethod
+    def _has_news(known: Mapping[str, Position], heads: Heads) -> bool:
+        return any(_is_news(known.get(name), head) for name, head in heads.items())
+
+
+class FilesSource:
+    """A data directory, whose newest snapshot is looked for once in waitMs."""
+
+    def __init__(self, options: SourceOptions, sleep: Callable[[float], None]) -> None:
+        from topics.files import open_directory  # noqa: PLC0415 - streams by url need no files
+
+        assert options.path is not None
+        self._options = options
+        self._sleep = sleep
+        self._directory: Directory = open_directory(options.path, options.cold_path)
+
+    def view(self) -> View:
+        return FilesView(self._directory)
+
+    def heads(self, known: Mapping[str, Position], wait_ms: int) -> Heads:
+        self._directory = self._directory.refresh()
+        found = self._heads(known)
+        if wait_ms and not any(_is_news(known.get(name), head) for name, head in found.items()):
+            self._sleep(wait_ms / 1000)
+            self._directory = self._directory.refresh()
+            found = self._heads(known)
+        return found
+
+    def _heads(self, known: Mapping[str, Position]) -> Heads:
+        """Return the snapshot's heads, without topics that a stream by url has read beyond the snapshot."""
+        heads = {name: Head(state.head, state.of) for name, state in self.view().states(self._options).items()}
+        return {
+            name: head
+            for name, head in heads.items()
+            if name not in known or known[name].of != head.of or known[name].next <= head.head + 1
+        }
+
+
+class Follower:
+    """Plans a stream; the stream reader without Spark. Offsets are the JSON values that Spark keeps."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        *,
+        client: Client | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._options = options
+        self._client = client
+        self._sleep = sleep
+        self._now = now
+        self._source_here: Source | None = None
+        self._initial: dict[str, Any] | None = None
+        self._goal: Heads | None = None
+        """The heads at which a run with AvailableNow ends."""
+        self._seen: Heads = {}
+
+    def initial_offset(self) -> dict[str, Any]:
+        """Return where a new query begins. Raises: OptionError, an unknown topic or a seq beyond its head."""
+        if self._initial is None:
+            view = self._source().view()
+            states = subscribed(view, self._options)
+            first = starts(view, self._options, states)
+            self._initial = to_json({name: Position(first[name], state.of) for name, state in states.items()})
+        return self._initial
+
+    def prepare_available_now(self) -> None:
+        """Note the heads of now, at which this run will end. Later records are for the next run."""
+        states = self._source().view().states(self._options)
+        self._goal = {name: Head(state.head, state.of) for name, state in states.items()}
+
+    def latest_offset(self, start: dict[str, Any], limit: int | None) -> dict[str, Any]:
+        """Return the end of the next batch, of `limit` seqs at most; `start` itself without news.
+
+        Raises: DataLossError, with onDataLoss=fail.
+        """
+        before = from_json(start)
+        is_first = self._initial is not None and start == self._initial
+        if self._goal is not None:
+            heads: Heads = self._goal
+        else:
+            heads = self._source().heads(self._subscribed(before), self._options.wait_ms)
+        moved = self._moved(before, heads, limit)
+        self._seen = {**self._seen, **heads}
+        if not moved:
+            return start
+        after = dict(before)
+        for name, position in moved.items():
+            begin = before.get(name)
+            is_chosen = is_first and begin is not None and begin.of == position.of and not self._is_fixed(name)
+            after[name] = replace(position, first=begin.next) if is_chosen and begin is not None else position
+        return to_json(after)
+
+    def reported_offset(self) -> dict[str, Any] | None:
+        """Return the newest offset seen, for the lag in Spark's progress. It makes no request."""
+        heads = {name: head for name, head in self._seen.items() if head is not None}
+        if not heads:
+            return None
+        return to_json({name: Position(head.head + 1, head.of) for name, head in heads.items()})
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Work]:
+        """Return the partitions of a batch, equal for equal arguments. Raises: DataLossError, with onDataLoss=fail."""
+        options = self._options
+        ranges, losses = stream_ranges(from_json(start), from_json(end))
+        if losses and options.on_loss == FAIL:
+            raise DataLossError(*losses[0])
+        reported = losses if options.on_loss == ROWS else []
+        return partitions_of(ranges, reported, min_partitions=options.min_partitions, max_records=options.max_records)
+
+    # -- planning -----------------------------------------------------------------------------------------
+
+    def _source(self) -> Source:
+        if self._source_here is None:
+            if self._options.connection is None:
+                self._source_here = FilesSource(self._options, self._sleep)
+            else:
+                client = self._client or Client(self._options.connection, sleep=self._sleep)
+                self._source_here = ServerSource(self._options, client, self._now, self._sleep)
+        return self._source_here
+
+    def _subscribed(self, positions: Mapping[str, Position]) -> dict[str, Position]:
+        """Return the positions of topics that the options still name."""
+        pattern, names = self._options.pattern, self._options.subscribe
+        return {
+            name: position
+            for name, position in positions.items()
+            if (pattern.fullmatch(name) if pattern is not None else name in names)
+        }
+
+    def _is_fixed(self, name: str) -> bool:
+        """Return whether the option gave the topic's first seq as a number, which a restart does not change."""
+        return self._options.starting_ms is None and self._options.starting.by_topic.get(name, LATEST) > 0
+
+    def _moved(self, before: Mapping[str, Position], heads: Heads, limit: int | None) -> dict[str, Position]:
+        """Return the new positions of topics with news."""
+        view = self._source().view()
+        begins: dict[str, int] = {}
+        ends: dict[str, int] = {}
+        gone: dict[str, list[Lost]] = {}
+        lives: dict[str, str] = {}
+        for name, head in sorted(heads.items()):
+            position = before.get(name)
+            if head is None or not _is_news(position, head):
+                continue
+            if head.head > SEQ_MAX:
+                raise OptionError(f"topic {name!r} has seqs above {SEQ_MAX}, which no Spark column holds: leave it out")
+            losses: list[Lost] = []
+            first = position.next if position is not None else 1
+            if position is not None and position.of != head.of:
+                losses.append(self._former_life(name, position))
+                first = 1
+            elif position is not None and head.head < position.next - 1:
+                raise OptionError(
+                    f"topic {name!r} ends at seq {head.head}, and this query has read up to {position.next - 1}: its "
+                    "directory was put back to an older state; begin with another checkpointLocation"
+                )
+            begin, here = view.gone(name, head.of, first, head.head + 1)
+            losses += here
+            if losses and self._options.on_loss == FAIL:
+                raise DataLossError(name, losses[0].from_seq, losses[0].to_seq, losses[0].reason)
+            begins[name], ends[name] = begin, head.head + 1
+            gone[name], lives[name] = losses, head.of
+        shares = share(limit, {name: ends[name] - begins[name] for name in ends})
+        return {
+            name: Position(end := begin + shares[name], lives[name], tuple(_before(gone[name], end)))
+            for name, begin in begins.items()
+        }
+
+    def _former_life(self, name: str, position: Position) -> Lost:
+        """Return the unread seqs of the incarnation that is gone: from the next one to the highest one seen."""
+        seen = self._seen.get(name)
+        known = seen.head if seen is not None and seen.of == position.of else 0
+        return Lost(position.next, max(position.next, known), RECREATED)
+
+
+def _before(losses: Iterable[Lost], end: int) -> Iterable[Lost]:
+    """Cut losses to a batch's end. Losses of a former incarnation are never cut: their seqs are of another life."""
+    for lost in losses:
+        if lost.reason == RECREATED:
+            yield lost
+        elif lost.from_seq < end:
+            yield replace(lost, to_seq=min(lost.to_seq, end - 1))
+
+
+def _is_news(position: Position | None, head: Head | None) -> bool:
+    if head is None:
+        return False
+    return position is None or head.of != position.of or head.head + 1 != position.next
