@@ -1,4 +1,4 @@
-"""The data source as Spark calls it: thin classes over `batch.py`, `follow.py` and `reading.py`."""
+"""The data source as Spark calls it: thin classes over `batch.py`, `follow.py`, `reading.py` and `parts.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
 )
@@ -42,6 +44,16 @@ class TopicsSource(DataSource):
         from topics.spark.stream import StreamReader  # noqa: PLC0415 - batches need no stream
 
         return StreamReader(_source_options(self.options, STREAM, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from topics.spark.sink import BatchWriter  # noqa: PLC0415 - reads need no sink
+
+        return BatchWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        from topics.spark.sink import StreamWriter  # noqa: PLC0415
+
+        return StreamWriter(self.options, schema, overwrite)
 
 
 class PushdownSource(TopicsSource):

@@ -1,0 +1,79 @@
+"""Rows of the sink as JSON: one Arrow array of records, made in bulk after each row's JSON was checked.
+
+The check is needed because `data` is copied into the request as it is: a text like `1},{"data":2`
+would become two records, and the server could not notice it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topics.spark.errors import RowError
+from topics.spark.schema import DATA, META, NODE, TAG
+
+_ESCAPED = r'[\x00-\x1f"\\]'
+_SHOWN = 60
+
+
+def records_of(columns: Mapping[str, pa.Array], where: Callable[[int], str]) -> pa.Array:
+    """Return a JSON object for each row.
+
+    Args: columns, string arrays by name: `data`, and any of `tag`, `node`, `meta`; where, from a row's index to the
+    words of a message for it.
+    Raises: RowError, naming the first row whose data is null, or whose data or meta is not JSON.
+    """
+    data = columns[DATA]
+    if data.null_count:
+        row = pc.index(pc.is_null(data), True).as_py()
+        raise RowError(
+            f"{where(row)}: data is null; give it JSON, for example by to_json(struct(...)), or filter it out"
+        )
+    _check_json(DATA, data, where)
+    parts: list[Any] = ['{"data":', data]
+    for name in (TAG, NODE):
+        if name in columns and columns[name].null_count < len(data):
+            parts.append(pc.binary_join_element_wise(f',"{name}":', _quoted(columns[name]), ""))
+    if META in columns and columns[META].null_count < len(data):
+        _check_json(META, columns[META], where)
+        parts.append(pc.binary_join_element_wise(',"meta":', columns[META], ""))
+    return pc.binary_join_element_wise(*parts, "}", "", null_handling="replace", null_replacement="")
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    """Return texts as JSON strings; null stays null."""
+    if not pc.any(pc.match_substring_regex(texts, _ESCAPED)).as_py():
+        return pc.binary_join_element_wise('"', texts, '"', "")
+    coded = texts.dictionary_encode()
+    spelled = pa.array([json.dumps(text, ensure_ascii=False) for text in coded.dictionary.to_pylist()], pa.string())
+    return spelled.take(coded.indices)
+
+
+def _check_json(name: str, texts: pa.Array, where: Callable[[int], str]) -> None:
+    check = _checker()
+    for row, text in enumerate(texts.to_pylist()):
+        if text is None:
+            continue
+        try:
+            check(text)
+        except ValueError as error:
+            raise RowError(
+                f"{where(row)}: {name} is not JSON ({error}): {text[:_SHOWN]!r}; make it with to_json(struct(...))"
+            ) from None
+
+
+def _checker() -> Callable[[str], object]:
+    """Return a function that raises ValueError for a text that is not exactly one JSON value."""
+    try:
+        import msgspec  # noqa: PLC0415 - executors may lack it
+    except ImportError:
+        return json.JSONDecoder(parse_constant=_refuse).decode
+    return msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is not a JSON value")

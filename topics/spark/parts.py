@@ -1,0 +1,232 @@
+"""The sink's part of a batch: the rows of one partition for each topic, appended at most once.
+
+A part is one atomic append, known to the server by (topic, producer, epoch, part). One that is too
+large for a request goes in pieces, which stay invisible until the last one commits them together.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topics.spark.bodies import records_of
+from topics.spark.client import Client
+from topics.spark.errors import OptionError, RowError, ServerError
+from topics.spark.options import SinkOptions
+from topics.spark.schema import SINK_COLUMNS, TOPIC
+
+PIECE_BYTES = 8 << 20
+PIECE_RECORDS = 10_000
+CHUNK_BYTES = 2 << 20
+"""Rows are encoded and kept in chunks of this size; the last chunk is kept until the part's end is known."""
+KEPT_BYTES = 64 << 20
+"""For all topics of a partition together: above it the topic with the most bytes sends a piece."""
+PART_MAX = 65_535
+WEAK = ("memory", "ephemeral")
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """The name of a part: the same values for every attempt, apart from `attempt`."""
+
+    id: str
+    epoch: int
+    part: int
+    attempt: str
+    """Different for each attempt, so that the server does not mix pieces of two attempts."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """Counts of one partition. deduped: parts that the server knew from an earlier attempt."""
+
+    rows: int = 0
+    parts: int = 0
+    deduped: int = 0
+
+
+@dataclass(slots=True)
+class _Chunk:
+    text: bytes
+    """Records, separated by commas."""
+    rows: pa.Array
+    """The index of each record in the partition, for messages."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """The rows for one topic that were not sent yet. sent: pieces that were."""
+
+    chunks: list[_Chunk] = field(default_factory=list)
+    sent: int = 0
+
+    def bytes(self) -> int:
+        return sum(len(chunk.text) for chunk in self.chunks)
+
+    def records(self) -> int:
+        return sum(len(chunk.rows) for chunk in self.chunks)
+
+
+class PartWriter:
+    """Turns the batches of one partition into parts and sends them. `finish` commits them."""
+
+    def __init__(self, client: Client, options: SinkOptions, producer: Producer, *, is_stream: bool) -> None:
+        if producer.part > PART_MAX:
+            raise OptionError(f"partition {producer.part} is above {PART_MAX}: write with fewer partitions (coalesce)")
+        self._client = client
+        self._options = options
+        self._producer = producer
+        self._checks_class = is_stream and not options.allow_weak
+        self._parts: dict[str, _Part] = {}
+        self._totals = Totals()
+        self._rows_seen = 0
+
+    def add(self, names: Sequence[str], batch: pa.RecordBatch) -> None:
+        """Take the rows of a batch; names: of its columns. Raises: RowError, ServerError, OptionError."""
+        columns = {name: _strings(batch.column(at)) for at, name in enumerate(names) if name in SINK_COLUMNS}
+        rows = pa.array(range(self._rows_seen, self._rows_seen + batch.num_rows), pa.int64())
+        self._rows_seen += batch.num_rows
+        if not batch.num_rows:
+            return
+        if self._options.topic is not None:
+            self._add_to(self._options.topic, columns, rows)
+            return
+        topics = columns[TOPIC]
+        if topics.null_count:
+            row = rows[pc.index(pc.is_null(topics), True).as_py()].as_py()
+            raise RowError(f"{self._where(row)}: topic is null; give it a name, or set the option topic")
+        for topic in topics.unique().to_pylist():
+            chosen = pc.equal(topics, topic)
+            self._add_to(topic, {name: column.filter(chosen) for name, column in columns.items()}, rows.filter(chosen))
+
+    def finish(self) -> Totals:
+        """Send the rest, as the last piece of each part; return the counts."""
+        for topic, part in self._parts.items():
+            answer = self._send(topic, part, len(part.chunks), last=True)
+            self._totals.parts += 1
+            self._totals.deduped += bool(answer["deduped"])
+        self._totals.rows = self._rows_seen
+        return self._totals
+
+    def _add_to(self, topic: str, columns: Mapping[str, pa.Array], rows: pa.Array) -> None:
+        part = self._parts.get(topic)
+        if part is None:
+            self._check_class(topic)
+            part = self._parts[topic] = _Part()
+        records = records_of(columns, lambda at: f"{self._where(rows[at].as_py())} (topic {topic!r})")
+        for first, end in _cuts(records):
+            chunk = _Chunk(_joined(records.slice(first, end - first)), rows.slice(first, end - first))
+            fits = part.bytes() + len(chunk.text) <= PIECE_BYTES and part.records() + len(chunk.rows) <= PIECE_RECORDS
+            if part.chunks and not fits:
+                self._send(topic, part, len(part.chunks), last=False)
+            part.chunks.append(chunk)
+        while sum(one.bytes() for one in self._parts.values()) > KEPT_BYTES:
+            name, largest = max(self._parts.items(), key=lambda item: item[1].bytes() if len(item[1].chunks) > 1 else 0)
+            if len(largest.chunks) < 2:
+                break
+            self._send(name, largest, len(largest.chunks) - 1, last=False)
+
+    def _send(self, topic: str, part: _Part, count: int, *, last: bool) -> dict[str, Any]:
+        chunks, part.chunks = part.chunks[:count], part.chunks[count:]
+        producer: dict[str, Any] = {
+            "id": self._producer.id,
+            "epoch": self._producer.epoch,
+            "part": self._producer.part,
+        }
+        if part.sent or not last:
+            producer |= {"piece": part.sent, "last": last, "attempt": self._producer.attempt}
+        head: dict[str, Any] = {"producer": producer}
+        if self._options.create is not None:
+            head["create"] = self._options.create
+        body = json.dumps(head).encode()[:-1] + b',"records":[' + b",".join(chunk.text for chunk in chunks) + b"]}"
+        part.sent += 1
+        try:
+            return self._client.write(topic, body)
+        except ServerError as error:
+            raise self._explained(topic, error, chunks) from None
+
+    def _check_class(self, topic: str) -> None:
+        """Refuse topics that a crash empties, for streams. An absent topic will be made in class disk."""
+        if not self._checks_class:
+            return
+        try:
+            state = self._client.state(topic)
+        except ServerError as error:
+            if error.status != 403:
+                raise
+            raise ServerError(
+                f"the key may not read the state of topic {topic!r}, and a stream asks for its class: "
+                "give a key that may read and write, or set allowWeak=true",
+                error.status,
+                error.code,
+            ) from None
+        if state is not None and state.durability in WEAK:
+            raise OptionError(
+                f"topic {topic!r} is of class {state.durability}, which a crash may empty, so a stream into it is not "
+                "exactly once: make it disk or fsync, or set allowWeak=true"
+            )
+
+    def _where(self, row: int) -> str:
+        return f"row {row} of partition {self._producer.part}"
+
+    def _explained(self, topic: str, error: ServerError, chunks: list[_Chunk]) -> Exception:
+        """Return a refusal of the server in the sink's terms: the row, or what to change in the query."""
+        found = re.search(r"records\[(\d+)\]", error.said)
+        if found is not None and error.status == 400:
+            rows = pa.concat_arrays([chunk.rows for chunk in chunks])
+            at = int(found.group(1))
+            place = self._where(rows[at].as_py()) if at < len(rows) else "a row"
+            return RowError(f"{place} (topic {topic!r}) was refused, {error.code}: {error.said}")
+        who = f"producer {self._producer.id!r}, epoch {self._producer.epoch}, part {self._producer.part}"
+        remedy = {
+            "producer_diverged": "these rows differ from those written before as the same part: make the query "
+            "give the same rows when a batch is repeated, or begin with another checkpointLocation or epoch",
+            "producer_stale": "newer epochs were written since, and this one is forgotten: begin with another "
+            "checkpointLocation, or give a higher epoch",
+            "producer_incomplete": "the server dropped pieces that were sent before: run the write again",
+            "part_too_large": "write with more partitions (repartition), or lower maxOffsetsPerTrigger",
+            "topic_full": "make room in the topic, or raise its caps",
+            "topic_not_found": "make the topic first, or leave create=false out",
+        }.get(error.code)
+        if remedy is None:
+            return error
+        return ServerError(
+            f"topic {topic!r} refused {who} ({error.status} {error.code}): {remedy}",
+            error.status,
+            error.code,
+            error.detail,
+            error.said,
+        )
+
+
+def _strings(column: pa.Array) -> pa.Array:
+    return column if column.type == pa.string() else column.cast(pa.string())
+
+
+def _cuts(records: pa.Array) -> list[tuple[int, int]]:
+    """Cut records into slices of at most CHUNK_BYTES and PIECE_RECORDS; a larger record is alone."""
+    sizes = pc.binary_length(records)
+    total = pc.sum(sizes).as_py() or 0
+    if total <= CHUNK_BYTES and len(records) <= PIECE_RECORDS:
+        return [(0, len(records))]
+    cuts = []
+    first = filled = 0
+    for at, size in enumerate(sizes.to_pylist()):
+        if at > first and (filled + size > CHUNK_BYTES or at - first >= PIECE_RECORDS):
+            cuts.append((first, at))
+            first, filled = at, 0
+        filled += size
+    return [*cuts, (first, len(records))]
+
+
+def _joined(records: pa.Array) -> bytes:
+    """Return the records as one text, separated by commas."""
+    whole = pa.ListArray.from_arrays(pa.array([0, len(records)], pa.int32()), records)
+    joined: bytes = pc.binary_join(whole, ",")[0].as_buffer().to_pybytes()
+    return joined
