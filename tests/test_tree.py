@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parent.parent
 _FILE_BYTES_MAX = 256 * 1024
 TOP = {
     ".ci", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md",
-    "build_ffi.py", "docs", "examples", "perf", "pyproject.toml", "scripts", "setup.py", "tests", "topics",
+    "build_ffi.py", "docs", "examples", "perf", "pyproject.toml", "pyspark_topics.py", "scripts", "setup.py", "tests",
+    "topics",
 }  # fmt: skip
 
 
