@@ -14,13 +14,21 @@ SEED ?=
 # Processes that run tests side by side.
 JOBS ?= 2
 
-.PHONY: serve test model bench-peers fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz
+.PHONY: serve test spark spark-packages model bench-peers fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
 
-test: venv test-packages
+# SPARK=0: without Java and pyspark (half a gigabyte); the tests that need them are skipped and say so.
+test: venv test-packages spark-packages
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+# All tests with a JVM; `make test` runs one of them.
+spark: venv spark-packages
+	$(BIN)/python -m pytest -m spark tests/spark $(ARGS)
+
+spark-packages: venv
+	@bash scripts/spark_packages.sh $(VENV)
 
 test-packages:
 	@bash scripts/test_packages.sh

@@ -74,3 +74,61 @@ def test_setup_refuses_a_python_that_is_missing_broken_or_old(tmp_path: Path) ->
     assert done.stderr == (
         "topics setup: Python 3.9.2 is too old: Python 3.11 or newer is needed (set PYTHON=python3.11)\n"
     )
+
+
+def spark_setup(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """scripts/spark_packages.sh with what lies in tmp_path, and dirname and sed, on the path."""
+    for name in ("dirname", "sed", "head"):
+        found = shutil.which(name)
+        assert found is not None
+        (tmp_path / name).symlink_to(found)
+    command = ["/bin/bash", str(ROOT / "scripts" / "spark_packages.sh"), str(tmp_path / "venv")]
+    env = {"PATH": str(tmp_path), **environment}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+def java_of(path: Path, version: str) -> None:
+    script(path / "java", f"echo 'openjdk version \"{version}\" 2025-04-15' >&2")
+
+
+def python_of(path: Path, code: str) -> None:
+    (path / "venv" / "bin").mkdir(parents=True)
+    script(path / "venv" / "bin" / "python", code)
+
+
+def test_what_spark_needs_is_used_where_it_is_there(tmp_path: Path) -> None:
+    java_of(tmp_path, "21.0.2")
+    python_of(tmp_path, "exit 0")
+    done = spark_setup(tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("version", ["1.8.0_452", "11.0.2", None])
+def test_an_old_java_or_none_is_replaced_and_said(tmp_path: Path, version: str | None) -> None:
+    if version is not None:
+        java_of(tmp_path, version)
+    done = spark_setup(tmp_path)
+    assert done.returncode == 1
+    assert "Spark needs Java 17 or newer, and apt-get is not found: install one by hand" in done.stderr
+    for name in ("apt-get", "sudo", "id"):
+        script(tmp_path / name, f'echo "{name} $*"' if name != "id" else "echo 0")
+    python_of(tmp_path, "exit 0")
+    for name in ("dirname", "sed", "head"):
+        (tmp_path / name).unlink()
+    done = spark_setup(tmp_path)
+    assert (done.returncode, "installing openjdk-17-jre-headless" in done.stderr) == (0, True)
+
+
+def test_the_half_gigabyte_is_said_while_it_loads_and_a_failure_says_how_to_do_without(tmp_path: Path) -> None:
+    java_of(tmp_path, "17.0.15")
+    python_of(tmp_path, "exit 1")
+    done = spark_setup(tmp_path)
+    assert done.returncode == 1
+    said, remedy = done.stderr.splitlines()
+    assert "installing pyspark and pyarrow" in said
+    assert "half a gigabyte (SPARK=0 leaves it out)" in said
+    assert "SPARK=0 make test" in remedy
+
+
+def test_spark_is_left_out_on_request(tmp_path: Path) -> None:
+    assert spark_setup(tmp_path, SPARK="0").returncode == 0
