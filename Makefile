@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 IO ?=
 CYCLES ?= 200
 CUTS ?= 500
+CRASHES ?= 20
 # Seeds of `make sim` and `make again`; or one of them, to see what happens in it.
 N ?= 1000
 SEED ?=
@@ -23,9 +24,9 @@ serve: venv
 test: venv test-packages spark-packages
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
-# All tests with a JVM; `make test` runs one of them.
+# All tests with a JVM; `make test` runs one of them. CRASHES=n: how many processes are killed, SEED=n: which.
 spark: venv spark-packages
-	$(BIN)/python -m pytest -m spark tests/spark $(ARGS)
+	TOPICS_TEST_CRASHES=$(CRASHES) $(if $(SEED),TOPICS_TEST_SEED=$(SEED)) $(BIN)/python -m pytest -m spark tests/spark $(ARGS)
 
 spark-packages: venv
 	@bash scripts/spark_packages.sh $(VENV)
