@@ -1,0 +1,17 @@
+"""The measurement with Spark runs, tiny, so that it does not rot."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_tiny_run_of_the_measurement_gives_its_figures() -> None:
+    pytest.importorskip("pyspark")
+    command = [sys.executable, "-m", "perf.spark", "--smoke"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("| **") == 3
+    assert "requests in 5 s" in done.stdout
