@@ -116,6 +116,13 @@ def test_an_old_java_or_none_is_replaced_and_said(tmp_path: Path, version: str |
     for name in ("dirname", "sed", "head"):
         (tmp_path / name).unlink()
     done = spark_setup(tmp_path)
+    assert (done.returncode, "installing default-jre-headless" in done.stderr) == (0, True), (
+        "none of that name is there"
+    )
+    script(tmp_path / "apt-cache", "exit 0")
+    for name in ("dirname", "sed", "head"):
+        (tmp_path / name).unlink()
+    done = spark_setup(tmp_path)
     assert (done.returncode, "installing openjdk-17-jre-headless" in done.stderr) == (0, True)
 
 
