@@ -190,7 +190,8 @@ class PartWriter:
             "producer_stale": "newer epochs were written since, and this one is forgotten: begin with another "
             "checkpointLocation, or give a higher epoch",
             "producer_incomplete": "the server dropped pieces that were sent before: run the write again",
-            "part_too_large": "write with more partitions (repartition), or lower maxOffsetsPerTrigger",
+            "part_too_large": "write with more partitions (repartition), lower maxOffsetsPerTrigger, or raise "
+            "TOPICS_MAX_PART_RECORDS and TOPICS_MAX_PART_BYTES of the server",
             "topic_full": "make room in the topic, or raise its caps",
             "topic_not_found": "make the topic first, or leave create=false out",
         }.get(error.code)
