@@ -15,7 +15,7 @@ BELOW: dict[str, set[str]] = {
     "store": {"loop"},
     "files": {"store"},
     "spark": {"files"},
-    "pipelines": {"files"},
+    "pipelines": {"files", "spark"},
     "engine": {"store", "loop"},
     "embedded": {"engine", "store", "loop"},
     "http": {"engine"},

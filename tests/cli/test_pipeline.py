@@ -130,3 +130,16 @@ def test_a_scrub_beside_an_open_log_finds_damage(data: Path) -> None:
     done = pipeline("scrub", "--path", data)
     assert (done.exit_code, report_of(done)["findings"][0]["topic"]) == (1, "orders")
     assert pipeline("scrub", "--path", data / "no").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--engine", "local", "--master", "local[2]"], "--engine local runs in this process: leave out --master"),
+        (["--engine", "flink"], "--engine is 'flink': use one of local, spark"),
+        (["--conf", "spark.ui.enabled"], "--conf 'spark.ui.enabled' is no setting: write key=value"),
+    ],
+)
+def test_options_of_engines_that_mean_nothing_are_refused(data: Path, options: list[str], told: str) -> None:
+    done = pipeline("scrub", "--path", data, *options)
+    assert (done.exit_code, told in done.stderr) == (2, True)

@@ -10,7 +10,7 @@ import contextlib
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +18,7 @@ import typer
 from topics.errors import TopicsError, UsageError
 
 if TYPE_CHECKING:
-    from topics.pipelines.engines import Progress
+    from topics.pipelines.engines import Engine, Progress
     from topics.pipelines.report import Report
     from topics.pipelines.source import Origin
 
@@ -34,6 +34,11 @@ ColdPath = Annotated[str, typer.Option("--cold-path", help="Its cold directory, 
 Subscribe = Annotated[str, typer.Option("--subscribe", help="Names of topics, comma between; all if left out.")]
 Pattern = Annotated[str, typer.Option("--subscribe-pattern", help="Or a regular expression of whole names.")]
 NoVerify = Annotated[bool, typer.Option("--no-verify", help="Trust the records without comparing checksums.")]
+EngineName = Annotated[
+    str, typer.Option("--engine", help="local (this process) or spark; spark if --master or --conf is given.")
+]
+Master = Annotated[str, typer.Option("--master", help="Master of Spark, as spark://host:7077; local[*] if left out.")]
+Conf = Annotated[list[str] | None, typer.Option("--conf", help="Setting of Spark, key=value; repeatable.")]
 ReportFile = Annotated[str, typer.Option("--report", help="File that gets the JSON report, instead of stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors on stderr.")]
 
@@ -53,6 +58,9 @@ def export(  # noqa: PLR0917 - typer makes options of them
     on_data_loss: Annotated[str, typer.Option(help="fail, skip or record.")] = "fail",
     compression: Annotated[str, typer.Option(help="zstd, snappy, gzip, lz4 or none.")] = "zstd",
     no_verify: NoVerify = False,
+    engine: EngineName = "",
+    master: Master = "",
+    conf: Conf = None,
     report: ReportFile = "",
     quiet: Quiet = False,
 ) -> None:
@@ -63,7 +71,7 @@ def export(  # noqa: PLR0917 - typer makes options of them
 
         origin = origin_of(path, cold_path, subscribe, subscribe_pattern, verify=not no_verify)
         options = pipeline.Options(origin, to, layout, schema, drop_data, on_data_loss, compression)
-        return pipeline.run(options, progress=progress)
+        return pipeline.run(options, engine=open_engine(engine, master, conf or ()), progress=progress)
 
     _finish(work, report, quiet)
 
@@ -74,6 +82,9 @@ def scrub(  # noqa: PLR0917 - typer makes options of them
     cold_path: ColdPath = "",
     backup: Annotated[str, typer.Option(help="Another data directory, to compare record by record.")] = "",
     backup_cold: Annotated[str, typer.Option(help="Its cold directory, if it has one.")] = "",
+    engine: EngineName = "",
+    master: Master = "",
+    conf: Conf = None,
     report: ReportFile = "",
     quiet: Quiet = False,
 ) -> None:
@@ -82,7 +93,11 @@ def scrub(  # noqa: PLR0917 - typer makes options of them
     def work(progress: Progress) -> Report:
         from topics.pipelines import scrub as pipeline  # noqa: PLC0415 - needs pyarrow
 
-        return pipeline.run(pipeline.Options(path, cold_path, backup, backup_cold), progress=progress)
+        return pipeline.run(
+            pipeline.Options(path, cold_path, backup, backup_cold),
+            engine=open_engine(engine, master, conf or ()),
+            progress=progress,
+        )
 
     _finish(work, report, quiet)
 
@@ -97,6 +112,9 @@ def check(  # noqa: PLR0917 - typer makes options of them
     against: Annotated[str, typer.Option("--export", help="Target of an export, to compare with the log.")] = "",
     fail_on: Annotated[str, typer.Option(help="What is wrong and not just told: loss, unexplained, or both.")] = "",
     no_verify: NoVerify = False,
+    engine: EngineName = "",
+    master: Master = "",
+    conf: Conf = None,
     report: ReportFile = "",
     quiet: Quiet = False,
 ) -> None:
@@ -106,7 +124,11 @@ def check(  # noqa: PLR0917 - typer makes options of them
         from topics.pipelines import check as pipeline  # noqa: PLC0415 - needs pyarrow
 
         origin = origin_of(path, cold_path, subscribe, subscribe_pattern, verify=not no_verify)
-        return pipeline.run(pipeline.Options(origin, rules, against, _words(fail_on)), progress=progress)
+        return pipeline.run(
+            pipeline.Options(origin, rules, against, _words(fail_on)),
+            engine=open_engine(engine, master, conf or ()),
+            progress=progress,
+        )
 
     _finish(work, report, quiet)
 
@@ -123,6 +145,9 @@ def rollup(  # noqa: PLR0917 - typer makes options of them
     event_time: Annotated[str, typer.Option(help="JSON pointer to the time in `data` that lateness is from.")] = "",
     table: Annotated[bool, typer.Option("--table", help="Print the windows as a table instead of the report.")] = False,
     no_verify: NoVerify = False,
+    engine: EngineName = "",
+    master: Master = "",
+    conf: Conf = None,
     report: ReportFile = "",
     quiet: Quiet = False,
 ) -> None:
@@ -132,7 +157,11 @@ def rollup(  # noqa: PLR0917 - typer makes options of them
         from topics.pipelines import rollup as pipeline  # noqa: PLC0415 - needs pyarrow
 
         origin = origin_of(path, cold_path, subscribe, subscribe_pattern, verify=not no_verify)
-        return pipeline.run(pipeline.Options(origin, window, to, tags, event_time), progress=progress)
+        return pipeline.run(
+            pipeline.Options(origin, window, to, tags, event_time),
+            engine=open_engine(engine, master, conf or ()),
+            progress=progress,
+        )
 
     _finish(work, report, quiet, as_text=_windows if table else None)
 
@@ -159,6 +188,9 @@ def compact(  # noqa: PLR0917 - typer makes options of them
     nulls: Annotated[str, typer.Option(help="Tags whose newest record is null: keep or drop.")] = "keep",
     compression: Annotated[str, typer.Option(help="zstd, snappy, gzip, lz4 or none.")] = "zstd",
     no_verify: NoVerify = False,
+    engine: EngineName = "",
+    master: Master = "",
+    conf: Conf = None,
     report: ReportFile = "",
     quiet: Quiet = False,
 ) -> None:
@@ -168,12 +200,23 @@ def compact(  # noqa: PLR0917 - typer makes options of them
         from topics.pipelines import compact as pipeline  # noqa: PLC0415 - needs pyarrow
 
         origin = origin_of(path, cold_path, subscribe, subscribe_pattern, verify=not no_verify)
-        return pipeline.run(pipeline.Options(origin, to, untagged, nulls, compression), progress=progress)
+        return pipeline.run(
+            pipeline.Options(origin, to, untagged, nulls, compression),
+            engine=open_engine(engine, master, conf or ()),
+            progress=progress,
+        )
 
     _finish(work, report, quiet)
 
 
 # --- what all of them do
+
+
+def open_engine(name: str, master: str, conf: Sequence[str]) -> Engine:
+    """The engine that the options name. Raises UsageError."""
+    from topics.pipelines import engines  # noqa: PLC0415 - `topics --help` should not load numpy
+
+    return engines.open_engine(name, master, conf)
 
 
 def origin_of(path: str, cold_path: str, subscribe: str, pattern: str, *, verify: bool = True) -> Origin:

@@ -111,6 +111,30 @@ class _Refused(NamedTuple):
     message: str
 
 
+def open_engine(name: str = "", master: str = "", config: Sequence[str] = ()) -> Engine:
+    """Return the engine that the options name: Spark when there is a master or a setting of Spark, else this process.
+
+    Args: name, one of ENGINES or ""; config, "key=value" each.
+    Raises: UsageError, the options contradict each other, or this machine cannot run Spark.
+    """
+    if name not in ("", *ENGINES):
+        raise UsageError(f"--engine is {name!r}: use one of {', '.join(ENGINES)}")
+    if name == "local" and (master or config):
+        raise UsageError("--engine local runs in this process: leave out --master and --conf, or use --engine spark")
+    settings: dict[str, str] = {}
+    for setting in config:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--conf {setting!r} is no setting: write key=value")
+        settings[key.strip()] = value
+    if name != "spark" and not master and not settings:
+        return LocalEngine()
+    from topics.spark.sessions import session  # noqa: PLC0415 - pyspark is needed here alone
+
+    quiet = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    return SparkEngine(session("topics pipeline", master or "local[*]", {**quiet, **settings}))
+
+
 _HEALS = (reading.DirectoryBusyError, PermissionError)
 
 

@@ -1,0 +1,77 @@
+"""Pipelines on Spark do what they do in this process, because the executors run the same functions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipelines.world import exported_rows, fill, log_rows
+from topics.clock import ManualClock
+from topics.errors import CorruptError
+from topics.pipelines import check, compact, export, rollup, scrub
+from topics.pipelines.engines import SparkEngine
+from topics.pipelines.export import open_layout
+from topics.pipelines.source import Origin
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In many units of work."""
+    monkeypatch.setattr("topics.pipelines.source.UNIT_BYTES", 8192)
+    monkeypatch.setattr("topics.pipelines.export.UNIT_BYTES", 8192)
+    return fill(tmp_path / "data")
+
+
+@pytest.mark.parametrize("layout", ["manifest", "delta"])
+def test_an_export_writes_the_same_rows(spark: Any, data: Path, tmp_path: Path, layout: str) -> None:
+    options = export.Options(Origin(path=str(data)), str(tmp_path / "lake"), layout, "id bigint, amount double")
+    here = export.run(replace(options, target=str(tmp_path / "here")), clock=ManualClock())
+    there = export.run(options, engine=SparkEngine(spark), clock=ManualClock())
+    assert (there.rows, there.misfits, there.files >= here.files) == (here.rows, here.misfits, True)
+    found = open_layout(layout, str(tmp_path / "lake"))
+    for topic in ("orders", "prices:eur"):
+        rows = exported_rows(tmp_path / "lake", found, topic)
+        assert rows.drop_columns(["value"]).equals(log_rows(data, topic))
+    again = export.run(options, engine=SparkEngine(spark), clock=ManualClock())
+    assert again.commit is None
+
+
+def test_reports_are_those_of_this_process(spark: Any, data: Path, tmp_path: Path) -> None:
+    origin = Origin(path=str(data))
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\npointer = "/id"\nunique = true\nrange = [3, ""]\n')
+    lake = str(tmp_path / "lake")
+    export.run(export.Options(origin, lake), clock=ManualClock())
+    for pipeline, options in (
+        (scrub, scrub.Options(str(data), backup=str(data))),
+        (check, check.Options(origin, str(rules), lake)),
+        (rollup, rollup.Options(origin, "1 day", event_time="/id")),
+    ):
+        here = pipeline.run(options, clock=ManualClock())
+        there = pipeline.run(options, engine=SparkEngine(spark), clock=ManualClock())
+        assert there.as_json() == here.as_json()
+    kept = compact.run(compact.Options(origin, str(tmp_path / "kept")), engine=SparkEngine(spark), clock=ManualClock())
+    assert (
+        kept.topics["orders"].written
+        == len({row["tag"] for row in log_rows(data, "orders").to_pylist() if row["tag"]})
+        + log_rows(data, "orders").column("tag").null_count
+    )
+
+
+def test_an_error_of_an_executor_is_the_one_of_this_process(spark: Any, data: Path, tmp_path: Path) -> None:
+    path = sorted((data / "topics").rglob("*.data"))[0]
+    content = bytearray(path.read_bytes())
+    content[content.index(b'"id":30')] ^= 1
+    path.write_bytes(content)
+    options = export.Options(Origin(path=str(data)), str(tmp_path / "lake"))
+    with pytest.raises(CorruptError) as here:
+        export.run(replace(options, target=str(tmp_path / "here")), clock=ManualClock())
+    with pytest.raises(CorruptError) as there:
+        export.run(options, engine=SparkEngine(spark), clock=ManualClock())
+    assert str(there.value) == str(here.value)
+    assert not list((tmp_path / "lake").rglob("*.parquet"))
