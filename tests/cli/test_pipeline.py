@@ -143,3 +143,8 @@ def test_a_scrub_beside_an_open_log_finds_damage(data: Path) -> None:
 def test_options_of_engines_that_mean_nothing_are_refused(data: Path, options: list[str], told: str) -> None:
     done = pipeline("scrub", "--path", data, *options)
     assert (done.exit_code, told in done.stderr) == (2, True)
+
+
+def test_a_bundle_is_written_where_it_was_asked_for(tmp_path: Path) -> None:
+    assert report_of(pipeline("bundle", tmp_path / "topics.zip"))["bytes"] == (tmp_path / "topics.zip").stat().st_size
+    assert pipeline("bundle", tmp_path / "topics.tar").exit_code == 2

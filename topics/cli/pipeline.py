@@ -166,6 +166,22 @@ def rollup(  # noqa: PLR0917 - typer makes options of them
     _finish(work, report, quiet, as_text=_windows if table else None)
 
 
+@app.command()
+def bundle(
+    to: Annotated[str, typer.Argument(help="The zip to write; replaced if it is there.")],
+    report: ReportFile = "",
+    quiet: Quiet = False,
+) -> None:
+    """Pack what executors need of this package into a zip, for --conf spark.submit.pyFiles."""
+
+    def work(_progress: Progress) -> Report:
+        from topics.pipelines import bundle as pipeline  # noqa: PLC0415 - as above
+
+        return pipeline.run(to)
+
+    _finish(work, report, quiet)
+
+
 def _windows(report: Report) -> str:
     """The windows of a roll-up in aligned columns."""
     rows: list[dict[str, object]] = report.as_json()["windows"]
