@@ -15,7 +15,7 @@ SEED ?=
 # Processes that run tests side by side.
 JOBS ?= 2
 
-.PHONY: serve test spark spark-packages model bench-peers fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz
+.PHONY: serve test spark spark-cluster spark-packages model bench-peers fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
@@ -27,6 +27,10 @@ test: venv test-packages spark-packages
 # All tests with a JVM; `make test` runs one of them. CRASHES=n: how many processes are killed, SEED=n: which.
 spark: venv spark-packages
 	TOPICS_TEST_CRASHES=$(CRASHES) $(if $(SEED),TOPICS_TEST_SEED=$(SEED)) $(BIN)/python -m pytest -m spark tests/spark $(ARGS)
+
+# A standalone master and two workers on loopback; executors have the package from a zip, or from a packed environment.
+spark-cluster: venv spark-packages
+	$(BIN)/python -m pytest -m slow tests/spark/test_cluster.py $(ARGS)
 
 spark-packages: venv
 	@bash scripts/spark_packages.sh $(VENV)
