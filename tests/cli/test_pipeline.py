@@ -148,3 +148,8 @@ def test_options_of_engines_that_mean_nothing_are_refused(data: Path, options: l
 def test_a_bundle_is_written_where_it_was_asked_for(tmp_path: Path) -> None:
     assert report_of(pipeline("bundle", tmp_path / "topics.zip"))["bytes"] == (tmp_path / "topics.zip").stat().st_size
     assert pipeline("bundle", tmp_path / "topics.tar").exit_code == 2
+
+
+def test_a_replay_without_files_cannot_run(tmp_path: Path) -> None:
+    done = pipeline("replay", tmp_path, "--url", "http://127.0.0.1:1", "--as", "data", "--tag", "/x", "--rate", "5")
+    assert (done.exit_code, "no file that ends in .parquet, .jsonl, .ndjson" in done.stderr) == (2, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 
 from tests.pipelines.world import exported_rows, fill, log_rows
+from tests.spark.own_server import own_server
 from topics.clock import ManualClock
 from topics.errors import CorruptError
-from topics.pipelines import check, compact, export, rollup, scrub
+from topics.pipelines import check, compact, export, replay, rollup, scrub
 from topics.pipelines.engines import SparkEngine
 from topics.pipelines.export import open_layout
 from topics.pipelines.source import Origin
@@ -61,6 +63,21 @@ def test_reports_are_those_of_this_process(spark: Any, data: Path, tmp_path: Pat
         == len({row["tag"] for row in log_rows(data, "orders").to_pylist() if row["tag"]})
         + log_rows(data, "orders").column("tag").null_count
     )
+
+
+def test_a_replay_sends_each_row_once_from_executors(spark: Any, data: Path, tmp_path: Path) -> None:
+    export.run(export.Options(Origin(path=str(data)), str(tmp_path / "lake")), clock=ManualClock())
+    home = tmp_path / "server"
+    home.mkdir()
+    with own_server(home) as server:
+        options = replay.Options((str(tmp_path / "lake"),), server.url)
+        first, second = (replay.run(options, engine=SparkEngine(spark), clock=ManualClock()) for _ in range(2))
+        assert first.rows == second.known
+        assert (first.known, second.rows) == (0, 0)
+        for topic in ("orders", "prices:eur"):
+            wanted = [(row["tag"], row["data"]) for row in log_rows(data, topic).to_pylist()]
+            found = [(record.get("$tag"), record["data"]) for record in server.records(topic)]
+            assert sorted(found, key=str) == sorted([(tag, json.loads(text)) for tag, text in wanted], key=str)
 
 
 def test_an_error_of_an_executor_is_the_one_of_this_process(spark: Any, data: Path, tmp_path: Path) -> None:

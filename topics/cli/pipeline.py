@@ -167,6 +167,34 @@ def rollup(  # noqa: PLR0917 - typer makes options of them
 
 
 @app.command()
+def replay(  # noqa: PLR0917 - typer makes options of them
+    inputs: Annotated[list[str], typer.Argument(help="Parquet and JSON Lines files, or directories of them.")],
+    url: Annotated[str, typer.Option(help="The server, as http://localhost:4000.")],
+    token_file: Annotated[str, typer.Option(help="File with the key of the server.")] = "",
+    topic: Annotated[str, typer.Option(help="Topic of all rows, before what rows and directories say.")] = "",
+    form: Annotated[str, typer.Option("--as", help="records (columns data, tag, ..) or data (the whole row).")] = (
+        "records"
+    ),
+    tag: Annotated[str, typer.Option(help="With --as data: JSON pointer to the tag.")] = "",
+    rate: Annotated[float, typer.Option(help="Most rows a second; 0: no bound.")] = 0.0,
+    engine: EngineName = "",
+    master: Master = "",
+    conf: Conf = None,
+    report: ReportFile = "",
+    quiet: Quiet = False,
+) -> None:
+    """Send Parquet and JSON Lines files into topics, each row once, also when it is run again."""
+
+    def work(progress: Progress) -> Report:
+        from topics.pipelines import replay as pipeline  # noqa: PLC0415 - needs pyarrow
+
+        options = pipeline.Options(tuple(inputs), url, "", token_file, topic, form, tag, rate)
+        return pipeline.run(options, engine=open_engine(engine, master, conf or ()), progress=progress)
+
+    _finish(work, report, quiet)
+
+
+@app.command()
 def bundle(
     to: Annotated[str, typer.Argument(help="The zip to write; replaced if it is there.")],
     report: ReportFile = "",

@@ -1,0 +1,381 @@
+"""`replay`: Parquet and JSON Lines files into topics of a server, each row once, at a rate.
+
+    run(Options(inputs=("/data/lake",), url="http://localhost:4000", rate=500))
+
+A file is sent in chunks of up to CHUNK_ROWS rows and CHUNK_BYTES, in order, each an atomic append that the server
+knows by a producer (a hash of the file's name and contents) and an epoch (the number of the chunk, from 1 on). So a
+replay that was killed is just run again: the server answers chunks that it has without appending them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import xxhash
+
+from topics.clock import Clock, SystemClock
+from topics.errors import UsageError
+from topics.pipelines.chunks import CHUNK_BYTES, cut
+from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, silent
+from topics.pipelines.errors import PipelineError
+from topics.pipelines.report import Report, count
+from topics.pipelines.target.names import topic_of
+from topics.pipelines.values import pointer
+from topics.spark.client import Client
+from topics.spark.errors import RowError, ServerError
+from topics.spark.options import SinkOptions, parse_sink
+from topics.spark.parts import PartWriter, Producer
+
+CHUNK_ROWS = 1000
+"""Never to be changed: the chunks of a file are what a server remembers."""
+FORMS = ("records", "data")
+ENDINGS = (".parquet", ".jsonl", ".ndjson")
+COLUMNS = ("data", "tag", "node", "meta", "topic")
+_BLOCK_BYTES = 1 << 20
+_PAUSE_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to send, and where to.
+
+    inputs: files, and directories that are searched for files with one of ENDINGS; topic: of all rows, before what rows
+    and directories (`topic=<name>`) say; form: `records` (rows have `data`, and may have `tag`, `node`, `meta` and
+    `topic`) or `data` (a row as a whole is the data); tag: with `data`, a JSON pointer to the tag; rate: most rows a
+    second of all executors together, 0 for no bound.
+    """
+
+    inputs: tuple[str, ...]
+    url: str
+    token: str = field(default="", repr=False)
+    token_file: str = field(default="", repr=False)
+    topic: str = ""
+    form: str = "records"
+    tag: str = ""
+    rate: float = 0.0
+
+
+@dataclass
+class ReplayReport(Report):
+    """What was sent. known: rows that the server had from a run before."""
+
+    pipeline: ClassVar[str] = "replay"
+
+    url: str
+    files: int = 0
+    rows: int = 0
+    known: int = 0
+
+    def summary(self) -> str:
+        """One sentence."""
+        told = f"{self.url}: {count(self.rows, 'row')} of {count(self.files, 'file')} appended"
+        return f"{told}; {count(self.known, 'row')} were there already" if self.known else told
+
+
+class Input(NamedTuple):
+    """A file to send. name: below the directory that was named, the same on every run."""
+
+    path: str
+    name: str
+    topic: str
+
+
+class Sending(NamedTuple):
+    """What all files have in common."""
+
+    options: SinkOptions
+    form: str
+    tag: pointer.Pointer | None
+    rate: float
+
+
+class Sent(NamedTuple):
+    """Rows of one file."""
+
+    appended: int
+    known: int
+
+
+def run(
+    options: Options, *, engine: Engine | None = None, clock: Clock | None = None, progress: Progress = silent
+) -> ReplayReport:
+    """Send all files, one after the other; on Spark side by side.
+
+    Raises UsageError; PipelineError for a file that cannot be read or has a row that is no record; ServerError;
+    StoppedError. What was appended before stays, and the next run goes on from there.
+    """
+    clock = clock or SystemClock()
+    engine = engine or LocalEngine()
+    began = clock.monotonic_ns()
+    inputs = list(find_inputs(options))
+    report = ReplayReport(options.url, len(inputs))
+    at_once = max(1, min(engine.slots, len(inputs)))
+    sending = _sending(options)._replace(rate=options.rate / at_once)
+    with Stop() as stop:
+        work = partial(replay_file, sending)
+        if engine.name == "local":  # a signal ends the run between two chunks, elsewhere between two files
+            work = partial(replay_file, sending, check=stop.check)
+        for sent in Job(engine, stop, progress).results(work, inputs, "sent"):
+            report.rows += sent.appended
+            report.known += sent.known
+    report.seconds = (clock.monotonic_ns() - began) / 1e9
+    return report
+
+
+def _sending(options: Options) -> Sending:
+    if options.form not in FORMS:
+        raise UsageError(f"--as is {options.form!r}: use one of {', '.join(FORMS)}")
+    if options.tag and options.form != "data":
+        raise UsageError("--tag is for --as data: records have a column or a member `tag`")
+    if not options.rate >= 0:
+        raise UsageError(f"--rate is {options.rate:g}: use rows a second, or 0 for no bound")
+    raw = {"url": options.url, "token": options.token, "tokenFile": options.token_file}
+    sink = parse_sink({name: value for name, value in raw.items() if value})
+    return Sending(sink, options.form, pointer.parse(options.tag, "--tag") if options.tag else None, options.rate)
+
+
+def find_inputs(options: Options) -> Iterator[Input]:
+    """The files that the options name, by name. Raises UsageError for one that is not there, or none at all."""
+    found: list[Input] = []
+    for given in options.inputs:
+        if os.path.isfile(given):
+            found.append(_input(os.path.dirname(os.path.abspath(given)), os.path.abspath(given), options.topic))
+        elif os.path.isdir(given):
+            root = os.path.abspath(given)
+            for directory, below, names in os.walk(root):
+                below[:] = [name for name in below if not name.startswith((".", "_"))]  # logs of commits
+                found += [
+                    _input(root, os.path.join(directory, name), options.topic)
+                    for name in names if name.endswith(ENDINGS) and not name.startswith((".", "_"))
+                ]  # fmt: skip
+        else:
+            raise UsageError(f"{given} does not exist: name files, or directories of files")
+    if not found:
+        raise UsageError(f"no file that ends in {', '.join(ENDINGS)} in {', '.join(options.inputs) or 'nothing'}")
+    yield from sorted(set(found), key=lambda one: (one.name, one.path))
+
+
+def _input(root: str, path: str, topic: str) -> Input:
+    if not path.endswith(ENDINGS):
+        raise UsageError(f"{path} does not end in {' or '.join(ENDINGS)}: name it by its format")
+    name = os.path.relpath(path, root)
+    by_directory = [found for step in path.split(os.sep)[:-1] if (found := topic_of(step))]
+    return Input(path, name, topic or (by_directory[-1] if by_directory else ""))
+
+
+def producer_of(one: Input) -> str:
+    """The id of the producer of a file: other contents, or another name, make another one. Raises PipelineError."""
+    digest = xxhash.xxh3_128(one.name.encode(errors="surrogateescape") + b"\0")
+    try:
+        with open(one.path, "rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                digest.update(block)
+    except OSError as error:
+        raise PipelineError(f"{one.path} cannot be read: {error.strerror}") from None
+    return f"replay:{digest.hexdigest()}"
+
+
+def replay_file(
+    sending: Sending,
+    one: Input,
+    *,
+    check: Callable[[], None] = lambda: None,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Clock | None = None,
+) -> Sent:
+    """Send one file: what an executor runs. check: raises to stop between two chunks."""
+    clock = clock or SystemClock()
+    connection = sending.options.connection
+    client = Client(connection, sleep=sleep)
+    producer, attempt = producer_of(one), secrets.token_hex(8)
+    appended = known = 0
+    done_through: dict[str, int] = {}
+    began = clock.monotonic_ns()
+    try:
+        for epoch, rows in enumerate(chunks(one, sending), 1):
+            check()
+            for topic, part in _by_topic(one, rows):
+                if epoch <= done_through.get(topic, 0):
+                    known += part.num_rows
+                    continue
+                writer = PartWriter(
+                    client,
+                    _options_for(sending.options, topic),
+                    Producer(producer, epoch, 0, attempt),
+                    is_stream=False,
+                )
+                try:
+                    writer.add(part.schema.names, part)
+                    was_known = bool(writer.finish().deduped)
+                except RowError as error:
+                    raise PipelineError(f"{one.path}, chunk {epoch} (row 0 is its first): {error}") from None
+                except ServerError as error:
+                    if error.code != "producer_stale":
+                        raise
+                    # Epochs of a file go up by one, so all up to the newest that the server knows were appended.
+                    done_through[topic] = int(error.detail.get("newest", epoch))
+                    was_known = True
+                known += part.num_rows if was_known else 0
+                appended += 0 if was_known else part.num_rows
+            if sending.rate:
+                _pace(began + appended / sending.rate * 1e9, clock, sleep, check)
+    finally:
+        client.close()
+    return Sent(appended, known)
+
+
+def _pace(until_ns: float, clock: Clock, sleep: Callable[[float], None], check: Callable[[], None]) -> None:
+    while (left := (until_ns - clock.monotonic_ns()) / 1e9) > 0:
+        check()
+        sleep(min(left, _PAUSE_S))
+
+
+def _options_for(options: SinkOptions, topic: str) -> SinkOptions:
+    return SinkOptions(options.connection, topic, None, None, options.create, options.allow_weak)
+
+
+def _by_topic(one: Input, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of a chunk for each topic, in order of the topics' first rows."""
+    if one.topic or "topic" not in rows.schema.names:
+        if not one.topic:
+            raise PipelineError(f"{one.path}: its rows name no topic: give one with --topic")
+        yield one.topic, _without_topic(rows)
+        return
+    topics = rows.column("topic")
+    if topics.null_count:
+        raise PipelineError(f"{one.path}: a row has no topic: give one for all with --topic")
+    for topic in pc.unique(topics).to_pylist():
+        yield topic, _without_topic(rows.filter(pc.equal(topics, topic)))
+
+
+def _without_topic(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.select([name for name in rows.schema.names if name != "topic"])
+
+
+# --- files as chunks
+
+
+def chunks(one: Input, sending: Sending) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, with some of COLUMNS as strings. A chunk ends at the end of a row group of Parquet, too.
+
+    Raises PipelineError for a file that cannot be read, and a row that is no record.
+    """
+    try:
+        if one.path.endswith(".parquet"):
+            yield from _of_parquet(one, sending)
+        else:
+            yield from _of_lines(one, sending)
+    except (OSError, pa.ArrowException, UnicodeError) as error:
+        raise PipelineError(f"{one.path} cannot be read: {error}") from None
+
+
+def _of_parquet(one: Input, sending: Sending) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(one.path) as file:
+        names = [name for name in COLUMNS if name in file.schema_arrow.names]
+        if sending.form == "records" and "data" not in names:
+            raise PipelineError(f"{one.path} has no column `data`: add --as data to send whole rows")
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, columns=names if sending.form == "records" else None)
+            for start in range(0, table.num_rows, CHUNK_ROWS):
+                part = table.slice(start, CHUNK_ROWS)
+                if sending.form == "data":
+                    rows = _of_documents([(row, _text(row)) for row in part.to_pylist()], sending)
+                else:
+                    rows = pa.table({name: part.column(name).cast(pa.string()) for name in names})
+                yield from cut(rows, CHUNK_BYTES)
+
+
+def _of_lines(one: Input, sending: Sending) -> Iterator[pa.RecordBatch]:
+    waiting: list[tuple[Any, str]] = []
+    filled = 0
+    with open(one.path, encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            text = line.strip()
+            if not text:
+                continue
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise PipelineError(f"{one.path}, line {number} is no JSON ({error}): {text[:60]!r}") from None
+            if sending.form == "records" and not (isinstance(value, dict) and "data" in value):
+                raise PipelineError(
+                    f'{one.path}, line {number} is no record: write {{"data": .., "tag": ..}}, or add --as data'
+                )
+            if waiting and (len(waiting) == CHUNK_ROWS or filled + len(text) > CHUNK_BYTES):
+                yield from cut(_of_values(waiting, sending), CHUNK_BYTES)
+                waiting, filled = [], 0
+            waiting.append((value, text))
+            filled += len(text)
+    if waiting:
+        yield from cut(_of_values(waiting, sending), CHUNK_BYTES)
+
+
+def _of_values(rows: Sequence[tuple[Any, str]], sending: Sending) -> pa.Table:
+    """Rows of JSON Lines: values, and how they are written."""
+    if sending.form == "data":
+        return _of_documents(rows, sending)
+    members = [_members(text) for _, text in rows]
+    columns: dict[str, list[str | None]] = {"data": [found["data"] for found in members]}
+    for name in COLUMNS[1:]:
+        values = [value.get(name) for value, _ in rows]
+        if all(value is None for value in values):
+            continue
+        if name == "meta":
+            columns[name] = [
+                None if value is None else found[name] for value, found in zip(values, members, strict=True)
+            ]
+        else:
+            columns[name] = [None if value is None else _tag(value) for value in values]
+    return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+
+
+def _members(text: str) -> dict[str, str]:
+    """Each member of an object, which is known to be sound, as it is written: 1.10 stays 1.10."""
+    found: dict[str, str] = {}
+    at = _behind_blanks(text, 1)
+    while text[at] != "}":
+        name, at = _decoder.raw_decode(text, at)
+        start = _behind_blanks(text, _behind_blanks(text, at) + 1)
+        _, end = _decoder.raw_decode(text, start)
+        found[name] = text[start:end]
+        at = _behind_blanks(text, end)
+        if text[at] == ",":
+            at = _behind_blanks(text, at + 1)
+    return found
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    while text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+_decoder = json.JSONDecoder()
+
+
+def _of_documents(rows: Sequence[tuple[Any, str]], sending: Sending) -> pa.Table:
+    """Rows that are the data as a whole."""
+    columns = {"data": pa.array([text for _, text in rows], pa.string())}
+    if sending.tag is not None:
+        places = [pointer.find(value, sending.tag) for value, _ in rows]
+        tags = [None if place is pointer.MISSING or place is None else _tag(place) for place in places]
+        columns["tag"] = pa.array(tags, pa.string())
+    return pa.table(columns)
+
+
+def _tag(value: Any) -> str:
+    return value if isinstance(value, str) else _text(value)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
