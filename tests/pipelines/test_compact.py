@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 import topics
 from tests.pipelines.world import fill, log_rows, opened
+from tests.spark.own_server import own_server
 from topics.clock import ManualClock
 from topics.errors import UsageError
 from topics.files import Loss
@@ -111,7 +114,7 @@ def test_a_target_that_is_there_is_refused_unless_it_is_empty(data: Path, tmp_pa
         run(data, tmp_path / "empty")
     with pytest.raises(UsageError, match="--nulls is 'some': use keep or drop"):
         run(data, tmp_path / "x", nulls="some")
-    with pytest.raises(UsageError, match="no target: name a new directory"):
+    with pytest.raises(UsageError, match="name either a new directory with --to"):
         compact.run(Options(Origin(path=str(data)), ""))
 
 
@@ -119,3 +122,57 @@ def test_what_is_lost_while_it_runs_is_told() -> None:
     report = CompactReport("p", "t", topics={"orders": compact.TopicReport()})
     compact._add(report, compact.Kept("orders", "", 0, 0, 0, 0, 2, [Loss("orders", 1, 2, "cap")]))
     assert report.losses == [{"topic": "orders", "from_seq": 1, "to_seq": 2, "reason": "cap"}]
+
+
+# --- into a topic
+
+
+def test_a_topic_gets_the_newest_records_once_however_often_it_is_run(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compact, "CELL_SEQS", 16)
+    monkeypatch.setattr("topics.pipelines.source.UNIT_BYTES", 1)
+    wanted = newest(log_rows(data, "orders").to_pylist(), untagged=False, nulls=False)
+    with own_server(tmp_path) as server:
+        options = Options(
+            Origin(path=str(data), subscribe=("orders",)), "", "drop", "drop", "zstd", "newest", server.url
+        )
+        for _ in range(2):
+            report = compact.run(options, clock=ManualClock())
+            assert (report.topics["orders"].written, report.files) == (len(wanted), 0)
+            found = [(record["$tag"], record["data"]) for record in server.records("newest")]
+            assert found == [(row["tag"], json.loads(row["data"])) for row in wanted]
+        monkeypatch.setattr("topics.pipelines.source.UNIT_BYTES", 128 << 20)
+        compact.run(options, clock=ManualClock())
+        assert len(server.records("newest")) == len(wanted)
+
+
+def test_long_records_make_more_parts_each_sent_once(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part is one request, so that what a part in pieces may hold is no bound."""
+    monkeypatch.setattr(compact, "CHUNK_BYTES", 100)
+    options = Options(Origin(path=str(data)), to_topic="newest")
+    wanted = len(newest(log_rows(data, "orders").to_pylist(), untagged=True, nulls=True)) + len(
+        newest(log_rows(data, "prices:eur").to_pylist(), untagged=True, nulls=True)
+    )
+    with own_server(tmp_path) as server:
+        for _ in range(2):
+            compact.run(replace(options, url=server.url), clock=ManualClock())
+            assert len(server.records("newest")) == wanted
+
+
+def test_a_topic_is_not_compacted_into_itself(tmp_path: Path) -> None:
+    with own_server(tmp_path) as server:
+        server.put("orders", [1, 2], "a")
+        server.call("POST", "/v0/checkpoint", {"wait_ms": 30_000})
+        with pytest.raises(UsageError, match="--to-topic orders is one of the topics to read"):
+            compact.run(Options(Origin(path=server.path), to_topic="orders", url=server.url), clock=ManualClock())
+
+
+def test_a_topic_needs_its_server_and_excludes_a_directory(data: Path) -> None:
+    origin = Origin(path=str(data))
+    with pytest.raises(UsageError, match="--to-topic is written through its server: name it with --url"):
+        compact.run(Options(origin, to_topic="x"))
+    with pytest.raises(UsageError, match="name either a new directory with --to"):
+        compact.run(Options(origin, "x", to_topic="x", url="http://127.0.0.1:1"))

@@ -223,7 +223,10 @@ def _windows(report: Report) -> str:
 
 @app.command()
 def compact(  # noqa: PLR0917 - typer makes options of them
-    to: Annotated[str, typer.Option(help="The directory to write; it must not be there yet.")],
+    to: Annotated[str, typer.Option(help="The directory to write; it must not be there yet.")] = "",
+    to_topic: Annotated[str, typer.Option(help="Or the topic to append to, of the server at --url.")] = "",
+    url: Annotated[str, typer.Option(help="The server of --to-topic.")] = "",
+    token_file: Annotated[str, typer.Option(help="File with a key of that server.")] = "",
     path: Path = "",
     cold_path: ColdPath = "",
     subscribe: Subscribe = "",
@@ -238,14 +241,14 @@ def compact(  # noqa: PLR0917 - typer makes options of them
     report: ReportFile = "",
     quiet: Quiet = False,
 ) -> None:
-    """Write the newest record of each tag as Parquet."""
+    """Write the newest record of each tag, as Parquet or into a topic."""
 
     def work(progress: Progress) -> Report:
         from topics.pipelines import compact as pipeline  # noqa: PLC0415 - needs pyarrow
 
         origin = origin_of(path, cold_path, subscribe, subscribe_pattern, verify=not no_verify)
         return pipeline.run(
-            pipeline.Options(origin, to, untagged, nulls, compression),
+            pipeline.Options(origin, to, untagged, nulls, compression, to_topic, url, token_file),
             engine=open_engine(engine, master, conf or ()),
             progress=progress,
         )

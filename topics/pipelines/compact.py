@@ -1,15 +1,23 @@
-"""`compact`: the newest record of each tag, as Parquet. The topics themselves stay as they are.
+"""`compact`: the newest record of each tag, as Parquet or in a topic. The topics themselves stay as they are.
 
     run(Options(origin=Origin(path="/var/lib/topics", subscribe=("accounts",)), to="/data/accounts"))
+    run(Options(origin=.., to_topic="accounts-newest", url="http://localhost:4000"))
 
 A first pass over the indexes finds the newest seq of each tag, a second one reads those records. Memory: one row for
 each tag of a unit of work, then one for each tag.
+
+Into a topic go the records of CELL_SEQS seqs (a cell) at a time, in parts of at most CHUNK_BYTES, each an atomic append
+that the server knows by the source topic, its incarnation and head, and the numbers of cell and part. So a run that
+was killed is just run again; if records were deleted meanwhile, the server refuses a part that has other rows now,
+instead of appending it twice.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -18,35 +26,51 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import xxhash
 
 from topics.clock import Clock, SystemClock
 from topics.errors import UsageError
 from topics.files import Loss
+from topics.pipelines.chunks import CHUNK_BYTES, cut
 from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, silent
 from topics.pipelines.errors import TargetError, disk_errors
 from topics.pipelines.report import LISTED_MAX, Report, count, loss_as_json
 from topics.pipelines.seqs import Seqs, seqs_of
-from topics.pipelines.source import Origin, Slice, open_source, read
+from topics.pipelines.source import Origin, Slice, Topic, open_source, read
 from topics.pipelines.target.layout import Shape
 from topics.pipelines.target.names import topic_directory
 from topics.pipelines.target.parts import COMPRESSIONS, arrow_schema
 from topics.pipelines.target.runs import sync_directory
 from topics.pipelines.target.whole import new_directory, replace_file
 from topics.pipelines.values.checksum import COLUMNS
+from topics.spark.client import Client
+from topics.spark.options import SinkOptions, parse_sink
+from topics.spark.parts import PartWriter, Producer
 
 CHOICES = ("keep", "drop")
+CELL_SEQS = 10_000
+"""Never to be changed: a server remembers the parts that were made of cells."""
+_PARTS_OF_A_PRODUCER = 1 << 16
+_SENT = ["data", "tag", "node", "meta"]
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to keep. to: a directory that is not there yet; untagged: records without a tag, `keep` or `drop`; nulls:
-    tags whose newest record has `null` as data, `keep` or `drop` (that record says that the tag is gone)."""
+    """What to keep, and where it goes.
+
+    to: a directory that is not there yet; or to_topic and url: a topic of a server; untagged: records without a tag,
+    `keep` or `drop`; nulls: tags whose newest record has `null` as data, `keep` or `drop` (such a record says that its
+    tag is gone).
+    """
 
     origin: Origin
-    to: str
+    to: str = ""
     untagged: str = "keep"
     nulls: str = "keep"
     compression: str = "zstd"
+    to_topic: str = ""
+    url: str = ""
+    token_file: str = ""
 
 
 @dataclass
@@ -99,21 +123,25 @@ def run(
     began = clock.monotonic_ns()
     _check(options)
     source = open_source(options.origin)
-    for name in source.topics:
-        topic_directory(name)
-    report = CompactReport(options.origin.path, options.to, source.snapshot)
+    if options.to:
+        for name in source.topics:
+            topic_directory(name)
+    report = CompactReport(options.origin.path, options.to or f"topic {options.to_topic}", source.snapshot)
     report.topics = {name: TopicReport() for name in source.topics}
-    slices = [
-        one for topic in source.topics.values() if topic.first <= topic.head
-        for one in topic.slices(topic.first, topic.head)
-    ]  # fmt: skip
-    with Stop() as stop, new_directory(options.to) as target:
+    sink = _sink(options) if options.to_topic else None
+    if sink is not None and options.to_topic in source.topics:
+        _refuse_itself(sink, source.topics[options.to_topic])
+    ranges = [one for topic in source.topics.values() for one in _ranges(topic, in_cells=sink is not None)]
+    with Stop() as stop, new_directory(options.to) if sink is None else nullcontext("") as target:
         job = Job(engine, stop, progress)
         verify = options.origin.verify
-        newest = _newest(report, list(job.results(partial(find_newest, verify), slices, "looked through")))
-        units = [Unit(number, one, _between(newest[one.topic], one)) for number, one in enumerate(slices)]
-        work = partial(keep_newest, Keeping(target, options.untagged, options.nulls, options.compression, verify))
-        for kept in job.results(work, units, "written"):
+        newest = _newest(report, list(job.results(partial(find_newest, verify), ranges, "looked through")))
+        units = [
+            Unit(number, source.topics[one[0].topic].head, one, _between(newest[one[0].topic], one))
+            for number, one in enumerate(ranges)
+        ]
+        keeping = Keeping(target, options.untagged, options.nulls, options.compression, verify, sink)
+        for kept in job.results(partial(keep_newest, keeping), units, "written"):
             _add(report, kept)
             _refuse_unseen(target, kept)
         stop.check()
@@ -129,8 +157,42 @@ def _check(options: Options) -> None:
     ):
         if value not in known:
             raise UsageError(f"--{name} is {value!r}: use {' or '.join(known)}")
-    if not options.to or "://" in options.to:
-        raise UsageError("no target: name a new directory with --to (a directory, not a URL)")
+    if bool(options.to) == bool(options.to_topic) or "://" in options.to:
+        raise UsageError("name either a new directory with --to (not a URL), or a topic with --to-topic")
+    if options.to_topic and not options.url:
+        raise UsageError("--to-topic is written through its server: name it with --url")
+
+
+def _sink(options: Options) -> SinkOptions:
+    raw = {"url": options.url, "tokenFile": options.token_file, "topic": options.to_topic}
+    return parse_sink({name: value for name, value in raw.items() if value})
+
+
+def _refuse_itself(sink: SinkOptions, topic: Topic) -> None:
+    """Raise UsageError if a topic would be appended to itself; another server's may have the same name."""
+    client = Client(sink.connection)
+    try:
+        state = client.state(topic.name)
+    finally:
+        client.close()
+    if state is not None and state.of == topic.incarnation:
+        raise UsageError(
+            f"--to-topic {topic.name} is one of the topics to read: name those with --subscribe, without it"
+        )
+
+
+def _ranges(topic: Topic, *, in_cells: bool) -> Iterator[tuple[Slice, ...]]:
+    """The slices of a topic, one by one, or together in ranges of whole cells, so that no two units share a cell."""
+    slices = topic.slices(topic.first, topic.head) if topic.first <= topic.head else []
+    if not in_cells:
+        yield from ((one,) for one in slices)
+        return
+    low = topic.first
+    for high in sorted({-(-one.to_seq // CELL_SEQS) * CELL_SEQS for one in slices}):
+        found = tuple(topic.slices(low, min(high, topic.head)))
+        if found:
+            yield found
+        low = high + 1
 
 
 # --- the first pass
@@ -145,17 +207,22 @@ class Newest(NamedTuple):
     tags: pa.Table
 
 
-def find_newest(verify: bool, one: Slice) -> Newest:
-    """Find the newest seq of each tag of a slice: what an executor runs."""
+def find_newest(verify: bool, slices: tuple[Slice, ...]) -> Newest:
+    """Find the newest seq of each tag in slices of a topic: what an executor runs."""
     untagged = records = 0
     tables: list[pa.Table] = []
-    for item in read(one, ["tag", "seq"], verify=verify):
+    for item in _items(slices, ("tag", "seq"), verify):
         if isinstance(item, Loss):
             continue  # told in the second pass, which reads the same seqs
         records += item.num_rows
         untagged += item.column("tag").null_count
         tables.append(_newest_of_tags(pa.Table.from_batches([item])))
-    return Newest(one.topic, records, untagged, _newest_of_tags(_joined(tables)))
+    return Newest(slices[0].topic, records, untagged, _newest_of_tags(_joined(tables)))
+
+
+def _items(slices: tuple[Slice, ...], columns: tuple[str, ...], verify: bool) -> Iterator[pa.RecordBatch | Loss]:
+    for one in slices:
+        yield from read(one, columns, verify=verify)
 
 
 def _newest_of_tags(table: pa.Table) -> pa.Table:
@@ -179,8 +246,8 @@ def _newest(report: CompactReport, found: list[Newest]) -> Mapping[str, Seqs]:
     return newest
 
 
-def _between(seqs: Seqs, one: Slice) -> Seqs:
-    low, high = np.searchsorted(seqs, [one.from_seq, one.to_seq + 1])
+def _between(seqs: Seqs, slices: tuple[Slice, ...]) -> Seqs:
+    low, high = np.searchsorted(seqs, [slices[0].from_seq, slices[-1].to_seq + 1])
     return seqs[low:high]
 
 
@@ -188,10 +255,12 @@ def _between(seqs: Seqs, one: Slice) -> Seqs:
 
 
 class Unit(NamedTuple):
-    """A slice, and which of its records are the newest of their tag."""
+    """Slices of a topic, and which of their records are the newest of their tag."""
 
     number: int
-    slice: Slice
+    head: int
+    """Of the topic."""
+    slices: tuple[Slice, ...]
     newest: Seqs
 
 
@@ -203,6 +272,8 @@ class Keeping(NamedTuple):
     nulls: str
     compression: str
     verify: bool
+    sink: SinkOptions | None
+    """None: files below `target`."""
 
 
 class Kept(NamedTuple):
@@ -219,12 +290,12 @@ class Kept(NamedTuple):
 
 
 def keep_newest(keeping: Keeping, unit: Unit) -> Kept:
-    """Write the records of a slice that are to be kept: what an executor runs."""
-    one = unit.slice
+    """Write the records of some slices that are to be kept: what an executor runs."""
+    topic = unit.slices[0].topic
     found = untagged = nulls = 0
     losses: list[Loss] = []
     parts: list[pa.RecordBatch] = []
-    for item in read(one, COLUMNS, verify=keeping.verify):
+    for item in _items(unit.slices, COLUMNS, keeping.verify):
         if isinstance(item, Loss):
             losses.append(item)
             continue
@@ -243,11 +314,35 @@ def keep_newest(keeping: Keeping, unit: Unit) -> Kept:
         parts += [kept] if kept.num_rows else []
     written = sum(part.num_rows for part in parts)
     vanished = len(unit.newest) - found
-    if not parts:
-        return Kept(one.topic, "", 0, 0, untagged, nulls, vanished, losses)
-    path = os.path.join(topic_directory(one.topic), f"part-{unit.number:05d}.parquet")
-    size = _write(os.path.join(keeping.target, path), parts, keeping.compression)
-    return Kept(one.topic, path, size, written, untagged, nulls, vanished, losses)
+    path, size = "", 0
+    if parts and keeping.sink is None:
+        path = os.path.join(topic_directory(topic), f"part-{unit.number:05d}.parquet")
+        size = _write(os.path.join(keeping.target, path), parts, keeping.compression)
+    elif parts and keeping.sink is not None:
+        _send(keeping, keeping.sink, unit, pa.Table.from_batches(parts))
+    return Kept(topic, path, size, written, untagged, nulls, vanished, losses)
+
+
+def _send(keeping: Keeping, sink: SinkOptions, unit: Unit, rows: pa.Table) -> None:
+    """Append the rows. Raises ServerError, RowError."""
+    one = unit.slices[0]
+    made_of = (one.topic, one.incarnation, str(unit.head), keeping.untagged, keeping.nulls)
+    run = xxhash.xxh3_128_hexdigest("/".join(made_of).encode())
+    attempt = secrets.token_hex(8)
+    cells = (rows.column("seq").to_numpy() - 1) // CELL_SEQS
+    starts = [0, *(np.flatnonzero(cells[1:] != cells[:-1]) + 1).tolist()]
+    client = Client(sink.connection)
+    try:
+        for start, end in zip(starts, [*starts[1:], rows.num_rows], strict=True):
+            high, low = divmod(int(cells[start]), _PARTS_OF_A_PRODUCER)
+            for number, part in enumerate(cut(rows.slice(start, end - start).select(_SENT), CHUNK_BYTES)):
+                writer = PartWriter(
+                    client, sink, Producer(f"compact:{run}:{high}:{number}", 1, low, attempt), is_stream=False
+                )
+                writer.add(_SENT, part)
+                writer.finish()
+    finally:
+        client.close()
 
 
 def _write(path: str, parts: list[pa.RecordBatch], compression: str) -> int:
