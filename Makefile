@@ -26,6 +26,7 @@ test: venv test-packages spark-packages
 
 # All tests with a JVM; `make test` runs one of them. CRASHES=n: how many processes are killed, SEED=n: which.
 spark: venv spark-packages
+	@$(BIN)/python -c 'import matplotlib' 2>/dev/null || $(BIN)/python -m pip install -q --disable-pip-version-check 'matplotlib>=3.8'
 	TOPICS_TEST_CRASHES=$(CRASHES) $(if $(SEED),TOPICS_TEST_SEED=$(SEED)) $(BIN)/python -m pytest -m spark tests/spark $(ARGS)
 
 # A standalone master and two workers on loopback; executors have the package from a zip, or from a packed environment.

@@ -14,6 +14,7 @@ class Refused(Exception):
 
 class Client:
     def __init__(self, url: str) -> None:
+        self.url = url
         parts = urlsplit(url)
         self._connection = http.client.HTTPConnection(parts.hostname or "127.0.0.1", parts.port or 4000, timeout=60)
 
