@@ -93,6 +93,12 @@ def test_a_null_at_the_top_of_which_arrows_reader_dies_is_a_row_that_does_not_fi
     assert column_of(["null", "null"]) == (pa.array([None, None], ddl.arrow_type(SCHEMA)), 2)
 
 
+def test_a_whole_number_beyond_all_doubles_does_not_fit_a_float() -> None:
+    huge = "1" + "0" * 400
+    assert fit(f'{{"f":{huge}}}', SCHEMA) is None
+    assert fit(f'{{"d":{huge}}}', SCHEMA) is None
+
+
 def test_times_are_utc_unless_they_say_otherwise() -> None:
     found = column_of(['{"t":"2026-11-23T01:02:03"}', '{"t":"2026-11-23T01:02:03+01:00"}']).values.to_pylist()
     assert [row["t"].astimezone(datetime.UTC).hour for row in found] == [1, 0]

@@ -198,7 +198,8 @@ def _scalar(value: Any, kind: Scalar) -> Any:
             return value
     elif name in ("float", "double"):
         if type(value) in (int, float):
-            number = _FLOAT.unpack(_FLOAT.pack(value))[0] if name == "float" else float(value)
+            number = float(value)  # OverflowError for an integer beyond it, as of `pack` for a double beyond a float
+            number = _FLOAT.unpack(_FLOAT.pack(number))[0] if name == "float" else number
             if math.isfinite(number):
                 return number
     elif isinstance(value, str):
