@@ -195,10 +195,16 @@ BAD_RULES = {
     "[[rule]]\npointer = '/a'\nrequired = 1": "use true or false",
     "[[rule]]\npointer = '/a'\nunique = true\ntopics = '('": "no regular expression",
     "rule = [1]": "rule 1 is no table",
+    "a = " + "[" * 5000: "no sound TOML",
+    "[[rule]]\npointer = '/a'\ntype = [['number']]": "use one of boolean",
+    "[[rule]]\npointer = '/a'\nrange = [nan, 1]": "bounds are numbers",
+    "[[rule]]\npointer = '/a'\nunique = true\ntopics = 1": "write a regular expression",
+    "[[rule]]\npointer = '/a'\nunique = true\ntopics = 'a{99999999999}'": "no regular expression",
+    f"[[rule]]\npointer = '/a'\nunique = true\ntopics = '{'(' * 5000}{')' * 5000}'": "no regular expression",
 }
 
 
-@pytest.mark.parametrize("text", BAD_RULES)
+@pytest.mark.parametrize("text", BAD_RULES, ids=range(len(BAD_RULES)))
 def test_a_bad_rules_file_is_refused_with_rule_and_fix(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError, match="--rules") as caught:
         rules.read_rules(written(tmp_path / "r.toml", text))
@@ -210,8 +216,16 @@ def test_rules_may_be_json_and_a_missing_file_is_named(tmp_path: Path) -> None:
     assert [rule.high for rule in rules.read_rules(path)] == [5]
     with pytest.raises(UsageError, match="cannot be read"):
         rules.read_rules(str(tmp_path / "none.toml"))
-    with pytest.raises(UsageError, match="no sound JSON"):
-        rules.read_rules(written(tmp_path / "r.yaml", "a: b"))
+    for text in ("a: b", "[" * 100_000):
+        with pytest.raises(UsageError, match="no sound JSON"):
+            rules.read_rules(written(tmp_path / "r.yaml", text))
+
+
+def test_a_bound_of_a_range_may_be_beyond_all_doubles(tmp_path: Path) -> None:
+    huge = 10**400
+    (rule,) = rules.read_rules(written(tmp_path / "r.toml", f"[[rule]]\npointer = '/a'\nrange = [{huge}, '']"))
+    assert [rule.broken_by(value) for value in (huge, huge - 1, 1.5)] == ["", "range", "range"]
+    assert f"range {huge} to any" in str(rule)
 
 
 def rows(tags: list[str | None]) -> pa.RecordBatch:

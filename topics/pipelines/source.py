@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from topics.errors import UsageError
 from topics.files import Location, Loss, Piece, TopicFiles, open_directory
+from topics.pipelines.values.pattern import compile_pattern
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,10 +125,7 @@ def choose(names: Sequence[str], origin: Origin, place: str) -> list[str]:
     if origin.subscribe and origin.pattern:
         raise UsageError("--subscribe and --subscribe-pattern are both given: choose one")
     if origin.pattern:
-        try:
-            pattern = re.compile(origin.pattern)
-        except re.error as error:
-            raise UsageError(f"--subscribe-pattern {origin.pattern!r} is no regular expression: {error}") from None
+        pattern = compile_pattern(origin.pattern, "--subscribe-pattern")
         return sorted(name for name in names if pattern.fullmatch(name))
     for name in origin.subscribe:
         if name not in names:

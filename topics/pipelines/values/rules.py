@@ -14,6 +14,7 @@ A rule holds for a record without the place, or with null there, unless it is re
 from __future__ import annotations
 
 import json
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable
@@ -24,6 +25,7 @@ from typing import Any
 import xxhash
 
 from topics.errors import UsageError
+from topics.pipelines.values.pattern import compile_pattern
 from topics.pipelines.values.pointer import MISSING, Pointer, find
 from topics.pipelines.values.pointer import parse as parse_pointer
 
@@ -56,8 +58,8 @@ class Rule:
     topics: str = ".*"
     required: bool = False
     types: tuple[str, ...] = ()
-    low: float | None = None
-    high: float | None = None
+    low: int | float | None = None
+    high: int | float | None = None
     unique: bool = False
 
     def concerns(self, topic: str) -> bool:
@@ -95,7 +97,9 @@ class Rule:
         return f"rule {self.number} ({self.text or 'the document'}: {', '.join(asks)})"
 
 
-def _bound(value: float | None) -> str:
+def _bound(value: int | float | None) -> str:
+    if isinstance(value, int):
+        return str(value)  # it may be beyond all doubles
     return "any" if value is None else f"{value:g}"
 
 
@@ -133,7 +137,7 @@ def read_rules(path: str) -> tuple[Rule, ...]:
         raise UsageError(f"--rules {path} cannot be read ({error.strerror}): name a TOML or JSON file") from None
     try:
         content = tomllib.loads(raw.decode()) if path.endswith(".toml") else json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         kind = "TOML" if path.endswith(".toml") else "JSON (a TOML file's name ends in .toml)"
         raise UsageError(f"--rules {path} is no sound {kind}: {error}") from None
     listed = content.get("rule", content.get("rules")) if isinstance(content, dict) else content
@@ -161,14 +165,13 @@ def _rule(number: int, entry: Any, path: str) -> Rule:
             raise UsageError(f"{where}: {key} is {entry[key]!r}: use true or false")
     types = entry.get("type", [])
     types = [types] if isinstance(types, str) else types
-    if not isinstance(types, list) or not all(name in TYPES for name in types):
+    if not isinstance(types, list) or not all(isinstance(name, str) and name in TYPES for name in types):
         raise UsageError(f"{where}: type is {entry['type']!r}: use one of {', '.join(TYPES)}, or a list of them")
     low, high = _range(entry.get("range", [None, None]), where)
     topics = entry.get("topics", ".*")
-    try:
-        re.compile(topics)
-    except (re.error, TypeError) as error:
-        raise UsageError(f"{where}: topics is {topics!r}, no regular expression: {error}") from None
+    if not isinstance(topics, str):
+        raise UsageError(f"{where}: topics is {topics!r}: write a regular expression of whole names")
+    compile_pattern(topics, f"{where}: topics")
     rule = Rule(
         number,
         text,
@@ -185,13 +188,14 @@ def _rule(number: int, entry: Any, path: str) -> Rule:
     return rule
 
 
-def _range(bounds: Any, where: str) -> tuple[float | None, float | None]:
+def _range(bounds: Any, where: str) -> tuple[int | float | None, int | float | None]:
     """(low, high), both included. TOML has no null, so "" stands for no bound there."""
     if not isinstance(bounds, list) or len(bounds) != 2:
         raise UsageError(f'{where}: range is {bounds!r}: write [low, high], with null (TOML: "") for no bound')
     low, high = (None if bound in (None, "") else bound for bound in bounds)
     for bound in (low, high):
-        if bound is not None and type(bound) not in (int, float):
+        is_number = type(bound) is int or (type(bound) is float and not math.isnan(bound))
+        if bound is not None and not is_number:
             raise UsageError(f"{where}: range is {bounds!r}: bounds are numbers")
     if low is not None and high is not None and low > high:
         raise UsageError(f"{where}: range {bounds!r} holds nothing: the lower bound comes first")
