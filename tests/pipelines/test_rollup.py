@@ -108,6 +108,7 @@ def test_a_table_is_written_as_a_whole(filled: Path, tmp_path: Path) -> None:
     [
         ({"window": "an hour"}, "--window 'an hour' is no length of time: write '15 minutes'"),
         ({"window": "0 hours"}, "is no length of time"),
+        ({"window": "999999999 weeks"}, "is too long: 365,000 days is the most"),
         ({"tags": "some"}, "--tags is 'some': use one of exact, approx, none"),
         ({"event_time": "at"}, "--event-time: 'at' is no JSON pointer"),
         ({"to": "/nowhere/at/all.parquet"}, "its directory does not exist"),

@@ -135,7 +135,7 @@ def test_pointers_find_places_as_rfc_6901_says() -> None:
     document = {"a": {"b/c": [10, 20]}, "": 5, "m~n": None, "0": "zero"}
     for text, value in {"": document, "/a/b~1c/1": 20, "/": 5, "/m~0n": None, "/0": "zero"}.items():
         assert pointer.find(document, pointer.parse(text, "--x")) == value
-    for text in ("/b", "/a/b~1c/2", "/a/b~1c/01", "/a/b~1c/-", "/0/0"):
+    for text in ("/b", "/a/b~1c/2", "/a/b~1c/01", "/a/b~1c/-", "/0/0", f"/a/b~1c/{'9' * 5000}"):
         assert pointer.find(document, pointer.parse(text, "--x")) is pointer.MISSING
     assert pointer.json_path(pointer.parse("/a b/0", "--x")) == "$['a b'][0]"
     for text in ("a", "/~2", "/a~"):

@@ -39,6 +39,8 @@ TAGS = ("exact", "approx", "none")
 _EVENT_MS_MAX = 253_402_300_800_000
 """The year 10000."""
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+_WINDOW_DAYS_MAX = 365_000
+"""Times end with the year 9999, and the first window begins in 1970."""
 _WINDOW = re.compile(rf"\s*([1-9][0-9]{{0,8}})\s*({'|'.join(_SECONDS)})s?\s*\Z", re.I | re.A)
 
 
@@ -177,8 +179,10 @@ def _counting(options: Options) -> Counting:
     if options.to and not os.path.isdir(os.path.dirname(os.path.abspath(options.to))):
         raise UsageError(f"--to {options.to}: its directory does not exist: make it, or name another file")
     event_time = pointer.parse(options.event_time, "--event-time") if options.event_time else None
-    window_us = int(match.group(1)) * _SECONDS[match.group(2).lower()] * 1_000_000
-    return Counting(window_us, options.tags, event_time, options.origin.verify)
+    seconds = int(match.group(1)) * _SECONDS[match.group(2).lower()]
+    if seconds > _WINDOW_DAYS_MAX * 86_400:
+        raise UsageError(f"--window {options.window!r} is too long: {_WINDOW_DAYS_MAX:,} days is the most")
+    return Counting(seconds * 1_000_000, options.tags, event_time, options.origin.verify)
 
 
 def _units(topic: Topic) -> tuple[list[Unit], int]:

@@ -10,7 +10,8 @@ from topics.errors import UsageError
 MISSING: Final = object()
 """The document has no such place. (null is a value.)"""
 
-_INDEX = re.compile(r"(?:0|[1-9][0-9]*)\Z", re.A)
+_INDEX = re.compile(r"(?:0|[1-9][0-9]{0,17})\Z", re.A)
+"""No array is longer, and Python refuses to read a number of thousands of digits."""
 
 Pointer = tuple[str, ...]
 
