@@ -132,6 +132,24 @@ def test_each_bad_frame_is_named_and_those_between_are_counted(kind: str, scan: 
     )
 
 
+@pytest.mark.parametrize("kind", ["cold", "sealed", "unsealed", "pack"])
+def test_a_file_that_was_cut_off_is_damaged_from_there_on(kind: str) -> None:
+    world = small_files()
+    directory = world.directory()
+    piece = pieces_of(directory)[kind]
+    node = node_of(world, piece)
+    sound = bytes(node.live)
+    ends = [offset + length for offset, length, _seq in frames_of(world, piece)]
+    for cut in (0, 1, 40, ends[0] - 1, ends[0], ends[-1] - 1, ends[-1], ends[-1] + 1, len(sound) - 1):
+        if kind == "unsealed" and cut >= piece.end:
+            continue  # that was not there when the snapshot was taken
+        node.live[:] = sound[:cut]
+        found = scrub(world, [piece], scan=scan_native)
+        assert bad(found), cut
+        assert found == scrub(world, [piece], scan=scan_pure), cut
+        node.live[:] = sound
+
+
 def test_a_file_that_moved_is_found_and_one_that_is_gone_is_nothing() -> None:
     world = FilesWorld(3, pack_run_bytes=0)
     world.append(*range(45), name="big", tag="a")

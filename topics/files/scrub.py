@@ -210,6 +210,8 @@ class _Scrub:
 
     def _footer(self, fd: int, piece: Piece, report: PieceScan) -> None:
         path, size = report.path, self._calls.size(fd)
+        if size < piece.end:
+            return  # the file was cut off within its frames, and the first that is missing was found
         at = max(piece.end, size - FOOTER_BYTES)
         fixed = read_range(self._calls, fd, at, size - at)
         report.bytes += size - piece.end
