@@ -266,6 +266,28 @@ def test_files_that_another_writer_compacted_are_compared_too(data: Path, tmp_pa
 
 
 @WITH_LAKE
+@pytest.mark.parametrize("batch_rows", [7, 65_536])
+def test_records_that_are_there_more_than_once_are_wrong(
+    data: Path, lake: Path, batch_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_export, "BATCH_ROWS", batch_rows)
+    file = layout_of(str(lake)).files()[0]
+    (lake / "copy.parquet").write_bytes((lake / file.path).read_bytes())
+    log = lake / ("_delta_log" if (lake / "_delta_log").exists() else "_topics/commits")
+    first = log / f"{0:020d}.json"
+    if log.name == "_delta_log":
+        adds = [line for line in map(json.loads, first.read_text().splitlines()) if "add" in line]
+        (log / f"{1:020d}.json").write_text(json.dumps({"add": {**adds[0]["add"], "path": "copy.parquet"}}))
+    else:
+        commit = json.loads(first.read_text())
+        second = {**commit, "number": 1, "files": [{**file._asdict(), "path": "copy.parquet"}]}
+        (log / f"{1:020d}.json").write_text(json.dumps(second))
+    orders = exported(data, lake)["topics"]["orders"]
+    assert (orders["wrong"], orders["repeated"], orders["repeated_seqs"][:2]) == (file.rows, file.rows, [5, 6])
+    assert (orders["same"], orders["deleted_since"]["records"]) == (93, 0)
+
+
+@WITH_LAKE
 def test_a_topic_made_again_is_not_compared(data: Path, lake: Path) -> None:
     with opened(data, START_MS + 3 * DAY_MS) as log:
         log.delete_topic("orders")

@@ -17,7 +17,7 @@ from topics.pipelines.compare import Comparison, as_json, as_run, compare, only_
 from topics.pipelines.engines import Job
 from topics.pipelines.errors import TargetError
 from topics.pipelines.report import LISTED_MAX
-from topics.pipelines.seqs import Span, holes
+from topics.pipelines.seqs import Seqs, Span, holes, seqs_of
 from topics.pipelines.source import Origin, Slice, Topic, read
 from topics.pipelines.target.delta import LOG, DeltaLayout
 from topics.pipelines.target.layout import Layout, PartFile, State
@@ -45,6 +45,10 @@ class _TopicDifference:
     rows: int = 0
     next_seq: int = 0
     total: Comparison = field(default_factory=Comparison)
+    repeated: int = 0
+    """Rows whose record another row is already."""
+    repeated_seqs: list[int] = field(default_factory=list)
+    """The first LISTED_MAX."""
     told: list[str] = field(default_factory=list)
     """Sentences about files that are damaged, missing or not as their commit says: the first LISTED_MAX."""
     bad_files: int = 0
@@ -63,6 +67,7 @@ class _Compared(NamedTuple):
     comparison: Comparison
     told: list[str]
     rows: int
+    repeated: Seqs
 
 
 def check_export(target: str, topics: Mapping[str, Topic], origin: Origin, job: Job) -> dict[str, Any]:
@@ -92,6 +97,8 @@ def check_export(target: str, topics: Mapping[str, Topic], origin: Origin, job: 
         about = found[result.topic]
         about.total.add(result.comparison)
         about.rows += result.rows
+        about.repeated += len(result.repeated)
+        about.repeated_seqs += result.repeated[: max(0, LISTED_MAX - len(about.repeated_seqs))].tolist()
         about.bad_files += len(result.told)
         about.told += result.told[: max(0, LISTED_MAX - len(about.told))]
     told = {name: _as_json(topics[name], about) for name, about in found.items()}
@@ -120,7 +127,7 @@ def _as_json(topic: Topic, about: _TopicDifference) -> dict[str, Any]:
     missing = [as_run(run, "in no file of the export") for run in total.left_alone.runs]
     beyond = sum(run["records"] for run in gone if run["reason"] == BEYOND)
     return {
-        "wrong": total.differing + total.left_alone.records + beyond + about.bad_files,
+        "wrong": total.differing + total.left_alone.records + beyond + about.repeated + about.bad_files,
         "files": about.files,
         "rows": about.rows,
         "next_seq": about.next_seq,
@@ -128,6 +135,8 @@ def _as_json(topic: Topic, about: _TopicDifference) -> dict[str, Any]:
         "same": total.same,
         "differing": total.differing,
         "differing_seqs": total.differing_seqs,
+        "repeated": about.repeated,
+        "repeated_seqs": about.repeated_seqs,
         "missing": as_json(total.left_alone, missing),
         "deleted_since": as_json(total.right_alone, gone),
         "bad_files": about.bad_files,
@@ -176,13 +185,15 @@ def compare_group(target: str, columns: tuple[str, ...], verify: bool, group: _G
         log = only_batches(item for one in group.slices for item in read(one, COLUMNS, verify=verify))
         found = compare(_summed(log, sums[0]), files.rows(), columns)
     except CorruptError as error:
-        return _Compared(group.topic, Comparison(), [*told, f"the log could not be read: {error}"], files.count)
-    whole = not (found.differing or found.left_alone.records or found.right_alone.records or told)
+        told.append(f"the log could not be read: {error}")
+        return _Compared(group.topic, Comparison(), told, files.count, files.repeated())
+    repeated = files.repeated()
+    whole = not (found.differing or found.left_alone.records or found.right_alone.records or len(repeated) or told)
     if whole and len(group.files) == 1:
         (file,) = group.files
         if file.checksum and (file.checksum, file.rows) != (sums[0].hexdigest(), sums[0].rows):
             told.append(f"{file.path}: the commit's checksum or number of rows is not that of its rows")
-    return _Compared(group.topic, found, told, files.count)
+    return _Compared(group.topic, found, told, files.count, repeated)
 
 
 def _summed(batches: Iterator[pa.RecordBatch], total: RowSum) -> Iterator[pa.RecordBatch]:
@@ -192,7 +203,7 @@ def _summed(batches: Iterator[pa.RecordBatch], total: RowSum) -> Iterator[pa.Rec
 
 
 class _Files:
-    """The rows of some files by seq; a file that cannot be read is told, and has no rows."""
+    """The rows of some files by seq, each seq once; a file that cannot be read is told, and has no rows."""
 
     def __init__(self, target: str, files: tuple[PartFile, ...], columns: tuple[str, ...], told: list[str]) -> None:
         self._target = target
@@ -200,8 +211,26 @@ class _Files:
         self._columns = list(columns)
         self._told = told
         self.count = 0
+        self._repeated: list[Seqs] = []
+
+    def repeated(self) -> Seqs:
+        """The seqs of rows that were left out because a row before has the same; ascending."""
+        return np.concatenate([np.empty(0, np.int64), *self._repeated])
 
     def rows(self) -> Iterator[pa.RecordBatch]:
+        last = -1
+        for batch in self._sorted():
+            seqs = seqs_of(batch)
+            again = np.diff(seqs, prepend=last) == 0
+            last = int(seqs[-1])
+            if again.any():
+                self._repeated.append(seqs[again])
+                batch = batch.filter(pa.array(~again))
+            if batch.num_rows:
+                yield batch
+
+    def _sorted(self) -> Iterator[pa.RecordBatch]:
+        """The rows of all files by seq; none is empty."""
         if len(self._files) == 1 and self._files[0].checksum:  # as an export wrote it: by seq
             yield from self._batches(self._files[0])
             return
@@ -215,7 +244,8 @@ class _Files:
             with pq.ParquetFile(os.path.join(self._target, file.path)) as opened:
                 for batch in opened.iter_batches(BATCH_ROWS, columns=self._columns):
                     rows += batch.num_rows
-                    yield _plain(batch)
+                    if batch.num_rows:
+                        yield _plain(batch)
         except FileNotFoundError:
             self._told.append(f"{file.path}: missing")
             return
