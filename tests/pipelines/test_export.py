@@ -543,6 +543,42 @@ def test_a_commit_does_not_go_behind_a_change_of_columns(data: Path, tmp_path: P
     assert run(data, lake, layout="delta").rows == 2
 
 
+NO_ACTIONS = [
+    "7",
+    '{"add":{}}',
+    '{"add":{"path":5,"partitionValues":{},"size":"x"}}',
+    '{"txn":{"appId":5,"version":1}}',
+    '{"protocol":{"minReaderVersion":"a"}}',
+    '{"metaData":{"schemaString":"{"}}',
+    '{"metaData":{"schemaString":"[]","partitionColumns":["topic","date"]}}',
+    '{"metaData":{"configuration":5}}',
+    "[" * 100_000,
+]
+NO_FILES = [None, 5, [5], [{"path": 5}], [{"rows": "x"}]]
+
+
+@pytest.mark.parametrize("text", NO_ACTIONS, ids=range(len(NO_ACTIONS)))
+def test_a_delta_log_with_values_of_other_kinds_is_refused_with_its_path(data: Path, tmp_path: Path, text: str) -> None:
+    lake = tmp_path / "lake"
+    run(data, lake, layout="delta")
+    (lake / "_delta_log" / f"{1:020d}.json").write_text(text)
+    layout = DeltaLayout(str(lake))
+    with pytest.raises(FormatError, match="_delta_log.* is not sound"):
+        layout.files() if "add" in text else layout.load()
+
+
+@pytest.mark.parametrize("files", NO_FILES)
+def test_a_commit_with_files_of_other_kinds_is_refused_with_its_path(data: Path, tmp_path: Path, files: Any) -> None:
+    run(data, tmp_path / "lake")
+    path = tmp_path / "lake/_topics/commits" / f"{0:020d}.json"
+    commit = json.loads(path.read_text())
+    if isinstance(files, list):
+        files = [{**commit["files"][0], **file} if isinstance(file, dict) else file for file in files]
+    path.write_text(json.dumps({**commit, "files": files}))
+    with pytest.raises(FormatError, match=f"{path.name} is not sound"):
+        open_layout("manifest", str(tmp_path / "lake")).files()
+
+
 DELTA_REFUSED = {
     "hole": (lambda log: (log / f"{2:020d}.json").write_text("{}"), "its log has a hole"),
     "torn": (lambda log: (log / f"{1:020d}.json").write_text('{"add":'), "is not sound"),

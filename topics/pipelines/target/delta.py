@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from topics import __version__
 from topics.errors import FormatError
 from topics.pipelines.errors import TargetError, disk_error
-from topics.pipelines.target.layout import Addition, Mark, PartFile, Shape, State, taken
+from topics.pipelines.target.layout import Addition, Mark, PartFile, Shape, State, sound, taken
 from topics.pipelines.target.manifest import as_json
 from topics.pipelines.target.names import as_uri, from_uri
 from topics.pipelines.target.runs import Head, Run, sync_directory
@@ -94,6 +94,10 @@ class DeltaLayout:
         log = self._read()
         if log.number < 0:
             return State(extra=log)
+        with sound(f"Delta log {self._log}"):
+            return self._state_of(log)
+
+    def _state_of(self, log: _Log) -> State:
         self._refuse_unknown(log)
         configuration = _as_dict(log.metadata.get("configuration"))
         shape = Shape(configuration.get("topics.schema", ""), configuration.get("topics.data", "all"))
@@ -110,7 +114,9 @@ class DeltaLayout:
         if not isinstance(number, int):
             return False
         try:
-            return any(action.get("commitInfo", {}).get("run") == head.get("run") for action in self._actions(number))
+            with sound(self._path(number)):
+                infos = [action.get("commitInfo", {}) for action in self._actions(number)]
+                return any(info.get("run") == head.get("run") for info in infos)
         except FileNotFoundError:
             return head.get("run") in self._read().runs or self._lists_files_of(str(head.get("run")))
 
@@ -129,7 +135,7 @@ class DeltaLayout:
         first = not log.metadata
         now_ms = max([add.now_ms, *(int(txn.get("lastUpdated") or 0) + 1 for txn in log.txns.values())])
         add = replace(add, now_ms=now_ms)  # the newest life of a topic is the one that was updated last
-        while not run.commit(_commit(run.id, number, add, first=first), os.path.join(self._log, f"{number:020d}.json")):
+        while not run.commit(_commit(run.id, number, add, first=first), self._path(number)):
             later = self._read()
             if first or _marks(later.txns) != _marks(log.txns):
                 raise taken(self._target)
@@ -151,7 +157,8 @@ class DeltaLayout:
                 raise FormatError(
                     f"Delta table {self._target} has deletion vectors, which this build does not read: purge them first"
                 )
-            found.append(_part_file(add))
+            with sound(f"Delta log {self._log}"):
+                found.append(_part_file(add))
         return sorted(found, key=lambda file: (file.topic, file.date, file.first_seq, file.path))
 
     # --- reading the log
@@ -178,20 +185,21 @@ class DeltaLayout:
                 continue
             if number != log.number + 1:
                 raise FormatError(f"Delta table {self._target} has no version {log.number + 1}: its log has a hole")
-            for action in self._actions(number):
-                log.apply(action)
+            with sound(self._path(number)):
+                for action in self._actions(number):
+                    log.apply(action)
             log.number = number
         return log
 
     def _actions(self, number: int) -> Iterator[dict[str, Any]]:
-        path = os.path.join(self._log, f"{number:020d}.json")
-        with open(path, "rb") as file:
+        """The actions of one version. Raises FileNotFoundError, and ValueError for what is no JSON."""
+        with open(self._path(number), "rb") as file:
             for line in file:
                 if line.strip():
-                    try:
-                        yield json.loads(line)
-                    except ValueError as error:
-                        raise FormatError(f"{path} is not sound ({error}): restore it, or name a new target") from None
+                    yield json.loads(line)
+
+    def _path(self, number: int) -> str:
+        return os.path.join(self._log, f"{number:020d}.json")
 
     def _apply_checkpoint(self, log: _Log, number: int) -> None:
         path = os.path.join(self._log, f"{number:020d}.checkpoint.parquet")
@@ -199,13 +207,14 @@ class DeltaLayout:
             table = pq.read_table(path)
         except (OSError, pa.ArrowInvalid) as error:
             raise FormatError(f"{path} is not sound ({error}): restore it, or name a new target") from None
-        for row in table.to_pylist():
-            action = {kind: body for kind, body in row.items() if body is not None}
-            for body in action.values():
-                for key, value in body.items():
-                    if key in ("partitionValues", "tags", "configuration") and isinstance(value, list):
-                        body[key] = dict(value)
-            log.apply(action)
+        with sound(path):
+            for row in table.to_pylist():
+                action = {kind: body for kind, body in row.items() if body is not None}
+                for body in action.values():
+                    for key, value in body.items():
+                        if key in ("partitionValues", "tags", "configuration") and isinstance(value, list):
+                            body[key] = dict(value)
+                log.apply(action)
         log.number = log.checkpoint = number
 
     def _refuse_unknown(self, log: _Log) -> None:

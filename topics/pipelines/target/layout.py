@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from topics.errors import FormatError
 from topics.files import Loss
 from topics.pipelines.errors import TargetError
 from topics.pipelines.target.runs import Head, Run
@@ -117,6 +119,15 @@ class Layout(Protocol):
 
     def files(self) -> list[PartFile]:
         """All files that count, by topic and seq. Raises TargetError, FormatError."""
+
+
+@contextmanager
+def sound(what: str) -> Iterator[None]:
+    """Raise FormatError, naming what is read, when the block finds something else than an export writes there."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise FormatError(f"{what} is not sound ({error!r}): restore it, or name a new target") from error
 
 
 def taken(target: str) -> TargetError:

@@ -20,12 +20,13 @@ import re
 from typing import Any
 
 from topics.errors import FormatError
-from topics.pipelines.errors import disk_error
-from topics.pipelines.target.layout import Addition, Exported, Mark, PartFile, Shape, State, taken
+from topics.pipelines.errors import disk_error, disk_errors
+from topics.pipelines.target.layout import Addition, Exported, Mark, PartFile, Shape, State, sound, taken
 from topics.pipelines.target.runs import OWN, Head, Run, sync_directory
 
 COMMITS = os.path.join(OWN, "commits")
 FORMAT, VERSION = "topics-export", 1
+_NUMBERS = ("rows", "first_seq", "last_seq", "first_ts_ms", "last_ts_ms", "bytes", "misfits")
 _NAME = re.compile(r"([0-9]{20})\.json\Z")
 
 
@@ -44,13 +45,11 @@ class ManifestLayout:
         if number < 0:
             return State()
         commit = self.read(number)
-        try:
+        with sound(f"commit {self._path(number)}"):
             marks = {
                 name: Mark(str(mark["incarnation"]), int(mark["next_seq"])) for name, mark in commit["state"].items()
             }
             return State(number, marks, Shape(str(commit["schema"]), str(commit["data"])))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise self._unsound(number, error) from None
 
     def is_committed(self, head: Head) -> bool:
         """Whether the commit that the announcement holds is there under its number, by the same run."""
@@ -89,23 +88,19 @@ class ManifestLayout:
         """The files of all commits."""
         found = []
         for number in sorted(self._numbers()):
-            try:
-                found += [PartFile(**file) for file in self.read(number)["files"]]
-            except (KeyError, TypeError) as error:
-                raise self._unsound(number, error) from None
+            commit = self.read(number)
+            with sound(f"commit {self._path(number)}"):
+                found += [_part_file(file) for file in commit["files"]]
         return sorted(found, key=lambda file: (file.topic, file.path.partition("part-")[2], file.first_seq))
 
     def read(self, number: int) -> dict[str, Any]:
         """One commit. Raises FormatError, TargetError."""
-        try:
-            with open(self._path(number), "rb") as file:
-                commit = json.loads(file.read())
-        except OSError as error:
-            raise disk_error(f"commit {self._path(number)} cannot be read", error) from error
-        except ValueError as error:
-            raise self._unsound(number, error) from None
-        if not isinstance(commit, dict) or commit.get("format") != FORMAT:
-            raise self._unsound(number, "it is no commit of an export")
+        with disk_errors(f"commit {self._path(number)} cannot be read"), open(self._path(number), "rb") as file:
+            content = file.read()
+        with sound(f"commit {self._path(number)}"):
+            commit = json.loads(content)
+            if not isinstance(commit, dict) or commit.get("format") != FORMAT:
+                raise ValueError("it is no commit of an export")
         if commit.get("version") != VERSION:
             raise FormatError(
                 f"{self._path(number)} has version {commit.get('version')}, this build knows {VERSION}: use a newer one"
@@ -124,8 +119,15 @@ class ManifestLayout:
     def _path(self, number: int) -> str:
         return os.path.join(self._commits, f"{number:020d}.json")
 
-    def _unsound(self, number: int, why: object) -> FormatError:
-        return FormatError(f"commit {self._path(number)} is not sound ({why}): restore it, or export to a new target")
+
+def _part_file(entry: dict[str, Any]) -> PartFile:
+    """One file of a commit. Raises TypeError, KeyError."""
+    file = PartFile(**entry)
+    for name in PartFile._fields:
+        kind = {"nulls": dict, **dict.fromkeys(_NUMBERS, int)}.get(name, str)
+        if not isinstance(getattr(file, name), kind):
+            raise TypeError(f"{name} is {getattr(file, name)!r}")
+    return file
 
 
 def as_json(one: Exported) -> dict[str, Any]:
