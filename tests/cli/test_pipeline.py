@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,22 @@ def test_a_report_goes_into_a_file_as_a_whole_or_not_at_all(data: Path, tmp_path
     assert not list(tmp_path.glob("report.json.*"))
     done = pipeline("export", "--path", data, "--to", tmp_path / "x", "--report", tmp_path / "no" / "report.json")
     assert (done.exit_code, (tmp_path / "x").exists()) == (2, False)
+
+
+def test_a_report_leaves_devices_and_links_what_they_are(data: Path, tmp_path: Path) -> None:
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "report.json"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert pipeline("scrub", "--path", data, "--report", pipe).exit_code == 0
+    assert (json.loads(os.read(reader, 65_536))["bad"], pipe.is_fifo()) == (0, True)
+    os.close(reader)
+    file.write_text("")
+    link.symlink_to(file)
+    assert pipeline("scrub", "--path", data, "--report", link).exit_code == 0
+    assert (json.loads(file.read_text())["bad"], link.is_symlink()) == (0, True)
+    done = pipeline("export", "--path", data, "--to", tmp_path / "lake", "--report", tmp_path)
+    assert (done.exit_code, done.stderr) == (2, f"topics: {tmp_path}: Is a directory\n")
+    assert not (tmp_path / "lake").exists()
 
 
 def test_losses_that_are_not_allowed_end_with_1_and_what_cannot_run_with_2(data: Path, tmp_path: Path) -> None:

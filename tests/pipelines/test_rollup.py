@@ -112,6 +112,7 @@ def test_a_table_is_written_as_a_whole(filled: Path, tmp_path: Path) -> None:
         ({"tags": "some"}, "--tags is 'some': use one of exact, approx, none"),
         ({"event_time": "at"}, "--event-time: 'at' is no JSON pointer"),
         ({"to": "/nowhere/at/all.parquet"}, "its directory does not exist"),
+        ({"to": "/"}, "it is there and no file"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(filled: Path, options: dict[str, Any], told: str) -> None:

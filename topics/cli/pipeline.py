@@ -330,11 +330,17 @@ def _sentence(error: Exception) -> str:
 def _report_file(path: str) -> Iterator[Callable[[str], None]]:
     """Yield what takes the report: it goes to stdout, or to a file that is there as a whole or as it was before.
 
-    Raises OSError before any work is done when the file cannot be written.
+    A device or a pipe, as /dev/stdout may be, is written to and stays what it is. Raises OSError before any work is
+    done when the file cannot be written.
     """
     if not path:
         yield print
         return
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "w", encoding="utf-8") as device:
+            yield lambda text: print(text, file=device, flush=True)
+        return
+    path = os.path.realpath(path)  # a link to a file stays a link
     temporary = f"{path}.{secrets.token_hex(4)}.tmp"
     with open(temporary, "x", encoding="utf-8") as file:
         try:

@@ -178,6 +178,8 @@ def _counting(options: Options) -> Counting:
             raise UsageError(f"--{name} is {value!r}: use one of {', '.join(known)}")
     if options.to and not os.path.isdir(os.path.dirname(os.path.abspath(options.to))):
         raise UsageError(f"--to {options.to}: its directory does not exist: make it, or name another file")
+    if os.path.exists(options.to) and not os.path.isfile(options.to):
+        raise UsageError(f"--to {options.to}: it is there and no file: name a file, which is replaced if it is there")
     event_time = pointer.parse(options.event_time, "--event-time") if options.event_time else None
     seconds = int(match.group(1)) * _SECONDS[match.group(2).lower()]
     if seconds > _WINDOW_DAYS_MAX * 86_400:
