@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from tests.pipelines.world import opened, order
 from topics.cli.main import app
+from topics.pipelines.target import delta
 
 BLOCKED = "import sys; sys.modules['pyarrow'] = None; from topics.cli import main; sys.argv[0] = 'topics'; main()"
 
@@ -66,6 +67,23 @@ def test_a_report_goes_into_a_file_as_a_whole_or_not_at_all(data: Path, tmp_path
     assert not list(tmp_path.glob("report.json.*"))
     done = pipeline("export", "--path", data, "--to", tmp_path / "x", "--report", tmp_path / "no" / "report.json")
     assert (done.exit_code, (tmp_path / "x").exists()) == (2, False)
+
+
+def test_paths_need_not_be_utf_8(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "CHECKPOINT_EVERY", 1)
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    data.rename(odd)
+    for layout in ("manifest", "delta"):
+        lake = odd.with_name(odd.name + layout)
+        for _ in range(2):
+            assert report_of(pipeline("export", "--path", odd, "--to", lake, "--layout", layout))["target"] == str(lake)
+            with opened(odd) as log:
+                log.append("orders", [order(1)])
+        assert report_of(pipeline("check", "--path", odd, "--export", lake))["export"]["wrong"] == 0
+    assert report_of(pipeline("compact", "--path", odd, "--to", odd.with_name(odd.name + "c")))["files"] == 1
+    report = tmp_path / "report.json"
+    assert pipeline("rollup", "--path", odd, "--to", f"{odd}r", "--report", report).exit_code == 0
+    assert json.loads(report.read_text())["to"] == f"{odd}r"
 
 
 def test_a_report_leaves_devices_and_links_what_they_are(data: Path, tmp_path: Path) -> None:

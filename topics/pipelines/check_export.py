@@ -241,7 +241,8 @@ class _Files:
     def _batches(self, file: PartFile) -> Iterator[pa.RecordBatch]:
         rows = 0
         try:
-            with pq.ParquetFile(os.path.join(self._target, file.path)) as opened:
+            path = os.path.join(self._target, file.path)
+            with open(path, "rb") as raw, pq.ParquetFile(raw) as opened:  # pyarrow takes no path that is not UTF-8
                 for batch in opened.iter_batches(BATCH_ROWS, columns=self._columns):
                     rows += batch.num_rows
                     if batch.num_rows:

@@ -38,8 +38,8 @@ class Report:
 
 
 def encoded(report: Report) -> str:
-    """The report as one JSON document, indented."""
-    return json.dumps(report.as_json(), indent=1, ensure_ascii=False)
+    """The report as one JSON document in ASCII, indented: paths need not be UTF-8, and stdout may be anything."""
+    return json.dumps(report.as_json(), indent=1)
 
 
 def loss_as_json(loss: Loss) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import secrets
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -204,7 +205,8 @@ class DeltaLayout:
     def _apply_checkpoint(self, log: _Log, number: int) -> None:
         path = os.path.join(self._log, f"{number:020d}.checkpoint.parquet")
         try:
-            table = pq.read_table(path)
+            with open(path, "rb") as file:  # pyarrow takes no path that is not UTF-8
+                table = pq.read_table(file)
         except (OSError, pa.ArrowInvalid) as error:
             raise FormatError(f"{path} is not sound ({error}): restore it, or name a new target") from None
         with sound(path):
@@ -237,9 +239,9 @@ class DeltaLayout:
             rows += [{"remove": remove} for remove in log.removes.values()]
             rows += [{"add": {**add, "dataChange": False}} for add in log.adds.values()]
             table = pa.Table.from_pylist([_for_parquet(row) for row in rows], _CHECKPOINT_SCHEMA)
-            replace_file(path, lambda temporary: pq.write_table(table, temporary))
+            replace_file(path, partial(pq.write_table, table))
             last = json.dumps({"version": log.number, "size": len(rows)}).encode()
-            replace_file(os.path.join(self._log, "_last_checkpoint"), lambda temporary: _write(temporary, last))
+            replace_file(os.path.join(self._log, "_last_checkpoint"), lambda file: file.write(last))
         except (OSError, pa.ArrowException, TargetError, FormatError):
             return
 
@@ -439,8 +441,3 @@ _CHECKPOINT_SCHEMA = pa.schema(
     }
 )
 _KEPT = {one.name: {inner.name for inner in one.type} for one in _CHECKPOINT_SCHEMA}
-
-
-def _write(path: str, content: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(content)

@@ -8,24 +8,23 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BufferedWriter
 
 from topics.pipelines.errors import TargetError, disk_errors
 from topics.pipelines.target.runs import sync_directory
 
 
-def replace_file(path: str, write: Callable[[str], object]) -> None:
-    """Make a file by `write(temporary path)`, sync it, and give it its name; another one of that name goes.
+def replace_file(path: str, write: Callable[[BufferedWriter], object]) -> None:
+    """Make a file by `write(open temporary file)`, sync it, and give it its name; another one of that name goes.
 
     Raises what `write` raises, and OSError.
     """
     temporary = f"{path}.{secrets.token_hex(4)}.tmp"
     try:
-        write(temporary)
-        fd = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        with open(temporary, "xb") as file:  # pyarrow takes no path that is not UTF-8
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
         os.rename(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
