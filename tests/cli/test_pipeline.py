@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from tests.pipelines.world import opened, order
 from topics.cli.main import app
+from topics.pipelines import export
 from topics.pipelines.target import delta
 
 BLOCKED = "import sys; sys.modules['pyarrow'] = None; from topics.cli import main; sys.argv[0] = 'topics'; main()"
@@ -84,6 +85,15 @@ def test_paths_need_not_be_utf_8(data: Path, tmp_path: Path, monkeypatch: pytest
     report = tmp_path / "report.json"
     assert pipeline("rollup", "--path", odd, "--to", f"{odd}r", "--report", report).exit_code == 0
     assert json.loads(report.read_text())["to"] == f"{odd}r"
+
+
+def test_an_interrupt_before_the_run_notes_signals_ends_with_2(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(export, "open_source", interrupted)
+    done = pipeline("export", "--path", data, "--to", data.with_name("lake"))
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", "topics: stopped by a signal: run it again\n")
 
 
 def test_a_report_leaves_devices_and_links_what_they_are(data: Path, tmp_path: Path) -> None:

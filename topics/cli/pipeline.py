@@ -294,6 +294,10 @@ def _finish(
                 write(_encoded(report))
             if as_text is not None:
                 print(as_text(report))
+    except KeyboardInterrupt:  # before the run noted signals, or a second one
+        progress.clear()
+        print("topics: stopped by a signal: run it again", file=sys.stderr)
+        raise typer.Exit(COULD_NOT_RUN) from None
     except (TopicsError, OSError, ModuleNotFoundError) as error:
         progress.clear()
         print(f"topics: {_sentence(error)}", file=sys.stderr)
