@@ -149,6 +149,13 @@ class Refused(SimCalls):
         super().__init__(lambda: world.ring.disk, before)
 
 
+class OwnDirectory(Refused):
+    """The data directory itself belongs to the reader, what is in it to another user."""
+
+    def owner(self, path: str) -> int:
+        return self.user() if path == HOT else super().owner(path)
+
+
 def rewritten(path: str, old: bytes, new: bytes) -> Callable[[FilesWorld], None]:
     def change(world: FilesWorld) -> None:
         node = file(world, path)
@@ -165,6 +172,9 @@ def test_a_directory_of_another_user_says_whose_it_is_and_what_to_do(world: File
         assert str(error.value) == (
             "data directory data belongs to user 1000, and user 0 may not read it: run as its owner, or read by url"
         )
+    with pytest.raises(NotReadableError) as error:
+        open_directory(HOT, COLD, calls=OwnDirectory(world, "snapshot", errno.EACCES))
+    assert str(error.value).startswith("data/snapshots belongs to user 1000, and user 0 may not read it")
     directory = world.directory()
     calls = Refused(world, r"seg-.*\.data", errno.EACCES)
     with pytest.raises(NotReadableError, match="belongs to user 1000"):

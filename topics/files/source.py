@@ -329,21 +329,30 @@ def reading(location: Location, calls: FileCalls, path: str = "") -> Iterator[No
     except FileNotFoundError:
         raise
     except PermissionError as error:
-        raise _not_readable(location, calls) from error
+        raise _not_readable(location, calls, str(error.filename or location.path)) from error
     except OSError as error:
         what = path or f"data directory {location.path}"
         raise StorageError(f"{what} cannot be read: {error.strerror or error}") from error
 
 
-def _not_readable(location: Location, calls: FileCalls) -> NotReadableError:
-    try:
-        owner = f"user {calls.owner(location.path)}"
-    except OSError:
-        owner = "another user"
+def _not_readable(location: Location, calls: FileCalls, refused: str) -> NotReadableError:
+    """The error for a path that was refused: the directory as a whole, or one that another user made in it."""
+    user = calls.user()
+    what, owner = f"data directory {location.path}", _owner(location.path, calls)
+    if owner == user:
+        what, owner = refused, _owner(refused, calls)
+    whose = "another user" if owner is None else f"user {owner}"
     return NotReadableError(
-        f"data directory {location.path} belongs to {owner}, and user {calls.user()} may not read it: run as its "
-        "owner, or read by url"
+        f"{what} belongs to {whose}, and user {user} may not read it: run as its owner, or read by url"
     )
+
+
+def _owner(path: str, calls: FileCalls) -> int | None:
+    """User id of the owner; None when that may not be known either."""
+    try:
+        return calls.owner(path)
+    except OSError:
+        return None
 
 
 def damaged_frame(path: str, offset: int, piece: Piece, seq: int) -> CorruptError:
