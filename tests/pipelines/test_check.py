@@ -152,6 +152,17 @@ def test_options_that_mean_nothing_are_refused(data: Path, tmp_path: Path) -> No
         run(data, export=str(tmp_path))
 
 
+def test_an_export_that_cannot_be_compared_is_refused_before_any_record_is_read(data: Path, tmp_path: Path) -> None:
+    told: list[str] = []
+    with pytest.raises(TargetError, match="is no target of an export"):
+        check.run(Options(Origin(path=str(data)), export=str(tmp_path)), clock=ManualClock(), progress=told.append)
+    assert told == []
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(TargetError, match="loop cannot be read: Too many levels of symbolic links"):
+        run(data, export=str(loop))
+
+
 # --- an export
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from topics.clock import Clock, SystemClock
 from topics.errors import CorruptError, UsageError
 from topics.files import Loss, deleted_seqs
-from topics.pipelines.check_export import check_export
+from topics.pipelines.check_export import check_export, layout_of
 from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, silent
 from topics.pipelines.report import LISTED_MAX, WELL, WRONG, Report, count
 from topics.pipelines.seqs import Seqs, Span, holes, seqs_of
@@ -111,14 +111,15 @@ def run(
         if name not in FAIL_ON:
             raise UsageError(f"--fail-on {name!r} means nothing: use {' or '.join(FAIL_ON)}")
     rules = read_rules(options.rules) if options.rules else ()
+    layout = layout_of(options.export) if options.export else None
     source = open_source(options.origin)
     report = CheckReport(options.origin.path, source.snapshot, rules=[RuleReport(str(rule)) for rule in rules])
     with Stop() as stop:
         job = Job(engine, stop, progress)
         work = partial(check_unit, rules, options.origin.verify)
         _check_records(report, source.topics, work, job)
-        if options.export:
-            report.export = check_export(options.export, source.topics, options.origin, job)
+        if layout is not None:
+            report.export = check_export(layout, options.export, source.topics, options.origin, job)
     report.wrong = list(_wrong(report, options))
     report.seconds = (clock.monotonic_ns() - began) / 1e9
     return report

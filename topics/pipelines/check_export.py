@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from topics.errors import CorruptError
 from topics.pipelines.compare import Comparison, as_json, as_run, compare, only_batches, why_gone
 from topics.pipelines.engines import Job
-from topics.pipelines.errors import TargetError
+from topics.pipelines.errors import TargetError, disk_error
 from topics.pipelines.report import LISTED_MAX
 from topics.pipelines.seqs import Seqs, Span, holes, seqs_of
 from topics.pipelines.source import Origin, Slice, Topic, read
@@ -29,11 +29,15 @@ BEYOND = "beyond the end of the log, which is an older copy"
 
 
 def layout_of(target: str) -> Layout:
-    """The layout that a directory has. Raises TargetError for one that no export wrote."""
-    if os.path.isdir(os.path.join(target, LOG)):
-        return DeltaLayout(target)
-    if os.path.isdir(os.path.join(target, COMMITS)):
-        return ManifestLayout(target)
+    """The layout that a directory has. Raises TargetError for one that no export wrote, or that cannot be read."""
+    for place, layout in ((LOG, DeltaLayout), (COMMITS, ManifestLayout)):
+        try:
+            os.listdir(os.path.join(target, place))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise disk_error(f"export {target} cannot be read", error) from error
+        return layout(target)
     raise TargetError(f"{target} is no target of an export: name the directory that `export --to` named")
 
 
@@ -70,12 +74,11 @@ class _Compared(NamedTuple):
     repeated: Seqs
 
 
-def check_export(target: str, topics: Mapping[str, Topic], origin: Origin, job: Job) -> dict[str, Any]:
-    """Compare a target with topics; returns the part of the report that says how they differ.
+def check_export(layout: Layout, target: str, topics: Mapping[str, Topic], origin: Origin, job: Job) -> dict[str, Any]:
+    """Compare a target of this layout with topics; returns the part of the report that says how they differ.
 
     Raises TargetError, FormatError, StoppedError.
     """
-    layout = layout_of(target)
     state = layout.load()
     files = layout.files()
     found: dict[str, _TopicDifference] = {}
