@@ -97,10 +97,21 @@ class FakeLog:
         return framed
 
     def stage_gathered(
-        self, topic_id: int, frames: Gathered, first_seq: int, ts_ms: int, *, fsync: bool, synced: bool, done: Done
+        self,
+        topic_id: int,
+        frames: Gathered,
+        first_seq: int,
+        ts_ms: int,
+        *,
+        fsync: bool,
+        synced: bool,
+        done: Done,
+        floors: bytes = b"",
     ) -> Framed:
         self._check()
         framed = frames.number(topic_id, first_seq, ts_ms, fsync=fsync)
+        if floors:
+            frames.add_control(FrameType.FLOORS, topic_id, first_seq - 1, ts_ms, floors)
         start = len(self.filling.body)
         self.filling.body += memoryview(frames.memory)[BATCH_HEADER_BYTES : frames.used]
         self.record_frames += frames.count

@@ -267,6 +267,24 @@ def test_seqs_of_a_part_in_pieces_are_not_given_out_again_after_a_power_cut() ->
         assert h.state().head_seq >= 901
 
 
+def test_what_a_part_evicts_stays_gone_though_a_kill_comes_with_its_answer() -> None:
+    """R-DUR-8, R-CAP-1: records in memory count for the cap, and no replay sees them."""
+    h = RealWorld()
+    h.put(durability="disk", cap_records=4)
+    h.append("a", "b")
+    h.put(durability="ephemeral", cap_records=4)
+    h.append("c", "d")
+    h.put(durability="fsync", cap_records=4)
+    piece(h, 0, 1)
+    h.ring.faults.fail("write", errno.EIO, nth=2, times=1 << 30)
+    last = start(h, 1, 2, last=True)
+    h.until(lambda: last.given)
+    assert h.engine._core.registry.by_name["t"].floors.cap == 2
+    h.ring.faults.clear()
+    h.restart()
+    assert [row["data"] for row in h.read()] == [1, 2]
+
+
 class Story:
     """Parts of up to five pieces, sent again after whatever happened, in one topic of class `fsync` or `disk`."""
 

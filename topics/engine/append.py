@@ -13,7 +13,7 @@ from topics.engine import refusals
 from topics.engine.admission import check_admission
 from topics.engine.controls import ReservationPayload, encode
 from topics.engine.core import Core
-from topics.engine.evictions import has_to_wait, log_evictions
+from topics.engine.evictions import eviction_payload, has_to_wait, log_evictions
 from topics.engine.identity import Identity, Waiting
 from topics.engine.lifecycle import Lifecycle
 from topics.engine.operations import AT_ONCE, Operation, Turn
@@ -440,12 +440,11 @@ class Appender:
             batch.file_id, framed = core.memory.stage_gathered(topic.id, frames, first, ts)
         else:
             core.check_backlog()
+            records, pending = topic.pending_records + count, topic.pending_bytes + size
+            floors = eviction_payload(topic, topic.config, records=records, size=pending)
             framed = core.log.stage_gathered(
-                topic.id, frames, first, ts, fsync=fsync, synced=fsync, done=batch.on_commit
+                topic.id, frames, first, ts, fsync=fsync, synced=fsync, done=batch.on_commit, floors=floors
             )
-            if topic.memory_through:
-                records, pending = topic.pending_records + count, topic.pending_bytes + size
-                log_evictions(core, topic, topic.config, records=records, size=pending)
         topic.last_ts = ts
         batch.tags = tags
         batch.take((count, identity, created, done), count, size, framed)

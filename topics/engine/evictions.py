@@ -35,13 +35,18 @@ def is_busy(topic: Topic) -> bool:
 
 def log_evictions(core: Core, topic: Topic, config: TopicConfig, *, records: int = 0, size: int = 0) -> None:
     """Stages the floor that the caps of `config` will have once so many records and bytes more are there."""
+    payload = eviction_payload(topic, config, records=records, size=size)
+    if payload:
+        with core.log.use_reserve():
+            core.log.stage_control(topic.id, FrameType.FLOORS, topic.next_seq - 1, core.clock.now_ms(), payload)
+
+
+def eviction_payload(topic: Topic, config: TopicConfig, *, records: int = 0, size: int = 0) -> bytes:
+    """The payload of the FLOORS frame that says so; empty where none has to."""
     if config.discard != "old" or not topic.memory_through:
-        return
+        return b""
     index = topic.index
     over = index.live + records - config.cap_records if config.cap_records else 0
     over_bytes = index.bytes + size - config.cap_bytes if config.cap_bytes else 0
     floor = index.oldest_through(over, over_bytes, index.last_seq)
-    if floor:
-        payload = encode(RemovalPayload(topic.next_seq - 1, evicted=floor))
-        with core.log.use_reserve():
-            core.log.stage_control(topic.id, FrameType.FLOORS, topic.next_seq - 1, core.clock.now_ms(), payload)
+    return encode(RemovalPayload(topic.next_seq - 1, evicted=floor)) if floor else b""

@@ -36,7 +36,16 @@ class LogPort(Protocol):
     def is_one_shard(self) -> bool: ...
     def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed: ...
     def stage_gathered(
-        self, topic_id: int, frames: Gathered, first_seq: int, ts_ms: int, *, fsync: bool, synced: bool, done: Done
+        self,
+        topic_id: int,
+        frames: Gathered,
+        first_seq: int,
+        ts_ms: int,
+        *,
+        fsync: bool,
+        synced: bool,
+        done: Done,
+        floors: bytes = b"",
     ) -> Framed: ...
     def write_alone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool

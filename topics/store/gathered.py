@@ -18,14 +18,19 @@ from topics.store.format import BATCH_HEADER_BYTES, FLAG_FSYNC, FRAME_MIN_BYTES
 from topics.store.hottail import chunk_for
 from topics.store.rows import PLACED, Framed, Rows
 
+_CONTROL_ROOM = 256
+
 
 class Gathered:
-    """Room for `room` bytes of frames, and for the header of a batch before them; no page of it is touched so far."""
+    """Room for `room` bytes of records' frames, for the header of a batch before them and a control frame behind them;
+    no page of it is touched so far."""
 
     def __init__(self, room: int) -> None:
-        self.memory: mmap.mmap = page_aligned(BATCH_HEADER_BYTES + room)
+        self.memory: mmap.mmap = page_aligned(BATCH_HEADER_BYTES + room + _CONTROL_ROOM)
         self.used = BATCH_HEADER_BYTES
         self.count = 0
+        """Records."""
+        self.controls = 0
         self.mirror = chunk_for(len(self.memory))
         """Where the hot tail will have them: its pages are touched along with those of the frames."""
 
@@ -111,9 +116,18 @@ class Gathered:
         assert numbered == self.count, "frames lie back to back"
         return Framed(start, bytes(placed))
 
+    def add_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
+        """Adds a small control frame behind the records, which are numbered."""
+        pointer, room = ffi.from_buffer(self.memory), len(self.memory)
+        written = lib.tp_frame_control(pointer, self.used, room, kind, 0, topic_id, seq, ts_ms, payload, len(payload))
+        assert written > 0, "the room was counted before"
+        self.mirror.view[self.used : self.used + written] = bytes(written)
+        self.used += written
+        self.controls += 1
+
     @property
     def _left(self) -> int:
-        return len(self.memory) - self.used
+        return len(self.memory) - _CONTROL_ROOM - self.used
 
 
 def room_for(rows: Rows, node: bytes | None) -> int:

@@ -16,7 +16,7 @@ from topics.store.admission import Admission
 from topics.store.commit import Commit, Done
 from topics.store.counters import LogCounters
 from topics.store.filetable import FileKind, FileTable, StoredFile
-from topics.store.format import shard_directory
+from topics.store.format import FrameType, shard_directory
 from topics.store.gathered import Gathered
 from topics.store.hottail import HotTail
 from topics.store.plain_rows import TopicRows
@@ -135,12 +135,26 @@ class Log:
         )
 
     def stage_gathered(
-        self, topic_id: int, frames: Gathered, first_seq: int, ts_ms: int, *, fsync: bool, synced: bool, done: Done
+        self,
+        topic_id: int,
+        frames: Gathered,
+        first_seq: int,
+        ts_ms: int,
+        *,
+        fsync: bool,
+        synced: bool,
+        done: Done,
+        floors: bytes = b"",
     ) -> Framed:
         """Stages frames that were put together before, as a batch of its own whose end `done` is told, like
-        `when_committed`; `Framed` counts from the commit's base. Raises like `stage_records`."""
+        `when_committed`; `Framed` counts from the commit's base.
+
+        floors: payload of a FLOORS frame that comes with them. Raises like `stage_records`.
+        """
         staging = self._wals[self.shard_of(topic_id)].staging
         framed = frames.number(topic_id, first_seq, ts_ms, fsync=fsync)
+        if floors:
+            frames.add_control(FrameType.FLOORS, topic_id, first_seq - 1, ts_ms, floors)
         staging.stage_gathered(frames, synced, done)
         return framed
 

@@ -165,7 +165,7 @@ class Staging:
             self._closed.append(filling)
             self.filling = self._empty_batch()
         batch = Batch(len(frames.memory), frames.memory)
-        batch.used, batch.frames, batch.wants_sync = frames.used, frames.count, synced
+        batch.used, batch.frames, batch.wants_sync = frames.used, frames.count + frames.controls, synced
         batch.mirror = frames.mirror
         batch.waiters.append(done)
         self._closed.append(batch)
