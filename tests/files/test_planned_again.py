@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -66,6 +67,20 @@ def test_a_pack_that_was_merged_is_planned_again_and_no_record_comes_twice() -> 
         assert numbers(seen) == list(range(1, count + 1))
         again += any("snapshots" in path for path in opened)
     assert again, "packs were merged since"
+
+
+def test_a_pack_that_is_only_begun_under_a_number_that_came_again_is_not_the_pieces() -> None:
+    """A power cut leaves such files behind; the newest snapshot knows where the records are."""
+    world = FilesWorld(3, pack_run_bytes=5000)
+    world.append(1, 2, name="small")
+    world.checkpoint()
+    pack, read = world.directory().topics["small"].pieces[0].path, planned(world, "small")
+    for _ in range(12):
+        world.append(3, name="small")
+        world.checkpoint()
+    assert world.directory().topics["small"].pieces[0].path != pack
+    world.ring.disk.open(f"{HOT}/{pack}", os.O_RDWR | os.O_CREAT)
+    assert numbers(read()[1]) == [1, 2]
 
 
 def test_what_a_cap_took_meanwhile_is_told_and_what_was_deleted_is_not() -> None:

@@ -231,7 +231,10 @@ class Source:
         try:
             index = self._read_pack_index(fd, path)
         except (CorruptError, ValueError):
-            header = PackHeader.unpack(memoryview(read_range(self.calls, fd, 0, BLOCK_BYTES)), path)
+            try:
+                header = PackHeader.unpack(memoryview(read_range(self.calls, fd, 0, BLOCK_BYTES)), path)
+            except CorruptError:  # a pack of the same number that is only begun; else the next plan names it again
+                raise VanishedError from None
             if header.epoch != piece.epoch:
                 raise VanishedError from None
             return PackIndex(path, fd, None, None, np.empty(0, np.int64))
