@@ -79,7 +79,7 @@ class Harness:
         self.store = FakeStore()
         self.engine = Engine(self.loop, self.config)
         self.engine.catalog.recovered(power_lost=False)
-        self.snapshot = self.engine.catalog.snapshot()
+        self.snapshot = b"".join(self.engine.catalog.snapshot())
         """The newest; a directory has one from its beginning."""
         self.engine.start(self.store)
 
@@ -181,7 +181,7 @@ class Harness:
                 offsets = (np.cumsum(rows.lengths) - rows.lengths).astype(np.uint32)
                 assert not len(catalog.moved(topic_id, rows.seqs, segment.file_id, offsets))
         self._flag_deletions()
-        self.snapshot = catalog.snapshot()
+        self.snapshot = b"".join(catalog.snapshot())
         self.cut = cut
 
     def _flag_deletions(self) -> None:
@@ -215,4 +215,4 @@ class Harness:
         replay(catalog, kept, self.store.log.file)
         catalog.recovered(power_lost=power_lost)
         self.engine.start(self.store)
-        self.snapshot = catalog.snapshot()
+        self.snapshot = b"".join(catalog.snapshot())

@@ -109,7 +109,7 @@ def test_a_log_of_which_a_part_was_given_up_gives_others(h: Harness) -> None:
     for log_cut in (False, True):
         engine = Engine(FakeLoop(random.Random(1)), small_config())
         engine.catalog.use_files(FakeStore().files)
-        engine.catalog.restore(h.engine.catalog.snapshot(), log_cut=log_cut)
+        engine.catalog.restore(b"".join(h.engine.catalog.snapshot()), log_cut=log_cut)
         engine.catalog.recovered(power_lost=log_cut)
         assert (engine.catalog._topics[1].incarnation == known) is not log_cut
 
@@ -118,7 +118,7 @@ def test_a_topic_of_an_earlier_version_has_one_that_stays(h: Harness) -> None:
     """R-INC-2."""
     h.put("a")
     h.put("b")
-    image = msgspec.json.decode(h.engine.catalog.snapshot(), type=Snapshot[TopicImage])
+    image = msgspec.json.decode(b"".join(h.engine.catalog.snapshot()), type=Snapshot[TopicImage])
     for topic in image.topics:
         topic.incarnation = ""
     h.snapshot = msgspec.json.encode(image)

@@ -15,7 +15,7 @@ from tests.engine.real_world import RealWorld
 from topics.config import Config
 from topics.engine.producers.known import Producers, ProducerTotals
 from topics.engine.producers.part import Part
-from topics.engine.snapshot import TopicImage, image_of
+from topics.engine.snapshot import Snapshot, TopicImage, image_of
 from topics.errors import RequestError, StorageError
 from topics.loop import Loop
 from topics.store.format import Frame, ProducerPart, unpack_extension
@@ -211,6 +211,36 @@ def send(h: Harness, *values: Any, epoch: int = 0, number: int = 0, producer: st
     return answer.get()
 
 
+def test_a_snapshot_that_is_prepared_in_steps_has_what_changed_meanwhile() -> None:
+    """R-PROD-7: no pass encodes all producers, and those that append between the steps are told of once more."""
+    h = Harness()
+    h.put()
+    h.put("gone")
+    for number in range(1100):
+        send(h, number, producer=f"p{number}")
+    send(h, 1, name="gone")
+    steps = h.engine.catalog.prepare_snapshot()
+    for _ in range(2):
+        next(steps)
+    again = (1, 700, 1050)
+    for number in again:
+        send(h, 1, number, epoch=1, producer=f"p{number}")
+    send(h, 0, producer="new")
+    h.delete_topic("gone")
+    assert sum(1 for _ in steps) == 1, "500 producers a step, and none of a topic that is gone"
+    send(h, 1, 0, epoch=1, producer="p0")
+    pieces = h.engine.catalog.snapshot()
+    h.snapshot, h.cut = b"".join(pieces), h.store.log.file.size
+    assert max(map(len, pieces)) < len(h.snapshot) / 2
+    h.restart()
+    assert len(h.engine._core.registry.by_name["t"].producers or ()) == 1101
+    for number in (*again, 0, 500, 1099):
+        assert send(h, number, producer=f"p{number}").deduped
+    for number in (*again, 0):
+        assert send(h, 1, number, epoch=1, producer=f"p{number}").deduped
+    assert send(h, 0, producer="new").deduped
+
+
 def test_the_frame_of_a_part_bears_its_name_and_its_sum() -> None:
     """R-PROD-7: the first of its records alone."""
     h = Harness()
@@ -255,11 +285,12 @@ def test_a_snapshot_tells_of_what_is_committed_and_a_description_has_no_keys_but
     send(h, 2)
     h.start_append(records(3), identity=Part(b"p", 0, 1))
     topic = h.engine._core.registry.by_name["t"]
-    for now_ms in (None, h.loop.clock.now_ms()):
-        image = msgspec.json.decode(msgspec.json.encode(image_of(topic, now_ms)), type=TopicImage)
-        assert len(image.keys) == (now_ms is not None)
-        (row,) = image.producers
-        assert (row.id, len(row.rows)) == (b"p", 22)
+    described = msgspec.json.decode(msgspec.json.encode(image_of(topic, None)), type=TopicImage)
+    snapshot = msgspec.json.decode(b"".join(h.engine.catalog.snapshot()), type=Snapshot[TopicImage])
+    assert (len(described.keys), len(snapshot.topics[0].keys)) == (0, 1)
+    (told,), ((topic_id, (row,)),) = described.producers, snapshot.producers
+    assert topic_id == topic.id
+    assert [(each.id, len(each.rows)) for each in (told, row)] == [(b"p", 22)] * 2
 
 
 def test_a_part_whose_topic_could_not_be_made_is_given_back() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -236,11 +236,13 @@ class FakeCatalog:
         fields = {"name": topic.name, "id": topic_id, "config": topic.config, "head": topic.head, "floor": topic.floor}
         return json.dumps(fields).encode()
 
-    def snapshot(self) -> bytes:
+    def prepare_snapshot(self) -> Iterator[None]:
+        yield
+
+    def snapshot(self) -> list[bytes]:
         names = ("topic_id", "name", "order", "config", "config_order", "head", "floor", "reserved", "gaps")
-        return json.dumps(
-            {"topics": [{name: getattr(topic, name) for name in names} for topic in self.topics.values()]}
-        ).encode()
+        topics = [{name: getattr(topic, name) for name in names} for topic in self.topics.values()]
+        return [json.dumps({"topics": topics}).encode()]
 
     def take_deletions(self) -> list[Deletions]:
         deleted, self.deleted = self.deleted, []

@@ -62,6 +62,8 @@ class EngineCatalog:
         """There is a snapshot, and the whole log behind it."""
         self._lost: dict[int, list[NDArray[np.uint64]]] = {}
         """Seqs of copies whose originals are nowhere."""
+        self._prepared: dict[int, list[bytes]] = {}
+        """Rows of producers for the next snapshot, by topic: JSON."""
         self._routers = RouterRecovery(core, self._gaps)
         self._log_rows = self._routers.log_rows
 
@@ -77,6 +79,11 @@ class EngineCatalog:
         registry = self._core.registry
         for topic in image.topics:
             self._take_image(topic)
+        for topic_id, rows in image.producers:
+            known = self._topics.get(topic_id)
+            if known is not None:
+                for row in rows:
+                    self._producers_of(known).restore(row)
         for router in image.routers:
             self._routers.take_image(router)
         for pair in image.ties:
@@ -516,7 +523,32 @@ class EngineCatalog:
     def describe(self, topic_id: int) -> bytes:
         return msgspec.json.encode(image_of(self._topics[topic_id], None))
 
-    def snapshot(self) -> bytes:
+    def prepare_snapshot(self) -> Iterator[None]:
+        now_ms = self._core.clock.now_ms()
+        self._prepared.clear()
+        for topic in list(self._topics.values()):
+            if topic.producers is None or topic.id not in self._topics:
+                continue
+            rows: list[bytes] = []
+            for step in topic.producers.images_in_steps(now_ms):
+                rows.append(b"," + msgspec.json.encode((topic.id, step)))
+                yield
+            self._prepared[topic.id] = rows
+
+    def _pack_producers(self, now_ms: int) -> list[bytes]:
+        """Those that were prepared, and behind them those that have appended since."""
+        prepared, self._prepared = self._prepared, {}
+        rows: list[bytes] = []
+        for topic in self._topics.values():
+            if topic.producers is not None:
+                known = topic.producers
+                rows += prepared.get(topic.id, ())
+                late = known.images_since(now_ms) if topic.id in prepared else known.images(now_ms)
+                if late:
+                    rows.append(b"," + msgspec.json.encode((topic.id, late)))
+        return rows
+
+    def snapshot(self) -> list[bytes | memoryview]:
         """Releases reservations: what is above their topic's seqs is not given out without a new one."""
         registry = self._core.registry
         now_ms = self._core.clock.now_ms()
@@ -528,14 +560,15 @@ class EngineCatalog:
             if topic.stage_class == "disk":
                 topic.reserved = topic.next_seq - 1
                 topic.growing = 0
-            image = image_of(topic, now_ms)
+            its = image_of(topic, now_ms)
             if topic is registry.staging:
-                image.staged = self._core.staged.images()
-            images.append(msgspec.Raw(encode(image)))
+                its.staged = self._core.staged.images()
+            images.append(msgspec.Raw(encode(its)))
         last_lease = self._core.lease_ids.reserved
         routers = images_of(list(self._core.routers.by_name.values()))
         ties = self._core.routers.ties(self._core.usage.log_files())
-        return msgspec.json.encode(Snapshot(registry.last_id, registry.last_order, images, last_lease, routers, ties))
+        image = Snapshot(registry.last_id, registry.last_order, images, last_lease, routers, ties)
+        return image.pack(self._pack_producers(now_ms))
 
     def take_deletions(self) -> list[Deletions]:
         usage = self._core.usage

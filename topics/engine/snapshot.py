@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -23,7 +24,7 @@ class KeyRow(msgspec.Struct, array_like=True, gc=False):
 
 
 class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
-    """One topic: in the snapshot, and (without keys, with producers within bounds) in headers and footers of its
+    """One topic: in the snapshot, and (without keys, with some of its producers) in headers and footers of its
     segments."""
 
     name: str
@@ -46,6 +47,7 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
     incarnation: str = ""
     """In the snapshot alone: a directory built from descriptions gets others. "": of a version that knew none."""
     producers: list[ProducerRow] = msgspec.field(default_factory=list)
+    """In a description; the snapshot has all of them by themselves."""
     staged: list[StagedRow] = msgspec.field(default_factory=list)
     """Of the staging area: parts that wait for their last pieces."""
 
@@ -55,6 +57,9 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
 
 Image = TypeVar("Image", TopicImage, msgspec.Raw)
 """Raw: encoded one by one, so that the images of many topics are not objects all at the same time."""
+
+ProducerRows = tuple[int, list[ProducerRow]]
+"""Topic id, and some of its producers."""
 
 
 class Snapshot(msgspec.Struct, Generic[Image]):
@@ -66,6 +71,20 @@ class Snapshot(msgspec.Struct, Generic[Image]):
     routers: list[RouterImage] = []
     ties: list[tuple[int, int]] = []
     """Source and destination (topic ids) of routers that are gone, whose forwards the log may still hold."""
+    producers: list[ProducerRows] = []
+    """A later row of a producer is newer."""
+
+    def pack(self, producers: Sequence[bytes]) -> list[bytes | memoryview]:
+        """JSON in pieces; producers: `ProducerRows`, encoded, a comma before each."""
+        assert not self.producers, "they are given"
+        text = msgspec.json.encode(self)
+        if not producers:
+            return [text]
+        assert text.endswith(b"[]}"), "producers come last"
+        first, *others = producers
+        if not others:
+            return [memoryview(text)[:-2], first[1:] + b"]}"]
+        return [memoryview(text)[:-2], first[1:], *others[:-1], others[-1] + b"]}"]
 
 
 def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
@@ -75,8 +94,8 @@ def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
         within = topic.keys.within(now_ms, topic.config.idempotency_window_ms)
         keys = [KeyRow(key, entry.first_seq, entry.count, entry.started_ms) for key, entry in within]
     producers: list[ProducerRow] = []
-    if topic.producers is not None:
-        producers = topic.producers.described() if now_ms is None else topic.producers.images(now_ms)
+    if now_ms is None and topic.producers is not None:
+        producers = topic.producers.described()
     leases: list[LeaseRow] = []
     if now_ms is not None and topic.queue is not None and topic.keeps_leases:
         leases = topic.queue.image()

@@ -8,7 +8,7 @@ Everything is called on the loop's thread, one call at a time, and none of it wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -196,10 +196,14 @@ class Catalog(Protocol):
         """A JSON object for segment headers and footers: `name`, `id`, `config`, `head`, and the floors; what `adopt`
         takes back. Only for a topic that exists."""
 
-    def snapshot(self) -> bytes:
-        """A JSON value: everything about topics that neither rows in files nor the log from the cut on say: names,
-        ids, configs, heads, floors, gaps, reservations, idempotency keys inside their window, producers, the next
-        topic id and order number. Taken at one instant; only what is committed."""
+    def prepare_snapshot(self) -> Iterator[None]:
+        """Does what the next `snapshot` may find done, a bounded share a step, to be walked to its end. What changes
+        meanwhile is in the snapshot, too."""
+
+    def snapshot(self) -> Sequence[bytes | memoryview]:
+        """A JSON value, in pieces: everything about topics that neither rows in files nor the log from the cut on say:
+        names, ids, configs, heads, floors, gaps, reservations, idempotency keys inside their window, producers, the
+        next topic id and order number. Taken at one instant; only what is committed."""
 
     def take_deletions(self) -> list[Deletions]:
         """Records in segments and packs deleted one by one since the last call, for the flag in their files.

@@ -333,8 +333,7 @@ class Checkpointer:
             now_ms=self._loop.clock.now_ms(),
             random_bytes=self._loop.ring.random_bytes,
         )
-        turns = Turns(self._loop.clock, self._loop.next_pass, self._config.checkpoint_us_per_pass * 1000)
-        relocation = Relocation(copying, turns=turns, spawn=self._loop.spawn, all_shared=all_shared)
+        relocation = Relocation(copying, turns=self._turns(), spawn=self._loop.spawn, all_shared=all_shared)
         ids = np.array(sorted(file.file_id for file in left), np.uint32)
         if len(ids):
             await relocation.copy(self._catalog.topics_in_log(), ids)
@@ -345,6 +344,9 @@ class Checkpointer:
                 await relocation.seal(tail, is_open=False)
         await relocation.sync()
         return relocation
+
+    def _turns(self) -> Turns:
+        return Turns(self._loop.clock, self._loop.next_pass, self._config.checkpoint_us_per_pass * 1000)
 
     async def flag_deleted(self) -> None:
         """Marks what was deleted one by one in segments and packs.
@@ -401,6 +403,10 @@ class Checkpointer:
 
     async def take_snapshot(self, *, clean: bool, flagging: Collection[str] = ()) -> None:
         """The catalog and the files in use, of one instant; flagging: see StorePart. Raises OSError."""
+        turns = self._turns()
+        for _ in self._catalog.prepare_snapshot():
+            if turns.over:
+                await turns.rest()
         part = StorePart(
             replay=self._replay,
             segments=list(self._manifest.all_segments()),
@@ -412,7 +418,7 @@ class Checkpointer:
         )
         store = pack_store_part(part)
         catalog = self._catalog.snapshot()
-        self._last_bytes = len(store) + len(catalog)
+        self._last_bytes = len(store) + sum(map(len, catalog))
         await self._sync_log()
         self._snapshot = await write_snapshot(
             self._loop.files,

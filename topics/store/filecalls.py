@@ -48,33 +48,36 @@ async def read_file(files: ReadCalls, path: str, size: int | None = None) -> byt
     return bytes(memoryview(buffer)[:count])
 
 
-async def write_new_file(files: FileCalls, path: str, data: Buffer, *, sync: bool = True) -> None:
+async def write_new_file(files: FileCalls, path: str, *data: Buffer, sync: bool = True) -> None:
     """Writes (and syncs) a file, replacing its bytes in place; its directory entry is synced by the caller."""
     fd = await files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     try:
-        await files.write_all(fd, data, 0)
+        offset = 0
+        for piece in data:
+            await files.write_all(fd, piece, offset)
+            offset += memoryview(piece).nbytes
         if sync:
             await files.fsync(fd)
     finally:
         await files.close(fd)
 
 
-async def replace_file(files: FileCalls, path: str, data: Buffer) -> None:
-    """Puts `data` at `path` at once and durably: temporary file, fsync, rename, fsync of the directory.
+async def replace_file(files: FileCalls, path: str, *data: Buffer) -> None:
+    """Puts these pieces at `path` at once and durably: temporary file, fsync, rename, fsync of the directory.
 
     A part of it that filled the disk is removed again: others need the space.
     """
     temporary = f"{path}.tmp"
     try:
-        await _replace(files, path, temporary, data)
+        await _replace(files, path, temporary, *data)
     except OSError:
         with contextlib.suppress(OSError):
             await files.unlink(temporary)
         raise
 
 
-async def _replace(files: FileCalls, path: str, temporary: str, data: Buffer) -> None:
-    await write_new_file(files, temporary, data)
+async def _replace(files: FileCalls, path: str, temporary: str, *data: Buffer) -> None:
+    await write_new_file(files, temporary, *data)
     await files.rename(temporary, path)
     await files.sync_directory(os.path.dirname(path))
 

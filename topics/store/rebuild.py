@@ -63,7 +63,7 @@ async def rebuild(loop: Loop, directory: str, cold: str = "") -> Rebuilt:
         after=max(snapshot_numbers(loop.files, directory), default=0),
         now_ms=loop.clock.now_ms(),
         store=pack_store_part(part),
-        catalog=catalog,
+        catalog=[catalog],
     )
     return result
 

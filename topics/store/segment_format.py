@@ -502,11 +502,7 @@ class SnapshotFile(NamedTuple):
     catalog: bytes
 
     def pack(self) -> bytes:
-        head = _SNAPSHOT_HEADER.pack(
-            SNAPSHOT_MAGIC, VERSION, 0, self.number, self.created_ms, len(self.store), len(self.catalog)
-        )
-        body = self.store + self.catalog
-        return head + _checksum(head, body).to_bytes(8, "little") + body
+        return b"".join(pack_snapshot(self.number, self.created_ms, self.store, [self.catalog]))
 
     @classmethod
     def unpack(cls, data: bytes | memoryview, path: str) -> SnapshotFile:
@@ -518,3 +514,16 @@ class SnapshotFile(NamedTuple):
         if len(body) != store_bytes + catalog_bytes or stored != _checksum(data[: _SNAPSHOT_HEADER.size], body):
             raise CorruptError(f"{path}: checksum of the snapshot is wrong", {"path": path})
         return cls(number, created_ms, bytes(body[:store_bytes]), bytes(body[store_bytes:]))
+
+
+def pack_snapshot(
+    number: int, created_ms: int, store: bytes, catalog: Sequence[bytes | memoryview]
+) -> list[bytes | memoryview]:
+    """A `SnapshotFile` whose catalog comes in pieces, as pieces of the file."""
+    size = sum(map(len, catalog))
+    head = _SNAPSHOT_HEADER.pack(SNAPSHOT_MAGIC, VERSION, 0, number, created_ms, len(store), size)
+    body = xxhash.xxh3_64(store)
+    for piece in catalog:
+        body.update(piece)
+    checksum = xxhash.xxh3_64_intdigest(head, seed=body.intdigest())
+    return [head + checksum.to_bytes(8, "little") + store, *catalog]

@@ -7,6 +7,7 @@ before it was recycled. An older pair goes when both are durable, or on a full d
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from topics.errors import CorruptError, StorageError
 from topics.store.filecalls import FileCalls, list_if_there, read_file, replace_file, unlink_if_there
 from topics.store.manifest import StorePart, unpack_store_part
-from topics.store.segment_format import SNAPSHOT_DIRECTORY, SnapshotFile, numbered, snapshot_path
+from topics.store.segment_format import SNAPSHOT_DIRECTORY, SnapshotFile, numbered, pack_snapshot, snapshot_path
 from topics.store.space import is_full
 
 log = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ async def _newest(
 
 
 async def write_snapshot(
-    files: FileCalls, directory: str, *, after: int, now_ms: int, store: bytes, catalog: bytes
+    files: FileCalls, directory: str, *, after: int, now_ms: int, store: bytes, catalog: Sequence[bytes | memoryview]
 ) -> int:
     """Writes both copies durably, then removes older ones. Returns the number of the newest. Raises OSError.
 
@@ -85,9 +86,9 @@ async def write_snapshot(
     """
     newest = after
     for number in range(after + 1, after + 1 + COPIES):
-        data = SnapshotFile(number, now_ms, store, catalog).pack()
+        data = pack_snapshot(number, now_ms, store, catalog)
         try:
-            await replace_file(files, f"{directory}/{snapshot_path(number)}", data)
+            await replace_file(files, f"{directory}/{snapshot_path(number)}", *data)
         except OSError as error:
             if number == after + 1 or not is_full(error):
                 raise

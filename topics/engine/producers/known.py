@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
+from collections.abc import Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -31,6 +32,8 @@ _IN_MEMORY = 1 << 31
 _MARK_AT, _MARK = 5, 0x80
 """Where in a packed row that bit lies."""
 _SWEPT = 4
+_TOLD, _TOLD_BYTES = 500, 1 << 18
+"""Producers, and bytes of their parts, that one step of a snapshot's preparation encodes."""
 _DESCRIBED_BYTES = 16_384
 """Of all producers in a description, each with so many besides its id and its parts:"""
 _DESCRIBED_EACH = 32
@@ -222,7 +225,7 @@ class ProducerTotals:
 class Producers:
     """Those of one topic."""
 
-    __slots__ = ("_active", "_has_memory", "_silent", "_totals")
+    __slots__ = ("_active", "_changed", "_has_memory", "_silent", "_totals")
 
     def __init__(self, totals: ProducerTotals) -> None:
         self._totals = totals
@@ -232,6 +235,8 @@ class Producers:
         """Of which nothing but the newest epoch is known."""
         self._has_memory = False
         """Some parts may be of records in memory."""
+        self._changed: set[bytes] | None = None
+        """Those that appended since the preparation of a snapshot began; None: none is prepared."""
 
     def __len__(self) -> int:
         return len(self._active) + len(self._silent)
@@ -287,6 +292,8 @@ class Producers:
     def _moved(self, producer_id: bytes, producer: Producer, parts_before: int) -> None:
         """It is the one that wrote last."""
         self._totals.parts += producer.parts - parts_before
+        if self._changed is not None:
+            self._changed.add(producer_id)
         self._silent.pop(producer_id, None)
         self._active.pop(producer_id, None)
         (self._active if producer.rows else self._silent)[producer_id] = producer
@@ -310,12 +317,41 @@ class Producers:
     # --- snapshot and recovery ----------------------------------------------------------------------------------------
     def images(self, now_ms: int) -> list[ProducerRow]:
         """What a restart keeps."""
-        for producer_id, producer in list(self._active.items()):
-            if self._is_silent(producer, now_ms):
-                self._reduce(producer_id, producer)
-        rows = [self._image(producer_id, producer) for producer_id, producer in self._silent.items()]
-        rows += [self._image(producer_id, producer) for producer_id, producer in self._active.items()]
-        return [row for row in rows if row.floor != NO_EPOCH or row.rows]
+        rows = list(chain.from_iterable(self.images_in_steps(now_ms)))
+        self._changed = None
+        return rows
+
+    def images_in_steps(self, now_ms: int) -> Iterator[list[ProducerRow]]:
+        """The same, a bounded share at a time. Who appends meanwhile, or later, is in `images_since`."""
+        self._changed = set()
+        rows: list[ProducerRow] = []
+        size = 0
+        for producer_id in [*self._silent, *self._active]:
+            size += self._tell(producer_id, now_ms, rows)
+            if len(rows) >= _TOLD or size >= _TOLD_BYTES:
+                yield rows
+                rows, size = [], 0
+        if rows:
+            yield rows
+
+    def images_since(self, now_ms: int) -> list[ProducerRow]:
+        """Of those that appended since `images_in_steps` began; restored behind what that gave."""
+        changed, self._changed = self._changed, None
+        rows: list[ProducerRow] = []
+        for producer_id in changed or ():
+            self._tell(producer_id, now_ms, rows)
+        rows.sort(key=lambda row: row.last_seq)
+        return rows
+
+    def _tell(self, producer_id: bytes, now_ms: int, rows: list[ProducerRow]) -> int:
+        """Adds its row, if there is something of it to keep; returns how many bytes its parts take."""
+        producer = self.find(producer_id, now_ms)
+        if producer is None or not producer.is_known:
+            return 0
+        row = self._image(producer_id, producer)
+        if row.floor != NO_EPOCH or row.rows:
+            rows.append(row)
+        return len(row.rows)
 
     def described(self) -> list[ProducerRow]:
         """The same for headers and footers of segments, where it has to be short: those that wrote last, and of each
