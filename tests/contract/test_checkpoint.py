@@ -126,6 +126,55 @@ def test_one_that_takes_longer_goes_on(sim_world: SimWorld) -> None:
     assert checkpoint(world).json["done"]
 
 
+def test_one_that_is_asked_for_again_and_again_is_done_in_the_end(sim_world: SimWorld) -> None:
+    """R-CHK-6: though each checkpoint takes longer than any of the requests waits, and others ask all the time."""
+    world = sim_world
+    world.write("t", *range(50))
+    world.ring.sync_factor = 500
+    other = world.ask("POST", "/v0/checkpoint")
+    world.wait_until(lambda: running(world), 1000)
+    world.write("t", "new")
+    told = checkpoint(world, {"wait_ms": 3}).json
+    assert set(told) == {"snapshot", "done", "checkpoint", "performance"}
+    asked = 0
+    while not told["done"]:
+        number = told["checkpoint"]
+        told = checkpoint(world, {"wait_ms": 3, "checkpoint": number}).json
+        assert told.get("checkpoint", number) == number
+        checkpoint(world, {"wait_ms": 0})
+        asked += 1
+    assert asked > 4
+    assert other.answer().json["snapshot"] < told["snapshot"]
+    assert in_files(world)[1]["t"][-1] == b'"new"'
+    before = metric(world, "topics_checkpoints_total")
+    assert checkpoint(world, {"checkpoint": number}).json["done"]
+    assert metric(world, "topics_checkpoints_total") == before, "it was over"
+
+
+def test_after_a_restart_or_a_failure_another_one_is_made(make_sim_world: Callable[..., SimWorld]) -> None:
+    """R-CHK-6: also for numbers that no server gave, and for one that a checkpoint of this process has again."""
+    world = make_sim_world(disk_reserve_bytes=64 << 10)
+    world.write("t", 1)
+    world.ring.sync_factor = 500
+    number = checkpoint(world, {"wait_ms": 0}).json["checkpoint"]
+    world.crash()
+    world.ring.sync_factor = 1
+    world.start()
+    assert checkpoint(world, {"checkpoint": number}).json["done"]
+    assert in_files(world)[1]["t"] == [b"1"]
+    assert checkpoint(world, {"checkpoint": 2**64 - 1}).json["done"]
+    world.write("t", "new" * 1000)
+    world.fill_disk()
+    told = checkpoint(world, {"wait_ms": 0}).json
+    world.advance_ms(2000)
+    again = {"checkpoint": told["checkpoint"]}
+    assert checkpoint(world, again).refusal == (500, "internal", {"reason": "disk_full"})
+    world.free_disk()
+    world.advance_ms(3000)
+    assert checkpoint(world, again).json["done"]
+    assert in_files(world)[1]["t"][-1] == b'"' + b"new" * 1000 + b'"'
+
+
 def test_the_time_is_clamped(sim_world: SimWorld) -> None:
     """7.9, 5.2: 30000 ms; also when nothing is said."""
     world = sim_world
@@ -193,7 +242,19 @@ def test_those_that_wait_are_few(make_world: MakeWorld) -> None:
     assert checkpoint(world).json["done"]
 
 
-@pytest.mark.parametrize("body", [[], "x", {"wait_ms": -1}, {"wait_ms": None}, {"wait_ms": "1"}, {"wait_ms": 2**32}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        [],
+        "x",
+        {"wait_ms": -1},
+        {"wait_ms": None},
+        {"wait_ms": "1"},
+        {"wait_ms": 2**32},
+        {"checkpoint": "5"},
+        {"checkpoint": -1},
+    ],
+)
 def test_what_is_no_request_for_one_is_400(world: World, body: Any) -> None:
     """7.9/1."""
     assert checkpoint(world, body).refusal == INVALID

@@ -223,12 +223,16 @@ class FakeRequested:
         self.snapshot_number = 7
         self.asked: dict[Callable[[StorageError | None], None], None] = {}
         self.begun = 0
+        self.shown = 0
 
-    def ask(self, done: Callable[[StorageError | None], None]) -> None:
+    def number(self, wished: int) -> int:
+        return wished or self.begun + 1
+
+    def ask(self, number: int, done: Callable[[StorageError | None], None]) -> None:
         self.asked[done] = None
 
-    def begin(self) -> None:
-        self.begun += 1
+    def begin(self, number: int) -> None:
+        self.begun = number
 
     def leave(self, done: Callable[[StorageError | None], None]) -> None:
         self.asked.pop(done, None)

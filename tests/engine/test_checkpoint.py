@@ -32,7 +32,7 @@ def test_a_request_leaves_nothing_behind(h: Harness, how: str) -> None:
     cancel = h.engine.checkpoint(500, answer)
     if how == "done":
         h.store.requested.end()
-        assert answer.get() == CheckpointResult(9, done=True)
+        assert answer.get() == CheckpointResult(9, True, 1)
     elif how == "failed":
         h.store.requested.end(DiskFullError("full"))
         assert isinstance(answer.results[0], DiskFullError)
@@ -40,7 +40,7 @@ def test_a_request_leaves_nothing_behind(h: Harness, how: str) -> None:
         cancel()
     elif how == "late":
         h.advance_ms(500)
-        assert answer.get() == CheckpointResult(7, done=False)
+        assert answer.get() == CheckpointResult(7, False, 1)
     else:
         h.engine.begin_shutdown()
         assert answer.results[0].code == "shutting_down"
@@ -53,7 +53,7 @@ def test_a_request_leaves_nothing_behind(h: Harness, how: str) -> None:
 
 def test_one_that_does_not_wait_begins_a_checkpoint(h: Harness) -> None:
     """R-CHK-3."""
-    assert ask(h, 0).get() == CheckpointResult(7, done=False)
+    assert ask(h, 0).get() == CheckpointResult(7, False, 1)
     assert h.store.requested.begun == 1
     assert_nothing_is_left(h)
 

@@ -427,11 +427,12 @@ class Machine(RuleBasedStateMachine):
             assert told["head_seq"] == after.topic.head
             self.oracle.learn_incarnation(name, told["incarnation"])
 
-    @step(wait_ms=st.sampled_from([0, 30_000]))
-    def checkpoint(self, wait_ms: int) -> None:
-        """It changes nothing that anybody sees."""
-        told = self.agree(self.ask("POST", "/v0/checkpoint", {"wait_ms": wait_ms}), {})
-        assert told["done"] is (wait_ms > 0)
+    @step(wait_ms=st.sampled_from([0, 30_000]), number=st.sampled_from([0, 1, 2, 2**40]))
+    def checkpoint(self, wait_ms: int, number: int) -> None:
+        """It changes nothing that anybody sees. number: of whichever there may have been."""
+        told = self.agree(self.ask("POST", "/v0/checkpoint", {"wait_ms": wait_ms, "checkpoint": number}), {})
+        assert told["done"] or not wait_ms
+        assert ("checkpoint" in told) is not told["done"]
 
     # --- queues ------------------------------------------------------------------------------------------------------
     @step(**CLAIM)

@@ -8,5 +8,5 @@ from topics.engine.results import CheckpointResult
 def snapshot_of(result: CheckpointResult) -> int:
     """Raises TimeoutError: the checkpoint is not over."""
     if not result.done:
-        raise TimeoutError("the checkpoint is not over; it goes on: ask again, or with a longer timeout")
+        raise TimeoutError("the checkpoint is not over; it goes on: wait with a longer timeout")
     return result.snapshot

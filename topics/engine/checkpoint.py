@@ -15,9 +15,11 @@ _BYTES_AN_ANSWER = 2048
 class CheckpointWait:
     """One request; `done` is called once, unless the request is cancelled before."""
 
-    def __init__(self, core: Core, wait_ms: int | None, done: Done[CheckpointResult]) -> None:
-        """wait_ms None: until the checkpoint ends."""
+    def __init__(self, core: Core, number: int, wait_ms: int | None, done: Done[CheckpointResult]) -> None:
+        """number: of an earlier answer, 0 without; wait_ms None: until the checkpoint ends."""
         self._core = core
+        self._number = number
+        """Of the checkpoint that is waited for."""
         self._wait_ms = wait_ms
         self._done: Done[CheckpointResult] | None = done
         self._timer: Timer | None = None
@@ -29,8 +31,13 @@ class CheckpointWait:
         most = core.config.max_waits
         if core.closing:
             self._answer(refusals.shutting_down())
-        elif self._wait_ms == 0:
-            core.requested.begin()
+            return
+        if 0 < self._number <= core.requested.shown:
+            self._answer(self._result(done=True))
+            return
+        self._number = core.requested.number(self._number)
+        if self._wait_ms == 0:
+            core.requested.begin(self._number)
             self._answer(self._result(done=False))
         elif most and core.waits >= most:
             self._answer(refusals.limit_reached("max_waits", most))
@@ -48,7 +55,7 @@ class CheckpointWait:
         core.checkpoint_waits[self] = None
         if self._wait_ms is not None:
             self._timer = core.loop.call_later(self._wait_ms * 1_000_000, self._on_deadline)
-        core.requested.ask(self._on_checkpoint)
+        core.requested.ask(self._number, self._on_checkpoint)
 
     def _leave(self) -> None:
         if self._timer is not None:
@@ -71,7 +78,7 @@ class CheckpointWait:
         self._answer_soon(refusals.shutting_down())
 
     def _result(self, *, done: bool) -> CheckpointResult:
-        return CheckpointResult(self._core.requested.snapshot_number, done)
+        return CheckpointResult(self._core.requested.snapshot_number, done, self._number)
 
     def _answer_soon(self, answer: CheckpointResult | TopicsError) -> None:
         """In this pass, or when the reads of others leave room for it; the first answer counts."""

@@ -272,12 +272,13 @@ class Engine:
             core.loop.call_later(0, _nothing)  # by what ran behind a read: its waiters have a pass of their own
 
     # --- files -------------------------------------------------------------------------------------------------------
-    def checkpoint(self, wait_ms: int | None, done: Done[CheckpointResult]) -> Cancel:
+    def checkpoint(self, wait_ms: int | None, done: Done[CheckpointResult], *, number: int = 0) -> Cancel:
         """The newest snapshot's number when a checkpoint that begins from now on has ended, or after `wait_ms` (7.9).
 
-        wait_ms None: however long it takes. The returned function gives up the answer, not the checkpoint.
+        wait_ms None: however long it takes. number: of an earlier answer that was not done, to wait for the same one.
+        The returned function gives up the answer, not the checkpoint.
         """
-        wait = CheckpointWait(self._core, wait_ms, done)
+        wait = CheckpointWait(self._core, number, wait_ms, done)
         wait.begin()
         return wait.cancel
 

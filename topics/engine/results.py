@@ -79,7 +79,9 @@ class CheckpointResult(NamedTuple):
     snapshot: int
     """Number of the newest snapshot."""
     done: bool
-    """Whether that snapshot shows all that was acknowledged before the request."""
+    """Whether that snapshot shows all that was acknowledged before the request, or the one whose number it brought."""
+    number: int
+    """Of the checkpoint that was waited for; to be brought by the next request when it is not done."""
 
 
 class PutResult(NamedTuple):

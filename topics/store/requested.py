@@ -34,27 +34,42 @@ class RequestedCheckpoints:
         self._is_wanted = False
         """Another one is to begin, whether its requests still wait for it or not."""
         self._serves = False
+        self._begun = 0
+        """How many of them, in this process."""
+        self._runs = False
+        self.shown = 0
+        """Number of the newest one that has shown all it had to; 0: none."""
 
     @property
     def snapshot_number(self) -> int:
         """Of the newest snapshot."""
         return self._checkpointer.snapshot_number
 
-    def ask(self, done: Done) -> None:
-        """Calls `done` when a checkpoint that begins after this call has shown all that was acknowledged before.
+    def number(self, wished: int) -> int:
+        """Number of the checkpoint that grants a wish: of the next one, unless one that runs is `wished` or later.
+
+        wished: what an earlier call gave, 0: nothing did. Of another process it may be any number: either it is
+        unknown here, or a checkpoint of that number has begun since.
+        """
+        return self._begun if self._runs and 0 < wished <= self._begun else self._begun + 1
+
+    def ask(self, number: int, done: Done) -> None:
+        """Calls `done` when the checkpoint has shown all that was acknowledged before it began; number: see `number`.
 
         It is told of a failure instead: a disk without space for copies of all records, a log that is read-only.
         """
-        self._next[done] = None
-        self.begin()
+        (self._next if number > self._begun else self._present)[done] = None
+        self.begin(number)
 
     def leave(self, done: Done) -> None:
         """`done` is not called any more; its checkpoint goes on."""
         self._next.pop(done, None)
         self._present.pop(done, None)
 
-    def begin(self) -> None:
-        """A checkpoint that begins after this call, whether a request waits for it or not."""
+    def begin(self, number: int) -> None:
+        """Has the checkpoint of this number begin, whether a request waits for it or not."""
+        if number <= self._begun:
+            return
         self._is_wanted = True
         if not self._serves:
             self._serves = True
@@ -66,9 +81,12 @@ class RequestedCheckpoints:
                 await self._checkpointer.until_idle()
                 self._is_wanted = False
                 self._present, self._next = self._next, {}
+                self._begun += 1
+                self._runs = True
                 await self._run()
+                self._runs = False
         finally:
-            self._serves = False
+            self._serves = self._runs = False
 
     async def _run(self) -> None:
         log = self._log
@@ -86,6 +104,7 @@ class RequestedCheckpoints:
 
     def _on_shown(self, is_whole: bool) -> None:
         if is_whole:
+            self.shown = self._begun
             self._tell(None)
 
     def _tell(self, error: StorageError | None) -> None:

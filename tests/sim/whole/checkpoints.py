@@ -57,16 +57,28 @@ class _Before:
 class _Asking(Client):
     shared: Checkpoints
 
+    def __init__(self, shared: Checkpoints, number: int) -> None:
+        super().__init__(shared, number)
+        self.asked: tuple[int, list[_Before]] | None = None
+        """A request that was not done: the checkpoint's number, also one of a server that ended since."""
+
     def step(self, wire: Wire) -> None:
-        before = self._look()
         wait_ms = self.rng.choice((0, 20, 1000, None))
         body = {} if wait_ms is None else {"wait_ms": wait_ms}
+        before = self._look()
+        if self.asked is not None and self.rng.random() < 0.7:
+            body["checkpoint"], before = self.asked
+        self.asked = None
 
         def answered(status: int, answer: Any) -> None:
             self.count("checkpoints asked for", status, answer)
             self._later(self.rng.randrange(1000, 1_000_000), self._step)
-            if status == 200 and answer["done"]:
+            if status != 200:
+                return
+            if answer["done"]:
                 self._check(before, answer["snapshot"])
+            else:
+                self.asked = answer["checkpoint"], before
 
         wire.ask("POST", "/v0/checkpoint", body, answered)
 

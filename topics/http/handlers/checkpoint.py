@@ -10,13 +10,17 @@ _WAIT_MS = 30_000
 
 def checkpoint(call: Call) -> None:
     """The newest snapshot's number, once a checkpoint that begins from now on has ended (7.9)."""
-    wait_ms = min(call.fields().u32("wait_ms", _WAIT_MS), call.service.config.max_wait_ms)
+    fields = call.fields()
+    wait_ms = min(fields.u32("wait_ms", _WAIT_MS), call.service.config.max_wait_ms)
+    number = fields.u64("checkpoint", 0)
 
     @call.or_fail
-    def done(result: CheckpointResult) -> None:
-        fields = result.snapshot, b"true" if result.done else b"false", call.total_ms()
-        call.reply(b'{"snapshot":%d,"done":%b,"performance":{"server_total_ms":%b}}' % fields)
+    def answer(result: CheckpointResult) -> None:
+        done = b"true" if result.done else b'false,"checkpoint":%d' % result.number
+        call.reply(
+            b'{"snapshot":%d,"done":%b,"performance":{"server_total_ms":%b}}' % (result.snapshot, done, call.total_ms())
+        )
 
-    cancel = call.service.engine.checkpoint(wait_ms, done)
+    cancel = call.service.engine.checkpoint(wait_ms, answer, number=number)
     if not call.answered:
         call.on_disconnect = cancel

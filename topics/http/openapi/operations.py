@@ -279,10 +279,15 @@ OPERATIONS: dict[str, Operation] = {
             200: answer(
                 snapshot=u64("number of the newest snapshot"),
                 done=boolean(about="it shows all that was acknowledged before the request"),
+                checkpoint_Q=u64("only when it is not done: for the next request"),
                 performance=performance(),
             )
         },
-        body=question((), wait_ms=u32("how long to wait for the end; at most 30000", default=30_000)),
+        body=question(
+            (),
+            wait_ms=u32("how long to wait for the end; at most 30000", default=30_000),
+            checkpoint=u64("of an earlier answer that was not done: wait for the same checkpoint", default=0),
+        ),
     ),
     "POST /v0/topics/:/claim": Operation(
         "Lease jobs of a queue",
