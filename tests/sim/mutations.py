@@ -73,14 +73,14 @@ MUTANTS = (
     _one(
         "a snapshot written in place, without a rename",
         "store/filecalls.py",
-        "    await write_new_file(files, temporary, data)\n    await files.rename(temporary, path)",
-        "    await write_new_file(files, path, data)",
+        "    await write_new_file(files, temporary, *data)\n    await files.rename(temporary, path)",
+        "    await write_new_file(files, path, *data)",
     ),
     _one(
         "a snapshot renamed before it is synced",
         "store/filecalls.py",
-        "    await write_new_file(files, temporary, data)\n",
-        "    await write_new_file(files, temporary, data, sync=False)\n",
+        "    await write_new_file(files, temporary, *data)\n",
+        "    await write_new_file(files, temporary, *data, sync=False)\n",
     ),
     _one("copies not synced before the log is recycled", "store/checkpoint.py", "await relocation.sync()", "pass"),
     _one(
@@ -681,8 +681,8 @@ MUTANTS = (
     _one(
         "a request for a checkpoint answered by the one that runs",
         "store/requested.py",
-        "        self._next[done] = None\n",
-        "        (self._present or self._next)[done] = None\n",
+        "if self._runs and 0 < wished <= self._begun else",
+        "if self._runs else",
     ),
     _one(
         "a checkpoint that was asked for answered before its flags are set",
@@ -750,9 +750,16 @@ MUTANTS = (
     # --- parts of producers ------------------------------------------------------------------------------------------
     _one(
         "parts of producers lost at a checkpoint",
-        "engine/snapshot.py",
-        "    if topic.producers is not None:\n",
-        "    if False:\n",
+        "engine/catalog.py",
+        "            if topic.producers is not None:\n                known",
+        "            if False:\n                known",
+    ),
+    _one(
+        "producers that append while a snapshot is prepared are not in it",
+        "engine/catalog.py",
+        "known.images_since(now_ms) if",
+        "[] if",
+        "tests/engine/test_producers.py",
     ),
     _one(
         "parts of producers not read from the log",
