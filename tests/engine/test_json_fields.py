@@ -1,4 +1,4 @@
-"""Typed readers of known fields: R-JSON-3 to R-JSON-8."""
+"""Typed readers of known fields: R-JSON-3 to R-JSON-9."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from topics.engine.json_fields import Fields, read_object
+from topics.engine.json_fields import FIELDS_MAX, Fields, read_object
 from topics.errors import RequestError
 
 
@@ -101,6 +101,15 @@ def test_a_nested_object_is_named_by_its_path() -> None:
 def test_a_body_that_is_no_strict_object_is_refused_before_any_field_is_read(body: bytes) -> None:
     with pytest.raises(RequestError, match="the body"):
         read_object(body)
+
+
+def test_an_object_of_more_members_than_any_reader_knows_is_refused() -> None:
+    keys = b",".join(b'"%d":1' % number for number in range(FIELDS_MAX + 1))
+    with pytest.raises(RequestError, match=f"the body has {FIELDS_MAX + 1} entries: at most {FIELDS_MAX} are allowed"):
+        read_object(b"{%b}" % keys)
+    with pytest.raises(RequestError, match="producer has 1001 entries"):
+        read_object(b"{%b}" % keys, "producer", "producer.")
+    assert read_object(b"{%b}" % keys, members_max=None).u64("7", 0) == 1
 
 
 def test_nodes_of_a_reader_are_kept_once_each_and_those_no_record_has_are_not() -> None:

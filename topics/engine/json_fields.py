@@ -1,6 +1,6 @@
 """Typed readers of the known fields of a JSON object in a request.
 
-Source: wire contract, section 2.3, R-JSON-3 to R-JSON-8. The text is validated by `records.c` first; here a field's
+Source: wire contract, section 2.3, R-JSON-3 to R-JSON-9. The text is validated by `records.c` first; here a field's
 type is checked. Every error is a RequestError `invalid_request` that names the field and says what it must be.
 Unknown keys are ignored; a key given twice is refused when it is read, that is, when it is a known one.
 """
@@ -21,19 +21,22 @@ U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
 I32_MIN, I32_MAX = -(2**31), 2**31 - 1
 
+FIELDS_MAX = 1000
+"""Members of an object that is read field by field, unknown ones included: a million would take a second."""
 NODE_BYTES_MAX = RANGES["max_node_bytes"][1]
 
 T = TypeVar("T")
 _OF_NUMBERS = b"0123456789, \t\r\n"
 
 
-def read_object(text: bytes, what: str = "the body", prefix: str = "") -> Fields:
+def read_object(text: bytes, what: str = "the body", prefix: str = "", members_max: int | None = FIELDS_MAX) -> Fields:
     """The fields of `text`, which must be one strict JSON object.
 
-    what: names the value in messages ("the body", "config"); prefix: goes before a field's name there ("config.").
-    Raises: RequestError invalid_request, not JSON or not an object.
+    what: names the value in messages ("the body", "config"); prefix: goes before a field's name there ("config.");
+    members_max: another limit than for fields, where keys are data; None: no limit.
+    Raises: RequestError invalid_request, not JSON, not an object, or over the limit.
     """
-    places, twice = records.object_places(text, what)
+    places, twice = records.object_places(text, what, members_max)
     return Fields(text, places, twice, prefix)
 
 
@@ -213,12 +216,10 @@ class Fields:
         what = self._prefix + name
         if span.kind != Kind.OBJECT:
             raise refuse(what, must_be, span)
-        count = records.count_members(span.text, what)
-        if not count:
+        members = read_object(span.text, what, f"{what}.", most)
+        if not members.names():
             raise RequestError("invalid_request", f"{what} is empty: name at least one")
-        if count > most:
-            raise RequestError("invalid_request", f"{what} has {count} entries: at most {most} are allowed")
-        return read_object(span.text, what, f"{what}.")
+        return members
 
     def names(self) -> list[str]:
         """Every key, in order, for objects whose keys are data (topic name -> cursor); one given twice is refused."""

@@ -88,25 +88,16 @@ Place = tuple[int, int, int]
 """Where a value lies in its text, and what it is: start, end, kind."""
 
 
-def count_members(text: bytes, what: str = "the body") -> int:
-    """Count the members of an object, equal names included, without decoding any. text: `{`, and what follows it.
-
-    Raises JsonError: not strict JSON.
-    """
-    error = ffi.new("struct tp_error *")
-    count: int = lib.tp_members(text, len(text), Kind.OBJECT, ffi.NULL, 0, error)
-    if count < 0:
-        raise json_error(error, text, what)
-    return count // 2
-
-
-def object_places(text: bytes, what: str = "the body") -> tuple[dict[str, Place], list[str]]:
+def object_places(
+    text: bytes, what: str = "the body", members_max: int | None = None
+) -> tuple[dict[str, Place], list[str]]:
     """The members of an object by decoded name, the last of equal names, and the names that come more than once.
 
-    The whole text is validated. Raises JsonError: not strict JSON, or not an object.
+    The whole text is validated. Raises JsonError: not strict JSON, not an object, or over `members_max`, before any
+    name is decoded.
     """
     found: dict[str, Place] = {}
-    flat = _members(text, Kind.OBJECT, what)
+    flat = _members(text, Kind.OBJECT, what, members_max)
     step = iter(flat)
     for off, size, _, value, value_size, kind in zip(step, step, step, step, step, step, strict=False):
         name = text[off + 1 : off + size - 1]
@@ -164,18 +155,21 @@ def strings_of(text: bytes) -> list[str] | None:
         return None
 
 
-def _members(text: bytes, kind: int, what: str) -> tuple[int, ...]:
+def _members(text: bytes, kind: int, what: str, members_max: int | None) -> tuple[int, ...]:
     """off, size, kind of each span, flat."""
-    room, count = _fill(text, kind, what)
+    room, count = _fill(text, kind, what, members_max)
     flat: tuple[int, ...] = _INTEGERS[count].unpack_from(room.view) if count <= _SPAN_ROOM else room.unpack(count)
     _give_back(room)
     return flat
 
 
-def _fill(text: bytes, kind: int, what: str) -> tuple[_Room, int]:
-    """A room with the spans, and their number."""
+def _fill(text: bytes, kind: int, what: str, members_max: int | None = None) -> tuple[_Room, int]:
+    """A room with the spans, and their number: two for a member of an object."""
     room = _ROOMS.pop() if _ROOMS else _Room(_SPAN_ROOM)
     count = lib.tp_members(text, len(text), kind, room.spans, room.count, room.error)
+    if members_max is not None and count > 2 * members_max:
+        _give_back(room)
+        raise JsonError(f"{what} has {count // 2} entries: at most {members_max} are allowed", 0)
     if count > room.count:
         room = _Room(count)
         lib.tp_members(text, len(text), kind, room.spans, count, room.error)

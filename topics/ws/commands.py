@@ -98,7 +98,7 @@ def _subscribe(fields: Fields, request_id: bytes) -> Subscribe:
     if span is not None:
         if span.kind != Kind.OBJECT:
             raise refuse("topics", "an object of topic names", span)
-        topics = read_object(span.text, "topics", "topics.")
+        topics = read_object(span.text, "topics", "topics.", members_max=None)
         for name in topics.names():
             entry = topics.span(name)
             assert entry is not None, "a name of the object without a value"
