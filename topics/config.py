@@ -271,6 +271,8 @@ class Config:
     max_part_bytes: int = 32 << 20
     """Of a producer's part that comes in pieces: accounted bytes of its records."""
     max_part_records: int = 100_000
+    max_part_pieces: int = 1000
+    """Pieces of such a part: the last one has work for each of those before it."""
     max_staged_bytes: int = 1 << 30
     """Of all pieces that wait for the last one of their part."""
     staged_ttl_ms: int = 3_600_000

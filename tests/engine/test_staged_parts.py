@@ -164,6 +164,21 @@ def test_a_part_has_bounds_and_so_have_all_staged_ones_together() -> None:
     assert refusal(h, 1, "y") == ("throttled", {"limit": "max_total_bytes", "max": 10})
 
 
+def test_a_part_has_so_many_pieces_at_most_the_last_one_included() -> None:
+    """R-PROD-12: also when it was appended before and is compared."""
+    h = Harness(max_part_pieces=3)
+    h.put()
+    for _ in range(2):
+        for number in range(2):
+            piece(h, number, number, attempt="b")
+        piece(h, 2, 2, last=True, attempt="b")
+        assert piece(h, 1, 1, attempt="b").deduped is True
+    for number in range(3):
+        piece(h, number, number, part=1)
+    for last in (False, True):
+        assert refusal(h, 3, 3, part=1, last=last) == ("part_too_large", {"limit": "max_part_pieces", "max": 3})
+
+
 def test_a_last_piece_asks_for_room_for_all() -> None:
     """R-PROD-9, R-CAP-5: and what is staged stays."""
     h = Harness()

@@ -115,8 +115,9 @@ def producer_incomplete(topic: Topic, part: Part, expected: int) -> RequestError
 
 
 def part_too_large(topic: Topic, part: Part, limit: str, most: int) -> RequestError:
-    amount = f"{most} records" if limit == "max_part_records" else f"{most} bytes"
-    message = f"{_part(topic.name, part)} would have more than {amount}: make smaller parts"
+    unit = limit.rpartition("_")[2]
+    remedy = "send larger pieces" if unit == "pieces" else "make smaller parts"
+    message = f"{_part(topic.name, part)} would have more than {most} {unit}: {remedy}"
     return RequestError("part_too_large", message, {"limit": limit, "max": most})
 
 

@@ -106,9 +106,11 @@ class Stager:
 
     def _check_bounds(self, topic: Topic, part: Part, piece: Piece, before: StagedPart | None) -> None:
         config = self._core.config
-        count, size = piece.count, piece.size
+        count, size, pieces = piece.count, piece.size, 1
         if before is not None:
-            count, size = count + before.count, size + before.size
+            count, size, pieces = count + before.count, size + before.size, 1 + len(before.pieces)
+        if 0 < config.max_part_pieces < pieces:
+            raise refusals.part_too_large(topic, part, "max_part_pieces", config.max_part_pieces)
         if 0 < config.max_part_records < count:
             raise refusals.part_too_large(topic, part, "max_part_records", config.max_part_records)
         if 0 < config.max_part_bytes < size:
