@@ -10,6 +10,7 @@ import pytest
 
 from tests.engine.harness import Answer, Harness, records
 from tests.engine.real_world import RealWorld
+from topics.engine.producers import staged, stager
 from topics.engine.producers.part import Part
 from topics.engine.results import AppendResult
 from topics.errors import RequestError, StorageError
@@ -190,6 +191,37 @@ def test_a_last_piece_asks_for_room_for_all() -> None:
     assert caught.value.code == "topic_full"
     h.delete(before_seq=2)
     assert piece(h, 1, 3, last=True).count == 3
+
+
+def test_pieces_that_are_compared_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-PROD-11: beyond it the sender of the oldest part begins again."""
+    monkeypatch.setattr(staged, "_COMPARED_PIECES", 3)
+    h = Harness()
+    h.put()
+    for part in range(2):
+        h.append(0, 1, 2, identity=Part(b"p", 0, part))
+    piece(h, 0, 0)
+    piece(h, 1, 1)
+    piece(h, 0, 0, part=1)
+    assert piece(h, 2, 2, last=True).deduped is True
+    piece(h, 1, 1, part=1)
+    assert refusal(h, 2, 2, last=True)[0] == "producer_incomplete"
+    assert piece(h, 2, 2, part=1, last=True).deduped is True
+
+
+def test_many_parts_that_are_too_old_are_dropped_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stager, "_FORGOTTEN_PARTS", 2)
+    h = Harness(staged_ttl_ms=5000)
+    h.put()
+    for part in range(5):
+        piece(h, 0, 1, part=part)
+    parts = h.engine._core.staged.parts
+    passes = []
+    h.advance_ms(6000)
+    while parts:
+        passes.append(len(parts))
+        h.advance_ms(0)
+    assert passes == [3, 1]
 
 
 @WORLDS

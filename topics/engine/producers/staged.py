@@ -7,6 +7,7 @@ are pieces of; the frames carry it, too, and the snapshot has it.
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +24,8 @@ Name = tuple[int, bytes, int, int]
 OVERHEAD_BYTES = 512
 """What a piece counts besides its records: its row of this table, and its name in a frame."""
 _PIECE = struct.Struct("<QIQQ")
+_COMPARED_PIECES = 65_536
+"""At some 200 bytes of memory each."""
 
 
 class Piece(NamedTuple):
@@ -88,8 +91,8 @@ class StagedParts:
         self.parts: dict[Name, StagedPart] = {}
         self.bytes = 0
         """Held by them; `OVERHEAD_BYTES` a piece among them."""
-        self.orphans: list[int] = []
-        """Runs of seqs in the staging area that belong to no part, to be deleted."""
+        self.orphans: deque[int] = deque()
+        """First and last seq of each run in the staging area that belongs to no part, to be deleted."""
 
     def add(self, told: StagedPiece, first_seq: int) -> StagedPart | None:
         """A piece that is written, and may have been told of before; returns the try that it replaces."""
@@ -118,11 +121,12 @@ class StagedParts:
         """The first of them, within these bounds."""
         taken: list[int] = []
         while self.orphans and len(taken) < 2 * runs_max and rows_max:
-            first, last = self.orphans[:2]
+            first, last = self.orphans.popleft(), self.orphans.popleft()
             upto = min(last, first + rows_max - 1)
             taken += (first, upto)
             rows_max -= upto + 1 - first
-            self.orphans[:2] = [] if upto == last else [upto + 1, last]
+            if upto < last:
+                self.orphans.extendleft((last, upto + 1))
         return taken
 
     # --- snapshot and recovery ----------------------------------------------------------------------------------------
@@ -157,7 +161,32 @@ class StagedParts:
         if len(orphans):
             ends = np.flatnonzero(np.diff(orphans) > 1)
             firsts, lasts = orphans[np.append(0, ends + 1)], orphans[np.append(ends, len(orphans) - 1)]
-            self.orphans = np.column_stack((firsts, lasts)).ravel().tolist()
+            self.orphans = deque(np.column_stack((firsts, lasts)).ravel().tolist())
+
+
+class ComparedParts:
+    """Parts that were appended and whose pieces come again: nothing of them is stored. The oldest ones first.
+
+    Beyond `_COMPARED_PIECES` in all of them the oldest part is forgotten: its sender begins again.
+    """
+
+    def __init__(self) -> None:
+        self.parts: dict[Name, StagedPart] = {}
+        self._pieces = 0
+
+    def add(self, name: Name, part: StagedPart) -> None:
+        """Adds a part, as the newest one; its pieces do not change before it is removed."""
+        self.remove(name)
+        self.parts[name] = part
+        self._pieces += len(part.pieces)
+        while self._pieces > _COMPARED_PIECES and len(self.parts) > 1:
+            self.remove(next(iter(self.parts)))
+
+    def remove(self, name: Name) -> None:
+        """Forgets a part, if it is there."""
+        part = self.parts.pop(name, None)
+        if part is not None:
+            self._pieces -= len(part.pieces)
 
 
 def _is_there(part: StagedPart, staging: Topic) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import cast
 
 from topics.engine import refusals
@@ -20,7 +21,7 @@ from topics.engine.ports import Timer
 from topics.engine.producers.assembly import Assembly
 from topics.engine.producers.known import PartEntry
 from topics.engine.producers.part import Part
-from topics.engine.producers.staged import OVERHEAD_BYTES, Name, Piece, StagedPart
+from topics.engine.producers.staged import OVERHEAD_BYTES, ComparedParts, Name, Piece, StagedPart
 from topics.engine.queue.completion import consume_now
 from topics.engine.results import AppendRequest, AppendResult, Done
 from topics.engine.topic import Life, Topic
@@ -29,10 +30,10 @@ from topics.store.commit import Commit
 from topics.store.format import FrameType, StagedPiece, pack_staged_piece
 from topics.store.rows import Rows
 
-_COMPARED_MAX = 4096
-"""Parts that were appended and whose pieces come again; beyond that the one of the oldest piece begins again."""
 _DROPPED_RUNS, _DROPPED_ROWS = 8, 8192
 """What one frame deletes at most, and so a pass."""
+_FORGOTTEN_PARTS = 2048
+"""Parts that are dropped for their age in a pass."""
 _RETRY_MS = 1000
 
 
@@ -43,8 +44,7 @@ class Stager:
         self._core = core
         self._appender = appender
         self._lifecycle = lifecycle
-        self._compared: dict[Name, StagedPart] = {}
-        """Of parts that were appended: nothing of them is stored."""
+        self._compared = ComparedParts()
         self._coming_bytes = 0
         """Of pieces on their way into the staging area."""
         self._assemblies: deque[Assembly] = deque()
@@ -72,7 +72,7 @@ class Stager:
         known = None if topic.producers is None else topic.producers.peek(part.producer)
         entry = None if known is None else known.find(part.epoch, part.part)
         name = name_of(topic, part)
-        before = (self._core.staged.parts if entry is None else self._compared).get(name)
+        before = (self._core.staged.parts if entry is None else self._compared.parts).get(name)
         if self._is_repeated(topic, part, piece, before):
             done(_staged(count, created=False, deduped=True))
             return
@@ -121,9 +121,11 @@ class Stager:
     ) -> AppendResult:
         """R-PROD-11: with what was appended. Raises RequestError producer_diverged."""
         if not part.last:
+            name = name_of(topic, part)
             before = before or StagedPart(part.attempt)
+            self._compared.remove(name)
             before.add(piece)
-            self._remember(name_of(topic, part), before, now_ms)
+            self._remember(name, before, now_ms)
             return _staged(piece.count, created=False, deduped=True)
         assert before is not None, "a last piece has one before it"
         if (before.count + piece.count, (before.sum + piece.sum) % (1 << 64)) != (entry.count, entry.sum):
@@ -133,10 +135,7 @@ class Stager:
 
     def _remember(self, name: Name, part: StagedPart, now_ms: int) -> None:
         part.last_ms = now_ms
-        self._compared.pop(name, None)
-        self._compared[name] = part
-        if len(self._compared) > _COMPARED_MAX:
-            del self._compared[next(iter(self._compared))]
+        self._compared.add(name, part)
         self._watch(self._core.config.staged_ttl_ms)
 
     # --- into the staging area ----------------------------------------------------------------------------------------
@@ -253,24 +252,26 @@ class Stager:
             self._timer = self._core.loop.call_later((delay_ms + 1) * 1_000_000, self._look)
 
     def _look(self) -> None:
-        """R-PROD-12: drops what is too old."""
+        """R-PROD-12: drops what is too old, a bounded number of parts at a time."""
         self._timer = None
         core = self._core
-        now_ms, ttl_ms = core.clock.now_ms(), core.config.staged_ttl_ms
-        for name, part in list(core.staged.parts.items()):
-            if now_ms - part.last_ms <= ttl_ms:
-                break
+        too_old_ms = core.clock.now_ms() - core.config.staged_ttl_ms
+        dropped = 0
+        for name in _older(core.staged.parts, too_old_ms):
             if not self._is_busy(name):
-                core.staged.remove(name)
+                part = core.staged.remove(name)
+                assert part is not None, "a part of the table"
                 core.staged.orphans += part.runs
-        for name, part in list(self._compared.items()):
-            if now_ms - part.last_ms <= ttl_ms:
-                break
-            del self._compared[name]
+                dropped += 1
+        for name in _older(self._compared.parts, too_old_ms):
+            self._compared.remove(name)
+            dropped += 1
         self._sweep()
-        left = [next(iter(parts.values())).last_ms for parts in (core.staged.parts, self._compared) if parts]
-        if left:
-            self._watch(max(_RETRY_MS, min(left) + ttl_ms - now_ms))
+        left = [next(iter(parts.values())).last_ms for parts in (core.staged.parts, self._compared.parts) if parts]
+        if dropped >= _FORGOTTEN_PARTS:
+            self._timer = core.loop.call_later(0, self._look)
+        elif left:
+            self._watch(max(_RETRY_MS, min(left) - too_old_ms))
         elif core.staged.orphans:
             self._watch(_RETRY_MS)
 
@@ -339,6 +340,11 @@ class Drop(Operation):
 
 def name_of(topic: Topic, part: Part) -> Name:
     return topic.id, *part.name
+
+
+def _older(parts: dict[Name, StagedPart], than_ms: int) -> list[Name]:
+    """Of parts that are in the order of their newest pieces, the first ones that are older."""
+    return [name for name, part in islice(parts.items(), _FORGOTTEN_PARTS) if part.last_ms < than_ms]
 
 
 def _staged(count: int, *, created: bool, deduped: bool) -> AppendResult:
