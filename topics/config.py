@@ -288,6 +288,8 @@ class Config:
     max_watch_topics: int = 256
     max_wait_topics: int = 256
     max_waits: int = 10_000
+    max_waited_topics: int = 262_144
+    """In all waits together, each time it is named: 250 bytes each."""
     test_min_heartbeat_ms: int = 1000
     """Lowers the floor of heartbeat_ms, for tests."""
 

@@ -234,6 +234,18 @@ def test_who_leaves_ends_the_wait(make_world: MakeWorld) -> None:
     assert wait(world, {"absent": 0}, FOREVER).refusal == full
 
 
+def test_all_waits_together_name_so_many_topics_at_most(make_world: MakeWorld) -> None:
+    """7.8/3: what is over frees its names; an answer that comes at once needs none."""
+    world = make_world(max_waited_topics=3)
+    full = (429, "throttled", {"limit": "max_waited_topics", "max": 3})
+    asked = park(world, {"a": None, "b": None})
+    assert wait(world, {"a": None, "c": None}, FOREVER).refusal == full
+    assert heads(wait(world, {"a": None, "c": None})) == {"a": None, "c": None}
+    world.put("b")
+    assert heads(asked.answer()) == {"a": None, "b": 0}
+    park(world, {"a": None, "c": None, "d": None})
+
+
 # --- checks ---------------------------------------------------------------------------------------------------------
 BAD = [
     {},

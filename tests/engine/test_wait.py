@@ -25,7 +25,7 @@ def park(h: Harness, known: dict[str, Known]) -> Answer:
 
 def assert_nothing_is_left(h: Harness) -> None:
     core = h.engine._core
-    assert (core.awaited, core.waits, h.loop.waiting) == ({}, 0, 0)
+    assert (core.awaited, core.waits, core.waited_topics, h.loop.waiting) == ({}, 0, 0, 0)
     assert not any(topic.waiters for topic in core.registry.by_name.values())
 
 

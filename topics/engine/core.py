@@ -62,6 +62,8 @@ class Core:
         """By name, those who wait for a topic to be made."""
         self.waits = 0
         """Requests that are parked: waits (wait.py), and those for a checkpoint."""
+        self.waited_topics = 0
+        """Names in all waits that are parked."""
         self.checkpoint_waits: dict[CheckpointWait, None] = {}
         """Requests that wait for a checkpoint to end."""
         self.reads = SharedReads(self)

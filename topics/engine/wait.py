@@ -78,11 +78,16 @@ class Wait:
     def _park(self) -> None:
         """Nothing is new so far; all of it is looked at and entered in one step, so that nothing is missed."""
         core = self._core
-        most = core.config.max_waits
-        if most and core.waits >= most:
-            self._answer(refusals.limit_reached("max_waits", most))
-            return
+        config, count = core.config, len(self._known)
+        for limit, most, held in (
+            ("max_waits", config.max_waits, core.waits + 1),
+            ("max_waited_topics", config.max_waited_topics, core.waited_topics + count),
+        ):
+            if 0 < most < held:
+                self._answer(refusals.limit_reached(limit, most))
+                return
         core.waits += 1
+        core.waited_topics += count
         visible = core.registry.visible
         self._places = [Place(self, name, visible(name), known.seq) for name, known in self._known.items()]
         for place in self._places:
@@ -95,6 +100,7 @@ class Wait:
         if self._places:
             for place in self._places:
                 place.leave(self._core)
+            self._core.waited_topics -= len(self._places)
             self._places = []
             self._core.waits -= 1
 
