@@ -108,12 +108,15 @@ def test_what_a_record_says_besides_its_data_counts_and_blanks_do_not(world: Wor
         ({"id": "", "epoch": 0, "part": 0}, "producer.id is empty"),
         ({"id": "é" * 129, "epoch": 0, "part": 0}, "producer.id has 258 bytes: use at most 256"),
         ({"id": "p", "part": 0}, "producer.epoch is missing"),
-        ({"id": "p", "epoch": -1, "part": 0}, "producer.epoch must be a whole number"),
+        ({"id": "p", "epoch": -1, "part": 0}, "whole number from 0 to 9223372036854775807, not the number -1"),
         ({"id": "p", "epoch": 1.0, "part": 0}, "producer.epoch must be a whole number"),
-        ({"id": "p", "epoch": 2**63, "part": 0}, "producer.epoch is 9223372036854775808: use 0 to 9223372036854775807"),
+        (
+            {"id": "p", "epoch": 2**63, "part": 0},
+            "producer.epoch must be a whole number from 0 to 9223372036854775807,",
+        ),
         ({"id": "p", "epoch": 0}, "producer.part is missing"),
-        ({"id": "p", "epoch": 0, "part": None}, "producer.part must be a whole number"),
-        ({"id": "p", "epoch": 0, "part": 65536}, "producer.part is 65536: use 0 to 65535"),
+        ({"id": "p", "epoch": 0, "part": None}, "producer.part must be a whole number from 0 to 65535, not null"),
+        ({"id": "p", "epoch": 0, "part": 65536}, "producer.part must be a whole number from 0 to 65535, not"),
     ],
 )
 def test_a_producer_of_another_shape_is_refused_by_the_name_of_the_member(
@@ -535,7 +538,7 @@ def test_deleting_the_topic_drops_what_is_staged_for_it(world: World) -> None:
 @pytest.mark.parametrize(
     ("member", "words"),
     [
-        ({"piece": 65_536}, "producer.piece is 65536: use 0 to 65535"),
+        ({"piece": 65_536}, "producer.piece must be a whole number from 0 to 65535, not"),
         ({"last": 1}, "producer.last must be true or false"),
         ({"attempt": None}, "producer.attempt must be a string"),
         ({"attempt": "x" * 257}, "producer.attempt has 257 bytes: use at most 256"),

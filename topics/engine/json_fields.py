@@ -89,6 +89,11 @@ class Fields:
     def u32(self, name: str, default: int) -> int:
         return self._integer(name, default, U32_MAX)
 
+    def number(self, name: str, most: int) -> int:
+        """Return a whole number from 0 to `most`, 0 for an absent field."""
+        span = self.span(name)
+        return 0 if span is None else self._unsigned(name, span, most)
+
     def _integer(self, name: str, default: int, max_value: int) -> int:
         place = self._places.get(name)
         if place is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from topics.config import Config
 from topics.engine import refusals
-from topics.engine.json_fields import Fields, read_object
+from topics.engine.json_fields import read_object
 from topics.engine.producers.known import PartEntry, Producers
 from topics.errors import RequestError
 from topics.store import codec
@@ -99,10 +99,10 @@ def parse_part(text: bytes, limits: Config) -> Part:
     check_id(producer, limits)
     given.require("epoch")
     given.require("part")
-    epoch, part = _number(given, "epoch", EPOCH_MAX), _number(given, "part", PART_MAX)
+    epoch, part = given.number("epoch", EPOCH_MAX), given.number("part", PART_MAX)
     attempt = (given.string("attempt") if "attempt" in given else "").encode()
     check_attempt(attempt, limits)
-    return Part(producer, epoch, part, _number(given, "piece", PIECE_MAX), given.boolean("last", True), attempt)
+    return Part(producer, epoch, part, given.number("piece", PIECE_MAX), given.boolean("last", True), attempt)
 
 
 def check_id(producer: bytes, limits: Config) -> None:
@@ -120,13 +120,6 @@ def check_attempt(attempt: bytes, limits: Config) -> None:
 def _check_length(name: str, text: bytes, limits: Config) -> None:
     if len(text) > limits.max_producer_id_bytes:
         raise _refused(name, f"has {len(text)} bytes: use at most {limits.max_producer_id_bytes}")
-
-
-def _number(given: Fields, name: str, most: int) -> int:
-    number = given.u64(name, 0)
-    if number > most:
-        raise _refused(name, f"is {number}: use 0 to {most}")
-    return number
 
 
 def _refused(name: str, why: str) -> RequestError:
