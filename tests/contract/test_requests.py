@@ -472,6 +472,21 @@ def test_an_array_is_no_object_and_an_object_no_name(world: World, method: str, 
     assert world.request(method, path, body).refusal == INVALID
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v0/topics/t/diff", "{%s}"),
+        ("/v0/topics/t", '{"records": [{"data": 1}], "config": {%s}}'),
+        ("/v0/topics/t", '{"records": [{"data": 1}], "producer": {%s}}'),
+    ],
+)
+def test_objects_have_a_thousand_keys_at_most(world: World, path: str, body: str) -> None:
+    """R-JSON-9: unknown ones included."""
+    world.put("t")
+    refused = world.request("POST", path, (body % ",".join(f'"k{n}": 0' for n in range(1001))).encode(), JSON_TYPE)
+    assert (refused.refusal, "1001" in refused.text or "1000" in refused.text) == (INVALID, True)
+
+
 # --- order ----------------------------------------------------------------------------------------------------------
 def test_the_first_failing_step_is_told(make_world: MakeWorld) -> None:
     """2.4/1, 2.4/4, 2.4/5, 2.4/6, 2.4/7, 2.4/8: of the body its size, encoding, type and JSON in this order."""

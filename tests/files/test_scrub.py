@@ -15,6 +15,7 @@ from tests.sim.file import SimFile
 from topics.files import Kind, Piece, PieceScan, scan_piece, scan_pieces, scan_snapshots
 from topics.files.scanning import scan_native, scan_pure
 from topics.files.source import Source
+from topics.store.format import BLOCK_BYTES
 from topics.store.segment_format import index_path
 
 KINDS = ["cold", "cold index", "sealed", "unsealed", "pack"]
@@ -145,7 +146,10 @@ def test_a_file_that_was_cut_off_is_damaged_from_there_on(kind: str) -> None:
             continue  # that was not there when the snapshot was taken
         node.live[:] = sound[:cut]
         found = scrub(world, [piece], scan=scan_native)
-        assert bad(found), cut
+        if kind == "pack" and cut < BLOCK_BYTES:
+            assert found == [None], "without a header it may be another pack that is only begun"
+        else:
+            assert bad(found), cut
         assert found == scrub(world, [piece], scan=scan_pure), cut
         node.live[:] = sound
 
