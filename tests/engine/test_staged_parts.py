@@ -259,6 +259,28 @@ def test_the_end_of_the_topic_is_the_end_of_its_pieces() -> None:
     assert refusal(h, 1, 2, last=True)[0] == "producer_incomplete"
 
 
+@pytest.mark.parametrize("world", [Harness, RealWorld])
+def test_a_deleted_topic_gives_back_what_its_pieces_held(world: type[Harness], monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-PROD-8, R-PROD-12: at once, though a few parts at a time; a piece on its way as well."""
+    monkeypatch.setattr(stager, "_FORGOTTEN_PARTS", 2)
+    h = world()
+    h.put()
+    h.put("other")
+    for part in range(5):
+        piece(h, 0, part, part=part)
+    piece(h, 0, 1, name="other")
+    gone = Answer()
+    start(h, 0, 5, part=5)
+    h.engine.delete_topic("t", if_empty=False, done=gone)
+    settle(h)
+    assert gone.get().deleted
+    core = h.engine._core
+    assert core.staged.bytes == 512 + 1
+    assert core.registry.staging is not None
+    assert core.registry.staging.index.live == 1
+    assert piece(h, 1, 2, last=True, name="other").count == 2
+
+
 def test_others_write_while_a_part_is_put_together() -> None:
     """Frames are copied a bounded number of bytes a pass."""
     h = RealWorld(pass_read_bytes=64)

@@ -89,6 +89,7 @@ class Removal(Operation):
         topic = self.topic
         topic.index.kill_through(topic.head)
         self.core.registry.remove(topic)
+        self.core.stager.forget(topic.id)
         self.core.in_log.discard(topic.id)
         routers = self.core.routers.of_topic(topic)
         self.core.routers.remove(*routers)

@@ -81,13 +81,13 @@ class Assembly:
 
     # --- the pieces before --------------------------------------------------------------------------------------------
     def _take_turn(self) -> None:
-        if self._topic.life is Life.GONE:
-            self._again()
-        else:
-            self._core.turns.take(self._copy_some)
+        self._core.turns.take(self._copy_some)
 
     def _copy_some(self) -> None:
         core, runs = self._core, self._runs
+        if self._topic.life is Life.GONE:  # its pieces may be gone, too
+            self._again()
+            return
         if not runs:
             self._add_last()
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -89,6 +90,7 @@ class StagedParts:
 
     def __init__(self) -> None:
         self.parts: dict[Name, StagedPart] = {}
+        self._by_topic: dict[int, dict[Name, None]] = {}
         self.bytes = 0
         """Held by them; `OVERHEAD_BYTES` a piece among them."""
         self.orphans: deque[int] = deque()
@@ -102,7 +104,8 @@ class StagedParts:
             if known is not None and known.pieces[0].first_seq >= first_seq:
                 return None
             replaced = self.remove(name)
-            known = self.parts[name] = StagedPart(told.attempt)
+            known = StagedPart(told.attempt)
+            self._put(name, known)
         elif known is None or known.attempt != told.attempt or told.piece != len(known.pieces):
             return None
         known.add(Piece(first_seq, told.records, told.size, told.sum))
@@ -115,7 +118,25 @@ class StagedParts:
         part = self.parts.pop(name, None)
         if part is not None:
             self.bytes -= part.held_bytes
+            of_topic = self._by_topic[name[0]]
+            del of_topic[name]
+            if not of_topic:
+                del self._by_topic[name[0]]
         return part
+
+    def drop(self, name: Name) -> None:
+        """Removes a part, and leaves its records to be deleted."""
+        part = self.remove(name)
+        assert part is not None, "a part of the table"
+        self.orphans += part.runs
+
+    def of_topic(self, topic_id: int, count_max: int) -> list[Name]:
+        """Up to so many of a topic's parts."""
+        return list(islice(self._by_topic.get(topic_id, ()), count_max))
+
+    def _put(self, name: Name, part: StagedPart) -> None:
+        self.parts[name] = part
+        self._by_topic.setdefault(name[0], {})[name] = None
 
     def take_orphans(self, runs_max: int, rows_max: int) -> list[int]:
         """The first of them, within these bounds."""
@@ -141,7 +162,7 @@ class StagedParts:
         for piece in _PIECE.iter_unpack(row.pieces):
             part.add(Piece(*piece))
         part.last_ms = row.last_ms
-        self.parts[row.topic_id, row.producer, row.epoch, row.part] = part
+        self._put((row.topic_id, row.producer, row.epoch, row.part), part)
         self.bytes += part.held_bytes
 
     def recovered(self, topics: Mapping[int, Topic], staging: Topic | None) -> None:

@@ -33,7 +33,7 @@ from topics.store.rows import Rows
 _DROPPED_RUNS, _DROPPED_ROWS = 8, 8192
 """What one frame deletes at most, and so a pass."""
 _FORGOTTEN_PARTS = 2048
-"""Parts that are dropped for their age in a pass."""
+"""Parts that are dropped in a pass, for their age or with their topic."""
 _RETRY_MS = 1000
 
 
@@ -49,6 +49,8 @@ class Stager:
         """Of pieces on their way into the staging area."""
         self._assemblies: deque[Assembly] = deque()
         """Of parts whose last piece is here; the first one is at work."""
+        self._gone: deque[int] = deque()
+        """Ids of topics that are gone, whose parts are being dropped."""
         self._timer: Timer | None = None
         self._drop: Drop | None = None
         """On its way."""
@@ -181,6 +183,8 @@ class Stager:
         if replaced is not None:
             self._delete(replaced.runs)
         self._watch(self._core.config.staged_ttl_ms)
+        if told.topic_id not in self._core.registry.by_id:
+            self.forget(told.topic_id)
 
     # --- all of them --------------------------------------------------------------------------------------------------
     def _assemble(  # noqa: PLR0917
@@ -251,6 +255,25 @@ class Stager:
         if self._timer is None:
             self._timer = self._core.loop.call_later((delay_ms + 1) * 1_000_000, self._look)
 
+    def forget(self, topic_id: int) -> None:
+        """R-PROD-8: the topic is gone, and what is staged for it goes, a bounded number of parts at a time."""
+        self._gone.append(topic_id)
+        if len(self._gone) == 1:
+            self._drop_gone()
+
+    def _drop_gone(self) -> None:
+        staged, left = self._core.staged, _FORGOTTEN_PARTS
+        while self._gone and left:
+            names = staged.of_topic(self._gone[0], left)
+            for name in names:
+                staged.drop(name)
+            left -= len(names)
+            if left:
+                self._gone.popleft()
+        self._sweep()
+        if self._gone:
+            self._core.loop.call_later(0, self._drop_gone)
+
     def _look(self) -> None:
         """R-PROD-12: drops what is too old, a bounded number of parts at a time."""
         self._timer = None
@@ -259,9 +282,7 @@ class Stager:
         dropped = 0
         for name in _older(core.staged.parts, too_old_ms):
             if not self._is_busy(name):
-                part = core.staged.remove(name)
-                assert part is not None, "a part of the table"
-                core.staged.orphans += part.runs
+                core.staged.drop(name)
                 dropped += 1
         for name in _older(self._compared.parts, too_old_ms):
             self._compared.remove(name)
