@@ -180,6 +180,17 @@ def test_a_part_has_so_many_pieces_at_most_the_last_one_included() -> None:
         assert refusal(h, 3, 3, part=1, last=last) == ("part_too_large", {"limit": "max_part_pieces", "max": 3})
 
 
+def test_a_piece_out_of_turn_is_told_which_one_comes_next() -> None:
+    """R-PROD-10: the remedy fits it."""
+    h = Harness()
+    h.put()
+    with pytest.raises(RequestError, match="piece 0 does; begin again from it, with another attempt"):
+        piece(h, 2, 1)
+    piece(h, 0, 1)
+    with pytest.raises(RequestError, match="piece 1 does; send that one"):
+        piece(h, 2, 1)
+
+
 def test_a_last_piece_asks_for_room_for_all() -> None:
     """R-PROD-9, R-CAP-5: and what is staged stays."""
     h = Harness()

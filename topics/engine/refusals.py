@@ -107,10 +107,8 @@ def producer_stale(topic: Topic, part: Part, newest: int) -> RequestError:
 
 
 def producer_incomplete(topic: Topic, part: Part, expected: int) -> RequestError:
-    message = (
-        f"piece {part.piece} of {_part(topic.name, part)} does not come next: piece {expected} does; begin again from "
-        "piece 0, with another attempt"
-    )
+    remedy = "send that one" if expected else "begin again from it, with another attempt"
+    message = f"piece {part.piece} of {_part(topic.name, part)} does not come next: piece {expected} does; {remedy}"
     return RequestError("producer_incomplete", message, {**_part_detail(topic.name, part), "piece": expected})
 
 
