@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from topics.engine.producers import staged, stager
 from topics.engine.producers.part import Part
 from topics.engine.results import AppendResult
 from topics.errors import RequestError, StorageError
+from topics.store.rows import Record, pack_rows
 
 _STEPS = 120
 
@@ -305,6 +307,22 @@ def test_others_write_while_a_part_is_put_together() -> None:
     assert h.append("other").first_seq == 1
     settle(h)
     assert (last.get().first_seq, last.get().count) == (2, 33)
+
+
+def test_tags_of_a_part_are_taken_in_turns_those_of_the_last_piece_too() -> None:
+    """A piece may bring thousands of tags that the topic does not know."""
+    h = RealWorld()
+    h.put()
+    answers = []
+    for number in range(2):
+        rows = pack_rows([Record(b"1", b"%d of %d" % (each, number)) for each in range(9000)])
+        answers.append(h.start_append(rows, identity=Part(b"p", 0, 0, number, number == 1, b"a")))
+    taken = [0]
+    while not answers[1].given:
+        h.real_loop.run_pass(0)
+        taken.append(len(h.engine._core.registry.by_name["t"].index.tags or ()))
+    assert taken[-1] == 18_000
+    assert max(after - before for before, after in pairwise(taken)) <= 4096
 
 
 # --- over crashes -----------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ seqs, checksums, and the batch.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -77,7 +78,7 @@ class Assembly:
             for chunk, rows, _files in staging.index.locations(first, last):
                 room += int(chunk.lengths[rows].sum())
         self._frames = Gathered(room)
-        self._take_turn()
+        self._core.loop.call_later(0, self._take_turn)
 
     # --- the pieces before --------------------------------------------------------------------------------------------
     def _take_turn(self) -> None:
@@ -128,8 +129,21 @@ class Assembly:
     def _add_last(self) -> None:
         request = self._request
         self._frames.add_rows(request.rows, request.node)
-        self._add_tags(tags_in(request.rows), request.rows.count)
-        self._core.loop.call_later(0, self._append)
+        tags = tags_in(request.rows)
+        if tags is None:
+            self._add_tags(None, request.rows.count)
+            self._core.loop.call_later(0, self._append)
+        else:
+            self._core.loop.call_later(0, partial(self._take_last_tags, tags))
+
+    def _take_last_tags(self, tags: list[bytes | None]) -> None:
+        """A turn's share of them."""
+        if self._topic.life is Life.GONE:
+            self._again()
+            return
+        self._add_tags(tags[:_ROWS], min(len(tags), _ROWS))
+        left = tags[_ROWS:]
+        self._core.loop.call_later(0, partial(self._take_last_tags, left) if left else self._append)
 
     def _append(self) -> None:
         core, topic = self._core, self._topic

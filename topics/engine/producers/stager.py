@@ -30,7 +30,7 @@ from topics.store.commit import Commit
 from topics.store.format import FrameType, StagedPiece, pack_staged_piece
 from topics.store.rows import Rows
 
-_DROPPED_RUNS, _DROPPED_ROWS = 8, 8192
+_DROPPED_RUNS, _DROPPED_ROWS = 8, 4096
 """What one frame deletes at most, and so a pass."""
 _FORGOTTEN_PARTS = 2048
 """Parts that are dropped in a pass, for their age or with their topic."""
@@ -225,7 +225,7 @@ class Stager:
     # --- what is needed no more ---------------------------------------------------------------------------------------
     def _delete(self, runs: list[int]) -> None:
         self._core.staged.orphans += runs
-        self._sweep()
+        self._core.loop.call_later(0, self._sweep)
 
     def _sweep(self) -> None:
         """Deletes what belongs to no part, a bounded share of it at a time."""
