@@ -37,7 +37,7 @@ def compare(world: FilesWorld, names: list[str], *, routers: bool = False) -> in
     return count
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5))
 def test_after_each_checkpoint_files_give_what_diff_gives(seed: int) -> None:
     """Through deletes, caps, expiry, seals, merges of packs, moves to the cold directory, kills and power cuts."""
     chance = random.Random(seed)
@@ -61,7 +61,7 @@ def test_after_each_checkpoint_files_give_what_diff_gives(seed: int) -> None:
     assert compare(world, NAMES) > 50
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_so_they_do_of_copies_jobs_changed_classes_and_rebuilt_directories(seed: int) -> None:
     chance = random.Random(seed)
     world = FilesWorld(seed, pack_run_bytes=chance.choice((0, 1000, 100_000)))

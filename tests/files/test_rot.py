@@ -80,7 +80,7 @@ def rotting(node: SimFile, every: int) -> Iterator[int]:
         node.live[at] = data[at]
 
 
-@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [29, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["cold", "sealed", "sealed index", "unsealed", "pack"])
 def test_c_and_numpy_agree_on_every_byte_that_rots(world: FilesWorld, kind: str, every: int) -> None:
     directory = world.directory()

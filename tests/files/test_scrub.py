@@ -81,7 +81,7 @@ def test_a_sound_directory_has_no_findings_and_all_its_bytes_are_looked_at(world
     assert report.bytes == len(node_of(world, sealed).live) + len(node_of(world, sealed, index=True).live)
 
 
-@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [29, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_byte_that_rots_is_found_where_it_is(world: FilesWorld, kind: str, every: int) -> None:
     kind, _, index = kind.partition(" ")
