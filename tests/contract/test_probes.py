@@ -13,6 +13,7 @@ GAUGES = [
     "topics_topic_head_seq", "topics_topic_earliest_seq", "topics_topic_records_live", "topics_topic_bytes_live",
     "topics_topic_queue_ready", "topics_topic_queue_in_flight", "topics_topic_metrics_truncated",
     "topics_queue_topics", "topics_queue_leases_in_flight", "topics_sse_connections", "topics_watch_sessions",
+    "topics_producers", "topics_producer_parts", "topics_staged_bytes",
     "topics_ready", "topics_recovery_progress", "topics_wal_queue_depth", "topics_wal_queue_depth_peak",
     "topics_wal_read_only",
 ]  # fmt: skip

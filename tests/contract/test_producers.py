@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -564,3 +565,20 @@ def test_a_websocket_stages_pieces(world: World) -> None:
         {"op": "publish", "topic": "t", "records": [{"data": 2}], "producer": {**producer, "piece": 1, "last": True}}
     )
     assert (told["first_seq"], told["last_seq"], told["seqs"], told["count"]) == (1, 2, None, 2)
+
+
+def test_metrics_count_producers_their_parts_and_what_is_staged(world: World) -> None:
+    """12.3."""
+    names = ("topics_producers", "topics_producer_parts", "topics_staged_bytes")
+
+    def found() -> list[int]:
+        text = world.request("GET", "/v0/metrics").text
+        return [int(float(re.findall(rf"^{name} (\S+)$", text, re.MULTILINE)[0])) for name in names]
+
+    world.put("t")
+    assert found() == [0, 0, 0]
+    for epoch in range(2):
+        written(world, 1, epoch=epoch)
+    assert found() == [1, 2, 0]
+    assert piece(world, 0, 1, epoch=2).status == 200
+    assert found() == [1, 2, 1 + 512]

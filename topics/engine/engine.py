@@ -329,7 +329,9 @@ class Engine:
     # --- numbers -----------------------------------------------------------------------------------------------------
     def stats(self) -> EngineStats:
         core = self._core
-        return core.registry.stats(core.usage, len(core.routers), core.clock.now_ms())
+        stats = core.registry.stats(core.usage, len(core.routers), core.clock.now_ms())
+        producers, parts, staged = core.producers.producers, core.producers.parts, core.staged.bytes
+        return stats._replace(producers=producers, producer_parts=parts, staged_bytes=staged)
 
     def topic_states(self, limit: int) -> list[TopicState]:
         """The first topics by name, as they are, without retention: for metrics."""

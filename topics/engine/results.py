@@ -198,3 +198,7 @@ class EngineStats(NamedTuple):
     bytes_live: int
     leases_in_flight: int = 0
     """Unexpired ones, over all queues."""
+    producers: int = 0
+    producer_parts: int = 0
+    staged_bytes: int = 0
+    """Of pieces of parts; 512 more for each."""

@@ -146,6 +146,9 @@ def _engine_families(now: Snapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily("topics_queue_topics", "Queues", engine.queues)
     leases = engine.leases_in_flight
     yield GaugeMetricFamily("topics_queue_leases_in_flight", "Unexpired leases over all queues", leases)
+    yield GaugeMetricFamily("topics_producers", "Producers known, over all topics", engine.producers)
+    yield GaugeMetricFamily("topics_producer_parts", "Parts known of producers", engine.producer_parts)
+    yield GaugeMetricFamily("topics_staged_bytes", "Bytes of pieces that wait for their parts", engine.staged_bytes)
     yield GaugeMetricFamily("topics_ready", "1 when the server serves", int(now.ready))
     yield GaugeMetricFamily("topics_recovery_progress", "Share of recovery done, 1 when ready", now.progress)
     yield CounterMetricFamily("topics_uptime_ms", "Milliseconds since the process started", now.uptime_ms)
