@@ -13,6 +13,7 @@ import pytest
         "request",
         "diff",
         "files",
+        "producers",
         "recovery",
         "memory",
         "loop_echo",
