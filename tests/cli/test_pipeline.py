@@ -96,6 +96,19 @@ def test_an_interrupt_before_the_run_notes_signals_ends_with_2(data: Path, monke
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", "topics: stopped by a signal: run it again\n")
 
 
+@pytest.mark.parametrize("name", ["export", "compact", "rollup"])
+def test_a_target_inside_the_data_directory_is_refused(data: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "link").symlink_to(data)
+    for target in (data, data / "topics" / "x", tmp_path / "link" / "topics"):
+        done = pipeline(name, "--path", data, "--to", target)
+        assert (done.exit_code, not (data / "topics" / "x").exists()) == (2, True)
+        assert done.stderr in (
+            f"topics: --to {target} lies in {data}, which is the server's alone: name one elsewhere\n",
+            f"topics: --to {target}: it is there and no file: name a file, which is replaced if it is there\n",
+        )
+    assert pipeline(name, "--path", data, "--to", f"{data}-x").exit_code == 0
+
+
 def test_a_report_leaves_devices_and_links_what_they_are(data: Path, tmp_path: Path) -> None:
     pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "report.json"
     os.mkfifo(pipe)

@@ -36,7 +36,7 @@ from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, s
 from topics.pipelines.errors import TargetError, disk_errors
 from topics.pipelines.report import LISTED_MAX, Report, count, loss_as_json
 from topics.pipelines.seqs import Seqs, seqs_of
-from topics.pipelines.source import Origin, Slice, Topic, open_source, read
+from topics.pipelines.source import Origin, Slice, Topic, open_source, read, refuse_inside
 from topics.pipelines.target.layout import Shape
 from topics.pipelines.target.names import topic_directory
 from topics.pipelines.target.parts import COMPRESSIONS, arrow_schema
@@ -124,6 +124,7 @@ def run(
     _check(options)
     source = open_source(options.origin)
     if options.to:
+        refuse_inside(options.to, options.origin)
         for name in source.topics:
             topic_directory(name)
     report = CompactReport(options.origin.path, options.to or f"topic {options.to_topic}", source.snapshot)

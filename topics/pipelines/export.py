@@ -21,7 +21,7 @@ from topics.files import Loss
 from topics.pipelines.engines import Engine, LocalEngine, Progress, Stop, silent
 from topics.pipelines.errors import DataLossError, TargetError
 from topics.pipelines.report import Report, count, loss_as_json, loss_sentence
-from topics.pipelines.source import UNIT_BYTES, Origin, Slice, Source, Topic, open_source, read
+from topics.pipelines.source import UNIT_BYTES, Origin, Slice, Source, Topic, open_source, read, refuse_inside
 from topics.pipelines.target.delta import DeltaLayout
 from topics.pipelines.target.layout import Addition, Exported, Layout, PartFile, Shape, State
 from topics.pipelines.target.manifest import ManifestLayout
@@ -132,6 +132,7 @@ def run(
 
     _check(options)
     source = source or open_source(options.origin)
+    refuse_inside(options.target, options.origin)
     for name in source.topics:
         topic_directory(name)  # a name too long for a directory is refused before anything is written
     layout = open_layout(options.layout, options.target)

@@ -27,7 +27,7 @@ from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, s
 from topics.pipelines.errors import disk_errors
 from topics.pipelines.report import LISTED_MAX, Report, count
 from topics.pipelines.seqs import Seqs, Span, numbers_of, seqs_of
-from topics.pipelines.source import Origin, Slice, Topic, open_source, read
+from topics.pipelines.source import Origin, Slice, Topic, open_source, read, refuse_inside
 from topics.pipelines.target.parts import COMPRESSIONS
 from topics.pipelines.target.whole import replace_file
 from topics.pipelines.values import pointer
@@ -143,6 +143,8 @@ def run(
     began = clock.monotonic_ns()
     counting = _counting(options)
     source = open_source(options.origin)
+    if options.to:
+        refuse_inside(options.to, options.origin)
     units: list[Unit] = []
     table: dict[str, dict[int | None, Window]] = {}
     for topic in source.topics.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -115,6 +116,14 @@ def open_source(origin: Origin) -> Source:
     chosen = choose(list(directory.topics), origin, f"data directory {origin.path}")
     location = directory.location
     return Source({name: FileTopic(directory.topics[name], location) for name in chosen}, directory.snapshot)
+
+
+def refuse_inside(target: str, origin: Origin) -> None:
+    """Raise UsageError for a target in the data directory or its cold one: a server refuses files it does not know."""
+    place = os.path.realpath(target)
+    for directory in filter(None, (origin.path, origin.cold)):
+        if os.path.commonpath([place, whole := os.path.realpath(directory)]) == whole:
+            raise UsageError(f"--to {target} lies in {directory}, which is the server's alone: name one elsewhere")
 
 
 def choose(names: Sequence[str], origin: Origin, place: str) -> list[str]:
