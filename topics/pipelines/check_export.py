@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -80,7 +81,9 @@ def check_export(layout: Layout, target: str, topics: Mapping[str, Topic], origi
     Raises TargetError, FormatError, StoppedError.
     """
     state = layout.load()
-    files = layout.files()
+    files: dict[str, list[PartFile]] = defaultdict(list)
+    for file in layout.files():
+        files[file.topic].append(file)
     found: dict[str, _TopicDifference] = {}
     skipped: dict[str, str] = {}
     units: list[_Group] = []
@@ -92,7 +95,7 @@ def check_export(layout: Layout, target: str, topics: Mapping[str, Topic], origi
         if mark.incarnation != topic.incarnation:
             skipped[name] = "made again since it was exported, so that seqs name other records"
             continue
-        ours = [file for file in files if file.topic == name and file.incarnation in ("", topic.incarnation)]
+        ours = [file for file in files[name] if file.incarnation in ("", topic.incarnation)]
         found[name] = _TopicDifference(len(ours), next_seq=mark.next_seq)
         units += _units(topic, mark.next_seq, ours)
     work = partial(compare_group, os.path.abspath(target), _columns(state), origin.verify)

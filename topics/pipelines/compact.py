@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -238,9 +239,12 @@ def _joined(tables: list[pa.Table]) -> pa.Table:
 
 def _newest(report: CompactReport, found: list[Newest]) -> Mapping[str, Seqs]:
     """The seqs that are the newest of their tag, ascending, by topic."""
+    by_topic: dict[str, list[Newest]] = defaultdict(list)
+    for one in found:
+        by_topic[one.topic].append(one)
     newest: dict[str, Seqs] = {}
     for name, about in report.topics.items():
-        mine = [one for one in found if one.topic == name]
+        mine = by_topic[name]
         winners = _newest_of_tags(_joined([one.tags for one in mine])).column("seq")
         newest[name] = np.sort(winners.combine_chunks().to_numpy())
         about.superseded = sum(one.records - one.untagged for one in mine) - len(newest[name])

@@ -9,6 +9,7 @@ killed, and one that was refused, change nothing, and the next one goes on from 
 from __future__ import annotations
 
 import os
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -154,7 +155,7 @@ def run(
             announced.refuse_taken()
             _refuse_unseen(options.target, files)
             kept = losses if options.on_data_loss == "record" else []
-            topics = {one.topic.name: _exported(one, files, kept) for one in ranges}
+            topics = _exported(ranges, files, kept)
             stop.check()
             addition = Addition(shape, topics, files, clock.now_ms())
             report.commit = layout.commit(announced, state, addition)
@@ -344,15 +345,20 @@ def _refuse_unseen(target: str, files: list[PartFile]) -> None:
             )
 
 
-def _exported(one: _Range, files: list[PartFile], losses: list[Loss]) -> Exported:
-    topic = one.topic
-    return Exported(
-        topic.incarnation,
-        one.from_seq,
-        topic.head,
-        sum(file.rows for file in files if file.topic == topic.name),
-        tuple(loss for loss in losses if loss.topic == topic.name),
-    )
+def _exported(ranges: list[_Range], files: list[PartFile], losses: list[Loss]) -> dict[str, Exported]:
+    """What the run adds of each topic."""
+    rows: Counter[str] = Counter()
+    for file in files:
+        rows[file.topic] += file.rows
+    lost: dict[str, list[Loss]] = defaultdict(list)
+    for loss in losses:
+        lost[loss.topic].append(loss)
+    return {
+        (name := one.topic.name): Exported(
+            one.topic.incarnation, one.from_seq, one.topic.head, rows[name], tuple(lost[name])
+        )
+        for one in ranges
+    }
 
 
 def _tell(report: ExportReport, topics: dict[str, Exported], files: list[PartFile]) -> None:
