@@ -1,17 +1,23 @@
 """What do pipelines cost on one core, beside the reader and pyarrow's writer in the same run?
 
-    python -m perf.pipelines [--rows 1000000] [--rounds 3] [--directory DIR] [--smoke]
+    python -m perf.pipelines [--rows 1000000] [--rounds 3] [--directory DIR] [--spark] [--smoke]
 
 Records of about 90 bytes of JSON, half of them with a tag of 5,000, in sealed segments of a data directory that no
 server has open. Figures are CPU-seconds of this process (user + system) a million rows, the least of the rounds; files
 are in the page cache. The yardstick of an export is the reader with all its columns, verified, and pyarrow's
 ParquetWriter with its defaults and zstd, one after the other.
+
+With --spark: only exports on Spark, local[1], beside Spark's own Parquet writer (zstd, no directories) over a source of
+prebuilt Arrow batches of the same rows. CPU-seconds of the driver, the JVM and the Python workers, the median of the
+rounds after two that warm up.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,10 +29,12 @@ import pyarrow.parquet as pq
 import topics
 from topics.files import open_directory, read_pieces
 from topics.pipelines import check, compact, export, rollup, scrub
+from topics.pipelines.engines import SparkEngine
 from topics.pipelines.source import Origin
 
+ROOT = Path(__file__).resolve().parent.parent
 BATCH = 10_000
-GOAL_EXPORT, GOAL_SCRUB = 1.3, 1.0
+GOAL_EXPORT, GOAL_SPARK, GOAL_SCRUB = 1.3, 1.2, 1.0
 COLUMNS = ["seq", "ts", "tag", "node", "data", "meta"]
 
 
@@ -104,12 +112,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--directory", default=None)
+    parser.add_argument("--spark", action="store_true")
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
     rows, rounds = (2000, 1) if options.smoke else (options.rows, options.rounds)
     place = Path(tempfile.mkdtemp(prefix="perf-pipelines-", dir=options.directory))
     try:
-        _measure(place, rows, rounds)
+        (_measure_on_spark if options.spark else _measure)(place, rows, rounds)
     finally:
         shutil.rmtree(place)
 
@@ -149,6 +158,43 @@ def _measure(place: Path, rows: int, rounds: int) -> None:
     yardstick = least["reader, all columns, verified"] + least["pyarrow's writer, zstd"]
     ratio = least["export, manifest"] / yardstick
     print(f"export beside reader + pyarrow's writer: {ratio:.2f} (goal: {GOAL_EXPORT})")
+
+
+def _measure_on_spark(place: Path, rows: int, rounds: int) -> None:
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    from perf.compare.spark_sources import PrebuiltSource  # noqa: PLC0415 - needs pyspark
+    from perf.spark import CONFIG, cpu_seconds, prebuild  # noqa: PLC0415 - as above
+    from topics.spark import session  # noqa: PLC0415 - as above
+
+    data, target = place / "data", place / "target"
+    fill(data, rows)
+    prebuild(data, place / "rows.arrow")
+    spark = session("perf", "local[1]", CONFIG)
+    spark.dataSource.register(PrebuiltSource)
+    engine = SparkEngine(spark)
+    prebuilt = spark.read.format("prebuilt").options(file=str(place / "rows.arrow"), parts=1).load().drop("topic")
+
+    def exporting_on_spark() -> None:
+        report = export.run(export.Options(Origin(path=str(data)), str(target)), engine=engine)
+        assert report.rows == rows
+
+    ways: dict[str, Callable[[], None]] = {
+        "export on Spark": exporting_on_spark,
+        "prebuilt batches, Spark's writer": lambda: prebuilt.write.option("compression", "zstd").parquet(str(target)),
+    }
+    spent: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(rounds + 2):
+        for name, way in ways.items():
+            before = cpu_seconds() + time.process_time()
+            way()
+            if turn >= 2:
+                spent[name].append((cpu_seconds() + time.process_time() - before) / rows * 1e6)
+            shutil.rmtree(target)
+    spark.stop()
+    for name, values in spent.items():
+        print(f"{name:32} {statistics.median(values):7.3f} ({min(values):.3f}-{max(values):.3f}) CPU-s a million rows")
+    ratio = statistics.median(spent["export on Spark"]) / statistics.median(spent["prebuilt batches, Spark's writer"])
+    print(f"export on Spark beside prebuilt batches: {ratio:.2f} (goal: {GOAL_SPARK})")
 
 
 if __name__ == "__main__":

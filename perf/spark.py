@@ -48,7 +48,7 @@ def read(spark: Any, scratch: Path, rows: int, rounds: int) -> None:
 
     spark.dataSource.register(PrebuiltSource)
     _fill(scratch / "data", rows)
-    _prebuild(scratch / "data", scratch / "rows.arrow")
+    prebuild(scratch / "data", scratch / "rows.arrow")
     ours = (
         spark.read.format("topics").options(path=str(scratch / "data"), subscribe="orders", includeMeta="true").load()
     )
@@ -58,10 +58,10 @@ def read(spark: Any, scratch: Path, rows: int, rounds: int) -> None:
     spent: dict[str, list[float]] = {"topics": [], "prebuilt": []}
     for at in range(rounds + 2):
         for name, frame in (("topics", ours), ("prebuilt", theirs)):
-            before = _cpu_seconds()
+            before = cpu_seconds()
             frame.write.format("noop").mode("overwrite").save()
             if at >= 2:  # the JVM compiles in the first rounds
-                spent[name].append((_cpu_seconds() - before) * 1e6 / rows)
+                spent[name].append((cpu_seconds() - before) * 1e6 / rows)
     over = statistics.median(spent["topics"]) - statistics.median(spent["prebuilt"])
     _row(
         "`path`, 7 columns, CPU-s a million rows",
@@ -149,7 +149,8 @@ def _record(n: int) -> topics.NewRecord:
     return topics.NewRecord(data, tag=f"tag-{n % 5000}" if n % 2 else None)
 
 
-def _prebuild(directory: Path, goal: Path) -> None:
+def prebuild(directory: Path, goal: Path) -> None:
+    """Write an Arrow file for `format("prebuilt")` with all records of topic orders."""
     topic = open_directory(str(directory)).topics["orders"]
     items = read_pieces(Location(str(directory), ""), topic.pieces, columns=COLUMNS)
     # Without the reader's "not null", which Spark's schema does not have.
@@ -159,7 +160,7 @@ def _prebuild(directory: Path, goal: Path) -> None:
             writer.write_batch(batch)
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
     """User and system time of all processes below this one, those that ended included."""
     clock = os.sysconf("SC_CLK_TCK")
     fields = {}
