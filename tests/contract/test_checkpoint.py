@@ -40,7 +40,7 @@ def checkpoint(world: World, body: Any = ABSENT) -> Answer:
 
 def in_files(world: SimWorld) -> tuple[int, dict[str, list[bytes]]]:
     """The newest snapshot's number, and the data of each topic's records."""
-    number, topics = shown(world.ring.disk.root, world.config)
+    number, topics = shown(world.ring.disk, world.config)
     return number, {name: [text for _, text in sorted(topic.rows.items())] for name, topic in topics.items()}
 
 

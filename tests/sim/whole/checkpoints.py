@@ -96,7 +96,7 @@ class _Asking(Client):
 
     def _check(self, before: list[_Before], number: int) -> None:
         machine = self.machine
-        newest, topics = shown(machine.ring.disk.root, machine.config)
+        newest, topics = shown(machine.ring.disk, machine.config)
         if newest < number:
             raise machine.wrong(f"told of snapshot {number}, and the newest is {newest}")
         for topic in before:
