@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from topics.pipelines.errors import disk_errors
+from topics.pipelines.seqs import numbers_of
 from topics.pipelines.target.layout import PartFile, Shape
 from topics.pipelines.target.names import part_name, topic_directory
 from topics.pipelines.target.runs import sync_directory
@@ -227,8 +228,7 @@ def _by_day(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """(days since 1970, rows) runs of a batch. Times never fall with rising seq, so a day is mostly one run."""
     if not batch.num_rows:
         return
-    column = batch.column("ts")
-    micros = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column)]
+    micros = numbers_of(batch.column("ts"))
     first, last = int(micros[0]) // _DAY_US, int(micros[-1]) // _DAY_US
     if first == last and (len(micros) < 2 or not (micros[1:] < micros[:-1]).any()):
         yield first, batch

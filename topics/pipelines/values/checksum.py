@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from topics.pipelines.seqs import numbers_of
+
 NUMBERS = ("seq", "ts")
 TEXTS = ("tag", "node", "data", "meta")
 COLUMNS = (*NUMBERS, *TEXTS)
@@ -35,9 +37,7 @@ class RowSum:
             return
         self.rows += batch.num_rows
         for name in NUMBERS:
-            column = batch.column(name)
-            numbers = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column)]
-            self._streams[name].update(numbers.data)
+            self._streams[name].update(numbers_of(batch.column(name)).data)
         for name in TEXTS:
             lengths, octets = text_bytes(batch.column(name))
             self._streams[f"{name} lengths"].update(lengths.data)
