@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class FileCalls(Protocol):
-    """What reading takes. Everything raises OSError with its errno."""
+    """File calls that a reader makes. Each raises OSError with its errno."""
 
     def open(self, path: str) -> int:
         """A descriptor for reading."""

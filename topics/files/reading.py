@@ -69,7 +69,7 @@ def read_pieces(
 def _read(
     location: Location, pieces: Iterable[Piece], wanted: Wanted, calls: FileCalls, decoder: Decoder
 ) -> Iterator[pa.RecordBatch | Loss]:
-    """What is small is put together, up to the bound of a batch."""
+    """Join batches with few rows up to the bounds of a batch."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     with closing(Source(location, calls, scan=decoder.scan)) as source:

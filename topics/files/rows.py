@@ -47,14 +47,14 @@ class Rows(NamedTuple):
         )
 
     def between(self, first: int, last: int) -> Rows:
-        """Those with seqs first to last."""
+        """Return the rows with seqs first to last, both included."""
         if not len(self.seqs) or (first <= int(self.seqs[0]) and int(self.seqs[-1]) <= last):
             return self
         low = int(np.searchsorted(self.seqs, np.uint64(max(first, 0)), "left"))
         return self.select(slice(low, int(np.searchsorted(self.seqs, np.uint64(last), "right"))))
 
     def tagged(self, tags: frozenset[bytes]) -> Rows:
-        """Those with one of these tags; all when there is no index to tell."""
+        """Return the rows with one of these tags; all rows when no index has their tags."""
         if self.tags is None:
             return self
         wanted = [number for number, tag in enumerate(self.tag_table) if tag in tags]

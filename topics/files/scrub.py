@@ -57,12 +57,12 @@ class Finding:
     """Of the record whose frame is bad, the lowest that it can be where no index tells; -1 when no one record is."""
     message: str
     derived: bool = False
-    """What is bad can be told from other bytes, so no record is lost by it: an index, a mark, a delete flag."""
+    """Other bytes say the same as the bad ones did, so no record is lost: an index, a mark, a delete flag."""
 
 
 @dataclass(slots=True)
 class PieceScan:
-    """What was looked at."""
+    """What a scrub of one piece read and found."""
 
     path: str
     tier: int
@@ -260,7 +260,7 @@ class _Scrub:
         return report
 
     def _pack(self, pack: PackIndex, piece: Piece, report: PieceScan) -> None:
-        """What there is but once."""
+        """Note what is bad in the header and the index, which all runs of a pack share."""
         if (piece.path, piece.epoch) in self._packs:
             return
         self._packs.add((piece.path, piece.epoch))
@@ -327,7 +327,7 @@ class _Stretch:
             self._found(-1, -1, "the index says something else than the frames", derived=True)
 
     def _look_at(self, frames: Frames) -> None:
-        """What sound frames can still say wrong."""
+        """Note sound frames of another topic, and delete flags that are neither of the two values."""
         if not len(frames.seqs):
             return
         report, piece = self._report, self._piece

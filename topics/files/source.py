@@ -268,7 +268,10 @@ class Source:
             return self._scan_frames(pack.fd, pack.path, piece, span, header.sum)
 
     def find_run(self, pack: PackIndex, piece: Piece) -> tuple[int, RunHeader]:
-        """Where it begins, without an index: headers tell where the next run begins. Raises CorruptError."""
+        """Find a run by walking the headers from the first run on, for a pack without a sound index.
+
+        Returns: byte at which the run begins, and its header. Raises CorruptError.
+        """
         at = BLOCK_BYTES
         for number in range(piece.run + 1):
             header = self.run_header(pack, at, piece)
@@ -282,7 +285,7 @@ class Source:
         return at, header
 
     def run_header(self, pack: PackIndex, at: int, piece: Piece) -> RunHeader:
-        """Of the run at this byte. Raises CorruptError naming the piece's topic."""
+        """Return the header of the run at this byte. Raises CorruptError naming the piece's topic."""
         fixed = read_range(self.calls, pack.fd, at, RUN_HEADER_BYTES)
         described = struct.unpack_from("<I", fixed, 44)[0] if len(fixed) == RUN_HEADER_BYTES else 0
         described = min(described, self.calls.size(pack.fd))
@@ -317,7 +320,7 @@ class Source:
             self.calls.close(fd)
 
     def reading(self, path: str) -> AbstractContextManager[None]:
-        """Of the function, for this directory."""
+        """The context manager `reading` for this directory and a file in it."""
         return reading(self.location, self.calls, path)
 
 

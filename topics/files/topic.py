@@ -60,7 +60,7 @@ class TopicFiles:
         self._pieces: tuple[Piece, ...] | None = None
 
     def _answered(self) -> int:
-        """What was copied, and what is known to be lost right behind that."""
+        """Return the last seq that was copied, or the end of the lost range that follows it directly."""
         head = max(self._all_pieces[-1].last_seq if self._all_pieces else 0, self._floors.dead_through)
         for gap in self._floors.gaps:
             if gap.first <= head + 1:
@@ -237,7 +237,7 @@ def _incarnation_of(image: dict[str, Any]) -> str:
 
 
 def _pieces_of(name: str, topic_id: int, incarnation: str, entry: TopicEntry) -> list[Piece]:
-    """Whole, in seq order."""
+    """Return the pieces of all runs and segments of a topic, each whole, in order of seq."""
     pieces = [
         Piece(
             name,
