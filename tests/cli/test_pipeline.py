@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from tests.pipelines.world import opened, order
 from topics.cli.main import app
+from topics.cli.pipeline import write_report
 from topics.pipelines import export
 from topics.pipelines.target import delta
 
@@ -94,6 +95,11 @@ def test_an_interrupt_before_the_run_notes_signals_ends_with_2(data: Path, monke
     monkeypatch.setattr(export, "open_source", interrupted)
     done = pipeline("export", "--path", data, "--to", data.with_name("lake"))
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", "topics: stopped by a signal: run it again\n")
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_report() -> None:
+    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(OSError, match="No space left.*report.json"):
+        write_report(full, "{}", "report.json")
 
 
 @pytest.mark.parametrize("name", ["export", "compact", "rollup"])

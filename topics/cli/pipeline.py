@@ -11,6 +11,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from io import FileIO
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -341,20 +342,29 @@ def _report_file(path: str) -> Iterator[Callable[[str], None]]:
         yield print
         return
     if os.path.exists(path) and not os.path.isfile(path):
-        with open(path, "w", encoding="utf-8") as device:
-            yield lambda text: print(text, file=device, flush=True)
+        with open(path, "wb", buffering=0) as device:
+            yield lambda text: write_report(device, text, path)
         return
     path = os.path.realpath(path)  # a link to a file stays a link
     temporary = f"{path}.{secrets.token_hex(4)}.tmp"
-    with open(temporary, "x", encoding="utf-8") as file:
+    with open(temporary, "xb", buffering=0) as file:
         try:
-            yield lambda text: print(text, file=file)
-            file.flush()
+            yield lambda text: write_report(file, text, path)
             os.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
+
+
+def write_report(file: FileIO, text: str, path: str) -> None:
+    """Write a report. Raises OSError that names the path."""
+    view = memoryview(f"{text}\n".encode())
+    try:
+        while view:
+            view = view[file.write(view) :]
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
 
 
 class _Progress:
