@@ -14,7 +14,19 @@ import pytest
 
 from tests.pipelines.world import exported_rows, fill, log_rows
 from tests.spark.cluster import bare_python, cluster, packed_environment
+from tests.spark.own_server import own_server
 from topics.pipelines.target.manifest import ManifestLayout
+
+COPY = """
+import sys
+from topics.spark import session
+master, archive, url, path = sys.argv[1:]
+spark = session("copy", master, {"spark.submit.pyFiles": archive})
+for topic, source in (("by-url", {"url": url}), ("by-both", {"url": url, "path": path})):
+    rows = spark.read.format("topics").options(subscribe="orders", minPartitions=2, **source).load()
+    rows.select("data").write.format("topics").mode("append").options(url=url, topic=topic).save()
+spark.stop()
+"""
 
 pytest.importorskip("pyspark", reason="pyspark is missing: pip install -e '.[spark]'")
 pytestmark = pytest.mark.slow
@@ -31,12 +43,17 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return bare_python(tmp_path_factory.mktemp("bare") / "env")
 
 
-def pipeline(python: str, *options: str | Path, cwd: Path | None = None) -> dict[str, Any]:
-    command = [sys.executable, "-m", "topics", "pipeline", *map(str, options), "--quiet"]
+def environment(python: str) -> dict[str, str]:
+    """Of a driver whose executors run this Python."""
     env = {**os.environ, "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
     for name in ("SPARK_HOME", "PYSPARK_SUBMIT_ARGS"):
         env.pop(name, None)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, cwd=cwd)
+    return env
+
+
+def pipeline(python: str, *options: str | Path, cwd: Path | None = None) -> dict[str, Any]:
+    command = [sys.executable, "-m", "topics", "pipeline", *map(str, options), "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment(python), cwd=cwd)
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
     return report
@@ -52,6 +69,19 @@ def test_executors_that_have_the_package_from_a_zip_export_and_scrub(master: str
     for topic, wanted in rows.items():
         assert exported_rows(tmp_path / "lake", ManifestLayout(str(tmp_path / "lake")), topic).equals(wanted)
     assert pipeline(python, "scrub", "--path", data, *spark)["bad"] == 0
+
+
+def test_executors_that_have_the_package_from_a_zip_read_and_write_topics(
+    master: str, python: str, tmp_path: Path
+) -> None:
+    pipeline(python, "bundle", tmp_path / "topics.zip")
+    with own_server(tmp_path) as server:
+        server.put("orders", [{"n": n} for n in range(100)], "a")
+        command = [sys.executable, "-c", COPY, master, str(tmp_path / "topics.zip"), server.url, server.path]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment(python))
+        assert done.returncode == 0, done.stderr
+        for topic in ("by-url", "by-both"):
+            assert sorted(record["data"]["n"] for record in server.records(topic)) == list(range(100))
 
 
 def test_executors_without_the_package_are_told_of_the_bundle(master: str, python: str, tmp_path: Path) -> None:
