@@ -193,6 +193,8 @@ def test_options_that_mean_nothing_are_refused(server: OwnServer, tmp_path: Path
         with pytest.raises(UsageError) as raised:
             run(server, *[tmp_path / name for name in inputs], **more)
         assert told in str(raised.value)
-    pq.write_table(pa.table({"x": [1]}), tmp_path / "x.parquet")
+    pq.write_table(pa.table({"x": [b"1"]}), tmp_path / "x.parquet")
+    with pytest.raises(PipelineError, match="a value is binary"):
+        run(server, tmp_path / "x.parquet", topic="t", form="data")
     with pytest.raises(PipelineError, match="has no column `data`: add --as data"):
         run(server, tmp_path / "x.parquet", topic="t")

@@ -378,4 +378,11 @@ def _tag(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_as_text)
+
+
+def _as_text(value: Any) -> str:
+    """Times and decimals, which JSON has not."""
+    if isinstance(value, bytes):
+        raise pa.ArrowInvalid("a value is binary, which JSON cannot have: write the file without that column")
+    return str(value)
