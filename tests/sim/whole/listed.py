@@ -77,9 +77,10 @@ def newest(root: SimDirectory, config: Config, *, durable: bool) -> tuple[str, S
     if not isinstance(directory, SimDirectory):
         return None
     names = directory.durable if durable else directory.live
-    found = max((number, name) for name in ["", *names] for number in [numbered(name, "snapshot-") or 0])
-    node = names.get(found[1])
-    return (f"{path}/{found[1]}", node) if isinstance(node, SimFile) else None
+    whole = [name for name in names if numbered(name, "snapshot-") is not None]  # a temporary file is none
+    name = max(whole, default="")
+    node = names.get(name)
+    return (f"{path}/{name}", node) if isinstance(node, SimFile) else None
 
 
 def unready(listed: Listed, disk: SimDisk) -> str:

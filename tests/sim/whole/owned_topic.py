@@ -51,6 +51,8 @@ class OwnedTopic:
         self.burned = 0
         """Seqs that writes which failed may have taken."""
         self.instance = 0
+        self.was_weak = False
+        """It may have been of class `memory` since its incarnation was last seen: a start may have drawn another."""
         self.acked_head = (0, 0)
         """Highest acknowledged seq of an instance (in the classes that never reuse one)."""
         self.keys: dict[str, Key] = {}
@@ -261,11 +263,12 @@ class OwnedTopic:
         told, weak = looked["incarnation"], state.config["durability"] == "memory"
         life, known = self.incarnations.get(state.instance, (0, ""))
         may_be_known = life == self.life or not (audits and weak)
-        may_be_new = not known or (life != self.life and (weak or not audits))
+        may_be_new = not known or (life != self.life and (weak or self.was_weak or not audits))
         if not (may_be_known if told == known else may_be_new and told not in self.shown):
             raise Inconsistent(f"the incarnation is {told}, and was {known} in life {life}")
         self.incarnations[state.instance] = (self.life, told)
         self.shown.add(told)
+        self.was_weak = weak
         self.instance = max(self.instance, state.instance)
 
     def see_names(self, state: State, page: Any) -> None:
@@ -288,6 +291,7 @@ class OwnedTopic:
         """What the acknowledgement promises from now on."""
         now = self.tip
         classes = {state.config["durability"] for state in [*before, *self.states] if state is not None}
+        self.was_weak |= "memory" in classes
         synced = isinstance(operation, Configure | Drop) or classes == {"fsync"}
         if now is not None and isinstance(operation, Configure):
             # One that changes nothing is durable already, and says nothing about the records before it.

@@ -20,8 +20,8 @@ from tests.sim.whole.run import replay
 from tests.sim.whole.run import run as run_seed
 from topics.embedded.open_logs import open_logs
 
-SEEDS = int(os.environ.get("TOPICS_TEST_SEEDS", "200"))
-SHORT_SEEDS = 1800
+SEEDS = int(os.environ.get("TOPICS_TEST_SEEDS", "150"))
+SHORT_SEEDS = 600
 CHUNK = 50
 ALWAYS = (
     "snapshots checked",
