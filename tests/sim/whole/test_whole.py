@@ -20,8 +20,8 @@ from tests.sim.whole.run import replay
 from tests.sim.whole.run import run as run_seed
 from topics.embedded.open_logs import open_logs
 
-SEEDS = int(os.environ.get("TOPICS_TEST_SEEDS", "150"))
-SHORT_SEEDS = 600
+SEEDS = int(os.environ.get("TOPICS_TEST_SEEDS", "100"))
+SHORT_SEEDS = 400
 CHUNK = 50
 ALWAYS = (
     "snapshots checked",
