@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
+NAME_MAX = 255
+"""Characters, which are bytes too."""
+_TOPIC = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._:-]{{0,{NAME_MAX - 1}}}")
 
 
 def is_topic_name(name: str) -> bool:

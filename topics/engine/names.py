@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 
 from topics.errors import RequestError
-from topics.names import is_topic_name
+from topics.names import NAME_MAX, is_topic_name
 
 __all__ = ["check_dead_letter", "check_router_name", "check_topic_name", "is_router_name", "is_topic_name", "shown"]
 
-_ROUTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}")
-_RULE = "start with a letter or digit, go on with letters, digits and . _ : -{more}, at most 255 characters"
+_ROUTER = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._:>-]{{0,{NAME_MAX - 1}}}")
+_RULE = f"start with a letter or digit, go on with letters, digits and . _ : -{{more}}, at most {NAME_MAX} characters"
 
 
 def is_router_name(name: str) -> bool:

@@ -11,9 +11,8 @@ from topics.engine.results import Known, TopicHead
 from topics.engine.wait import Heads
 from topics.errors import RequestError
 from topics.http.call import Call
+from topics.names import NAME_MAX
 
-_NAME_MAX = 255
-"""Characters of a topic's name; longer ones would only be kept while the wait is parked."""
 _BODY_BYTES_A_NAME = 1024
 _MUST_BE = "a seq, null, or an object with seq and incarnation"
 
@@ -44,8 +43,8 @@ def _known(topics: Fields) -> dict[str, Known]:
     """What the client knows, in its order. Raises: RequestError, naming the topic."""
     known: dict[str, Known] = {}
     for name in topics.names():
-        if len(name) > _NAME_MAX:
-            message = f"topics has a name of {len(name)} characters: that of a topic has at most {_NAME_MAX}"
+        if len(name) > NAME_MAX:  # no topic has it, and it would be kept as long as this waits
+            message = f"topics has a name of {len(name)} characters: that of a topic has at most {NAME_MAX}"
             raise RequestError("invalid_request", message)
         span = topics.require(name)
         if span.kind == Kind.NUMBER:
@@ -70,4 +69,8 @@ def _known_with_incarnation(entry: Fields, name: str) -> Known:
 def _member(name: str, head: TopicHead | None) -> bytes:
     if head is None:
         return msgspec.json.encode(name) + b":null"
-    return b'%b:{"head_seq":%d,"incarnation":"%b"}' % (msgspec.json.encode(name), head[0], head[1].encode())
+    return b'%b:{"head_seq":%d,"incarnation":"%b"}' % (
+        msgspec.json.encode(name),
+        head.head_seq,
+        head.incarnation.encode(),
+    )
