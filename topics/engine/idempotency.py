@@ -16,35 +16,35 @@ if TYPE_CHECKING:
 
 class KeyEntry(NamedTuple):
     first_seq: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on an entry
+    records: int
     started_ms: int
     in_memory: bool = False
     """Its records are of class `ephemeral`: no restart keeps them, nor the entry (R-IDEM-8)."""
 
     def answer(self, request: AppendRequest) -> AppendResult:
         """What a duplicate gets, whatever its records; the head right after the write was its own last seq."""
-        last = self.first_seq + self.count - 1
-        return AppendResult(self.first_seq, last, last, self.count, False, True, 0, 0)
+        last = self.first_seq + self.records - 1
+        return AppendResult(self.first_seq, last, last, self.records, False, True, 0, 0)
 
 
 class Key:
     """The identity of one write. See `Identity`."""
 
-    __slots__ = ("_count", "name", "started_ms")
+    __slots__ = ("_records", "name", "started_ms")
     is_piece = False
 
     def __init__(self, name: bytes) -> None:
         self.name = name
         """b"" is a key."""
         self.started_ms = 0
-        self._count = 0
+        self._records = 0
 
     def find(self, core: Core, topic: Topic, now_ms: int) -> KeyEntry | None:
         keys = topic.keys
         return None if keys is None else keys.find(self.name, now_ms, topic.config.idempotency_window_ms)
 
     def begin(self, core: Core, topic: Topic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
-        self._count = rows.count
+        self._records = rows.count
         self.started_ms = now_ms
         return pack_idempotency(Idempotency(rows.count, now_ms, self.name))
 
@@ -52,7 +52,7 @@ class Key:
         pass
 
     def publish(self, core: Core, topic: Topic, first_seq: int, *, in_memory: bool) -> KeyEntry:
-        entry = KeyEntry(first_seq, self._count, self.started_ms, in_memory)
+        entry = KeyEntry(first_seq, self._records, self.started_ms, in_memory)
         topic.key_store().store(self.name, entry, core.clock.now_ms(), topic.config.idempotency_window_ms)
         return entry
 

@@ -92,7 +92,7 @@ def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
     keys: list[KeyRow] = []
     if now_ms is not None and topic.keys is not None:
         within = topic.keys.within(now_ms, topic.config.idempotency_window_ms)
-        keys = [KeyRow(key, entry.first_seq, entry.count, entry.started_ms) for key, entry in within]
+        keys = [KeyRow(key, entry.first_seq, entry.records, entry.started_ms) for key, entry in within]
     producers: list[ProducerRow] = []
     if now_ms is None and topic.producers is not None:
         producers = topic.producers.described()

@@ -58,7 +58,7 @@ class Assembly:
         self._topic = topic
         self._request = request
         self._part = cast("Part", request.identity)
-        self._count = before.count + piece.count
+        self._count = before.records + piece.records
         self._size = before.size + piece.size
         self._runs = before.runs
         self._extension = extension

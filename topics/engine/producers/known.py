@@ -44,16 +44,16 @@ class PartEntry(NamedTuple):
     """A part that was appended."""
 
     first_seq: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on an entry
+    records: int
     sum: int
 
     def answer(self, request: AppendRequest) -> AppendResult | RequestError:
         """R-PROD-2: what a write of the same part gets, by its records."""
         part = cast("Part", request.identity)  # nothing else finds one of these
-        if part.total_of(request.rows, request.node) != (self.count, self.sum):
+        if part.total_of(request.rows, request.node) != (self.records, self.sum):
             return refusals.producer_diverged(request.topic, part)
-        last = self.first_seq + self.count - 1
-        return AppendResult(self.first_seq, last, last, self.count, False, True, 0, 0)
+        last = self.first_seq + self.records - 1
+        return AppendResult(self.first_seq, last, last, self.records, False, True, 0, 0)
 
 
 class ProducerRow(msgspec.Struct, array_like=True, gc=False):

@@ -32,7 +32,7 @@ _COMPARED_PIECES = 65_536
 class Piece(NamedTuple):
     first_seq: int
     """In the staging area; 0: it is not stored, but compared with a part that was appended."""
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on a piece
+    records: int
     size: int
     sum: int
 
@@ -53,18 +53,18 @@ class StagedRow(msgspec.Struct, array_like=True, gc=False):
 class StagedPart:
     """The pieces of one try at sending a part."""
 
-    __slots__ = ("attempt", "count", "last_ms", "pieces", "size", "sum")
+    __slots__ = ("attempt", "last_ms", "pieces", "records", "size", "sum")
 
     def __init__(self, attempt: bytes) -> None:
         self.attempt = attempt
         self.pieces: list[Piece] = []
         self.last_ms = 0
-        self.count = self.size = self.sum = 0
+        self.records = self.size = self.sum = 0
         """Of all pieces."""
 
     def add(self, piece: Piece) -> None:
         self.pieces.append(piece)
-        self.count += piece.count
+        self.records += piece.records
         self.size += piece.size
         self.sum = (self.sum + piece.sum) % (1 << 64)
 
@@ -77,7 +77,7 @@ class StagedPart:
         """Where its records lie: first and last seq of each run."""
         runs: list[int] = []
         for piece in self.pieces:
-            last = piece.first_seq + piece.count - 1
+            last = piece.first_seq + piece.records - 1
             if runs and runs[-1] + 1 == piece.first_seq:
                 runs[-1] = last
             else:
@@ -177,7 +177,7 @@ class StagedParts:
         for part in self.parts.values():
             for piece in part.pieces:
                 first = np.searchsorted(live, np.uint64(piece.first_seq))
-                used[first : first + piece.count] = True
+                used[first : first + piece.records] = True
         orphans = live[~used]
         if len(orphans):
             ends = np.flatnonzero(np.diff(orphans) > 1)
@@ -212,7 +212,7 @@ class ComparedParts:
 
 def _is_there(part: StagedPart, staging: Topic) -> bool:
     return all(
-        bool(staging.index.alive(np.arange(piece.first_seq, piece.first_seq + piece.count, dtype=np.uint64)).all())
+        bool(staging.index.alive(np.arange(piece.first_seq, piece.first_seq + piece.records, dtype=np.uint64)).all())
         for piece in part.pieces
     )
 

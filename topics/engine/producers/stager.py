@@ -108,9 +108,9 @@ class Stager:
 
     def _check_bounds(self, topic: Topic, part: Part, piece: Piece, before: StagedPart | None) -> None:
         config = self._core.config
-        count, size, pieces = piece.count, piece.size, 1
+        count, size, pieces = piece.records, piece.size, 1
         if before is not None:
-            count, size, pieces = count + before.count, size + before.size, 1 + len(before.pieces)
+            count, size, pieces = count + before.records, size + before.size, 1 + len(before.pieces)
         if 0 < config.max_part_pieces < pieces:
             raise refusals.part_too_large(topic, part, "max_part_pieces", config.max_part_pieces)
         if 0 < config.max_part_records < count:
@@ -128,12 +128,12 @@ class Stager:
             self._compared.remove(name)
             before.add(piece)
             self._remember(name, before, now_ms)
-            return _staged(piece.count, created=False, deduped=True)
+            return _staged(piece.records, created=False, deduped=True)
         assert before is not None, "a last piece has one before it"
-        if (before.count + piece.count, (before.sum + piece.sum) % (1 << 64)) != (entry.count, entry.sum):
+        if (before.records + piece.records, (before.sum + piece.sum) % (1 << 64)) != (entry.records, entry.sum):
             raise refusals.producer_diverged(topic.name, part)
-        last = entry.first_seq + entry.count - 1
-        return AppendResult(entry.first_seq, last, last, entry.count, False, True, 0, 0)
+        last = entry.first_seq + entry.records - 1
+        return AppendResult(entry.first_seq, last, last, entry.records, False, True, 0, 0)
 
     def _remember(self, name: Name, part: StagedPart, now_ms: int) -> None:
         part.last_ms = now_ms
@@ -149,7 +149,7 @@ class Stager:
             raise refusals.limit_reached("max_staged_bytes", most)
         check_quota(core, piece.size, now_ms)
         told = StagedPiece(
-            piece.count,
+            piece.records,
             piece.size,
             piece.sum,
             now_ms,
@@ -197,10 +197,10 @@ class Stager:
         done: Done[AppendResult],
     ) -> None:
         core, part = self._core, cast("Part", request.identity)
-        check_caps(topic, before.count + piece.count, before.size + piece.size)
+        check_caps(topic, before.records + piece.records, before.size + piece.size)
         check_quota(core, piece.size, now_ms)
         sum = (before.sum + piece.sum) % (1 << 64)
-        extension = part.begin_whole(core, topic, before.count + piece.count, sum, now_ms)
+        extension = part.begin_whole(core, topic, before.records + piece.records, sum, now_ms)
         topic.begin_identity(part.name)
         part.hold(core, topic)
         assembly = Assembly(core, self._appender, topic, request, before, piece, extension, done, self._next_assembly)
