@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from topics.engine.results import AppendRequest, AppendResult
+from topics.engine.results import AppendRequest, AppendResult, repeated
 from topics.store.format import Idempotency, pack_idempotency
 from topics.store.rows import Rows
 
@@ -22,9 +22,8 @@ class KeyEntry(NamedTuple):
     """Its records are of class `ephemeral`: no restart keeps them, nor the entry (R-IDEM-8)."""
 
     def answer(self, request: AppendRequest) -> AppendResult:
-        """What a duplicate gets, whatever its records; the head right after the write was its own last seq."""
-        last = self.first_seq + self.records - 1
-        return AppendResult(self.first_seq, last, last, self.records, False, True, 0, 0)
+        """Return what a duplicate gets, whatever its records."""
+        return repeated(self.first_seq, self.records)
 
 
 class Key:

@@ -59,6 +59,12 @@ class AppendResult(NamedTuple):
     """0 unless the class is `fsync`."""
 
 
+def repeated(first_seq: int, records: int) -> AppendResult:
+    """The answer to a repetition of a write, whose own last seq was the head right after it."""
+    last = first_seq + records - 1
+    return AppendResult(first_seq, last, last, records, False, True, 0, 0)
+
+
 class Known(NamedTuple):
     """What a client that waits knows of a topic."""
 

@@ -15,7 +15,7 @@ import msgspec
 
 from topics.config import Config
 from topics.engine import refusals
-from topics.engine.results import AppendRequest, AppendResult
+from topics.engine.results import AppendRequest, AppendResult, repeated
 from topics.errors import RequestError
 from topics.store.format import ProducerPart
 
@@ -48,12 +48,15 @@ class PartEntry(NamedTuple):
     sum: int
 
     def answer(self, request: AppendRequest) -> AppendResult | RequestError:
-        """R-PROD-2: what a write of the same part gets, by its records."""
+        """Return what a write of the same part gets, by its records. Source: R-PROD-2."""
         part = cast("Part", request.identity)  # nothing else finds one of these
-        if part.total_of(request.rows, request.node) != (self.records, self.sum):
-            return refusals.producer_diverged(request.topic, part)
-        last = self.first_seq + self.records - 1
-        return AppendResult(self.first_seq, last, last, self.records, False, True, 0, 0)
+        return self.answer_to(request.topic, part, part.total_of(request.rows, request.node))
+
+    def answer_to(self, topic: str, part: Part, total: tuple[int, int]) -> AppendResult | RequestError:
+        """Return what a write of the same part gets. total: how many records it has, and their sum."""
+        if total != (self.records, self.sum):
+            return refusals.producer_diverged(topic, part)
+        return repeated(self.first_seq, self.records)
 
 
 class ProducerRow(msgspec.Struct, array_like=True, gc=False):

@@ -25,7 +25,7 @@ from topics.engine.producers.staged import OVERHEAD_BYTES, ComparedParts, Name, 
 from topics.engine.queue.completion import consume_now
 from topics.engine.results import AppendRequest, AppendResult, Done
 from topics.engine.topic import Life, Topic
-from topics.errors import TopicsError
+from topics.errors import RequestError, TopicsError
 from topics.store.commit import Commit
 from topics.store.format import FrameType, StagedPiece, pack_staged_piece
 from topics.store.rows import Rows
@@ -120,8 +120,8 @@ class Stager:
 
     def _compare(  # noqa: PLR0917
         self, topic: Topic, part: Part, piece: Piece, before: StagedPart | None, entry: PartEntry, now_ms: int
-    ) -> AppendResult:
-        """R-PROD-11: with what was appended. Raises RequestError producer_diverged."""
+    ) -> AppendResult | RequestError:
+        """Compares a piece with the part that was appended. Source: R-PROD-11."""
         if not part.last:
             name = name_of(topic, part)
             before = before or StagedPart(part.attempt)
@@ -130,10 +130,8 @@ class Stager:
             self._remember(name, before, now_ms)
             return _staged(piece.records, created=False, deduped=True)
         assert before is not None, "a last piece has one before it"
-        if (before.records + piece.records, (before.sum + piece.sum) % (1 << 64)) != (entry.records, entry.sum):
-            raise refusals.producer_diverged(topic.name, part)
-        last = entry.first_seq + entry.records - 1
-        return AppendResult(entry.first_seq, last, last, entry.records, False, True, 0, 0)
+        total = before.records + piece.records, (before.sum + piece.sum) % (1 << 64)
+        return entry.answer_to(topic.name, part, total)
 
     def _remember(self, name: Name, part: StagedPart, now_ms: int) -> None:
         part.last_ms = now_ms
