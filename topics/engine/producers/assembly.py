@@ -20,7 +20,7 @@ from topics.engine.evictions import has_to_wait
 from topics.engine.identity import Waiting
 from topics.engine.operations import Turn
 from topics.engine.pieces import Plan, plan_pieces
-from topics.engine.producers.staged import Piece, StagedPart
+from topics.engine.producers.staged import Total
 from topics.engine.results import AppendRequest, AppendResult, Done
 from topics.engine.routers.forward import tags_of
 from topics.engine.topic import Life, Topic
@@ -39,7 +39,7 @@ _ROWS = 4096
 
 
 class Assembly:
-    """One of them; `ended` is called when the next one may begin."""
+    """The append of one part; `ended` is called when the next one may begin."""
 
     def __init__(  # noqa: PLR0917 - called in one place
         self,
@@ -47,20 +47,23 @@ class Assembly:
         appender: Appender,
         topic: Topic,
         request: AppendRequest,
-        before: StagedPart,
-        piece: Piece,
+        runs: list[int],
+        total: Total,
         extension: bytes,
         done: Done[AppendResult],
         ended: Callable[[], None],
     ) -> None:
+        """request: the last piece. runs: where the pieces before it lie (`StagedPart.runs`). total: of all pieces.
+
+        extension: the extension area of the first frame.
+        """
         self._core = core
         self._appender = appender
         self._topic = topic
         self._request = request
         self._part = cast("Part", request.identity)
-        self._count = before.records + piece.records
-        self._size = before.size + piece.size
-        self._runs = before.runs
+        self._runs = runs
+        self._total = total
         self._extension = extension
         self._done = done
         self._ended = ended
@@ -154,13 +157,13 @@ class Assembly:
             Turn(core, topic, self._append, self._fail).wait()
             return
         try:
-            check_caps(topic, self._count, self._size)
-            if topic.next_seq + self._count - 1 > topic.reserved:
+            check_caps(topic, self._total.records, self._total.size)
+            if topic.next_seq + self._total.records - 1 > topic.reserved:
                 self._reserve()
                 return
             tags = np.concatenate(self._tags) if self._has_tags else None
             self._appender.append_gathered(
-                topic, self._frames, self._size, tags, self._part, self._part.created, self._done
+                topic, self._frames, self._total.size, tags, self._part, self._part.created, self._done
             )
         except TopicsError as error:
             self._fail(error)
@@ -169,9 +172,9 @@ class Assembly:
 
     def _reserve(self) -> None:
         """Class `disk`: the seqs are reserved before the frames are staged, which are a batch of their own."""
-        core, topic = self._core, self._topic
+        core, topic, count = self._core, self._topic, self._total.records
         core.check_backlog()
-        upto = reserve(core, topic, topic.next_seq + self._count - 1, core.clock.now_ms(), self._count)
+        upto = reserve(core, topic, topic.next_seq + count - 1, core.clock.now_ms(), count)
         generation = topic.growing = topic.generation
 
         def on_commit(commit: Commit) -> None:

@@ -30,11 +30,26 @@ _COMPARED_PIECES = 65_536
 
 
 class Piece(NamedTuple):
+    """One piece: its place in the staging area, and what its records are together."""
+
     first_seq: int
     """In the staging area; 0: it is not stored, but compared with a part that was appended."""
     records: int
     size: int
     sum: int
+
+
+class Total(NamedTuple):
+    """What the records of several pieces are together."""
+
+    records: int = 0
+    size: int = 0
+    """Bytes, as the caps of a topic count them."""
+    sum: int = 0
+    """Their checksums, added modulo 2^64."""
+
+    def plus(self, piece: Piece) -> Total:
+        return Total(self.records + piece.records, self.size + piece.size, (self.sum + piece.sum) % (1 << 64))
 
 
 class StagedRow(msgspec.Struct, array_like=True, gc=False):
@@ -53,24 +68,21 @@ class StagedRow(msgspec.Struct, array_like=True, gc=False):
 class StagedPart:
     """The pieces of one try at sending a part."""
 
-    __slots__ = ("attempt", "last_ms", "pieces", "records", "size", "sum")
+    __slots__ = ("attempt", "last_ms", "pieces", "total")
 
     def __init__(self, attempt: bytes) -> None:
         self.attempt = attempt
         self.pieces: list[Piece] = []
         self.last_ms = 0
-        self.records = self.size = self.sum = 0
-        """Of all pieces."""
+        self.total = Total()
 
     def add(self, piece: Piece) -> None:
         self.pieces.append(piece)
-        self.records += piece.records
-        self.size += piece.size
-        self.sum = (self.sum + piece.sum) % (1 << 64)
+        self.total = self.total.plus(piece)
 
     @property
     def held_bytes(self) -> int:
-        return self.size + OVERHEAD_BYTES * len(self.pieces)
+        return self.total.size + OVERHEAD_BYTES * len(self.pieces)
 
     @property
     def runs(self) -> list[int]:

@@ -21,7 +21,7 @@ from topics.engine.ports import Timer
 from topics.engine.producers.assembly import Assembly
 from topics.engine.producers.known import PartEntry
 from topics.engine.producers.part import Part
-from topics.engine.producers.staged import OVERHEAD_BYTES, ComparedParts, Name, Piece, StagedPart
+from topics.engine.producers.staged import OVERHEAD_BYTES, ComparedParts, Name, Piece, StagedPart, Total
 from topics.engine.queue.completion import consume_now
 from topics.engine.results import AppendRequest, AppendResult, Done
 from topics.engine.topic import Life, Topic
@@ -108,14 +108,13 @@ class Stager:
 
     def _check_bounds(self, topic: Topic, part: Part, piece: Piece, before: StagedPart | None) -> None:
         config = self._core.config
-        count, size, pieces = piece.records, piece.size, 1
-        if before is not None:
-            count, size, pieces = count + before.records, size + before.size, 1 + len(before.pieces)
+        pieces = 1 if before is None else len(before.pieces) + 1
+        total = (Total() if before is None else before.total).plus(piece)
         if 0 < config.max_part_pieces < pieces:
             raise refusals.part_too_large(topic, part, "max_part_pieces", config.max_part_pieces)
-        if 0 < config.max_part_records < count:
+        if 0 < config.max_part_records < total.records:
             raise refusals.part_too_large(topic, part, "max_part_records", config.max_part_records)
-        if 0 < config.max_part_bytes < size:
+        if 0 < config.max_part_bytes < total.size:
             raise refusals.part_too_large(topic, part, "max_part_bytes", config.max_part_bytes)
 
     def _compare(  # noqa: PLR0917
@@ -130,8 +129,8 @@ class Stager:
             self._remember(name, before, now_ms)
             return _staged(piece.records, created=False, deduped=True)
         assert before is not None, "a last piece has one before it"
-        total = before.records + piece.records, (before.sum + piece.sum) % (1 << 64)
-        return entry.answer_to(topic.name, part, total)
+        total = before.total.plus(piece)
+        return entry.answer_to(topic.name, part, (total.records, total.sum))
 
     def _remember(self, name: Name, part: StagedPart, now_ms: int) -> None:
         part.last_ms = now_ms
@@ -195,13 +194,15 @@ class Stager:
         done: Done[AppendResult],
     ) -> None:
         core, part = self._core, cast("Part", request.identity)
-        check_caps(topic, before.records + piece.records, before.size + piece.size)
+        total = before.total.plus(piece)
+        check_caps(topic, total.records, total.size)
         check_quota(core, piece.size, now_ms)
-        sum = (before.sum + piece.sum) % (1 << 64)
-        extension = part.begin_whole(core, topic, before.records + piece.records, sum, now_ms)
+        extension = part.begin_whole(core, topic, total.records, total.sum, now_ms)
         topic.begin_identity(part.name)
         part.hold(core, topic)
-        assembly = Assembly(core, self._appender, topic, request, before, piece, extension, done, self._next_assembly)
+        assembly = Assembly(
+            core, self._appender, topic, request, before.runs, total, extension, done, self._next_assembly
+        )
         self._assemblies.append(assembly)
         if len(self._assemblies) == 1:
             assembly.begin()
