@@ -11,7 +11,7 @@ import pytest
 
 from tests.engine.harness import Answer, Harness, records
 from tests.engine.real_world import RealWorld
-from topics.engine.producers import staged, stager
+from topics.engine.producers import compared, stager
 from topics.engine.producers.part import Part
 from topics.engine.results import AppendResult
 from topics.errors import RequestError, StorageError
@@ -208,7 +208,7 @@ def test_a_last_piece_asks_for_room_for_all() -> None:
 
 def test_pieces_that_are_compared_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """R-PROD-11: beyond it the sender of the oldest part begins again."""
-    monkeypatch.setattr(staged, "_COMPARED_PIECES", 3)
+    monkeypatch.setattr(compared, "_PIECES_MAX", 3)
     h = Harness()
     h.put()
     for part in range(2):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
+from topics.engine.results import AppendResult
 from topics.store.format import StagedPiece
 
 if TYPE_CHECKING:
@@ -25,12 +26,10 @@ Name = tuple[int, bytes, int, int]
 OVERHEAD_BYTES = 512
 """What a piece counts besides its records: its row of this table, and its name in a frame."""
 _PIECE = struct.Struct("<QIQQ")
-_COMPARED_PIECES = 65_536
-"""At some 200 bytes of memory each."""
 
 
 class Piece(NamedTuple):
-    """One piece: its place in the staging area, and what its records are together."""
+    """One piece of a part: where its records lie, their number, bytes and checksum."""
 
     first_seq: int
     """In the staging area; 0: it is not stored, but compared with a part that was appended."""
@@ -40,7 +39,7 @@ class Piece(NamedTuple):
 
 
 class Total(NamedTuple):
-    """What the records of several pieces are together."""
+    """Number, bytes and checksum of the records of several pieces."""
 
     records: int = 0
     size: int = 0
@@ -197,29 +196,9 @@ class StagedParts:
             self.orphans = deque(np.column_stack((firsts, lasts)).ravel().tolist())
 
 
-class ComparedParts:
-    """Parts that were appended and whose pieces come again: nothing of them is stored. The oldest ones first.
-
-    Beyond `_COMPARED_PIECES` in all of them the oldest part is forgotten: its sender begins again.
-    """
-
-    def __init__(self) -> None:
-        self.parts: dict[Name, StagedPart] = {}
-        self._pieces = 0
-
-    def add(self, name: Name, part: StagedPart) -> None:
-        """Adds a part, as the newest one; its pieces do not change before it is removed."""
-        self.remove(name)
-        self.parts[name] = part
-        self._pieces += len(part.pieces)
-        while self._pieces > _COMPARED_PIECES and len(self.parts) > 1:
-            self.remove(next(iter(self.parts)))
-
-    def remove(self, name: Name) -> None:
-        """Forgets a part, if it is there."""
-        part = self.parts.pop(name, None)
-        if part is not None:
-            self._pieces -= len(part.pieces)
+def repeated_piece(records: int) -> AppendResult:
+    """The answer to a piece that came before; its records have no seqs."""
+    return AppendResult(0, 0, 0, records, False, True, 0, 0)
 
 
 def _is_there(part: StagedPart, staging: Topic) -> bool:

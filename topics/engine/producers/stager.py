@@ -19,13 +19,14 @@ from topics.engine.lifecycle import Lifecycle
 from topics.engine.operations import Operation, Turn
 from topics.engine.ports import Timer
 from topics.engine.producers.assembly import Assembly
+from topics.engine.producers.compared import ComparedParts
 from topics.engine.producers.known import PartEntry
 from topics.engine.producers.part import Part
-from topics.engine.producers.staged import OVERHEAD_BYTES, ComparedParts, Name, Piece, StagedPart, Total
+from topics.engine.producers.staged import OVERHEAD_BYTES, Name, Piece, StagedPart, Total, repeated_piece
 from topics.engine.queue.completion import consume_now
 from topics.engine.results import AppendRequest, AppendResult, Done
 from topics.engine.topic import Life, Topic
-from topics.errors import RequestError, TopicsError
+from topics.errors import TopicsError
 from topics.store.commit import Commit
 from topics.store.format import FrameType, StagedPiece, pack_staged_piece
 from topics.store.rows import Rows
@@ -76,13 +77,15 @@ class Stager:
         name = name_of(topic, part)
         before = (self._core.staged.parts if entry is None else self._compared.parts).get(name)
         if self._is_repeated(topic, part, piece, before):
-            done(_staged(count, created=False, deduped=True))
+            done(repeated_piece(count))
             return
         if part.piece == 0:
             before = None
         self._check_bounds(topic, part, piece, before)
         if entry is not None:
-            done(self._compare(topic, part, piece, before, entry, now_ms))
+            answer = self._compared.compare(name, topic.name, part, piece, before, entry, now_ms)
+            self._watch(self._core.config.staged_ttl_ms)
+            done(answer)
         elif not part.last:
             self._stage(topic, request, piece, now_ms, done)
         else:
@@ -116,26 +119,6 @@ class Stager:
             raise refusals.part_too_large(topic, part, "max_part_records", config.max_part_records)
         if 0 < config.max_part_bytes < total.size:
             raise refusals.part_too_large(topic, part, "max_part_bytes", config.max_part_bytes)
-
-    def _compare(  # noqa: PLR0917
-        self, topic: Topic, part: Part, piece: Piece, before: StagedPart | None, entry: PartEntry, now_ms: int
-    ) -> AppendResult | RequestError:
-        """Compares a piece with the part that was appended. Source: R-PROD-11."""
-        if not part.last:
-            name = name_of(topic, part)
-            before = before or StagedPart(part.attempt)
-            self._compared.remove(name)
-            before.add(piece)
-            self._remember(name, before, now_ms)
-            return _staged(piece.records, created=False, deduped=True)
-        assert before is not None, "a last piece has one before it"
-        total = before.total.plus(piece)
-        return entry.answer_to(topic.name, part, (total.records, total.sum))
-
-    def _remember(self, name: Name, part: StagedPart, now_ms: int) -> None:
-        part.last_ms = now_ms
-        self._compared.add(name, part)
-        self._watch(self._core.config.staged_ttl_ms)
 
     # --- into the staging area ----------------------------------------------------------------------------------------
     def _stage(self, topic: Topic, request: AppendRequest, piece: Piece, now_ms: int, done: Done[AppendResult]) -> None:
@@ -219,7 +202,8 @@ class Stager:
         if pieces is not None:
             self._delete(pieces.runs)
             if part.is_piece:  # should the last one be sent again
-                self._remember(name, pieces, self._core.clock.now_ms())
+                self._compared.add(name, pieces, self._core.clock.now_ms())
+                self._watch(self._core.config.staged_ttl_ms)
 
     # --- what is needed no more ---------------------------------------------------------------------------------------
     def _delete(self, runs: list[int]) -> None:
@@ -365,7 +349,3 @@ def name_of(topic: Topic, part: Part) -> Name:
 def _older(parts: dict[Name, StagedPart], than_ms: int) -> list[Name]:
     """Of parts that are in the order of their newest pieces, the first ones that are older."""
     return [name for name, part in islice(parts.items(), _FORGOTTEN_PARTS) if part.last_ms < than_ms]
-
-
-def _staged(count: int, *, created: bool, deduped: bool) -> AppendResult:
-    return AppendResult(0, 0, 0, count, created, deduped, 0, 0)

@@ -1,0 +1,52 @@
+"""Pieces of parts that were appended before: compared, and nothing of them is stored. Source: R-PROD-11."""
+
+from __future__ import annotations
+
+from topics.engine.producers.known import PartEntry
+from topics.engine.producers.part import Part
+from topics.engine.producers.staged import Name, Piece, StagedPart, repeated_piece
+from topics.engine.results import AppendResult
+from topics.errors import RequestError
+
+_PIECES_MAX = 65_536
+"""At some 200 bytes of memory each."""
+
+
+class ComparedParts:
+    """Pieces that came so far of each part, the oldest parts first.
+
+    Beyond `_PIECES_MAX` in all of them the oldest part is forgotten: its sender begins again.
+    """
+
+    def __init__(self) -> None:
+        self.parts: dict[Name, StagedPart] = {}
+        self._pieces = 0
+
+    def compare(  # noqa: PLR0917 - called in one place
+        self, name: Name, topic: str, part: Part, piece: Piece, before: StagedPart | None, entry: PartEntry, now_ms: int
+    ) -> AppendResult | RequestError:
+        """Return the answer to a piece. before: those that it continues, None for piece 0. entry: the part, whole."""
+        if part.last:
+            assert before is not None, "a last piece has one before it"
+            total = before.total.plus(piece)
+            return entry.answer_to(topic, part, (total.records, total.sum))
+        self.remove(name)
+        before = before or StagedPart(part.attempt)
+        before.add(piece)
+        self.add(name, before, now_ms)
+        return repeated_piece(piece.records)
+
+    def add(self, name: Name, part: StagedPart, now_ms: int) -> None:
+        """Adds a part, as the newest one; its pieces do not change before it is removed."""
+        self.remove(name)
+        part.last_ms = now_ms
+        self.parts[name] = part
+        self._pieces += len(part.pieces)
+        while self._pieces > _PIECES_MAX and len(self.parts) > 1:
+            self.remove(next(iter(self.parts)))
+
+    def remove(self, name: Name) -> None:
+        """Forgets a part, if it is there."""
+        part = self.parts.pop(name, None)
+        if part is not None:
+            self._pieces -= len(part.pieces)
