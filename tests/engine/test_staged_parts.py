@@ -11,7 +11,7 @@ import pytest
 
 from tests.engine.harness import Answer, Harness, records
 from tests.engine.real_world import RealWorld
-from topics.engine.producers import compared, stager
+from topics.engine.producers import compared, sweeper
 from topics.engine.producers.part import Part
 from topics.engine.results import AppendResult
 from topics.errors import RequestError, StorageError
@@ -223,7 +223,7 @@ def test_pieces_that_are_compared_are_remembered_within_a_bound(monkeypatch: pyt
 
 
 def test_many_parts_that_are_too_old_are_dropped_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stager, "_FORGOTTEN_PARTS", 2)
+    monkeypatch.setattr(sweeper, "_FORGOTTEN_PARTS", 2)
     h = Harness(staged_ttl_ms=5000)
     h.put()
     for part in range(5):
@@ -275,7 +275,7 @@ def test_the_end_of_the_topic_is_the_end_of_its_pieces() -> None:
 @pytest.mark.parametrize("world", [Harness, RealWorld])
 def test_a_deleted_topic_gives_back_what_its_pieces_held(world: type[Harness], monkeypatch: pytest.MonkeyPatch) -> None:
     """R-PROD-8, R-PROD-12: at once, though a few parts at a time; a piece on its way as well."""
-    monkeypatch.setattr(stager, "_FORGOTTEN_PARTS", 2)
+    monkeypatch.setattr(sweeper, "_FORGOTTEN_PARTS", 2)
     h = world()
     h.put()
     h.put("other")

@@ -6,36 +6,25 @@ Writes of a part that is on its way wait for it at its topic, as those of any id
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from itertools import islice
 from typing import cast
 
 from topics.engine import refusals
 from topics.engine.admission import check_caps, check_quota
 from topics.engine.append import Appender
-from topics.engine.controls import RemovalPayload, encode
 from topics.engine.core import Core
 from topics.engine.lifecycle import Lifecycle
-from topics.engine.operations import Operation, Turn
-from topics.engine.ports import Timer
+from topics.engine.operations import Turn
 from topics.engine.producers.assembly import Assembly
 from topics.engine.producers.compared import ComparedParts
 from topics.engine.producers.known import PartEntry
 from topics.engine.producers.part import Part
 from topics.engine.producers.staged import OVERHEAD_BYTES, Name, Piece, StagedPart, Total, repeated_piece
-from topics.engine.queue.completion import consume_now
+from topics.engine.producers.sweeper import Sweeper
 from topics.engine.results import AppendRequest, AppendResult, Done
 from topics.engine.topic import Life, Topic
 from topics.errors import TopicsError
-from topics.store.commit import Commit
-from topics.store.format import FrameType, StagedPiece, pack_staged_piece
+from topics.store.format import StagedPiece, pack_staged_piece
 from topics.store.rows import Rows
-
-_DROPPED_RUNS, _DROPPED_ROWS = 8, 4096
-"""What one frame deletes at most, and so a pass."""
-_FORGOTTEN_PARTS = 2048
-"""Parts that are dropped in a pass, for their age or with their topic."""
-_RETRY_MS = 1000
 
 
 class Stager:
@@ -46,25 +35,24 @@ class Stager:
         self._appender = appender
         self._lifecycle = lifecycle
         self._compared = ComparedParts()
+        self._sweeper = Sweeper(core, self._compared)
         self._coming_bytes = 0
-        """Of pieces on their way into the staging area."""
+        """Bytes of pieces on their way into the staging area, as `StagedParts.bytes` counts them."""
         self._assemblies: deque[Assembly] = deque()
-        """Of parts whose last piece is here; the first one is at work."""
-        self._gone: deque[int] = deque()
-        """Ids of topics that are gone, whose parts are being dropped."""
-        self._timer: Timer | None = None
-        self._drop: Drop | None = None
-        """On its way."""
+        """Appends of parts whose last piece is here; the first one is at work."""
 
     def start(self) -> None:
-        if self._core.staged.parts or self._core.staged.orphans:
-            self._watch(0)
+        self._sweeper.start()
+
+    def forget(self, topic_id: int) -> None:
+        """The topic is gone: the pieces that are staged for it go, too. Source: R-PROD-8."""
+        self._sweeper.forget(topic_id)
 
     # --- one piece ----------------------------------------------------------------------------------------------------
     def take(
         self, topic: Topic, request: AppendRequest, now_ms: int, *, created: bool, done: Done[AppendResult]
     ) -> None:
-        """A piece of a part of which nothing is on its way. Raises, and then nothing happened."""
+        """Takes a piece of a part of which nothing is on its way. Raises, and then nothing happened."""
         part = cast("Part", request.identity)
         part.created = part.created or created
         if topic.life is Life.CREATING:  # the answer says that the topic is there
@@ -74,7 +62,7 @@ class Stager:
         piece = Piece(0, count, request.rows.size, sum)
         known = None if topic.producers is None else topic.producers.peek(part.producer)
         entry = None if known is None else known.find(part.epoch, part.part)
-        name = name_of(topic, part)
+        name = _name_of(topic, part)
         before = (self._core.staged.parts if entry is None else self._compared.parts).get(name)
         if self._is_repeated(topic, part, piece, before):
             done(repeated_piece(count))
@@ -84,7 +72,7 @@ class Stager:
         self._check_bounds(topic, part, piece, before)
         if entry is not None:
             answer = self._compared.compare(name, topic.name, part, piece, before, entry, now_ms)
-            self._watch(self._core.config.staged_ttl_ms)
+            self._sweeper.watch()
             done(answer)
         elif not part.last:
             self._stage(topic, request, piece, now_ms, done)
@@ -161,8 +149,8 @@ class Stager:
         """The piece is written."""
         replaced = self._core.staged.add(told, first_seq)
         if replaced is not None:
-            self._delete(replaced.runs)
-        self._watch(self._core.config.staged_ttl_ms)
+            self._sweeper.delete(replaced.runs)
+        self._sweeper.watch()
         if told.topic_id not in self._core.registry.by_id:
             self.forget(told.topic_id)
 
@@ -197,91 +185,13 @@ class Stager:
 
     def appended(self, topic: Topic, part: Part) -> None:
         """The part is there, whole; pieces of it are needed no more."""
-        name = name_of(topic, part)
+        name = _name_of(topic, part)
         pieces = self._core.staged.remove(name)
         if pieces is not None:
-            self._delete(pieces.runs)
+            self._sweeper.delete(pieces.runs)
             if part.is_piece:  # should the last one be sent again
                 self._compared.add(name, pieces, self._core.clock.now_ms())
-                self._watch(self._core.config.staged_ttl_ms)
-
-    # --- what is needed no more ---------------------------------------------------------------------------------------
-    def _delete(self, runs: list[int]) -> None:
-        self._core.staged.orphans += runs
-        self._core.loop.call_later(0, self._sweep)
-
-    def _sweep(self) -> None:
-        """Deletes what belongs to no part, a bounded share of it at a time."""
-        core, topic = self._core, self._core.registry.staging
-        if self._drop is not None or not core.staged.orphans or topic is None:
-            return
-        runs = core.staged.take_orphans(_DROPPED_RUNS, _DROPPED_ROWS)
-        drop = Drop(core, topic, runs, self._on_dropped)
-        try:
-            drop.log()
-        except TopicsError:
-            self._on_dropped(runs)
-        else:
-            self._drop = drop
-
-    def _on_dropped(self, left: list[int]) -> None:
-        """left: what could not be deleted, because the log takes nothing: later, or by the next start."""
-        self._drop = None
-        if left:
-            self._core.staged.orphans += left
-            self._watch(_RETRY_MS)
-        else:
-            self._core.loop.call_later(0, self._sweep)
-
-    def _watch(self, delay_ms: int) -> None:
-        """Looks in so many milliseconds what is too old, unless it looks earlier."""
-        if self._timer is None:
-            self._timer = self._core.loop.call_later((delay_ms + 1) * 1_000_000, self._look)
-
-    def forget(self, topic_id: int) -> None:
-        """R-PROD-8: the topic is gone, and what is staged for it goes, a bounded number of parts at a time."""
-        self._gone.append(topic_id)
-        if len(self._gone) == 1:
-            self._drop_gone()
-
-    def _drop_gone(self) -> None:
-        staged, left = self._core.staged, _FORGOTTEN_PARTS
-        while self._gone and left:
-            names = staged.of_topic(self._gone[0], left)
-            for name in names:
-                staged.drop(name)
-            left -= len(names)
-            if left:
-                self._gone.popleft()
-        self._sweep()
-        if self._gone:
-            self._core.loop.call_later(0, self._drop_gone)
-
-    def _look(self) -> None:
-        """R-PROD-12: drops what is too old, a bounded number of parts at a time."""
-        self._timer = None
-        core = self._core
-        too_old_ms = core.clock.now_ms() - core.config.staged_ttl_ms
-        dropped = 0
-        for name in _older(core.staged.parts, too_old_ms):
-            if not self._is_busy(name):
-                core.staged.drop(name)
-                dropped += 1
-        for name in _older(self._compared.parts, too_old_ms):
-            self._compared.remove(name)
-            dropped += 1
-        self._sweep()
-        left = [next(iter(parts.values())).last_ms for parts in (core.staged.parts, self._compared.parts) if parts]
-        if dropped >= _FORGOTTEN_PARTS:
-            self._timer = core.loop.call_later(0, self._look)
-        elif left:
-            self._watch(max(_RETRY_MS, min(left) - too_old_ms))
-        elif core.staged.orphans:
-            self._watch(_RETRY_MS)
-
-    def _is_busy(self, name: Name) -> bool:
-        topic = self._core.registry.by_id.get(name[0])
-        return topic is not None and topic.waiting_for(name[1:]) is not None
+                self._sweeper.watch()
 
 
 class _PieceName:
@@ -314,38 +224,5 @@ class _PieceName:
         pass
 
 
-class Drop(Operation):
-    """Records of the staging area that are needed no more; `done` gets the runs that are left."""
-
-    __slots__ = ("done", "runs")
-
-    def __init__(self, core: Core, topic: Topic, runs: list[int], done: Callable[[list[int]], None]) -> None:
-        super().__init__(core, topic)
-        self.runs = runs
-        self.done = done
-
-    def log(self) -> None:
-        """Raises, and then nothing was staged."""
-        core, topic = self.core, self.topic
-        upto = topic.next_seq - 1
-        with core.log.use_reserve():
-            payload = encode(RemovalPayload(upto, seqs=self.runs))
-            core.log.stage_control(topic.id, FrameType.CONSUME, upto, core.clock.now_ms(), payload)
-        topic.filling = None
-        self.stage(synced=False)
-
-    def apply(self, commit: Commit) -> None:
-        consume_now(self.core, self.topic, self.runs)
-        self.done([])
-
-    def fail(self, error: TopicsError) -> None:
-        self.done(self.runs)
-
-
-def name_of(topic: Topic, part: Part) -> Name:
+def _name_of(topic: Topic, part: Part) -> Name:
     return topic.id, *part.name
-
-
-def _older(parts: dict[Name, StagedPart], than_ms: int) -> list[Name]:
-    """Of parts that are in the order of their newest pieces, the first ones that are older."""
-    return [name for name, part in islice(parts.items(), _FORGOTTEN_PARTS) if part.last_ms < than_ms]
