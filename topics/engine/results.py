@@ -44,7 +44,7 @@ class AppendRequest(NamedTuple):
 
 class AppendResult(NamedTuple):
     first_seq: int
-    """0: the records are a piece of a producer's part that is staged, and have no seqs so far."""
+    """0 where the write is `staged`, as `last_seq` and `head_seq` are."""
     last_seq: int
     head_seq: int
     """Right after this write."""
@@ -57,6 +57,11 @@ class AppendResult(NamedTuple):
     """Staging to written."""
     sync_ns: int
     """0 unless the class is `fsync`."""
+
+    @property
+    def staged(self) -> bool:
+        """Whether the records are a piece of a part, which has no seqs before its last piece comes."""
+        return not self.first_seq
 
 
 def repeated(first_seq: int, records: int) -> AppendResult:

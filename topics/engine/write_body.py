@@ -80,6 +80,15 @@ class WriteBody(NamedTuple):
     producer: Part | None = None
     """Not beside a key."""
 
+    @property
+    def piece(self) -> int:
+        """The number of the piece that the write is; 0 also of a write that is no piece."""
+        return 0 if self.producer is None else self.producer.piece
+
+    def lists_seqs(self, wished: bool) -> bool:
+        """Return whether the answer lists seqs. That of a last piece does not: a whole part may have very many."""
+        return wished and not self.piece
+
 
 def new_writer(config: Config) -> Any:
     """A `struct tp_writer` (records.h) with the limits of these settings; rows and key room are its owner's to set."""

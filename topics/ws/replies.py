@@ -43,17 +43,20 @@ def ack(
     with_seqs: bool,
     piece: int = 0,
 ) -> bytes:
-    """A publish that is committed for its class. window_ns: how long commits are held back under pressure, or 0."""
+    """A publish that is committed for its class, or the piece of a part that is staged.
+
+    window_ns: how long commits are held back under pressure, or 0.
+    """
     first, last, head, count, created, deduped, append_ns, sync_ns = result
-    seqs = b"[%b]" % ",".join(map(str, range(first, last + 1))).encode() if with_seqs else b"null"
     performance = b'"server_total_ms":' + milliseconds(total_ns)
     if not deduped:
         if window_ns:
             performance += throttle_wait(window_ns, total_ns - append_ns - sync_ns)
         performance += b',"wal_append_ms":%b,"fsync_ms":%b' % (milliseconds(append_ns), milliseconds(sync_ns))
     flags = (b"true" if created else b"false", b"true" if deduped else b"false")
-    if not first:
+    if result.staged:
         return _STAGED % (request_id, msgspec.json.encode(topic), piece, count, *flags, performance)
+    seqs = b"[%b]" % ",".join(map(str, range(first, last + 1))).encode() if with_seqs else b"null"
     return _ACK % (request_id, msgspec.json.encode(topic), first, last, seqs, head, count, *flags, performance)
 
 

@@ -226,7 +226,7 @@ class Session:
         if host.engine.refuses_writes and not body.disable_backpressure:
             raise host.engine.refuse_write()
         started_ns = host.now_ns()
-        with_seqs = command.return_seqs
+        with_seqs = body.lists_seqs(command.return_seqs)
 
         def done(result: AppendResult | TopicsError) -> None:
             if isinstance(result, TopicsError):
@@ -234,9 +234,8 @@ class Session:
             else:
                 total_ns = host.now_ns() - started_ns
                 window_ns = host.engine.throttle_window_ns
-                piece = 0 if body.producer is None else body.producer.piece
                 text = replies.ack(
-                    request_id, topic, result, total_ns, window_ns, with_seqs=with_seqs and not piece, piece=piece
+                    request_id, topic, result, total_ns, window_ns, with_seqs=with_seqs, piece=body.piece
                 )
                 self._on_done(reply, text)
 

@@ -40,7 +40,7 @@ def write(call: Call) -> None:
             key, violation = _check_header_key(call, key, violation)
             if producer is not None and key is not None:
                 violation = violation or producer_and_key()
-    with_seqs = boolean(plan.query, "return_seqs", True) if plan.query else True
+    with_seqs = body.lists_seqs(boolean(plan.query, "return_seqs", True) if plan.query else True)
     topic = plan.name_json
     started_ns = call.started_ns
 
@@ -54,20 +54,21 @@ def write(call: Call) -> None:
         window_ns = engine.throttle_window_ns
         if window_ns and not deduped:
             total += throttle_wait(window_ns, total_ns - append_ns - sync_ns)
-        if count == 1 and with_seqs and first and not (created or deduped):
+        if count == 1 and with_seqs and not (created or deduped or result.staged):
             append, sync = milliseconds(append_ns), milliseconds(sync_ns)
             call.reply(_ONE_RECORD % (topic, first, last, first, head, total, append, sync))
             return
         performance = b'"server_total_ms":' + total
         if not deduped:
             performance += b',"wal_append_ms":%b,"fsync_ms":%b' % (milliseconds(append_ns), milliseconds(sync_ns))
-        if not first:
+        if result.staged:
             assert producer is not None, "nothing else is staged"
             flags = (json_bool(created), json_bool(deduped))
-            answer = _STAGED % (topic, producer.piece, count, *flags, performance)
+            answer = _STAGED % (topic, body.piece, count, *flags, performance)
         else:
-            seqs = with_seqs and (producer is None or not producer.piece)
-            answer = write_json(topic, first, count, seqs, performance, head=head, created=created, deduped=deduped)
+            answer = write_json(
+                topic, first, count, with_seqs, performance, head=head, created=created, deduped=deduped
+            )
         call.reply(answer, 201 if created else 200)
 
     config = body.config
