@@ -9,7 +9,7 @@ from topics.engine.results import AppendResult
 from topics.errors import RequestError
 
 _PIECES_MAX = 65_536
-"""At some 200 bytes of memory each."""
+"""Pieces of all parts, at some 200 bytes of memory each."""
 
 
 class ComparedParts:

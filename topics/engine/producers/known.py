@@ -1,4 +1,4 @@
-"""What topics know of producers: the parts of their newest epochs, packed. Source: R-PROD-2 to R-PROD-5.
+"""Producers that a topic knows: the parts of their newest epochs, packed. Source: R-PROD-2 to R-PROD-5.
 
 A producer with 16 epochs of 8 parts each takes less than 4 KB: two rows of bytes, and no object for a part.
 """
@@ -28,15 +28,16 @@ _ROW = struct.Struct("<HIQQ")
 """Part, count of its records, first seq, sum; ascending by part within an epoch."""
 _ROW_BYTES = _ROW.size
 _IN_MEMORY = 1 << 31
-"""In the count: the records are of class `ephemeral`; a restart keeps neither them nor the row."""
+"""A bit of the count: the records are of class `ephemeral`; a restart keeps neither them nor the row."""
 _MARK_AT, _MARK = 5, 0x80
-"""Where in a packed row that bit lies."""
+"""The byte of a packed row that has this bit, and the bit there."""
 _SWEPT = 4
 _TOLD, _TOLD_BYTES = 500, 1 << 18
 """Producers, and bytes of their parts, that one step of a snapshot's preparation encodes."""
 _DESCRIBED_BYTES = 16_384
-"""Of all producers in a description, each with so many besides its id and its parts:"""
+"""Bytes of all producers in a description."""
 _DESCRIBED_EACH = 32
+"""Bytes that each of them counts there, besides its id and its parts."""
 NO_EPOCH = -1
 
 
@@ -83,7 +84,7 @@ class Producer:
         self.rows = bytearray()
         """Packed _ROW, epoch by epoch."""
         self.last_ms = 0
-        """When its last append began."""
+        """The time at which its last append began."""
         self.last_seq = 0
         """The first seq of its newest part."""
         self.held = 0
@@ -96,7 +97,7 @@ class Producer:
 
     @property
     def is_known(self) -> bool:
-        """Something of it was appended."""
+        """Whether a part of it was appended."""
         return self.floor != NO_EPOCH or bool(self.rows)
 
     @property
@@ -118,7 +119,7 @@ class Producer:
         return PartEntry(first_seq, records & ~_IN_MEMORY, sum)
 
     def refuses(self, epoch: int, epochs_max: int) -> bool:
-        """R-PROD-3: it is not known whether a part of this epoch that is not found was appended, or would be."""
+        """Return whether a part of this epoch may have been forgotten, or would be. Source: R-PROD-3."""
         if epoch <= self.floor:
             return True
         if len(self.epochs) < epochs_max * _EPOCH.size:
@@ -148,13 +149,13 @@ class Producer:
             self._drop_lowest()
 
     def reduce(self) -> None:
-        """R-PROD-4: all that stays is which epoch was the newest."""
+        """Forgets all but the number of the newest epoch. Source: R-PROD-4."""
         self.floor = self.newest
         self.epochs = b""
         self.rows = bytearray()
 
     def lasting(self) -> tuple[bytes, bytes]:
-        """Its epochs and rows, less those of records in memory."""
+        """Return its epochs and rows, less those of records in memory."""
         rows = bytes(self.rows)
         epochs, kept = bytearray(), bytearray()
         row = 0
@@ -168,7 +169,7 @@ class Producer:
         return bytes(epochs), bytes(kept)
 
     def _span(self, epoch: int) -> tuple[int, int, int]:
-        """Its place among the epochs, its first row, and how many it has; -1: it is not there."""
+        """Return the epoch's place, its first row, and how many rows it has; -1: it is not there."""
         row = at = 0
         for each, count in _EPOCH.iter_unpack(self.epochs):
             if each >= epoch:
@@ -178,7 +179,7 @@ class Producer:
         return at, row, -1
 
     def _row_of(self, part: int, first: int, count: int) -> int:
-        """Of an epoch's rows the first that is not below `part`."""
+        """Return the first of an epoch's rows that is not below `part`."""
         return bisect_left(range(first + count), part, lo=first, key=self._part_at)
 
     def _part_at(self, row: int) -> int:
@@ -202,22 +203,22 @@ class Producer:
 
 
 class ProducerTotals:
-    """What the producers of all topics are together, and the settings that bound them."""
+    """Counts over the producers of all topics, and the settings that bound them."""
 
     def __init__(self, config: Config) -> None:
         self.producers = 0
-        """Those of which nothing but the newest epoch is known, and those whose first part is on its way, too."""
+        """Producers with parts that are known or on their way, and those whose newest epoch alone is known."""
         self.parts = 0
-        """Known or on their way."""
+        """Parts that are known or on their way."""
         self.epochs_max = config.producer_epochs
         self.silence_ms = config.producer_silence_ms
         self._producers_max = config.max_producers
         self._parts_max = config.max_producer_parts
 
     def admit(self, *, is_new: bool) -> None:
-        """Another part may come, of a producer that the topic does not know (`is_new`), or does. R-PROD-5.
+        """Check that there is room for another part. Source: R-PROD-5.
 
-        Raises: RequestError throttled.
+        is_new: the topic does not know its producer. Raises: RequestError throttled.
         """
         if is_new and 0 < self._producers_max <= self.producers:
             raise refusals.limit_reached("max_producers", self._producers_max)
@@ -226,20 +227,20 @@ class ProducerTotals:
 
 
 class Producers:
-    """Those of one topic."""
+    """The producers of one topic."""
 
     __slots__ = ("_active", "_changed", "_has_memory", "_silent", "_totals")
 
     def __init__(self, totals: ProducerTotals) -> None:
         self._totals = totals
         self._active: dict[bytes, Producer] = {}
-        """In the order of their last appends."""
+        """Producers with parts that are known or on their way, in the order of their last appends."""
         self._silent: dict[bytes, Producer] = {}
-        """Of which nothing but the newest epoch is known."""
+        """Producers of which nothing but the newest epoch is known."""
         self._has_memory = False
-        """Some parts may be of records in memory."""
+        """Whether parts may be of records in memory."""
         self._changed: set[bytes] | None = None
-        """Those that appended since the preparation of a snapshot began; None: none is prepared."""
+        """Producers that appended since the preparation of a snapshot began; None: none is prepared."""
 
     def __len__(self) -> int:
         return len(self._active) + len(self._silent)
@@ -248,7 +249,7 @@ class Producers:
         return producer_id in self._active or producer_id in self._silent
 
     def find(self, producer_id: bytes, now_ms: int) -> Producer | None:
-        """As it is now: one that has been silent for too long has lost its parts."""
+        """Return a producer as it is now: one that has been silent for too long has lost its parts."""
         producer = self._active.get(producer_id)
         if producer is None:
             return self._silent.get(producer_id)
@@ -257,17 +258,17 @@ class Producers:
         return producer
 
     def peek(self, producer_id: bytes) -> Producer | None:
-        """As it was when somebody looked last."""
+        """Return a producer as the last `find` left it."""
         return self._active.get(producer_id) or self._silent.get(producer_id)
 
     # --- parts on their way -------------------------------------------------------------------------------------------
     def hold(self, producer_id: bytes) -> None:
-        """A part is on its way."""
+        """Counts a part that is on its way."""
         self._of(producer_id).held += 1
         self._totals.parts += 1
 
     def release(self, producer_id: bytes) -> None:
-        """It failed."""
+        """Counts a part no more: it failed."""
         producer = self._of(producer_id)
         producer.held -= 1
         self._totals.parts -= 1
@@ -276,7 +277,7 @@ class Producers:
             self._totals.producers -= 1
 
     def publish(self, told: ProducerPart, first_seq: int, now_ms: int, *, in_memory: bool) -> None:
-        """It was appended; what has been silent for too long is forgotten, a few at a time."""
+        """Adds a part that was on its way, and reduces producers that are silent for too long, a few at a time."""
         self._of(told.producer).held -= 1
         self._totals.parts -= 1
         self._has_memory |= in_memory
@@ -286,14 +287,14 @@ class Producers:
                 self._reduce(oldest_id, oldest)
 
     def add(self, told: ProducerPart, first_seq: int, *, in_memory: bool = False) -> None:
-        """A part that was appended; one that is known already changes nothing (recovery)."""
+        """Adds a part that was appended; one that is known already changes nothing (recovery)."""
         producer = self._of(told.producer)
         before = producer.parts
         producer.add(told, first_seq, self._totals.epochs_max, in_memory=in_memory)
         self._moved(told.producer, producer, before)
 
     def _moved(self, producer_id: bytes, producer: Producer, parts_before: int) -> None:
-        """It is the one that wrote last."""
+        """Puts the producer behind all others: it wrote last."""
         self._totals.parts += producer.parts - parts_before
         if self._changed is not None:
             self._changed.add(producer_id)
@@ -319,13 +320,13 @@ class Producers:
 
     # --- snapshot and recovery ----------------------------------------------------------------------------------------
     def images(self, now_ms: int) -> list[ProducerRow]:
-        """What a restart keeps."""
+        """Return the rows that a restart keeps."""
         rows = list(chain.from_iterable(self.images_in_steps(now_ms)))
         self._changed = None
         return rows
 
     def images_in_steps(self, now_ms: int) -> Iterator[list[ProducerRow]]:
-        """The same, a bounded share at a time. Who appends meanwhile, or later, is in `images_since`."""
+        """Yield the same rows, a bounded share at a time; `images_since` has what is appended meanwhile, or later."""
         self._changed = set()
         rows: list[ProducerRow] = []
         size = 0
@@ -338,7 +339,7 @@ class Producers:
             yield rows
 
     def images_since(self, now_ms: int) -> list[ProducerRow]:
-        """Of those that appended since `images_in_steps` began; restored behind what that gave."""
+        """Return rows of producers that appended since `images_in_steps` began, to be restored after its rows."""
         changed, self._changed = self._changed, None
         rows: list[ProducerRow] = []
         for producer_id in changed or ():
@@ -347,7 +348,7 @@ class Producers:
         return rows
 
     def _tell(self, producer_id: bytes, now_ms: int, rows: list[ProducerRow]) -> int:
-        """Adds its row, if there is something of it to keep; returns how many bytes its parts take."""
+        """Adds the producer's row, if there is something to keep; returns how many bytes its parts take."""
         producer = self.find(producer_id, now_ms)
         if producer is None or not producer.is_known:
             return 0
@@ -357,8 +358,11 @@ class Producers:
         return len(row.rows)
 
     def described(self) -> list[ProducerRow]:
-        """The same for headers and footers of segments, where it has to be short: those that wrote last, and of each
-        the newest epochs. No part of the others is appended again: they count as forgotten (R-PROD-4)."""
+        """Return rows for headers and footers of segments, `_DESCRIBED_BYTES` at most.
+
+        These are the producers that wrote last, and of each the newest epochs. No part of the others is appended
+        again: they count as forgotten (R-PROD-4).
+        """
         left = _DESCRIBED_BYTES
         rows: list[ProducerRow] = []
         for producer_id, producer in chain(reversed(self._active.items()), reversed(self._silent.items())):
@@ -379,7 +383,7 @@ class Producers:
         return ProducerRow(producer_id, producer.floor, producer.last_ms, producer.last_seq, *told)
 
     def restore(self, row: ProducerRow) -> None:
-        """What a snapshot says, or a description, which may be older than what was said before."""
+        """Takes a row of a snapshot or of a description, which may be older than a row before."""
         known = self._active.get(row.id) or self._silent.get(row.id)
         if known is not None and (known.last_seq, len(known.rows)) >= (row.last_seq, len(row.rows)):
             return
@@ -389,7 +393,7 @@ class Producers:
         self._moved(row.id, producer, before)
 
     def forget_through(self, seq: int) -> None:
-        """A restart in class `ephemeral` forgot those whose parts begin at or below this seq."""
+        """Forgets producers whose parts begin at or below this seq: a restart in class `ephemeral` did."""
         for known in (self._active, self._silent):
             for producer_id, producer in list(known.items()):
                 if producer.last_seq <= seq and not producer.held:
@@ -398,7 +402,7 @@ class Producers:
                     self._totals.parts -= producer.parts
 
     def clear(self) -> None:
-        """The topic is gone, with all that was on its way."""
+        """Forgets all producers, and parts on their way: the topic is gone."""
         self._totals.producers -= len(self)
         self._totals.parts -= sum([each.parts + each.held for each in self._active.values()])
         self._totals.parts -= sum([each.held for each in self._silent.values()])

@@ -37,7 +37,7 @@ class Part:
         self.last = last
         self.attempt = attempt
         self.created = False
-        """A piece that brought its topic about."""
+        """Whether the write is a piece and made its topic."""
         self._total: tuple[int, int] | None = None
         self._told: ProducerPart | None = None
 
@@ -50,7 +50,7 @@ class Part:
         return self.piece > 0 or not self.last
 
     def total_of(self, rows: Rows, node: bytes | None) -> tuple[int, int]:
-        """Count and checksum of the request's records; looked at once."""
+        """Return number and checksum of the request's records; they are worked out once."""
         if self._total is None:
             self._total = rows.count, codec.sum_rows(rows, node)
         return self._total
@@ -69,7 +69,7 @@ class Part:
         return self.begin_whole(core, topic, *self.total_of(rows, node), now_ms)
 
     def begin_whole(self, core: Core, topic: Topic, count: int, sum: int, now_ms: int) -> bytes:
-        """See `begin`: of so many records with this checksum."""
+        """See `begin`: the part has so many records, with this checksum."""
         core.producers.admit(is_new=topic.producers is None or self.producer not in topic.producers)
         self._told = ProducerPart(count, now_ms, self.epoch, self.part, sum, self.producer)
         return pack_producer_part(self._told)

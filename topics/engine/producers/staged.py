@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Name = tuple[int, bytes, int, int]
 """Topic id, producer, epoch, part."""
 OVERHEAD_BYTES = 512
-"""What a piece counts besides its records: its row of this table, and its name in a frame."""
+"""Bytes that a piece counts besides its records: its row of this table, and its name in a frame."""
 _PIECE = struct.Struct("<QIQQ")
 
 
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
     """One piece of a part: where its records lie, their number, bytes and checksum."""
 
     first_seq: int
-    """In the staging area; 0: it is not stored, but compared with a part that was appended."""
+    """The first seq in the staging area; 0: it is not stored, but compared with a part that was appended."""
     records: int
     size: int
     sum: int
@@ -85,7 +85,7 @@ class StagedPart:
 
     @property
     def runs(self) -> list[int]:
-        """Where its records lie: first and last seq of each run."""
+        """First and last seq of each run of its records in the staging area."""
         runs: list[int] = []
         for piece in self.pieces:
             last = piece.first_seq + piece.records - 1
@@ -97,18 +97,18 @@ class StagedPart:
 
 
 class StagedParts:
-    """All of them, those with the oldest pieces first."""
+    """The parts that wait for their last pieces, in the order of their newest pieces."""
 
     def __init__(self) -> None:
         self.parts: dict[Name, StagedPart] = {}
         self._by_topic: dict[int, dict[Name, None]] = {}
         self.bytes = 0
-        """Held by them; `OVERHEAD_BYTES` a piece among them."""
+        """Bytes of all pieces, and `OVERHEAD_BYTES` for each."""
         self.orphans: deque[int] = deque()
         """First and last seq of each run in the staging area that belongs to no part, to be deleted."""
 
     def add(self, told: StagedPiece, first_seq: int) -> StagedPart | None:
-        """A piece that is written, and may have been told of before; returns the try that it replaces."""
+        """Adds a piece that is written, perhaps once more (recovery); returns the try that it replaces."""
         name = (told.topic_id, told.producer, told.epoch, told.part)
         known, replaced = self.parts.get(name), None
         if told.piece == 0:
@@ -142,7 +142,7 @@ class StagedParts:
         self.orphans += part.runs
 
     def of_topic(self, topic_id: int, count_max: int) -> list[Name]:
-        """Up to so many of a topic's parts."""
+        """Return up to so many of a topic's parts."""
         return list(islice(self._by_topic.get(topic_id, ()), count_max))
 
     def _put(self, name: Name, part: StagedPart) -> None:
@@ -150,7 +150,7 @@ class StagedParts:
         self._by_topic.setdefault(name[0], {})[name] = None
 
     def take_orphans(self, runs_max: int, rows_max: int) -> list[int]:
-        """The first of them, within these bounds."""
+        """Take the first of `orphans`, within these bounds."""
         taken: list[int] = []
         while self.orphans and len(taken) < 2 * runs_max and rows_max:
             first, last = self.orphans.popleft(), self.orphans.popleft()
@@ -177,7 +177,7 @@ class StagedParts:
         self.bytes += part.held_bytes
 
     def recovered(self, topics: Mapping[int, Topic], staging: Topic | None) -> None:
-        """All rows are there: what is not whole, was appended, or whose topic is gone, is dropped."""
+        """Drops parts that are not whole, were appended, or whose topic is gone: all rows are there."""
         for name, part in list(self.parts.items()):
             if staging is None or not _is_there(part, staging) or _is_settled(name, topics.get(name[0])):
                 self.remove(name)
@@ -209,7 +209,7 @@ def _is_there(part: StagedPart, staging: Topic) -> bool:
 
 
 def _is_settled(name: Name, topic: Topic | None) -> bool:
-    """The part was appended, or can be no more."""
+    """Return whether the part was appended, or cannot be any more."""
     if topic is None:
         return True
     _topic_id, producer_id, epoch, number = name

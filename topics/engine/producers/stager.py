@@ -45,7 +45,7 @@ class Stager:
         self._sweeper.start()
 
     def forget(self, topic_id: int) -> None:
-        """The topic is gone: the pieces that are staged for it go, too. Source: R-PROD-8."""
+        """Drops the pieces of a topic that is gone. Source: R-PROD-8."""
         self._sweeper.forget(topic_id)
 
     # --- one piece ----------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class Stager:
 
     @staticmethod
     def _is_repeated(topic: Topic, part: Part, piece: Piece, before: StagedPart | None) -> bool:
-        """R-PROD-10. Raises RequestError: it is neither a repetition nor the next piece."""
+        """Return whether the piece came before. Raises RequestError: nor is it the next one. Source: R-PROD-10."""
         if before is None or before.attempt != part.attempt:
             if part.piece:
                 raise refusals.producer_incomplete(topic, part, 0)
@@ -146,7 +146,7 @@ class Stager:
         topic.begin_identity(part.name)
 
     def staged(self, told: StagedPiece, first_seq: int) -> None:
-        """The piece is written."""
+        """Enters a piece that is written."""
         replaced = self._core.staged.add(told, first_seq)
         if replaced is not None:
             self._sweeper.delete(replaced.runs)
@@ -184,7 +184,7 @@ class Stager:
             self._assemblies[0].begin()
 
     def appended(self, topic: Topic, part: Part) -> None:
-        """The part is there, whole; pieces of it are needed no more."""
+        """Deletes the pieces of a part that was appended."""
         name = _name_of(topic, part)
         pieces = self._core.staged.remove(name)
         if pieces is not None:

@@ -37,7 +37,7 @@ class Sweeper:
         self._gone: deque[int] = deque()
         """Ids of topics that are gone, whose parts are being dropped."""
         self._timer: Timer | None = None
-        """Of the next look for parts that are too old."""
+        """The next look for parts that are too old."""
         self._drop: Drop | None = None
         """The deletion that is on its way."""
 
@@ -103,7 +103,7 @@ class Sweeper:
             self._watch(_RETRY_MS)
 
     def _is_busy(self, name: Name) -> bool:
-        """A write of the part is on its way."""
+        """Return whether a write of the part is on its way."""
         topic = self._core.registry.by_id.get(name[0])
         return topic is not None and topic.waiting_for(name[1:]) is not None
 
@@ -123,7 +123,7 @@ class Sweeper:
             self._drop = drop
 
     def _on_dropped(self, left: list[int]) -> None:
-        """left: runs that could not be deleted, because the log takes nothing: later, or by the next start."""
+        """Goes on. left: runs that could not be deleted, because the log takes nothing: later, or by the next start."""
         self._drop = None
         if left:
             self._core.staged.orphans += left
@@ -143,7 +143,7 @@ class Drop(Operation):
         self.done = done
 
     def log(self) -> None:
-        """Raises, and then nothing was staged."""
+        """Stages the deletion. Raises, and then nothing was staged."""
         core, topic = self.core, self.topic
         upto = topic.next_seq - 1
         with core.log.use_reserve():
