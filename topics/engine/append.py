@@ -72,7 +72,7 @@ class AppendBatch(Operation):
         self.take(write, count, size, framed)
 
     def take(self, write: Write, count: int, size: int, framed: Framed) -> None:
-        """One request whose tags are there already."""
+        """Add one request whose tags are there already."""
         self.placed += framed.placed
         self.writes.append(write)
         self.rows += count
@@ -353,7 +353,7 @@ class Appender:
         return True
 
     def on_published(self, topic: Topic, identity: Identity, first_seq: int, *, in_memory: bool) -> None:
-        """Known with the publication itself (R-IDEM-6); answers the duplicates that waited."""
+        """Enter a published write, with the publication itself (R-IDEM-6), and answer the duplicates that waited."""
         known = identity.publish(self.core, topic, first_seq, in_memory=in_memory)
         for request, done in topic.end_identity(identity.name):
             if request.identity is not None and request.identity.is_piece:
@@ -413,7 +413,7 @@ class Appender:
     def append_piece(
         self, topic: Topic, rows: Rows, node: bytes | None, identity: Identity, done: Done[AppendResult]
     ) -> None:
-        """Into the staging area. Raises, and then nothing was staged."""
+        """Stage a piece's records in the staging area. Raises, and then nothing was staged."""
         self._stage(topic, rows, node, self.core.clock.now_ms(), identity, False, done)
 
     def append_gathered(  # noqa: PLR0917 - called in one place

@@ -130,7 +130,7 @@ class EngineCatalog:
         return topic
 
     def _add(self, name: str, topic_id: int, order: int, config: TopicConfig, known: str) -> Topic | None:
-        """A topic under this name, unless a later one holds it. known: its incarnation, "" where none was stored."""
+        """Add a topic, unless a later one holds its name. known: its incarnation, "" where none is stored."""
         registry = self._core.registry
         holder = registry.holder(name)
         if holder is not None:
@@ -536,7 +536,7 @@ class EngineCatalog:
             self._prepared[topic.id] = rows
 
     def _pack_producers(self, now_ms: int) -> list[bytes]:
-        """Those that were prepared, and behind them those that have appended since."""
+        """Return the rows that were prepared, and after them those of producers that have appended since."""
         prepared, self._prepared = self._prepared, {}
         rows: list[bytes] = []
         for topic in self._topics.values():

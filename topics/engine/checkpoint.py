@@ -9,7 +9,7 @@ from topics.engine.results import CheckpointResult, Done
 from topics.errors import StorageError, TopicsError
 
 _BYTES_AN_ANSWER = 2048
-"""Of a pass's budget for reads: thousands of requests may share a checkpoint, and all are answered when it ends."""
+"""A share of a pass's budget for reads: thousands of requests may be answered when one checkpoint ends."""
 
 
 class CheckpointWait:
@@ -19,12 +19,12 @@ class CheckpointWait:
         """number: of an earlier answer, 0 without; wait_ms None: until the checkpoint ends."""
         self._core = core
         self._number = number
-        """Of the checkpoint that is waited for."""
+        """The checkpoint that is waited for."""
         self._wait_ms = wait_ms
         self._done: Done[CheckpointResult] | None = done
         self._timer: Timer | None = None
         self._decided: CheckpointResult | TopicsError | None = None
-        """Its answer, which waits for its turn."""
+        """The answer, which waits for its turn."""
 
     def begin(self) -> None:
         core = self._core
@@ -45,7 +45,7 @@ class CheckpointWait:
             self._park()
 
     def cancel(self) -> None:
-        """The client is gone; the checkpoint goes on."""
+        """Give up the answer; the checkpoint goes on."""
         self._done = None
         self._leave()
 
@@ -81,7 +81,7 @@ class CheckpointWait:
         return CheckpointResult(self._core.requested.snapshot_number, done, self._number)
 
     def _answer_soon(self, answer: CheckpointResult | TopicsError) -> None:
-        """In this pass, or when the reads of others leave room for it; the first answer counts."""
+        """Answer in this pass, or when the reads of others leave room for it; the first answer counts."""
         if self._decided is None:
             self._decided = answer
             self._core.turns.take(self._answer_now)

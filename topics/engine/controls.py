@@ -26,7 +26,7 @@ class CreatePayload(msgspec.Struct, omit_defaults=True):
     name: str
     config: msgspec.Raw
     incarnation: str = ""
-    """"": of a version that knew none."""
+    """The topic's; "" in a frame of a version that knew none."""
 
 
 class ConfigPayload(msgspec.Struct, omit_defaults=True):
@@ -43,8 +43,8 @@ class ConfigPayload(msgspec.Struct, omit_defaults=True):
     """Idempotency keys and parts of producers, of writes up to this seq, were forgotten with their records, by a
     restart (class `ephemeral`)."""
     incarnation: str = ""
-    """The topic's at that time: one that a start in class `memory` or `ephemeral` has drawn is in no other frame.
-    "": as before."""
+    """The incarnation of the topic at that time. One that a start in class `memory` or `ephemeral` has drawn is in no
+    other frame. "": as before."""
 
 
 class RemovalPayload(msgspec.Struct, omit_defaults=True):

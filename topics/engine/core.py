@@ -59,7 +59,7 @@ class Core:
         self.awake: dict[Topic, None] = {}
         """Topics that changed while somebody waited for that; drained at the end of the pass."""
         self.awaited: dict[str, dict[Place, None]] = {}
-        """By name, those who wait for a topic to be made."""
+        """Places in line for the creation of a topic, by its name."""
         self.waits = 0
         """Requests that are parked: waits (wait.py), and those for a checkpoint."""
         self.waited_topics = 0
@@ -107,7 +107,7 @@ class Core:
             then()
 
     def tell_made(self, topic: Topic) -> None:
-        """The topic is there from now on: those who wait for that are told at the end of the pass."""
+        """Tell the waits for a topic's creation that it is there; they look at the end of the pass."""
         line = self.awaited.pop(topic.name, None)
         if line is not None:
             for place in line:

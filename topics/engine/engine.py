@@ -186,7 +186,7 @@ class Engine:
         return diff.cancel
 
     def wait(self, known: dict[str, Known], wait_ms: int, done: Done[Heads]) -> Cancel:
-        """Heads of the topics as soon as one of them has news for who knows this much, or after `wait_ms` (7.8)."""
+        """Heads of the topics as soon as one of them is not as `known` says, or after `wait_ms` (7.8)."""
         wait = Wait(self._core, known, wait_ms, done)
         wait.begin()
         return wait.cancel
@@ -304,9 +304,9 @@ class Engine:
 
     # --- the end -----------------------------------------------------------------------------------------------------
     def begin_shutdown(self) -> None:
-        """Nobody waits any longer: long polls answer at once, those parked and those still to come.
+        """End all waiting: long polls answer at once, those parked and those still to come.
 
-        So do requests for a checkpoint, with 503: the log's last one follows when nobody is left to be told.
+        So do requests for a checkpoint, with 503: the last one is made when no client is left to be answered.
         """
         core = self._core
         core.closing = True

@@ -42,7 +42,7 @@ def log_evictions(core: Core, topic: Topic, config: TopicConfig, *, records: int
 
 
 def eviction_payload(topic: Topic, config: TopicConfig, *, records: int = 0, size: int = 0) -> bytes:
-    """The payload of the FLOORS frame that says so; empty where none has to."""
+    """The payload of the FLOORS frame of `log_evictions`; b"" where it stages none."""
     if config.discard != "old" or not topic.memory_through:
         return b""
     index = topic.index

@@ -1,4 +1,4 @@
-"""What a reader is told about what a topic has lost. Source: R-FLOOR, R-TOMB, R-REC, R-TRIM, R-DUR-6."""
+"""Losses of a topic, as a reader is told of them. Source: R-FLOOR, R-TOMB, R-REC, R-TRIM, R-DUR-6."""
 
 from __future__ import annotations
 

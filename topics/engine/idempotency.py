@@ -34,7 +34,7 @@ class Key:
 
     def __init__(self, name: bytes) -> None:
         self.name = name
-        """b"" is a key."""
+        """The text, UTF-8; b"" is a key."""
         self.started_ms = 0
         self._records = 0
 

@@ -1,4 +1,4 @@
-"""By what a write is known when it is sent again: the part of an append that differs by the kind of name it bears.
+"""Identities of writes: how a write is known when it is sent again, by a name of one kind or another.
 
 A write with an identity is appended once. Its frame carries the identity, so that a crash keeps both or neither; it is
 known from its publication on, and writes of the same identity wait while it is on its way (`Topic.begin_identity`).
@@ -22,22 +22,25 @@ Waiting = list[tuple["AppendRequest", "Done[AppendResult]"]]
 
 
 class Known(Protocol):
-    """What a topic remembers of a write that was published."""
+    """A write that was published, as its topic remembers it."""
 
     def answer(self, request: AppendRequest) -> AppendResult | RequestError:
-        """For a later request with the same identity."""
+        """Return the answer to a later request with the same identity."""
 
 
 class Identity(Protocol):
-    """Of one request. Methods are called in the order they stand in; `find` and `begin` perhaps several times."""
+    """The identity of one request.
+
+    Its methods are called in the order they stand in; `find` and `begin` perhaps several times.
+    """
 
     @property
     def name(self) -> Hashable:
-        """What tells it from other identities of the same topic, of any kind."""
+        """A value that no other identity of the same topic has, of any kind."""
 
     @property
     def is_piece(self) -> bool:
-        """The write is a piece of something larger: `core.stager` takes it once `find` has found nothing to raise."""
+        """Whether the write is a piece of a part: `core.stager` takes it once `find` has found nothing to raise."""
 
     def find(self, core: Core, topic: Topic, now_ms: int) -> Known | None:
         """The write of this identity that the topic knows. Raises RequestError: the topic takes no such write."""
@@ -55,4 +58,4 @@ class Identity(Protocol):
         """The write is visible, from `first_seq` on. in_memory: its records are of class `ephemeral`."""
 
     def fail(self, core: Core, topic: Topic) -> None:
-        """Nothing of the write is there."""
+        """The write failed: nothing of it is there."""

@@ -16,12 +16,12 @@ _SHAPE = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
 def draw(random_bytes: Callable[[int], bytes]) -> str:
-    """A new one, which no topic has had."""
+    """Return a new incarnation, which no topic has had."""
     return f"{int.from_bytes(random_bytes(_BYTES), 'little') or 1:016x}"
 
 
 def is_shaped(text: str) -> bool:
-    """Whether a text may be an incarnation."""
+    """Return whether a text may be an incarnation."""
     return _SHAPE.fullmatch(text) is not None
 
 
@@ -32,5 +32,5 @@ def check_incarnation(name: str, value: str) -> None:
 
 
 def ends_with_process(config: TopicConfig) -> bool:
-    """Whether a restart may give seqs out again, so that the topic gets another incarnation (R-DUR-4, R-DUR-5)."""
+    """Return whether a restart may give seqs out again, and so draws another incarnation (R-DUR-4, R-DUR-5)."""
     return config.durability in ("memory", "ephemeral")

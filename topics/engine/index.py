@@ -270,12 +270,12 @@ class Index:
         return chunk
 
     def take_tags(self, tags: list[bytes | None]) -> NDArray[np.uint32]:
-        """Numbers of the tags of rows that are to come, which `append_rows` or `give_back_tags` has to get."""
+        """Take tags for rows that are to come; return their numbers, for `append_rows` or `give_back_tags`."""
         take = self._take_tag
         return np.array([NO_TAG if tag is None else take(tag) for tag in tags], np.uint32)
 
     def give_back_tags(self, numbers: NDArray[np.uint32]) -> None:
-        """The rows do not come."""
+        """Give back numbers of `take_tags`: their rows do not come."""
         if self.tags is not None:
             self.tags.drop_rows(numbers)
             if not len(self.tags):
@@ -667,7 +667,7 @@ class Index:
 
 
 def _last_ts(chunk: Chunk) -> int:
-    """Of its last row, dead or not."""
+    """The `$ts` of a chunk's last row, dead or not."""
     return int(chunk.ts[chunk.count - 1])
 
 

@@ -125,7 +125,7 @@ def _part(topic: str, part: Part) -> str:
 
 
 def _part_detail(topic: str, part: Part, **more: int) -> dict[str, str | int]:
-    """Without the part where its epoch is what is refused."""
+    """The detail of a refusal. more: replaces the number of the part."""
     detail: dict[str, str | int] = {"topic": topic, "producer": part.producer.decode(), "epoch": part.epoch}
     return detail | (more or {"part": part.part})
 

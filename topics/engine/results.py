@@ -30,7 +30,7 @@ class AppendRequest(NamedTuple):
     node: bytes | None = None
     """For rows without their own."""
     identity: Identity | None = None
-    """By what the write is known when it comes again; None: by nothing."""
+    """The identity by which the write is known when it is sent again; None: it has none."""
     create: bool | None = None
     config: TopicConfig | None = None
     """Used only if this write creates the topic."""
@@ -39,7 +39,7 @@ class AppendRequest(NamedTuple):
     violation: RequestError | None = None
     """`WriteBody.violation`: checks 3 and 4, which come after the one of `may_create_with_config`."""
     incarnation: str | None = None
-    """Of the topic that is meant; another one, or none, is a refusal (R-INC-4). None: whichever there is."""
+    """The incarnation that the topic must have, else the write is refused (R-INC-4). None: any."""
 
 
 class AppendResult(NamedTuple):
@@ -71,16 +71,16 @@ def repeated(first_seq: int, records: int) -> AppendResult:
 
 
 class Known(NamedTuple):
-    """What a client that waits knows of a topic."""
+    """A topic as a waiting client knows it."""
 
     seq: int | None
     """The head; None: there is no such topic."""
     incarnation: str | None = None
-    """None: it does not know."""
+    """None: the client does not know it."""
 
 
 class TopicHead(NamedTuple):
-    """Where a topic ends, and which one of its name it is."""
+    """The end of a topic, and which one of its name it is."""
 
     head_seq: int
     incarnation: str
@@ -92,7 +92,7 @@ class CheckpointResult(NamedTuple):
     done: bool
     """Whether that snapshot shows all that was acknowledged before the request, or the one whose number it brought."""
     number: int
-    """Of the checkpoint that was waited for; to be brought by the next request when it is not done."""
+    """The checkpoint that was waited for, to be named by the next request when it is not done."""
 
 
 class PutResult(NamedTuple):
@@ -120,7 +120,7 @@ class TopicState(NamedTuple):
     last_read_ts: int | None
     queue: QueueState | None
     incarnation: str = ""
-    """Another one whenever seqs may name other records (R-INC)."""
+    """Changes whenever seqs may name other records (R-INC)."""
 
 
 class TopicPage(NamedTuple):
@@ -212,4 +212,4 @@ class EngineStats(NamedTuple):
     producers: int = 0
     producer_parts: int = 0
     staged_bytes: int = 0
-    """Of pieces of parts; 512 more for each."""
+    """Bytes of pieces that wait for their parts; 512 more for each."""

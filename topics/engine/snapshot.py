@@ -45,11 +45,11 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
     feeders: list[RouterImage] = msgspec.field(default_factory=list)
     """Routers into this topic, where it describes itself; the snapshot lists all of them by themselves."""
     incarnation: str = ""
-    """In the snapshot alone: a directory built from descriptions gets others. "": of a version that knew none."""
+    """Set in the snapshot alone: a directory built from descriptions draws others. "": of a version that knew none."""
     producers: list[ProducerRow] = msgspec.field(default_factory=list)
-    """In a description; the snapshot has all of them by themselves."""
+    """Producers, in a description; the snapshot has those of all topics by themselves."""
     staged: list[StagedRow] = msgspec.field(default_factory=list)
-    """Of the staging area: parts that wait for their last pieces."""
+    """Parts that wait for their last pieces, in the image of the staging area."""
 
     def gap_list(self) -> list[Gap]:
         return [Gap(*gap) for gap in self.gaps]
@@ -88,7 +88,7 @@ class Snapshot(msgspec.Struct, Generic[Image]):
 
 
 def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
-    """What is committed of the topic; now_ms None: as it describes itself in its files, without idempotency keys."""
+    """Return the committed state of a topic; now_ms None: as its files describe it, without idempotency keys."""
     keys: list[KeyRow] = []
     if now_ms is not None and topic.keys is not None:
         within = topic.keys.within(now_ms, topic.config.idempotency_window_ms)

@@ -92,7 +92,7 @@ class Topic:
         self.name = name
         self.id = topic_id
         self.incarnation = incarnation
-        """Another one whenever seqs may name other records: see incarnation.py."""
+        """Changes whenever seqs may name other records: see incarnation.py."""
         self.order = order
         """The number of the latest create or config frame of this topic, over all topics."""
         self.life = Life.CREATING
@@ -107,8 +107,8 @@ class Topic:
         self.index = Index(usage)
         self.keys: KeyStore | None = None
         self.keys_forgotten = 0
-        """A restart in class `ephemeral` forgot those of writes up to this seq, and what was known of producers,
-        whatever the log tells of them."""
+        """A restart in class `ephemeral` forgot keys and parts of producers, of writes up to this seq, whatever the log
+        says of them."""
         self.producers: Producers | None = None
         self.running: dict[Hashable, Waiting] | None = None
         """Identities of writes that are not decided yet, and the duplicates that wait for each; None: as {}."""
@@ -225,11 +225,11 @@ class Topic:
         return self.keys
 
     def waiting_for(self, identity: Hashable) -> Waiting | None:
-        """Duplicates behind a write of this name that is not decided yet; None when there is no such write."""
+        """Return the duplicates that wait for a write of this name; None when no such write is on its way."""
         return None if self.running is None else self.running.get(identity)
 
     def begin_identity(self, identity: Hashable) -> None:
-        """A write of this name is on its way."""
+        """Enter a write of this name, which is on its way."""
         running = self.running
         if running is None:
             running = self.running = {}
@@ -237,7 +237,7 @@ class Topic:
         running[identity] = []
 
     def end_identity(self, identity: Hashable) -> Waiting:
-        """It is decided: those behind it may go on."""
+        """Take out a write that is decided; return the duplicates that waited for it."""
         assert self.running is not None, "a write that was begun"
         return self.running.pop(identity)
 

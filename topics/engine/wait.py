@@ -15,10 +15,10 @@ from topics.engine.topic import Topic
 from topics.errors import TopicsError
 
 Heads = dict[str, TopicHead | None]
-"""Of all topics that were named; None: there is no such topic."""
+"""The heads of all topics that were named; None: there is no such topic."""
 
 _BYTES_AN_ANSWER, _BYTES_A_NAME = 2048, 256
-"""What an answer takes of a pass's budget for reads: it costs as much time as rendering so many bytes of records."""
+"""Shares of a pass's budget for reads: an answer costs as much time as rendering so many bytes of records."""
 
 
 class Wait:
@@ -33,14 +33,14 @@ class Wait:
         """Topics whose routers have not caught up, and one for `begin`."""
         self._timer: Timer | None = None
         self._places: list[Place] = []
-        """Where it is parked."""
+        """Places at which it is parked."""
         self._final = not wait_ms or core.closing
-        """What there is now is the answer."""
+        """Whether the present heads are the answer, news or not."""
         self._answers = False
-        """Its answer is on its way."""
+        """Whether the answer is on its way."""
 
     def begin(self) -> None:
-        """The first look, once routers into the topics have caught up (R-RTR-4)."""
+        """Look once routers into the topics have caught up (R-RTR-4)."""
         core = self._core
         if not self._final:
             self._timer = core.loop.call_later(self._wait_ms * 1_000_000, self._on_deadline)
@@ -52,7 +52,7 @@ class Wait:
         self._caught_up()
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more."""
+        """Give up the answer."""
         self._done = None
         self._leave()
 
@@ -76,7 +76,7 @@ class Wait:
 
     # --- parked ------------------------------------------------------------------------------------------------------
     def _park(self) -> None:
-        """Nothing is new so far; all of it is looked at and entered in one step, so that nothing is missed."""
+        """Wait at all topics: they were looked at in the same step, so that nothing is missed."""
         core = self._core
         config, count = core.config, len(self._known)
         for limit, most, held in (
@@ -112,7 +112,7 @@ class Wait:
 
     # --- the answer --------------------------------------------------------------------------------------------------
     def answer_soon(self) -> None:
-        """In this pass, or when the reads of others leave room for it."""
+        """Answer in this pass, or when the reads of others leave room for it."""
         if not self._answers:
             self._answers = True
             self._core.turns.take(self._answer_now)
@@ -137,7 +137,7 @@ class Place:
     __slots__ = ("_name", "_seq", "_topic", "_wait")
 
     def __init__(self, wait: Wait, name: str, topic: Topic | None, seq: int | None) -> None:
-        """seq: the head that is no news; None: any is."""
+        """seq: the head that is no news; None: any head is news."""
         self._wait = wait
         self._name = name
         self._topic = topic

@@ -76,9 +76,9 @@ class WriteBody(NamedTuple):
     disable_backpressure: bool
     violation: RequestError | None
     incarnation: str | None
-    """Of the topic that is meant; None: whichever there is."""
+    """The incarnation that the topic must have; None: any."""
     producer: Part | None = None
-    """Not beside a key."""
+    """The part that the write is, or is a piece of; a violation beside a key."""
 
     @property
     def piece(self) -> int:

@@ -140,7 +140,7 @@ class Assembly:
             self._core.loop.call_later(0, partial(self._take_last_tags, tags))
 
     def _take_last_tags(self, tags: list[bytes | None]) -> None:
-        """Takes a turn's share of the last piece's tags."""
+        """Take a turn's share of the last piece's tags."""
         if self._topic.life is Life.GONE:
             self._again()
             return
@@ -171,7 +171,7 @@ class Assembly:
             self._ended()
 
     def _reserve(self) -> None:
-        """Reserves the seqs before the frames are staged, which are a batch of their own (class `disk`)."""
+        """Reserve the seqs before the frames are staged, which are a batch of their own (class `disk`)."""
         core, topic, count = self._core, self._topic, self._total.records
         core.check_backlog()
         upto = reserve(core, topic, topic.next_seq + count - 1, core.clock.now_ms(), count)
@@ -192,7 +192,7 @@ class Assembly:
 
     # --- other ends ---------------------------------------------------------------------------------------------------
     def _again(self) -> None:
-        """Sends the request to the appender again: its topic is going or gone."""
+        """Send the request to the appender again: its topic is going or gone."""
         waiting = self._give_up()
         for request, done in [(self._request, self._done), *waiting]:
             self._appender.append(request, done)
@@ -212,7 +212,7 @@ class Assembly:
         return waiting
 
     def _give_back_tags(self) -> None:
-        """Gives back the tags of one turn, then those of the others in following passes."""
+        """Give back the tags of one turn, then those of the others in following passes."""
         if self._tags and self._topic.life is not Life.GONE:
             self._topic.index.give_back_tags(self._tags.pop())
             self._core.loop.call_later(0, self._give_back_tags)

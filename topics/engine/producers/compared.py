@@ -37,7 +37,7 @@ class ComparedParts:
         return repeated_piece(piece.records)
 
     def add(self, name: Name, part: StagedPart, now_ms: int) -> None:
-        """Adds a part, as the newest one; its pieces do not change before it is removed."""
+        """Add a part, as the newest one; its pieces do not change before it is removed."""
         self.remove(name)
         part.last_ms = now_ms
         self.parts[name] = part
@@ -46,7 +46,7 @@ class ComparedParts:
             self.remove(next(iter(self.parts)))
 
     def remove(self, name: Name) -> None:
-        """Forgets a part, if it is there."""
+        """Forget a part, if it is there."""
         part = self.parts.pop(name, None)
         if part is not None:
             self._pieces -= len(part.pieces)

@@ -149,7 +149,7 @@ class Producer:
             self._drop_lowest()
 
     def reduce(self) -> None:
-        """Forgets all but the number of the newest epoch. Source: R-PROD-4."""
+        """Forget all but the number of the newest epoch. Source: R-PROD-4."""
         self.floor = self.newest
         self.epochs = b""
         self.rows = bytearray()
@@ -263,12 +263,12 @@ class Producers:
 
     # --- parts on their way -------------------------------------------------------------------------------------------
     def hold(self, producer_id: bytes) -> None:
-        """Counts a part that is on its way."""
+        """Count a part that is on its way."""
         self._of(producer_id).held += 1
         self._totals.parts += 1
 
     def release(self, producer_id: bytes) -> None:
-        """Counts a part no more: it failed."""
+        """Count a part no more: it failed."""
         producer = self._of(producer_id)
         producer.held -= 1
         self._totals.parts -= 1
@@ -277,7 +277,7 @@ class Producers:
             self._totals.producers -= 1
 
     def publish(self, told: ProducerPart, first_seq: int, now_ms: int, *, in_memory: bool) -> None:
-        """Adds a part that was on its way, and reduces producers that are silent for too long, a few at a time."""
+        """Add a part that was on its way, and reduce producers that are silent for too long, a few at a time."""
         self._of(told.producer).held -= 1
         self._totals.parts -= 1
         self._has_memory |= in_memory
@@ -287,14 +287,14 @@ class Producers:
                 self._reduce(oldest_id, oldest)
 
     def add(self, told: ProducerPart, first_seq: int, *, in_memory: bool = False) -> None:
-        """Adds a part that was appended; one that is known already changes nothing (recovery)."""
+        """Add a part that was appended; one that is known already changes nothing (recovery)."""
         producer = self._of(told.producer)
         before = producer.parts
         producer.add(told, first_seq, self._totals.epochs_max, in_memory=in_memory)
         self._moved(told.producer, producer, before)
 
     def _moved(self, producer_id: bytes, producer: Producer, parts_before: int) -> None:
-        """Puts the producer behind all others: it wrote last."""
+        """Put the producer behind all others: it wrote last."""
         self._totals.parts += producer.parts - parts_before
         if self._changed is not None:
             self._changed.add(producer_id)
@@ -348,7 +348,7 @@ class Producers:
         return rows
 
     def _tell(self, producer_id: bytes, now_ms: int, rows: list[ProducerRow]) -> int:
-        """Adds the producer's row, if there is something to keep; returns how many bytes its parts take."""
+        """Add the producer's row, if there is something to keep; return how many bytes its parts take."""
         producer = self.find(producer_id, now_ms)
         if producer is None or not producer.is_known:
             return 0
@@ -383,7 +383,7 @@ class Producers:
         return ProducerRow(producer_id, producer.floor, producer.last_ms, producer.last_seq, *told)
 
     def restore(self, row: ProducerRow) -> None:
-        """Takes a row of a snapshot or of a description, which may be older than a row before."""
+        """Take a row of a snapshot or of a description, which may be older than a row before."""
         known = self._active.get(row.id) or self._silent.get(row.id)
         if known is not None and (known.last_seq, len(known.rows)) >= (row.last_seq, len(row.rows)):
             return
@@ -393,7 +393,7 @@ class Producers:
         self._moved(row.id, producer, before)
 
     def forget_through(self, seq: int) -> None:
-        """Forgets producers whose parts begin at or below this seq: a restart in class `ephemeral` did."""
+        """Forget producers whose parts begin at or below this seq: a restart in class `ephemeral` did."""
         for known in (self._active, self._silent):
             for producer_id, producer in list(known.items()):
                 if producer.last_seq <= seq and not producer.held:
@@ -402,7 +402,7 @@ class Producers:
                     self._totals.parts -= producer.parts
 
     def clear(self) -> None:
-        """Forgets all producers, and parts on their way: the topic is gone."""
+        """Forget all producers, and parts on their way: the topic is gone."""
         self._totals.producers -= len(self)
         self._totals.parts -= sum([each.parts + each.held for each in self._active.values()])
         self._totals.parts -= sum([each.held for each in self._silent.values()])

@@ -108,7 +108,7 @@ class StagedParts:
         """First and last seq of each run in the staging area that belongs to no part, to be deleted."""
 
     def add(self, told: StagedPiece, first_seq: int) -> StagedPart | None:
-        """Adds a piece that is written, perhaps once more (recovery); returns the try that it replaces."""
+        """Add a piece that is written, perhaps once more (recovery); return the try that it replaces."""
         name = (told.topic_id, told.producer, told.epoch, told.part)
         known, replaced = self.parts.get(name), None
         if told.piece == 0:
@@ -177,7 +177,7 @@ class StagedParts:
         self.bytes += part.held_bytes
 
     def recovered(self, topics: Mapping[int, Topic], staging: Topic | None) -> None:
-        """Drops parts that are not whole, were appended, or whose topic is gone: all rows are there."""
+        """Drop parts that are not whole, were appended, or whose topic is gone: all rows are there."""
         for name, part in list(self.parts.items()):
             if staging is None or not _is_there(part, staging) or _is_settled(name, topics.get(name[0])):
                 self.remove(name)

@@ -45,14 +45,14 @@ class Stager:
         self._sweeper.start()
 
     def forget(self, topic_id: int) -> None:
-        """Drops the pieces of a topic that is gone. Source: R-PROD-8."""
+        """Drop the pieces of a topic that is gone. Source: R-PROD-8."""
         self._sweeper.forget(topic_id)
 
     # --- one piece ----------------------------------------------------------------------------------------------------
     def take(
         self, topic: Topic, request: AppendRequest, now_ms: int, *, created: bool, done: Done[AppendResult]
     ) -> None:
-        """Takes a piece of a part of which nothing is on its way. Raises, and then nothing happened."""
+        """Take a piece of a part of which nothing is on its way. Raises, and then nothing happened."""
         part = cast("Part", request.identity)
         part.created = part.created or created
         if topic.life is Life.CREATING:  # the answer says that the topic is there
@@ -146,7 +146,7 @@ class Stager:
         topic.begin_identity(part.name)
 
     def staged(self, told: StagedPiece, first_seq: int) -> None:
-        """Enters a piece that is written."""
+        """Enter a piece that is written."""
         replaced = self._core.staged.add(told, first_seq)
         if replaced is not None:
             self._sweeper.delete(replaced.runs)
@@ -184,7 +184,7 @@ class Stager:
             self._assemblies[0].begin()
 
     def appended(self, topic: Topic, part: Part) -> None:
-        """Deletes the pieces of a part that was appended."""
+        """Delete the pieces of a part that was appended."""
         name = _name_of(topic, part)
         pieces = self._core.staged.remove(name)
         if pieces is not None:

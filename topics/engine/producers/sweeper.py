@@ -42,21 +42,21 @@ class Sweeper:
         """The deletion that is on its way."""
 
     def start(self) -> None:
-        """Looks for what a restart found: parts that are too old, records that belong to no part."""
+        """Look for what a restart found: parts that are too old, records that belong to no part."""
         if self._core.staged.parts or self._core.staged.orphans:
             self._watch(0)
 
     def watch(self) -> None:
-        """Plans a look for parts that are too old, after a piece came."""
+        """Plan a look for parts that are too old, after a piece came."""
         self._watch(self._core.config.staged_ttl_ms)
 
     def delete(self, runs: list[int]) -> None:
-        """Deletes records of the staging area, in later passes. runs: see `StagedPart.runs`."""
+        """Delete records of the staging area, in later passes. runs: see `StagedPart.runs`."""
         self._core.staged.orphans += runs
         self._core.loop.call_later(0, self._sweep)
 
     def forget(self, topic_id: int) -> None:
-        """Drops the parts of a topic that is gone. Source: R-PROD-8."""
+        """Drop the parts of a topic that is gone. Source: R-PROD-8."""
         self._gone.append(topic_id)
         if len(self._gone) == 1:
             self._drop_gone()
@@ -76,12 +76,12 @@ class Sweeper:
             self._core.loop.call_later(0, self._drop_gone)
 
     def _watch(self, delay_ms: int) -> None:
-        """Looks for what is too old in so many milliseconds, or earlier where a look is planned already."""
+        """Look for what is too old in so many milliseconds, or earlier where a look is planned already."""
         if self._timer is None:
             self._timer = self._core.loop.call_later((delay_ms + 1) * 1_000_000, self._look)
 
     def _look(self) -> None:
-        """Drops parts that are too old. Source: R-PROD-12."""
+        """Drop parts that are too old. Source: R-PROD-12."""
         self._timer = None
         core = self._core
         too_old_ms = core.clock.now_ms() - core.config.staged_ttl_ms
@@ -109,7 +109,7 @@ class Sweeper:
 
     # --- records ------------------------------------------------------------------------------------------------------
     def _sweep(self) -> None:
-        """Deletes records that belong to no part, as many as one frame does."""
+        """Delete records that belong to no part, as many as one frame does."""
         core, topic = self._core, self._core.registry.staging
         if self._drop is not None or not core.staged.orphans or topic is None:
             return
@@ -123,7 +123,7 @@ class Sweeper:
             self._drop = drop
 
     def _on_dropped(self, left: list[int]) -> None:
-        """Goes on. left: runs that could not be deleted, because the log takes nothing: later, or by the next start."""
+        """Go on. left: runs that could not be deleted, because the log takes nothing: later, or by the next start."""
         self._drop = None
         if left:
             self._core.staged.orphans += left
@@ -143,7 +143,7 @@ class Drop(Operation):
         self.done = done
 
     def log(self) -> None:
-        """Stages the deletion. Raises, and then nothing was staged."""
+        """Stage the deletion. Raises, and then nothing was staged."""
         core, topic = self.core, self.topic
         upto = topic.next_seq - 1
         with core.log.use_reserve():

@@ -172,7 +172,7 @@ def diff(call: Call) -> None:
 
 
 def _from_ms(fields: Fields) -> int:
-    """Where a read begins that names no seq. Raises: RequestError."""
+    """The time (ms since 1970) at which a read begins that names no seq. Raises: RequestError."""
     if "from_seq" in fields:
         raise RequestError("invalid_request", "from and from_seq both say where to begin: send one of them")
     begin = fields.few_members("from", 'an object like {"time": 1795325238494}', 1)

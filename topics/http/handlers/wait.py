@@ -40,7 +40,7 @@ def wait(call: Call) -> None:
 
 
 def _known(topics: Fields) -> dict[str, Known]:
-    """What the client knows, in its order. Raises: RequestError, naming the topic."""
+    """The topics as the client knows them, in its order. Raises: RequestError, naming the topic."""
     known: dict[str, Known] = {}
     for name in topics.names():
         if len(name) > NAME_MAX:  # no topic has it, and it would be kept as long as this waits
