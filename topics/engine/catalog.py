@@ -29,7 +29,7 @@ from topics.engine.delete import delete_now
 from topics.engine.floors import CRASH, Gap
 from topics.engine.idempotency import KeyEntry
 from topics.engine.index import Selection
-from topics.engine.producers.known import Producers
+from topics.engine.producers.known import producers_of
 from topics.engine.queue.completion import consume_now
 from topics.engine.routers.controls import images_of
 from topics.engine.routers.forward import add_hops, seq_runs
@@ -77,13 +77,13 @@ class EngineCatalog:
             return
         image = msgspec.json.decode(snapshot, type=Snapshot[TopicImage])
         registry = self._core.registry
-        for topic in image.topics:
-            self._take_image(topic)
+        for each in image.topics:
+            self._take_image(each)
         for topic_id, rows in image.producers:
-            known = self._topics.get(topic_id)
-            if known is not None:
+            topic = self._topics.get(topic_id)
+            if topic is not None:
                 for row in rows:
-                    self._producers_of(known).restore(row)
+                    producers_of(topic, self._core.producers).restore(row)
         for router in image.routers:
             self._routers.take_image(router)
         for pair in image.ties:
@@ -121,7 +121,7 @@ class EngineCatalog:
         for row in image.keys:
             self.add_idempotency(topic.id, row.key, row.first_seq, row.count, row.started_ms)
         for producer in image.producers:
-            self._producers_of(topic).restore(producer)
+            producers_of(topic, self._core.producers).restore(producer)
         for staged in image.staged:
             self._core.staged.restore(staged)
         if topic.queue is not None:
@@ -295,15 +295,10 @@ class EngineCatalog:
     def add_part(self, topic_id: int, first_seq: int, part: ProducerPart) -> None:
         topic = self._topics.get(topic_id)
         if topic is not None and first_seq > topic.keys_forgotten:
-            self._producers_of(topic).add(part, first_seq)
+            producers_of(topic, self._core.producers).add(part, first_seq)
 
     def add_piece(self, topic_id: int, first_seq: int, piece: StagedPiece) -> None:
         self._core.staged.add(piece, first_seq)
-
-    def _producers_of(self, topic: Topic) -> Producers:
-        if topic.producers is None:
-            topic.producers = Producers(self._core.producers)
-        return topic.producers
 
     def recovered(self, *, power_lost: bool) -> bool:
         has_lost = self._routers.has_half

@@ -21,6 +21,7 @@ from topics.store.format import ProducerPart
 
 if TYPE_CHECKING:
     from topics.engine.producers.part import Part
+    from topics.engine.topic import Topic
 
 _EPOCH = struct.Struct("<QI")
 """Epoch, and how many of the rows are its parts."""
@@ -303,7 +304,7 @@ class Producers:
         (self._active if producer.rows else self._silent)[producer_id] = producer
 
     def _of(self, producer_id: bytes) -> Producer:
-        producer = self._active.get(producer_id) or self._silent.get(producer_id)
+        producer = self.peek(producer_id)
         if producer is None:
             producer = self._active[producer_id] = Producer()
             self._totals.producers += 1
@@ -384,7 +385,7 @@ class Producers:
 
     def restore(self, row: ProducerRow) -> None:
         """Take a row of a snapshot or of a description, which may be older than a row before."""
-        known = self._active.get(row.id) or self._silent.get(row.id)
+        known = self.peek(row.id)
         if known is not None and (known.last_seq, len(known.rows)) >= (row.last_seq, len(row.rows)):
             return
         producer = self._of(row.id)
@@ -408,3 +409,10 @@ class Producers:
         self._totals.parts -= sum([each.held for each in self._silent.values()])
         self._active.clear()
         self._silent.clear()
+
+
+def producers_of(topic: Topic, totals: ProducerTotals) -> Producers:
+    """Return the producers of a topic, which are made with its first part."""
+    if topic.producers is None:
+        topic.producers = Producers(totals)
+    return topic.producers

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from topics.config import Config
 from topics.engine import refusals
 from topics.engine.json_fields import read_object
-from topics.engine.producers.known import PartEntry, Producers
+from topics.engine.producers.known import PartEntry, producers_of
 from topics.errors import RequestError
 from topics.store import codec
 from topics.store.format import ProducerPart, pack_producer_part
@@ -75,9 +75,7 @@ class Part:
         return pack_producer_part(self._told)
 
     def hold(self, core: Core, topic: Topic) -> None:
-        if topic.producers is None:
-            topic.producers = Producers(core.producers)
-        topic.producers.hold(self.producer)
+        producers_of(topic, core.producers).hold(self.producer)
 
     def publish(self, core: Core, topic: Topic, first_seq: int, *, in_memory: bool) -> PartEntry:
         assert self._told is not None, "a write that was begun"
