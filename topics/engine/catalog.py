@@ -129,15 +129,15 @@ class EngineCatalog:
                 topic.queue.restore(lease)
         return topic
 
-    def _add(self, name: str, topic_id: int, order: int, config: TopicConfig, known: str) -> Topic | None:
-        """Add a topic, unless a later one holds its name. known: its incarnation, "" where none is stored."""
+    def _add(self, name: str, topic_id: int, order: int, config: TopicConfig, stored: str) -> Topic | None:
+        """Add a topic, unless a later one holds its name. stored: its incarnation, "" where there is none."""
         registry = self._core.registry
         holder = registry.holder(name)
         if holder is not None:
             if holder.order >= order:
                 return None
             self._remove(holder)
-        topic = Topic(name, topic_id, config, order, self._core.usage, known or incarnation_of_id(topic_id))
+        topic = Topic(name, topic_id, config, order, self._core.usage, stored or incarnation_of_id(topic_id))
         topic.life, topic.is_made = Life.LIVE, True
         registry.add(topic)
         return topic
@@ -555,10 +555,10 @@ class EngineCatalog:
             if topic.stage_class == "disk":
                 topic.reserved = topic.next_seq - 1
                 topic.growing = 0
-            its = image_of(topic, now_ms)
+            topic_image = image_of(topic, now_ms)
             if topic is registry.staging:
-                its.staged = self._core.staged.images()
-            images.append(msgspec.Raw(encode(its)))
+                topic_image.staged = self._core.staged.images()
+            images.append(msgspec.Raw(encode(topic_image)))
         last_lease = self._core.lease_ids.reserved
         routers = images_of(list(self._core.routers.by_name.values()))
         ties = self._core.routers.ties(self._core.usage.log_files())

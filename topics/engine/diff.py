@@ -91,7 +91,7 @@ class Diff:
         """Nothing deliverable up to `head`: wait for a change, unless one came during the look, a loss perhaps."""
         self._seen = head
         topic = self._topic
-        hears_of_losses = self._query.from_ms is None  # else of those behind its first record, which it has not met
+        hears_of_losses = self._query.from_ms is None  # a read from a time is told of those after its first record
         if topic.head != head or (hears_of_losses and topic.floors.lost > self._query.from_seq):
             self.look_again()
             return

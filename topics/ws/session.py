@@ -244,8 +244,8 @@ class Session:
         if dead_letter is not None and not rights.allows(dead_letter):
             may_create = name_forbidden(dead_letter)
         identity = body.producer if body.key is None else Key(body.key)
-        fields = (topic, body.rows, body.node, identity, body.create, body.config, may_create, body.violation)
-        host.engine.append(make_tuple(AppendRequest, (*fields, body.incarnation)), done)
+        options = (body.create, body.config, may_create, body.violation, body.incarnation)
+        host.engine.append(make_tuple(AppendRequest, (topic, body.rows, body.node, identity, *options)), done)
 
     def _subscribe(self, command: Subscribe, reply: Reply) -> None:
         if not self._rights.read:

@@ -89,7 +89,7 @@ class Assembly:
 
     def _copy_some(self) -> None:
         core, runs = self._core, self._runs
-        if self._topic.life is Life.GONE:  # its pieces may be gone, too
+        if self._topic.life is Life.GONE:  # the pieces may be gone with the topic
             self._again()
             return
         if not runs:

@@ -51,7 +51,7 @@ class PartEntry(NamedTuple):
 
     def answer(self, request: AppendRequest) -> AppendResult | RequestError:
         """Return what a write of the same part gets, by its records. Source: R-PROD-2."""
-        part = cast("Part", request.identity)  # nothing else finds one of these
+        part = cast("Part", request.identity)  # no other identity finds an entry of this type
         return self.answer_to(request.topic, part, part.total_of(request.rows, request.node))
 
     def answer_to(self, topic: str, part: Part, total: tuple[int, int]) -> AppendResult | RequestError:
@@ -145,7 +145,8 @@ class Producer:
             self.rows[row * _ROW_BYTES : row * _ROW_BYTES] = packed
             self._put_epoch(at, told.epoch, count + 1)
         elif _ROW.unpack_from(self.rows, row * _ROW_BYTES)[2] < first_seq:
-            self.rows[row * _ROW_BYTES : (row + 1) * _ROW_BYTES] = packed  # of a time before it was forgotten
+            # The row there is of a time before the part was forgotten.
+            self.rows[row * _ROW_BYTES : (row + 1) * _ROW_BYTES] = packed
         while len(self.epochs) > epochs_max * _EPOCH.size:
             self._drop_lowest()
 

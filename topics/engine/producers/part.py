@@ -86,7 +86,7 @@ class Part:
 
     def fail(self, core: Core, topic: Topic) -> None:
         known = topic.producers
-        if known is not None and self.producer in known:  # else it is gone with its topic
+        if known is not None and self.producer in known:  # else the producer is gone with its topic
             known.release(self.producer)
 
 

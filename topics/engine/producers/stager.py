@@ -55,7 +55,7 @@ class Stager:
         """Take a piece of a part of which nothing is on its way. Raises, and then nothing happened."""
         part = cast("Part", request.identity)
         part.created = part.created or created
-        if topic.life is Life.CREATING:  # the answer says that the topic is there
+        if topic.life is Life.CREATING:  # the answer says that the topic exists
             Turn(self._core, topic, lambda: self._appender.append(request, done), done).wait()
             return
         count, sum = part.total_of(request.rows, request.node)
@@ -140,7 +140,7 @@ class Stager:
                 self._appender.append(later, then)
 
         self._appender.append_piece(
-            self._lifecycle.staging(), request.rows, request.node, _PieceName(self, told), on_staged
+            self._lifecycle.staging(), request.rows, request.node, _PieceIdentity(self, told), on_staged
         )
         self._coming_bytes += held
         topic.begin_identity(part.name)
@@ -189,12 +189,12 @@ class Stager:
         pieces = self._core.staged.remove(name)
         if pieces is not None:
             self._sweeper.delete(pieces.runs)
-            if part.is_piece:  # should the last one be sent again
+            if part.is_piece:  # the sender may repeat the last one
                 self._compared.add(name, pieces, self._core.clock.now_ms())
                 self._sweeper.watch()
 
 
-class _PieceName:
+class _PieceIdentity:
     """The identity of a piece's records in the staging area. See `Identity`."""
 
     is_piece = False

@@ -36,7 +36,6 @@ def put_topic(call: Call) -> None:
 
 def get_topic(call: Call) -> None:
     """State; `touch` counts as consumption (7.2)."""
-
     query = call.plan.query
     shown = boolean(query, "incarnation", False)
 

@@ -20,14 +20,14 @@ _MUST_BE = "a seq, null, or an object with seq and incarnation"
 def wait(call: Call) -> None:
     """Heads of the topics as soon as one has news, at the latest after `wait_ms` (7.8)."""
     most = call.service.config.max_wait_topics
-    if len(call.body) > most * _BODY_BYTES_A_NAME:  # before it is looked at: that takes as long as it is large
+    if len(call.body) > most * _BODY_BYTES_A_NAME:  # checked first: reading it takes as long as it is large
         message = f"the body is over {most * _BODY_BYTES_A_NAME} bytes, which {most} topics never need: name fewer"
         raise RequestError("payload_too_large", message)
     fields = call.fields()
     known = _known(fields.few_members("topics", "an object from names to seqs", most))
     wait_ms = fields.u32("wait_ms", 0)
     call.principal.check_names(*known)
-    call.body = b""  # not to be kept as long as this waits
+    call.body = b""  # the request may wait long, and need not keep its body
 
     @call.or_fail
     def done(heads: Heads) -> None:
@@ -43,7 +43,7 @@ def _known(topics: Fields) -> dict[str, Known]:
     """The topics as the client knows them, in its order. Raises: RequestError, naming the topic."""
     known: dict[str, Known] = {}
     for name in topics.names():
-        if len(name) > NAME_MAX:  # no topic has it, and it would be kept as long as this waits
+        if len(name) > NAME_MAX:  # no topic has so long a name, which the wait would keep
             message = f"topics has a name of {len(name)} characters: that of a topic has at most {NAME_MAX}"
             raise RequestError("invalid_request", message)
         span = topics.require(name)
