@@ -171,9 +171,10 @@ def test_settings_come_from_the_environment(live_world: LiveWorld) -> None:
     world.write_records("a", [{"data": 1, "tag": "long enough"}])
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:0", "[::1]:0", "::1", "localhost"])
-def test_a_host_may_carry_the_port(tmp_path: Path, host: str) -> None:
-    """14: also in brackets; a bare IPv6 address is a host."""
+@pytest.mark.parametrize("host", ["127.0.0.1:0", "[::1]:0", "::1", "localhost", "127.1"])
+def test_a_host_may_carry_the_port_and_loopback_needs_no_keys(tmp_path: Path, host: str) -> None:
+    """14, R-LIFE-1: also in brackets; a bare IPv6 address is a host. However it is spelled, no foreign Host is served
+    there."""
     world = LiveWorld(tmp_path, host=host, port=0 if ":0" not in host else 1)
     try:
         world.start()
@@ -181,6 +182,9 @@ def test_a_host_may_carry_the_port(tmp_path: Path, host: str) -> None:
         if "::1" in host and "assign" in str(error):
             pytest.skip("no IPv6 here")
         raise
+    else:
+        assert world.request("GET", "/v0/topics", headers={"Host": "evil.example"}).status == 403
+        assert world.request("GET", "/v0/topics", headers={"Host": host}).status == 200
     finally:
         world.close()
 

@@ -1,5 +1,6 @@
 """What is refused before the port is bound, and what is left for others to read (R-LIFE-1, R-LIFE-2)."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,11 +8,11 @@ import pytest
 from topics.config import Config
 from topics.errors import UsageError
 from topics.server.port_file import shown_address, write_port_file
-from topics.server.startup import check_config, connection_limit
+from topics.server.startup import check_address, check_config, connection_limit
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
-def test_loopback_needs_no_keys(host: str) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "127.1", "2130706433", "::1", "localhost"])
+def test_loopback_needs_no_keys_however_it_is_spelled(host: str) -> None:
     """R-LIFE-1."""
     check_config(Config(host=host))
 
@@ -22,6 +23,16 @@ def test_any_other_address_is_refused_unless_allowed(host: str) -> None:
     with pytest.raises(UsageError, match="TOPICS_ALLOW_INSECURE_NO_AUTH"):
         check_config(Config(host=host))
     check_config(Config(host=host, allow_insecure_no_auth=True))
+
+
+def test_an_address_that_is_not_the_one_resolved_before_is_refused_too() -> None:
+    """R-LIFE-1: between looking and binding a name may change its meaning."""
+    config = Config(host="log.example")
+    with pytest.raises(UsageError, match="'log.example' can be reached from other machines"):
+        check_address(config, has_keys=False, address="192.0.2.1")
+    check_address(config, has_keys=True, address="192.0.2.1")
+    check_address(replace(config, allow_insecure_no_auth=True), has_keys=False, address="192.0.2.1")
+    check_address(config, has_keys=False, address="127.0.1.1")
 
 
 def test_keys_open_any_address_and_blank_entries_are_no_keys() -> None:

@@ -3,8 +3,8 @@
 DNS rebinding makes a browser send its requests for `evil.example` to 127.0.0.1, so on a loopback address only names
 that cannot be rebound are taken: addresses, `localhost`, names without a dot (nobody can register one) and those the
 operator allows. A page of another site may send simple requests without asking, and open WebSockets, which no CORS
-covers; so what changes state, and what opens a stream, must not come from another origin. Source: SECURITY of the
-design, "Host check" and "CSRF".
+covers; so what changes state, and what opens a stream, must not come from another origin. A page of another port of
+this machine is another origin, and to a browser the same site. The table of docs/security.md tells operators the same.
 """
 
 from __future__ import annotations
@@ -16,30 +16,39 @@ from topics.http.request import Request
 
 _HOSTS_KEPT = 256
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_OTHER_SITES = (b"cross-site", b"same-site")
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
 class HostRule:
     """Decides from the head alone.
 
-    bound_host: what the server listens on. allowed_hosts: names (without port) taken besides; they switch the check on
-    for an address that is not loopback, where any Host passes otherwise. "*" allows all. allowed_origins: of pages
-    elsewhere (`scheme://host:port`) that may do what the server's own may; "*" allows all.
+    host: the name or address the server was told to listen on, which is always served. allowed_hosts: names (without
+    port) taken besides; they switch the check on for an address that is not loopback, where any Host passes otherwise.
+    "*" allows all. allowed_origins: of pages elsewhere (`scheme://host:port`) that may do what the server's own may;
+    "*" allows all.
     """
 
     def __init__(
         self,
-        bound_host: str,
+        host: str,
         allowed_hosts: tuple[str, ...] = (),
         allowed_origins: tuple[str, ...] = (),
         *,
         enabled: bool = True,
     ) -> None:
-        self._allowed = {name.lower() for name in (*allowed_hosts, bound_host)}
-        self._checks_host = enabled and (bool(allowed_hosts) or is_loopback(bound_host)) and "*" not in allowed_hosts
+        self._allowed = {name.lower() for name in (*allowed_hosts, host)}
+        self._may_check_host = enabled and "*" not in allowed_hosts
+        self._checks_host = self._may_check_host and (bool(allowed_hosts) or is_loopback(host))
         self._known: dict[str, bool] = {}
         """Hosts seen and whether they are ours; a server hears few."""
         self._checks_origin = enabled and "*" not in (*allowed_hosts, *allowed_origins)
         self._origins = {origin.lower() for origin in allowed_origins}
+
+    def listens_on(self, address: str) -> None:
+        """The address bound, known once the name to listen on is resolved: `127.1` and the machine's own name may be
+        loopback too."""
+        self._checks_host = self._checks_host or (self._may_check_host and is_loopback(address))
 
     def refusal(self, request: Request, *, stream: bool = False) -> RequestError | None:
         """403 for a foreign Host, and for a state-changing request or an upgrade of another site's page; None when all
@@ -52,9 +61,9 @@ class HostRule:
         if self._checks_origin and (stream or request.method not in _SAFE_METHODS or b"upgrade" in request.headers):
             origin = request.headers.get(b"origin")
             if origin is not None:
-                if not self._is_own_origin(origin.decode("latin-1").lower(), host):
+                if not self._may_act(origin.decode("latin-1").lower(), host.lower()):
                     return _foreign_page("origin")
-            elif request.headers.get(b"sec-fetch-site", b"") == b"cross-site":
+            elif request.headers.get(b"sec-fetch-site", b"") in _OTHER_SITES:
                 return _foreign_page("site")
         return None
 
@@ -73,11 +82,18 @@ class HostRule:
             return True
         return is_address(name)
 
-    def _is_own_origin(self, origin: str, host: str) -> bool:
+    def _may_act(self, origin: str, host: str) -> bool:
+        """True for an origin that is allowed, and for the server's own: the host and port the request was sent to. The
+        scheme is not compared, as a proxy with TLS may stand before this server."""
         if origin in self._origins:
             return True
-        authority = origin.partition("://")[2]
-        return bool(authority) and (authority == host.lower() or host_name(authority) in self._allowed)
+        scheme, _, authority = origin.partition("://")
+        port = _DEFAULT_PORTS.get(scheme)
+        return port is not None and bool(authority) and _without_port(authority, port) == _without_port(host, port)
+
+
+def _without_port(authority: str, default: str) -> str:
+    return authority.removesuffix(f":{default}")
 
 
 def _foreign_page(what: str) -> RequestError:
@@ -101,10 +117,12 @@ def is_address(name: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """True for an address of this machine alone, and for `localhost`; unspecified addresses and names are not."""
+    """True for an address of this machine alone, and for `localhost`; unspecified addresses and other names are not."""
     if host.lower() == "localhost":
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback

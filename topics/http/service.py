@@ -60,17 +60,18 @@ class Service:
         clock: Clock,
         routes: RouteTable,
         probes: Probes,
-        bound_host: str,
+        host: str,
         keyring: Keyring = NO_KEYS,
     ) -> None:
         self.config = config
         self.clock = clock
         self.now_ns = clock.monotonic_ns
         self.probes = probes
+        self.hosts = HostRule(host, config.allowed_hosts, config.allowed_origins, enabled=config.host_check)
         self.planner = Planner(
             routes,
             open_parser(config.http_parser),
-            HostRule(bound_host, config.allowed_hosts, config.allowed_origins, enabled=config.host_check),
+            self.hosts,
             Guard(keyring, probe_auth=config.probe_auth),
             max_head_bytes=config.max_head_bytes,
             max_head_fields=config.max_head_fields,

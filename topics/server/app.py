@@ -27,6 +27,7 @@ from topics.server.keys_file import read_keys_file, with_keys_of_file
 from topics.server.metrics import ServerMetrics, Snapshot
 from topics.server.port_file import write_port_file
 from topics.server.shutdown import drain
+from topics.server.startup import check_address
 from topics.server.timeouts import Sweep
 from topics.server.websocket import WebSockets
 
@@ -40,6 +41,7 @@ class Server:
     """One server on a loop somebody else runs. `open` binds and starts recovery; `stop` begins the end.
 
     on_ready(): recovery is over. on_end(code): everything is closed; 0 after a graceful stop, 1 when recovery failed.
+    Raises: UsageError, the address bound can be reached from elsewhere and there are no keys.
     """
 
     def __init__(
@@ -91,6 +93,12 @@ class Server:
             refusal=_refusal(),
         )
         self.listener: Listener = loop.listen(config.host, config.port, self._handler, config.listen_backlog, limits)
+        try:
+            check_address(config, has_keys=bool(keyring), address=self.address[0])
+        except UsageError:
+            self.listener.close()
+            raise
+        self.service.hosts.listens_on(self.address[0])
         self._sweep = Sweep(loop, config, self.service, self._up_to_date_connections)
 
     def _up_to_date_connections(self) -> list[Connection]:

@@ -23,10 +23,20 @@ def check_config(config: Config) -> None:
     """Raises: UsageError naming the setting and the remedy."""
     keys = parse_keys(with_keys_of_file(config).api_keys)
     if not (keys or config.allow_insecure_no_auth or only_this_machine(config.host)):
-        raise UsageError(
-            f"{config.host!r} can be reached from other machines and no keys are configured: set TOPICS_API_KEYS, "
-            "bind 127.0.0.1, or set TOPICS_ALLOW_INSECURE_NO_AUTH=1 if everyone who can reach it may do everything"
-        )
+        raise _needs_keys(config.host)
+
+
+def check_address(config: Config, *, has_keys: bool, address: str) -> None:
+    """The address bound, as the name it was resolved from may mean another one by then. Raises: UsageError."""
+    if not (has_keys or config.allow_insecure_no_auth or is_loopback(address)):
+        raise _needs_keys(config.host)
+
+
+def _needs_keys(host: str) -> UsageError:
+    return UsageError(
+        f"{host!r} can be reached from other machines and no keys are configured: set TOPICS_API_KEYS, "
+        "bind 127.0.0.1, or set TOPICS_ALLOW_INSECURE_NO_AUTH=1 if everyone who can reach it may do everything"
+    )
 
 
 def only_this_machine(host: str) -> bool:
