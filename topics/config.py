@@ -150,6 +150,8 @@ class Config:
     gzip_min_bytes: int = 1024
     gzip_max_bytes: int = 256 << 10
     """Larger answers go as they are: compressing one would stop everybody else for milliseconds."""
+    metrics_share_ms: int = 100
+    """Scrapes beyond ten that come so fast share a page of up to this age. 0: each has its own."""
     max_client_bytes: int = 1 << 30
     """Held for all clients together, in unread answers and unfinished bodies; above it the largest go. 0: any."""
     listen_backlog: int = 1024

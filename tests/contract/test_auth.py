@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -268,6 +269,21 @@ def test_a_list_shows_what_the_key_may_see(keyed: World) -> None:
     assert [row["topic"] for row in rest["topics"]] == ["box-3"]
     assert "next_cursor" not in rest
     assert ask(keyed, "boxreader", "GET", "/v0/topics?prefix=a").json["topics"] == []
+
+
+def test_metrics_show_the_topics_of_the_key_one_by_one(keyed: World) -> None:
+    """12.3, 4.3: all others are in the sums alone."""
+    for name in ("a", "box-1", "b:x", "c"):
+        ask(keyed, "root", "PUT", f"/v0/topics/{name}")
+
+    def shown(token: str) -> set[str]:
+        text = ask(keyed, token, "GET", "/v0/metrics").text
+        assert "\ntopics_topics 4.0\n" in text
+        return set(re.findall(r'topic="([^"]+)"', text))
+
+    assert shown("root") == shown("reader") == {"a", "b:x", "box-1", "c"}
+    assert shown("boxreader") == {"box-1"}
+    assert shown("box") == {"b:x", "box-1"}
 
 
 def test_a_dead_letter_must_be_allowed(keyed: World) -> None:

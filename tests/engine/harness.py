@@ -161,7 +161,7 @@ class Harness:
 
     def list(self, prefix: str = "", after: str = "", page_size: int = 100, *, touch: bool = False) -> TopicPage:
         answer = Answer()
-        self.engine.list_topics(prefix, after, page_size, touch, lambda name: True, answer)
+        self.engine.list_topics(prefix, after, page_size, touch, (), answer)
         self.settle()
         return answer.get()
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import tracemalloc
 
 import pytest
 
 from tests.engine.harness import Answer, Harness, records
+from topics.engine.producers.part import Part
 from topics.engine.results import DiffQuery
-from topics.engine.topic_config import TopicConfig
+from topics.engine.topic import Topic
+from topics.engine.topic_config import DURABILITIES, TopicConfig
 from topics.errors import RequestError, StorageError
 
 
@@ -177,7 +180,7 @@ def test_expiry_staged_behind_a_deletion_finds_the_topic_gone(h: Harness) -> Non
     gone, state, page = Answer(), Answer(), Answer()
     h.engine.delete_topic("t", if_empty=False, done=gone)
     h.engine.state("t", touch=False, done=state)
-    h.engine.list_topics("", "", 10, False, lambda name: True, page)
+    h.engine.list_topics("", "", 10, False, (), page)
     read = h.start_diff(0)
     h.settle()
     assert state.results[0].code == read.results[0].code == "topic_not_found"
@@ -229,7 +232,7 @@ def test_stats_count_every_class(h: Harness) -> None:
     stats = h.engine.stats()
     assert stats.topics_by_class == {"ephemeral": 1, "memory": 1, "disk": 2, "fsync": 1}
     assert (stats.topics, stats.queues) == (5, 1)
-    assert len(h.engine.topic_states(3)) == 3
+    assert len(h.engine.topic_states("", (), 3)) == 3
 
 
 def test_an_idle_topic_is_small(h: Harness) -> None:
@@ -249,3 +252,80 @@ def test_queries_are_clamped(h: Harness) -> None:
     h.append(*range(10))
     assert h.start_diff(0, limit=0, max_batch_bytes=0).get().count == 10
     assert DiffQuery().limit == 0
+
+
+def counted(h: Harness) -> tuple[dict[str, int], int]:
+    """What a walk over all topics finds: topics by class, and queues."""
+    by_class = dict.fromkeys(DURABILITIES, 0)
+    queues = 0
+    for state in h.list(page_size=1000).rows:
+        by_class[state.config.durability] += 1
+        queues += state.config.is_queue
+    return by_class, queues
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_topics_are_counted_as_they_come_change_and_go(seed: int) -> None:
+    """12.2, 12.3: nothing is walked for the numbers, so they follow every way a topic can go."""
+    rng = random.Random(seed)
+    h = Harness()
+
+    def start(step: str, name: str) -> None:
+        if step == "put":
+            h.engine.put_topic(name, TopicConfig.make(durability=rng.choice(DURABILITIES)), Answer())
+        elif step == "queue":
+            h.engine.put_topic(f"q{name}", TopicConfig.make(type="queue"), Answer())
+        elif step == "delete":
+            h.engine.delete_topic(rng.choice([name, f"q{name}"]), if_empty=False, done=Answer())
+        else:
+            h.start_append(records(1), name, identity=Part(b"p", rng.randrange(1, 5), 0, 1, False, b"a"))
+
+    for _ in range(150):
+        for _ in range(rng.randrange(1, 4)):
+            start(rng.choice(["put", "queue", "delete", "piece"]), f"t{rng.randrange(6)}")
+        way = rng.randrange(10)
+        h.settle(StorageError("no space") if way == 0 else None)
+        if way == 1:
+            h.restart()
+        elif way == 2:
+            h.checkpoint()
+        stats = h.engine.stats()
+        assert (stats.topics_by_class, stats.queues) == counted(h)
+        assert h.engine.topic_count() == stats.topics == sum(stats.topics_by_class.values())
+    assert stats.topics > 3
+
+
+@pytest.mark.parametrize(
+    ("prefix", "within", "names"),
+    [
+        ("", ("b-", "a"), ["a", "a1", "b-1", "b-2"]),
+        ("", ("b", "b-"), ["b", "b-1", "b-2", "bb"]),
+        ("b-", ("b", "c"), ["b-1", "b-2"]),
+        ("b", ("b-1", "b-2"), ["b-1", "b-2"]),
+        ("c", ("b",), []),
+        ("", ("\udcff",), []),
+        ("", (), ["a", "a1", "b", "b-1", "b-2", "bb", "c"]),
+    ],
+)
+def test_a_list_for_some_prefixes_walks_their_names_alone(
+    h: Harness, prefix: str, within: tuple[str, ...], names: list[str]
+) -> None:
+    """R-AUTH-4: whatever else there is."""
+    for name in ("a", "a1", "b", "b-1", "b-2", "bb", "c", *(f"x{number}" for number in range(50))):
+        h.put(name)
+    h.delete_topic("a1")
+    h.put("a1")
+    for number in range(50):
+        if not within:
+            h.delete_topic(f"x{number}")
+    registry = h.engine._core.registry
+    walked: list[str] = []
+
+    class Walked(dict[str, Topic]):
+        def __getitem__(self, name: str) -> Topic:
+            walked.append(name)
+            return super().__getitem__(name)
+
+    registry.by_name = Walked(registry.by_name)
+    assert [topic.name for topic in registry.after("", prefix, within)] == names == walked
+    assert [topic.name for topic in registry.after("b-1", prefix, within)] == [name for name in names if name > "b-1"]

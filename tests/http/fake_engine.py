@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from topics.engine.bulk_reads import PlainReads
+from topics.engine.names import Prefixes
 from topics.engine.results import Cancel, Done
 from topics.errors import RequestError, TopicsError
 
@@ -42,7 +43,7 @@ class FakeEngine:
         self._ask("state", done, name, touch)
 
     def list_topics(  # noqa: PLR0917
-        self, prefix: str, after: str, page_size: int, touch: bool, allowed: Callable[[str], bool], done: Done[Any]
+        self, prefix: str, after: str, page_size: int, touch: bool, within: Prefixes, done: Done[Any]
     ) -> None:
         self._ask("list_topics", done, prefix, after, page_size, touch)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tests.engine.fake_store import FakeLoop
 from topics.config import Config, tiny_config
+from topics.engine.names import Prefixes
 from topics.errors import RequestError
 from topics.http.call import Call
 from topics.http.connection import HttpConnection
@@ -100,11 +101,15 @@ class FakeProbes:
     def topic_count(self) -> int:
         return 3
 
-    def metrics_text(self) -> bytes:
-        return b"# HELP topics_topics x\n"
+    @property
+    def scrapes(self) -> FakeProbes:
+        return self
 
-    def metrics_json(self) -> bytes:
-        return b'{"topics":3}'
+    def text(self, _within: Prefixes, done: Callable[[bytes | Exception], None]) -> None:
+        done(b"# HELP topics_topics x\n")
+
+    def json(self, done: Callable[[bytes | Exception], None]) -> None:
+        done(b'{"topics":3}')
 
 
 class Echo:

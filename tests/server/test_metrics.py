@@ -2,9 +2,11 @@
 
 import re
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.server.world import World
+from tests.server.world import MS, World
+from topics.engine.names import Prefixes
 from topics.engine.results import TopicState
 from topics.engine.topic_config import DEFAULT, TopicConfig
 
@@ -130,3 +132,79 @@ def test_metrics_are_answered_while_recovering() -> None:
     assert found["topics_ready", ()] == 0
     assert found["topics_recovery_progress", ()] == 0.5
     assert client.get("/v0/metrics", "Accept: application/json").json["ready"] is False
+
+
+def states(count: int) -> list[TopicState]:
+    return [TopicState(f"t{number:05}", DEFAULT, number, 1, 0, 0, 0, None, None, None) for number in range(count)]
+
+
+@pytest.mark.parametrize(("count", "truncated"), [(0, 0), (199, 0), (200, 0), (201, 0), (1000, 0), (1001, 1)])
+def test_a_thousand_topics_are_shown_and_each_family_once(count: int, truncated: int) -> None:
+    """12.3."""
+    world = World().start()
+    world.backend.engine.states = states(count)
+    text = world.connect().get("/v0/metrics").body.decode()
+    heads = [value for name, value in samples(text).items() if name[0] == "topics_topic_head_seq"]
+    assert sorted(heads) == list(range(min(count, 1000)))
+    assert f"\ntopics_topic_metrics_truncated {truncated}.0\n" in text
+    assert text.count("# TYPE topics_topic_head_seq gauge\n") == text.count("# HELP topics_topic_head_seq ") == 1
+
+
+def test_a_page_is_made_in_small_pieces() -> None:
+    """The rest of the loop has its turn between two of them, however many topics and queues there are."""
+    world = World().start()
+    engine = world.backend.engine
+    engine.states = states(5000)
+    asked: list[int] = []
+    find = engine.topic_states
+
+    def topic_states(after: str, within: Prefixes, limit: int) -> list[TopicState]:
+        asked.append(limit)
+        return find(after, within, limit)
+
+    engine.topic_states = topic_states  # type: ignore[method-assign]
+    loop = world.loop
+    now = [0]
+    loop.clock.monotonic_ns = lambda: now.__setitem__(0, now[0] + MS) or now[0]  # type: ignore[method-assign,func-returns-value]
+    passes = loop.stats().passes
+    pages: list[bytes | Exception] = []
+    world.server.scrapes.text((), pages.append)
+    while not pages:
+        loop.run_pass(0)
+    assert loop.stats().passes - passes > 10
+    assert max(asked) * len(asked) <= 1400
+
+
+def test_a_page_is_begun_after_it_was_asked_for_and_shared_beyond_ten_at_once() -> None:
+    world = World(metrics_share_ms=100).start()
+    scrapes, counters = world.server.scrapes, world.backend.log.counters
+
+    def frames() -> list[int]:
+        """What two who ask in one pass are told."""
+        pages: list[bytes | Exception] = []
+        for _ in range(2):
+            scrapes.text((), pages.append)
+        world.run_ms(1)
+        assert len(pages) == 2
+        return [int(samples(page.decode())["topics_wal_frames_total", ()]) for page in pages if isinstance(page, bytes)]
+
+    for number in range(5):
+        counters.frames = number
+        assert frames() == [number, number]
+    counters.frames = 100
+    assert frames() == [4, 4], "an older page, as ten were made at once"
+    world.run_ms(100)
+    assert frames() == [100, 100], "which is no older than this"
+    counters.frames = 200
+    world.run_ms(2000)
+    assert frames() == [200, 200]
+
+
+def test_one_that_fails_to_be_made_is_answered_and_the_next_is_made() -> None:
+    world = World().start()
+    client = world.connect()
+    engine = world.backend.engine
+    good, engine.topic_states = engine.topic_states, None  # type: ignore[method-assign,assignment]
+    assert client.get("/v0/metrics").status == 500
+    engine.topic_states = good  # type: ignore[method-assign]
+    assert client.get("/v0/metrics").status == 200

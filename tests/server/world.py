@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from tests.http.fake_engine import FakeEngine
 from tests.http.wire import Response, Wire
 from tests.sim import SimClient, SimRing
 from topics.config import Config, tiny_config
+from topics.engine.names import Prefixes
 from topics.engine.results import EngineStats, TopicState
 from topics.engine.scheduling.scheduler import LoadStats
 from topics.engine.topic_config import DURABILITIES
@@ -45,8 +46,14 @@ class ServedFakeEngine(FakeEngine):
     def load(self) -> LoadStats:
         return LoadStats(0.0, 0, 0, 0, {})
 
-    def topic_states(self, limit: int) -> list[TopicState]:
-        return self.states[:limit]
+    def topic_count(self) -> int:
+        return len(self.states)
+
+    def leases_in_flight(self) -> Iterator[int]:
+        return iter((0,))
+
+    def topic_states(self, after: str, within: Prefixes, limit: int) -> list[TopicState]:
+        return [state for state in self.states if state.name > after][:limit]
 
 
 class FakeLog:

@@ -236,7 +236,7 @@ class Starts:
             def ask() -> bool:
                 if after is None:
                     return False
-                self._engine.list_topics(prefix, after, self._config.max_limit, False, _any_name, on_page)
+                self._engine.list_topics(prefix, after, self._config.max_limit, False, (), on_page)
                 return True
 
             def on_page(page: TopicPage | TopicsError) -> None:
@@ -260,7 +260,3 @@ class Starts:
     def disown(self) -> None:
         """In a forked child: another thread may have scanned."""
         self._scanning = threading.RLock()
-
-
-def _any_name(_name: str) -> bool:
-    return True

@@ -99,7 +99,7 @@ class EngineCatalog:
         if topic is not None and image.order >= topic.order:
             topic.order = image.order
             config = parse_config(image.config)
-            topic.set_config(config, config)
+            self._core.registry.configure(topic, config, config)
 
     def _take_image(self, image: TopicImage) -> Topic | None:
         topic = self._topics.get(image.id)
@@ -277,7 +277,7 @@ class EngineCatalog:
             return
         topic.order = order
         config = parse_config(change.config)
-        topic.set_config(config, config)
+        self._core.registry.configure(topic, config, config)
         topic.incarnation = change.incarnation or topic.incarnation
         topic.head = max(topic.head, change.head)
         if change.floors is not None:

@@ -6,7 +6,7 @@ Every `done` is called exactly once, perhaps before the method returns, with the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -24,6 +24,7 @@ from topics.engine.delivery.subscription import Sink
 from topics.engine.diff import Diff
 from topics.engine.lifecycle import Lifecycle
 from topics.engine.listing import list_topics
+from topics.engine.names import Prefixes
 from topics.engine.plain_appends import PlainAppender, PlainDone
 from topics.engine.ports import LoopPort, StorePort
 from topics.engine.predicate import Predicate
@@ -62,6 +63,7 @@ from topics.errors import RequestError, TopicsError
 
 FLUSH_ORDER = 10
 """Of the engine among the hooks at the end of a pass: before the log, which commits what it stages."""
+_QUEUES_A_STEP = 1000
 
 
 class Engine:
@@ -117,11 +119,11 @@ class Engine:
         after: str,
         page_size: int,
         touch: bool,
-        allowed: Callable[[str], bool],
+        within: Prefixes,
         done: Done[TopicPage],
     ) -> None:
-        """Topics behind `after` whose names begin with `prefix` and are allowed, by name (7.3)."""
-        list_topics(self._core, prefix, after, page_size, touch, allowed, done)
+        """Topics behind `after` whose names begin with `prefix` and one of `within`, by name (7.3)."""
+        list_topics(self._core, prefix, after, page_size, touch, within, done)
 
     def delete_topic(self, name: str, *, if_empty: bool, done: Done[DeleteTopicResult]) -> None:
         """Removes the topic and all it holds; an absent one is no error (7.4)."""
@@ -328,15 +330,41 @@ class Engine:
 
     # --- numbers -----------------------------------------------------------------------------------------------------
     def stats(self) -> EngineStats:
+        """Counters that are kept: nothing is walked for them."""
         core = self._core
-        stats = core.registry.stats(core.usage, len(core.routers), core.clock.now_ms())
-        producers, parts, staged = core.producers.producers, core.producers.parts, core.staged.bytes
-        return stats._replace(producers=producers, producer_parts=parts, staged_bytes=staged)
+        registry, usage, producers = core.registry, core.usage, core.producers
+        records, size = usage.records, usage.bytes
+        if registry.staging is not None:
+            records -= registry.staging.index.live
+            size -= registry.staging.index.bytes
+        return EngineStats(
+            registry.visible_count,
+            dict(registry.visible_by_class),
+            len(registry.queues),
+            len(core.routers),
+            records,
+            size,
+            producers.producers,
+            producers.parts,
+            core.staged.bytes,
+        )
 
-    def topic_states(self, limit: int) -> list[TopicState]:
-        """The first topics by name, as they are, without retention: for metrics."""
+    def topic_count(self) -> int:
+        """Topics that readers see."""
+        return self._core.registry.visible_count
+
+    def leases_in_flight(self) -> Iterator[int]:
+        """Leases that run, over all queues: the sum, in parts of a thousand queues each."""
         now_ms = self._core.clock.now_ms()
-        return [topic.state(now_ms) for topic in islice(self._core.registry.after(""), limit)]
+        queues = list(self._core.registry.queues)
+        for start in range(0, len(queues), _QUEUES_A_STEP):
+            step = (topic.queue for topic in queues[start : start + _QUEUES_A_STEP] if topic.visible)
+            yield sum(leases.counters(now_ms).in_flight for leases in step if leases is not None and leases.leased)
+
+    def topic_states(self, after: str, within: Prefixes, limit: int) -> list[TopicState]:
+        """The next topics by name, as they are, without retention: for metrics."""
+        now_ms = self._core.clock.now_ms()
+        return [topic.state(now_ms) for topic in islice(self._core.registry.after(after, "", within), limit)]
 
 
 def _nothing_to_cancel() -> None:

@@ -33,7 +33,7 @@ class Creation(Operation):
 
     def apply(self, commit: Commit) -> None:
         self.core.quiet_until_ms = 0
-        self.topic.is_made = True
+        self.core.registry.show(self.topic)
         if self.topic.life is Life.CREATING:  # its deletion may be queued behind already
             self.topic.life = Life.LIVE
         if self.core.awaited:
@@ -62,7 +62,7 @@ class Reconfiguration(Operation):
         topic = self.topic
         topic.order = self.order
         topic.config_doubtful = False
-        topic.set_config(self.config, topic.next_config)
+        self.core.registry.configure(topic, self.config, topic.next_config)
         self.core.quiet_until_ms = 0
         topic.retain_caps()
         self.core.wake(topic)

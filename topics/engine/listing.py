@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import islice
 
 from topics.engine.core import Core
+from topics.engine.names import Prefixes
 from topics.engine.results import Done, TopicPage
 from topics.engine.retention import expire
 from topics.engine.topic import Life
@@ -18,12 +18,12 @@ def list_topics(  # noqa: PLR0917 - as in Engine
     after: str,
     page_size: int,
     touch: bool,
-    allowed: Callable[[str], bool],
+    within: Prefixes,
     done: Done[TopicPage],
 ) -> None:
     """Answers when what is expired in any listed topic is durably lost, at once when nothing is."""
     now_ms = core.clock.now_ms()
-    found = list(islice((t for t in core.registry.after(after, prefix) if allowed(t.name)), page_size + 1))
+    found = list(islice(core.registry.after(after, prefix, within), page_size + 1))
     next_after = found[page_size - 1].name if len(found) > page_size else None
     del found[page_size:]
     waiting = 1

@@ -10,7 +10,18 @@ import re
 from topics.errors import RequestError
 from topics.names import NAME_MAX, is_topic_name
 
-__all__ = ["check_dead_letter", "check_router_name", "check_topic_name", "is_router_name", "is_topic_name", "shown"]
+__all__ = [
+    "Prefixes",
+    "check_dead_letter",
+    "check_router_name",
+    "check_topic_name",
+    "is_router_name",
+    "is_topic_name",
+    "shown",
+]
+
+Prefixes = tuple[str, ...]
+"""Of names: those that begin with one of them; () is every name."""
 
 _ROUTER = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._:>-]{{0,{NAME_MAX - 1}}}")
 _RULE = f"start with a letter or digit, go on with letters, digits and . _ : -{{more}}, at most {NAME_MAX} characters"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
-from topics.engine.results import EngineStats
+from topics.engine.names import Prefixes
 from topics.engine.topic import Life, Topic
-from topics.engine.topic_config import DURABILITIES
-from topics.engine.usage import Usage
+from topics.engine.topic_config import DURABILITIES, TopicConfig
 
 STAGING = " staged"
 """The name of the staging area, in the log and in snapshots: no topic can have it."""
@@ -26,6 +25,10 @@ class Registry:
         self.staging: Topic | None = None
         self._names: list[str] = []
         """Of `by_name`, sorted; names are ASCII, so this is the order of bytes."""
+        self.visible_by_class = dict.fromkeys(DURABILITIES, 0)
+        """How many topics readers see, by class; kept, as probes ask for it often."""
+        self.queues: dict[Topic, None] = {}
+        """Of the topics that readers see."""
         self.last_id = 0
         """Ids are never used again."""
         self.last_order = 0
@@ -33,6 +36,11 @@ class Registry:
 
     def __len__(self) -> int:
         return len(self.by_name)
+
+    @property
+    def visible_count(self) -> int:
+        """Topics that readers see."""
+        return sum(self.visible_by_class.values())
 
     def take_id(self) -> int:
         self.last_id += 1
@@ -56,8 +64,25 @@ class Registry:
         self.by_id[topic.id] = topic
         self.last_id = max(self.last_id, topic.id)
         self.last_order = max(self.last_order, topic.order)
+        if topic.visible:
+            self._count(topic, 1)
+
+    def show(self, topic: Topic) -> None:
+        """Its creation is durable: readers see it from now on."""
+        topic.is_made = True
+        self._count(topic, 1)
+
+    def configure(self, topic: Topic, applied: TopicConfig, staged: TopicConfig) -> None:
+        """`Topic.set_config` of a topic that may have been counted."""
+        if topic.visible:
+            self._count(topic, -1)
+        topic.set_config(applied, staged)
+        if topic.visible:
+            self._count(topic, 1)
 
     def remove(self, topic: Topic) -> None:
+        if topic.visible:
+            self._count(topic, -1)
         topic.life = Life.GONE
         if topic.producers is not None:
             topic.producers.clear()
@@ -73,27 +98,40 @@ class Registry:
         topic = self.by_name.get(name)
         return topic if topic is not None and topic.visible else None
 
-    def after(self, name: str, prefix: str = "") -> Iterator[Topic]:
-        """Visible topics behind `name` whose names begin with `prefix`, ascending."""
+    def after(self, name: str, prefix: str = "", within: Prefixes = ()) -> Iterator[Topic]:
+        """Visible topics behind `name` whose names begin with `prefix` and with one of `within`, ascending. Walks these
+        alone, whatever else there is."""
         names = self._names
-        for at in range(max(bisect_right(names, name), bisect_left(names, prefix)), len(names)):
-            if not names[at].startswith(prefix):
-                return
-            topic = self.by_name[names[at]]
-            if topic.visible:
-                yield topic
+        first = bisect_right(names, name)
+        for start in _starts(prefix, within):
+            for at in range(max(first, bisect_left(names, start)), len(names)):
+                if not names[at].startswith(start):
+                    break
+                topic = self.by_name[names[at]]
+                if topic.visible:
+                    yield topic
 
-    def stats(self, usage: Usage, routers: int, now_ms: int) -> EngineStats:
-        by_class = dict.fromkeys(DURABILITIES, 0)
-        queues = leases = 0
-        for topic in self.by_name.values():
-            if topic.visible:
-                by_class[topic.config.durability] += 1
-                if topic.queue is not None:
-                    queues += 1
-                    leases += topic.queue.counters(now_ms).in_flight
-        records, size = usage.records, usage.bytes
-        if self.staging is not None:
-            records -= self.staging.index.live
-            size -= self.staging.index.bytes
-        return EngineStats(sum(by_class.values()), by_class, queues, routers, records, size, leases)
+    def _count(self, topic: Topic, change: int) -> None:
+        if topic is self.staging:
+            return
+        self.visible_by_class[topic.config.durability] += change
+        if topic.queue is not None:
+            if change > 0:
+                self.queues[topic] = None
+            else:
+                del self.queues[topic]
+
+
+def _starts(prefix: str, within: Prefixes) -> list[str]:
+    """What names begin with that begin with `prefix` and one of `within`: ascending, no name with two of them."""
+    if not within:
+        return [prefix]
+    found: list[str] = []
+    for start in sorted(max(prefix, other, key=len) for other in within if _nested(prefix, other)):
+        if not found or not start.startswith(found[-1]):
+            found.append(start)
+    return found
+
+
+def _nested(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)

@@ -207,8 +207,6 @@ class EngineStats(NamedTuple):
     routers: int
     records_live: int
     bytes_live: int
-    leases_in_flight: int = 0
-    """Unexpired ones, over all queues."""
     producers: int = 0
     producer_parts: int = 0
     staged_bytes: int = 0

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from topics.engine.bulk_reads import PlainReads
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
+from topics.engine.names import Prefixes
 from topics.engine.plain_appends import PlainDone
 from topics.engine.predicate import Predicate
 from topics.engine.queue.push import PushSink, PushStream
@@ -48,7 +49,7 @@ class EngineApi(Protocol):
         after: str,
         page_size: int,
         touch: bool,
-        allowed: Callable[[str], bool],
+        within: Prefixes,
         done: Done[TopicPage],
     ) -> None: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from topics.engine.names import Prefixes
 from topics.engine.refusals import name_forbidden
 from topics.http.scope import Scope
 
@@ -26,6 +27,11 @@ class Principal:
         self.in_flight = 0
         self.in_flight_max = in_flight_max
         self._prefixes = prefixes
+
+    @property
+    def prefixes(self) -> Prefixes:
+        """What the names begin with that are the key's own; () where all are."""
+        return tuple(prefix.decode("utf-8", "surrogateescape") for prefix in self._prefixes)
 
     @property
     def restricted(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from topics.clock import Clock
 from topics.config import Config
+from topics.engine.names import Prefixes
 from topics.engine.ports import Timers
 from topics.engine.write_body import WriteScanner
 from topics.errors import RequestError
@@ -29,6 +30,15 @@ from topics.metrics import Histogram
 Gate = Callable[[Plan], RequestError | None]
 
 
+class Scrapes(Protocol):
+    """The metrics page, made in turns with everybody else: `done` gets it, or why there is none."""
+
+    def text(self, within: Prefixes, done: Callable[[bytes | Exception], None]) -> None:
+        """Prometheus text format 0.0.4. within: the topics that are shown one by one."""
+
+    def json(self, done: Callable[[bytes | Exception], None]) -> None: ...
+
+
 class Probes(Protocol):
     """What the probes and the metrics page ask of the server; implemented in `server/`."""
 
@@ -39,10 +49,8 @@ class Probes(Protocol):
 
     def topic_count(self) -> int: ...
 
-    def metrics_text(self) -> bytes:
-        """Prometheus text format 0.0.4."""
-
-    def metrics_json(self) -> bytes: ...
+    @property
+    def scrapes(self) -> Scrapes: ...
 
 
 class Service:

@@ -26,6 +26,7 @@ from topics.server.handler import HttpHandler
 from topics.server.keys_file import read_keys_file, with_keys_of_file
 from topics.server.metrics import ServerMetrics, Snapshot
 from topics.server.port_file import write_port_file
+from topics.server.scrapes import Scrapes
 from topics.server.shutdown import drain
 from topics.server.startup import check_address
 from topics.server.timeouts import Sweep
@@ -84,7 +85,8 @@ class Server:
             )
             loop.on_pass_end(self.lane.answers.flush, ANSWER_ORDER)
         self._handler = HttpHandler(self.service, self.lane)
-        self._metrics = ServerMetrics(loop, self.service, self._handler.requests, self.lane, self._snapshot)
+        metrics = ServerMetrics(loop, self.service, self._handler.requests, self.lane, self._snapshot)
+        self.scrapes = Scrapes(loop, metrics, config.metrics_share_ms)
         limits = StreamLimits(
             max_connections=max_connections,
             send_high_water_bytes=config.send_high_water_bytes,
@@ -226,13 +228,7 @@ class Server:
         return refusal
 
     def topic_count(self) -> int:
-        return self._backend.engine.stats().topics if self._backend is not None else 0
-
-    def metrics_text(self) -> bytes:
-        return self._metrics.text()
-
-    def metrics_json(self) -> bytes:
-        return self._metrics.json()
+        return self._backend.engine.topic_count() if self._backend is not None else 0
 
     def _snapshot(self) -> Snapshot:
         return Snapshot(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol
 
 from topics.config import Config
+from topics.engine.names import Prefixes
 from topics.engine.results import EngineStats, TopicState
 from topics.engine.scheduling.scheduler import LoadStats
 from topics.http.engine_api import EngineApi
@@ -21,9 +22,13 @@ class ServedEngine(EngineApi, Protocol):
 
     def stats(self) -> EngineStats: ...
 
+    def topic_count(self) -> int: ...
+
+    def leases_in_flight(self) -> Iterator[int]: ...
+
     def load(self) -> LoadStats: ...
 
-    def topic_states(self, limit: int) -> list[TopicState]: ...
+    def topic_states(self, after: str, within: Prefixes, limit: int) -> list[TopicState]: ...
 
 
 class LogNumbers(Protocol):

@@ -12,7 +12,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from topics.engine.results import EngineStats
+from topics.engine.names import Prefixes
+from topics.engine.results import EngineStats, TopicState
 from topics.engine.scheduling.scheduler import LoadStats
 from topics.engine.topic_config import DURABILITIES
 from topics.http.lane import REASONS, Lane
@@ -23,13 +24,17 @@ from topics.server.backend import Backend
 from topics.store.counters import FSYNC_BUCKETS_US, CheckpointCounters, LogCounters
 
 TOPICS_SHOWN = 1000
+_TOPICS_A_PIECE = 200
 _UPTIME = re.compile(rb"^(# (?:HELP|TYPE) )?topics_uptime_ms_total ", re.MULTILINE)
 NO_LOAD = LoadStats(0.0, 0, 0, 0, {})
 NO_ENGINE = EngineStats(0, dict.fromkeys(DURABILITIES, 0), 0, 0, 0, 0)
 
 
 class Snapshot:
-    """All numbers of one instant; the zeros of an empty server while recovery goes on."""
+    """Numbers of one instant that are kept; the zeros of an empty server while recovery goes on.
+
+    leases: those in flight, which are counted from queue to queue.
+    """
 
     def __init__(self, backend: Backend | None, *, ready: bool, progress: float, uptime_ms: int) -> None:
         self.ready = ready
@@ -37,14 +42,15 @@ class Snapshot:
         self.uptime_ms = uptime_ms
         self.backend = backend
         self.engine = NO_ENGINE if backend is None else backend.engine.stats()
+        self.leases = 0
         self.log = LogCounters() if backend is None else backend.log.counters
         self.checkpoints = CheckpointCounters() if backend is None else backend.checkpoints
         self.queue_depth = 0 if backend is None else backend.log.queue_depth
         self.read_only = backend is not None and bool(backend.log.read_only)
 
 
-class ServerMetrics(Collector):
-    """Collected when asked for; nothing is kept up to date in between."""
+class ServerMetrics:
+    """Makes the page when asked for it, in small pieces: between two of them everybody else may have a turn."""
 
     def __init__(
         self, loop: Loop, service: Service, requests: Histogram, lane: Lane | None, snapshot: Callable[[], Snapshot]
@@ -54,18 +60,23 @@ class ServerMetrics(Collector):
         self._service = service
         self._requests = requests
         self._snapshot = snapshot
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
 
-    def text(self) -> bytes:
-        """Prometheus text format 0.0.4."""
-        page: bytes = generate_latest(self._registry)
-        # The exposition insists that a counter's name ends in _total; the contract's uptime does not. Only whole lines
-        # of the family: a topic may be called like it.
-        return _UPTIME.sub(rb"\1topics_uptime_ms ", page)
-
-    def json(self) -> bytes:
+    def text(self, within: Prefixes) -> Iterator[bytes]:
+        """Prometheus text format 0.0.4, piece by piece. within: the families by topic show these topics alone."""
         now = self._snapshot()
+        for leases in _leases(now):
+            now.leases += leases
+            yield b""
+        for family in self._families(now):
+            yield _rendered(family)
+        yield from _topic_families(now, within)
+
+    def json(self) -> Iterator[bytes]:
+        """The short form, in its last piece."""
+        now = self._snapshot()
+        for leases in _leases(now):
+            now.leases += leases
+            yield b""
         engine, log = now.engine, now.log
         shown: dict[str, Any] = {"topics": engine.topics}
         shown |= {f"topics_{name}": engine.topics_by_class[name] for name in DURABILITIES}
@@ -74,7 +85,7 @@ class ServerMetrics(Collector):
             "records_live": engine.records_live,
             "bytes_live": engine.bytes_live,
             "queue_topics": engine.queues,
-            "queue_leases_in_flight": engine.leases_in_flight,
+            "queue_leases_in_flight": now.leases,
             "sse_connections": self._service.stream_slots.open,
             "watch_sessions": len(self._service.sessions),
             "ready": now.ready,
@@ -94,17 +105,13 @@ class ServerMetrics(Collector):
                 "fsync_micros_total": log.fsync_us_sum,
             },
         }
-        return msgspec.json.encode(shown)
+        yield msgspec.json.encode(shown)
 
-    def describe(self) -> Iterable[Metric]:
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        now = self._snapshot()
+    def _families(self, now: Snapshot) -> Iterator[Metric]:
+        """Those of the whole server."""
         yield from _engine_families(now)
         yield from self._stream_families()
         yield from _load_families(now)
-        yield from _topic_families(now)
         yield from _log_families(now)
         yield from _checkpoint_families(now.checkpoints)
         yield _stages(self._stage_histograms(now))
@@ -133,6 +140,35 @@ class ServerMetrics(Collector):
         return stages
 
 
+def _leases(now: Snapshot) -> Iterator[int]:
+    return now.backend.engine.leases_in_flight() if now.backend is not None else iter(())
+
+
+class _One(Collector):
+    """A registry renders all its collectors know: this one knows a single family at a time."""
+
+    def __init__(self) -> None:
+        self.family: Metric | None = None
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        return (self.family,) if self.family is not None else ()
+
+
+_ONE = _One()
+_REGISTRY = CollectorRegistry(auto_describe=False)
+_REGISTRY.register(_ONE)
+
+
+def _rendered(family: Metric) -> bytes:
+    _ONE.family = family
+    page: bytes = generate_latest(_REGISTRY)
+    # The exposition insists that a counter's name ends in _total; the contract's uptime does not.
+    return _UPTIME.sub(rb"\1topics_uptime_ms ", page) if family.name == "topics_uptime_ms" else page
+
+
 def _engine_families(now: Snapshot) -> Iterator[Metric]:
     engine = now.engine
     yield GaugeMetricFamily("topics_topics", "Number of topics", engine.topics)
@@ -144,8 +180,7 @@ def _engine_families(now: Snapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily("topics_records_live", "Live records over all topics", engine.records_live)
     yield GaugeMetricFamily("topics_bytes_live", "Accounted bytes of the live records", engine.bytes_live)
     yield GaugeMetricFamily("topics_queue_topics", "Queues", engine.queues)
-    leases = engine.leases_in_flight
-    yield GaugeMetricFamily("topics_queue_leases_in_flight", "Unexpired leases over all queues", leases)
+    yield GaugeMetricFamily("topics_queue_leases_in_flight", "Unexpired leases over all queues", now.leases)
     yield GaugeMetricFamily("topics_producers", "Producers known, over all topics", engine.producers)
     yield GaugeMetricFamily("topics_producer_parts", "Parts known of producers", engine.producer_parts)
     yield GaugeMetricFamily("topics_staged_bytes", "Bytes of pieces that wait for their parts", engine.staged_bytes)
@@ -170,29 +205,46 @@ def _load_families(now: Snapshot) -> Iterator[Metric]:
     yield from (taken, times)
 
 
-def _topic_families(now: Snapshot) -> Iterator[Metric]:
+def _topic_families(now: Snapshot, within: Prefixes) -> Iterator[bytes]:
     """Per topic, for at most a thousand of them: a page that grows with the topics helps nobody."""
-    head = GaugeMetricFamily("topics_topic_head_seq", "Last seq assigned", labels=["topic"])
-    earliest = GaugeMetricFamily("topics_topic_earliest_seq", "Smallest live seq", labels=["topic"])
-    records = GaugeMetricFamily("topics_topic_records_live", "Live records", labels=["topic"])
-    size = GaugeMetricFamily("topics_topic_bytes_live", "Accounted bytes of the live records", labels=["topic"])
-    ready = GaugeMetricFamily("topics_topic_queue_ready", "Jobs ready to be claimed", labels=["topic"])
-    leased = GaugeMetricFamily("topics_topic_queue_in_flight", "Jobs leased", labels=["topic"])
-    for state in now.backend.engine.topic_states(TOPICS_SHOWN) if now.backend is not None else ():
-        label = [state.name]
-        head.add_metric(label, state.head_seq)
-        earliest.add_metric(label, state.earliest_seq)
-        records.add_metric(label, state.count)
-        size.add_metric(label, state.bytes)
-        if state.queue is not None:
-            ready.add_metric(label, state.queue.ready)
-            leased.add_metric(label, state.queue.in_flight)
-    yield from (head, earliest, records, size, ready, leased)
-    yield GaugeMetricFamily(
-        "topics_topic_metrics_truncated",
-        f"1 if the per-topic families show only {TOPICS_SHOWN} topics",
-        int(now.engine.topics > TOPICS_SHOWN),
+    shown: list[TopicState] = []
+    truncated = False
+    while now.backend is not None and not truncated:
+        after = shown[-1].name if shown else ""
+        more = now.backend.engine.topic_states(after, within, _TOPICS_A_PIECE)
+        truncated = len(shown) + len(more) > TOPICS_SHOWN
+        shown += more[: TOPICS_SHOWN - len(shown)]
+        if len(more) < _TOPICS_A_PIECE:
+            break
+        yield b""
+    for name, text, value in _BY_TOPIC:
+        first = True
+        for start in range(0, len(shown), _TOPICS_A_PIECE) or (0,):
+            family = GaugeMetricFamily(name, text, labels=["topic"])
+            for state in shown[start : start + _TOPICS_A_PIECE]:
+                number = value(state)
+                if number is not None:
+                    family.add_metric([state.name], number)
+            piece = _rendered(family)
+            yield piece if first else piece.split(b"\n", 2)[2]  # the head of a family stands once
+            first = False
+    yield _rendered(
+        GaugeMetricFamily(
+            "topics_topic_metrics_truncated",
+            f"1 if the per-topic families show only {TOPICS_SHOWN} topics",
+            int(truncated),
+        )
     )
+
+
+_BY_TOPIC: tuple[tuple[str, str, Callable[[TopicState], int | None]], ...] = (
+    ("topics_topic_head_seq", "Last seq assigned", lambda state: state.head_seq),
+    ("topics_topic_earliest_seq", "Smallest live seq", lambda state: state.earliest_seq),
+    ("topics_topic_records_live", "Live records", lambda state: state.count),
+    ("topics_topic_bytes_live", "Accounted bytes of the live records", lambda state: state.bytes),
+    ("topics_topic_queue_ready", "Jobs ready to be claimed", lambda state: state.queue and state.queue.ready),
+    ("topics_topic_queue_in_flight", "Jobs leased", lambda state: state.queue and state.queue.in_flight),
+)
 
 
 def _log_families(now: Snapshot) -> Iterator[Metric]:

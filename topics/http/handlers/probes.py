@@ -25,9 +25,16 @@ def ready(call: Call) -> None:
 
 
 def metrics(call: Call) -> None:
-    """JSON when `Accept` names it, else the Prometheus text format."""
-    probes = call.service.probes
+    """JSON when `Accept` names it, else the Prometheus text format, with the topics of the key."""
+    scrapes = call.service.probes.scrapes
     if b"application/json" in call.plan.request.headers.get(b"accept", b""):
-        call.reply(probes.metrics_json())
-    else:
-        call.respond(200, probes.metrics_text(), _METRICS_TEXT, b"")
+        scrapes.json(lambda page: call.fail(page) if isinstance(page, Exception) else call.reply(page))
+        return
+
+    def done(page: bytes | Exception) -> None:
+        if isinstance(page, Exception):
+            call.fail(page)
+        else:
+            call.respond(200, page, _METRICS_TEXT, b"")
+
+    scrapes.text(call.principal.prefixes, done)

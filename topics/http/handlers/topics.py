@@ -87,7 +87,7 @@ def list_topics(call: Call) -> None:
         reply_page(call, b"topics", [_row_json(row, shown) for row in page.rows], page.next_after)
 
     touch = boolean(query, "touch", False)
-    call.service.engine.list_topics(query.get("prefix", ""), after, page_size, touch, call.principal.allows, done)
+    call.service.engine.list_topics(query.get("prefix", ""), after, page_size, touch, call.principal.prefixes, done)
 
 
 def _row_json(row: TopicState, with_incarnation: bool) -> bytes:
