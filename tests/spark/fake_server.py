@@ -62,8 +62,6 @@ class FakeServer:
         self.headers: list[Mapping[str, str]] = []
         self.clock_ms = 1_000_000
         self.snapshot = 0
-        self.is_slow = False
-        """Checkpoints take longer than any wait."""
         self.failures: list[Refused | Exception] = []
         """What the next requests get instead of an answer."""
         self.token: str | None = None
@@ -125,7 +123,7 @@ class FakeServer:
             return self.wait(body)
         if (method, path) == ("POST", "/v0/checkpoint"):
             self.snapshot += 1
-            return {"snapshot": self.snapshot, "done": not self.is_slow}
+            return {"snapshot": self.snapshot, "done": True}
         if (method, path) == ("GET", "/v0/topics"):
             return self.page_of_topics(query)
         found = re.fullmatch(r"/v0/topics/([^/]+)(/diff)?", path)

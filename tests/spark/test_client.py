@@ -34,11 +34,20 @@ def test_states_and_heads_come_back_as_values() -> None:
     assert client.checkpoint() == 1
 
 
-def test_a_checkpoint_that_takes_longer_than_any_wait_is_known_to_be_over_by_the_snapshots_after_it() -> None:
+def test_a_checkpoint_that_takes_longer_than_a_wait_is_asked_for_again_by_the_number_in_the_answer() -> None:
+    """R-CHK-6: by the newest number, which is lower after a restart of the server; snapshots of others do not count."""
     fake = FakeServer()
-    fake.is_slow = True
-    assert client_of(fake).checkpoint() == 3
-    assert len(fake.requests) == 3
+    told = [
+        {"snapshot": 16, "done": False, "checkpoint": 5},
+        {"snapshot": 20, "done": False, "checkpoint": 5},
+        {"snapshot": 20, "done": False, "checkpoint": 1},
+        {"snapshot": 21, "done": True},
+    ]
+    fake.route = lambda *_: told.pop(0)  # type: ignore[method-assign]
+    assert client_of(fake).checkpoint() == 21
+    wait = {"wait_ms": 500}
+    asked = [wait, wait | {"checkpoint": 5}, wait | {"checkpoint": 5}, wait | {"checkpoint": 1}]
+    assert fake.requests == [("POST", "/v0/checkpoint", body) for body in asked]
 
 
 def test_lists_are_read_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
