@@ -1,7 +1,7 @@
 """`topics pipeline NAME`: a command for each pipeline, which turns options into its `run` and the report into JSON.
 
-Progress goes to stderr, the report to stdout or a file. Exit codes as of `topics fsck`: 0 all well, 1 something wrong
-was found (damage, differences, broken rules, losses that were not allowed), 2 it could not run to its end.
+Progress goes to stderr, the report to stdout or a file. Exit codes are those of `topics fsck`: 0 all well, 1 something
+wrong was found (damage, differences, broken rules, losses that were not allowed), 2 it could not run to its end.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ Path = Annotated[str, typer.Option("--path", help="The data directory.")]
 ColdPath = Annotated[str, typer.Option("--cold-path", help="Its cold directory, if it has one.")]
 Subscribe = Annotated[str, typer.Option("--subscribe", help="Names of topics, comma between; all if left out.")]
 Pattern = Annotated[str, typer.Option("--subscribe-pattern", help="Or a regular expression of whole names.")]
+Compression = Annotated[str, typer.Option(help="zstd, snappy, gzip, lz4 or none.")]
 NoVerify = Annotated[bool, typer.Option("--no-verify", help="Trust the records without comparing checksums.")]
 EngineName = Annotated[
     str, typer.Option("--engine", help="local (this process) or spark; spark if --master or --conf is given.")
@@ -57,7 +58,7 @@ def export(  # noqa: PLR0917 - typer makes options of them
     ] = "",
     drop_data: Annotated[bool, typer.Option("--drop-data", help="Keep `data` only where the schema fails.")] = False,
     on_data_loss: Annotated[str, typer.Option(help="fail, skip or record.")] = "fail",
-    compression: Annotated[str, typer.Option(help="zstd, snappy, gzip, lz4 or none.")] = "zstd",
+    compression: Compression = "zstd",
     no_verify: NoVerify = False,
     engine: EngineName = "",
     master: Master = "",
@@ -79,7 +80,7 @@ def export(  # noqa: PLR0917 - typer makes options of them
 
 @app.command()
 def scrub(  # noqa: PLR0917 - typer makes options of them
-    path: Annotated[str, typer.Option(help="The data directory.")],
+    path: Path,
     cold_path: ColdPath = "",
     backup: Annotated[str, typer.Option(help="Another data directory, to compare record by record.")] = "",
     backup_cold: Annotated[str, typer.Option(help="Its cold directory, if it has one.")] = "",
@@ -111,7 +112,7 @@ def check(  # noqa: PLR0917 - typer makes options of them
     subscribe_pattern: Pattern = "",
     rules: Annotated[str, typer.Option(help="TOML or JSON file of rules on `data`.")] = "",
     against: Annotated[str, typer.Option("--export", help="Target of an export, to compare with the log.")] = "",
-    fail_on: Annotated[str, typer.Option(help="What is wrong and not just told: loss, unexplained, or both.")] = "",
+    fail_on: Annotated[str, typer.Option(help="Findings that count as wrong: loss, unexplained, or both.")] = "",
     no_verify: NoVerify = False,
     engine: EngineName = "",
     master: Master = "",
@@ -204,22 +205,11 @@ def bundle(
     """Pack what executors need of this package into a zip, for --conf spark.submit.pyFiles."""
 
     def work(_progress: Progress) -> Report:
-        from topics.pipelines import bundle as pipeline  # noqa: PLC0415 - as above
+        from topics.pipelines import bundle as pipeline  # noqa: PLC0415 - `topics --help` should not load numpy
 
         return pipeline.run(to)
 
     _finish(work, report, quiet)
-
-
-def _windows(report: Report) -> str:
-    """The windows of a roll-up in aligned columns."""
-    rows: list[dict[str, object]] = report.as_json()["windows"]
-    if not rows:
-        return "no windows"
-    cells = [list(rows[0]), *(["" if value is None else str(value) for value in row.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-    return "\n".join(lines)
 
 
 @app.command()
@@ -234,7 +224,7 @@ def compact(  # noqa: PLR0917 - typer makes options of them
     subscribe_pattern: Pattern = "",
     untagged: Annotated[str, typer.Option(help="Records without a tag: keep or drop.")] = "keep",
     nulls: Annotated[str, typer.Option(help="Tags whose newest record is null: keep or drop.")] = "keep",
-    compression: Annotated[str, typer.Option(help="zstd, snappy, gzip, lz4 or none.")] = "zstd",
+    compression: Compression = "zstd",
     no_verify: NoVerify = False,
     engine: EngineName = "",
     master: Master = "",
@@ -257,18 +247,18 @@ def compact(  # noqa: PLR0917 - typer makes options of them
     _finish(work, report, quiet)
 
 
-# --- what all of them do
+# --- helpers of all commands
 
 
 def open_engine(name: str, master: str, conf: Sequence[str]) -> Engine:
-    """The engine that the options name. Raises UsageError."""
+    """Return the engine that the options name. Raises UsageError."""
     from topics.pipelines import engines  # noqa: PLC0415 - `topics --help` should not load numpy
 
     return engines.open_engine(name, master, conf)
 
 
 def origin_of(path: str, cold_path: str, subscribe: str, pattern: str, *, verify: bool = True) -> Origin:
-    """The options that say what is read. Raises UsageError for a list of names without one."""
+    """Return the origin that the options name. Raises UsageError for a --subscribe without any name."""
     from topics.pipelines.source import Origin  # noqa: PLC0415 - `topics --help` should not load numpy
 
     names = _words(subscribe)
@@ -278,8 +268,19 @@ def origin_of(path: str, cold_path: str, subscribe: str, pattern: str, *, verify
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """The words of a list with commas."""
+    """Return the words of a list with commas."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _windows(report: Report) -> str:
+    """Return the windows of a roll-up in aligned columns."""
+    rows: list[dict[str, object]] = report.as_json()["windows"]
+    if not rows:
+        return "no windows"
+    cells = [list(rows[0]), *(["" if value is None else str(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return "\n".join(lines)
 
 
 def _finish(
@@ -309,14 +310,14 @@ def _finish(
 
 
 def _encoded(report: Report) -> str:
-    from topics.pipelines.report import encoded  # noqa: PLC0415 - as above
+    from topics.pipelines.report import encoded  # noqa: PLC0415 - `topics --help` should not load numpy
 
     return encoded(report)
 
 
 def _exit_code_of(error: Exception) -> int:
-    """WRONG for losses that the options did not allow; COULD_NOT_RUN for all else."""
-    from topics.pipelines.errors import DataLossError  # noqa: PLC0415 - as above
+    """Return WRONG for losses that the options did not allow, COULD_NOT_RUN for all else."""
+    from topics.pipelines.errors import DataLossError  # noqa: PLC0415 - `topics --help` should not load numpy
 
     return WRONG if isinstance(error, DataLossError) else COULD_NOT_RUN
 
@@ -333,7 +334,7 @@ def _sentence(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _report_file(path: str) -> Iterator[Callable[[str], None]]:
-    """Yield what takes the report: it goes to stdout, or to a file that is there as a whole or as it was before.
+    """Yield a function that writes the report: to stdout, or to a file that is replaced as a whole or not at all.
 
     A device or a pipe, as /dev/stdout may be, is written to and stays what it is. Raises OSError before any work is
     done when the file cannot be written.
@@ -383,6 +384,6 @@ class _Progress:
               file=sys.stderr, flush=True)  # fmt: skip
 
     def clear(self) -> None:
-        """Leave the line of the terminal to what comes next."""
+        """Erase the line of progress from the terminal."""
         if self._shown and self._terminal:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
