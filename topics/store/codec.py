@@ -451,6 +451,25 @@ def sum_rows(rows: Rows, node: bytes | None = None) -> int:
     return int(sum[0])
 
 
+def row_pointers(
+    offsets: NDArray[np.uint32], lengths: NDArray[np.uint32], seqs: NDArray[np.uint64]
+) -> tuple[Pointer, Pointer, Pointer]:
+    """Return what C reads the columns of rows from; each pointer keeps its column, or a contiguous copy, alive."""
+    return (
+        ffi.from_buffer("uint32_t[]", np.ascontiguousarray(offsets, np.uint32)),
+        ffi.from_buffer("uint32_t[]", np.ascontiguousarray(lengths, np.uint32)),
+        ffi.from_buffer("uint64_t[]", np.ascontiguousarray(seqs, np.uint64)),
+    )
+
+
+def unsound_frame(topic_id: int, seq: int) -> CorruptError:
+    """Return the error for a row whose frame is not the sound one of its record."""
+    return CorruptError(
+        f"record {seq} of topic id {topic_id} does not match its checksum or its place",
+        {"topic_id": topic_id, "seq": seq},
+    )
+
+
 class CopiedFrames(NamedTuple):
     """What `copy_frames` wrote. `sum` is the running checksum over the frames' checksums; size: accounted bytes."""
 
@@ -486,9 +505,7 @@ def copy_frames(
         ffi.from_buffer(view),
         len(view),
         base,
-        ffi.from_buffer("uint32_t[]", np.ascontiguousarray(offsets)),
-        ffi.from_buffer("uint32_t[]", np.ascontiguousarray(lengths)),
-        ffi.from_buffer("uint64_t[]", np.ascontiguousarray(seqs)),
+        *row_pointers(offsets, lengths, seqs),
         len(seqs),
         topic_id,
         state,
@@ -530,9 +547,7 @@ def reframe(
         ffi.from_buffer(view),
         len(view),
         base,
-        ffi.from_buffer("uint32_t[]", np.ascontiguousarray(offsets)),
-        ffi.from_buffer("uint32_t[]", np.ascontiguousarray(lengths)),
-        ffi.from_buffer("uint64_t[]", np.ascontiguousarray(seqs)),
+        *row_pointers(offsets, lengths, seqs),
         ffi.from_buffer("uint64_t[]", np.ascontiguousarray(ts)),
         ffi.from_buffer("uint8_t[]", np.ascontiguousarray(flags)),
         len(seqs),
@@ -540,9 +555,7 @@ def reframe(
         ffi.from_buffer("uint32_t[]", made),
     )
     if written < 0:
-        seq = int(seqs[-1 - written])
-        message = f"record {seq} of topic id {topic_id} does not match its checksum or its place"
-        raise CorruptError(message, {"topic_id": topic_id, "seq": seq})
+        raise unsound_frame(topic_id, int(seqs[-1 - written]))
     ends = np.cumsum(made, dtype=np.uint64)
     del out[written:]
     return Reframed(out, (ends - made).astype(np.uint32), made)

@@ -11,9 +11,8 @@ import mmap
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.errors import CorruptError
 from topics.memory import page_aligned
-from topics.store.codec import ffi, lib
+from topics.store.codec import ffi, lib, row_pointers, unsound_frame
 from topics.store.format import BATCH_HEADER_BYTES, FLAG_FSYNC, FRAME_MIN_BYTES
 from topics.store.hottail import chunk_for
 from topics.store.rows import PLACED, Framed, Rows
@@ -54,18 +53,14 @@ class Gathered:
             ffi.from_buffer(view),
             len(view),
             base,
-            ffi.from_buffer("uint32_t[]", np.ascontiguousarray(offsets)),
-            ffi.from_buffer("uint32_t[]", np.ascontiguousarray(lengths)),
-            ffi.from_buffer("uint64_t[]", np.ascontiguousarray(seqs)),
+            *row_pointers(offsets, lengths, seqs),
             len(seqs),
             topic_id,
             extension,
             len(extension),
         )
         if written < 0:
-            seq = int(seqs[-1 - written])
-            message = f"record {seq} of topic id {topic_id} does not match its checksum or its place"
-            raise CorruptError(message, {"topic_id": topic_id, "seq": seq})
+            raise unsound_frame(topic_id, int(seqs[-1 - written]))
         self._added(written, len(seqs))
 
     def add_rows(self, rows: Rows, node: bytes | None, extension: bytes = b"") -> None:

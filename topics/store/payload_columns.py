@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from topics.errors import CorruptError
-from topics.store.codec import ffi, lib
+from topics.store.codec import ffi, lib, row_pointers, unsound_frame
 
 
 class PayloadColumns:
@@ -48,9 +47,7 @@ class PayloadColumns:
             ffi.from_buffer(view),
             len(view),
             base,
-            ffi.from_buffer("uint32_t[]", np.ascontiguousarray(offsets, np.uint32)),
-            ffi.from_buffer("uint32_t[]", np.ascontiguousarray(lengths, np.uint32)),
-            ffi.from_buffer("uint64_t[]", np.ascontiguousarray(seqs, np.uint64)),
+            *row_pointers(offsets, lengths, seqs),
             count,
             self._topic_id,
             ffi.from_buffer("uint64_t[]", ts),
@@ -58,11 +55,7 @@ class PayloadColumns:
             self._end,
         )
         if written < 0:
-            seq = int(seqs[-1 - written])
-            raise CorruptError(
-                f"record {seq} of topic id {self._topic_id} does not match its checksum or its place",
-                {"topic_id": self._topic_id, "seq": seq},
-            )
+            raise unsound_frame(self._topic_id, int(seqs[-1 - written]))
         self._seqs.append(seqs)
         self._ts.append(ts)
         self._ends.append(ends)

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from topics.errors import CorruptError
-from topics.store.codec import Stop, ffi, lib
+from topics.store.codec import Stop, ffi, lib, unsound_frame
 
 LEASE = struct.Struct("=QQI4x")
 """A packed struct tp_lease: lease id, deadline (ms), deliveries."""
@@ -108,11 +107,7 @@ class Projection:
             n = int(state.examined)
             done += n
             if state.reason == Stop.TORN:
-                topic_id, seq = int(state.topic_id), int(seqs[n])
-                raise CorruptError(
-                    f"record {seq} of topic id {topic_id} does not match its checksum or its place",
-                    {"topic_id": topic_id, "seq": seq},
-                )
+                raise unsound_frame(int(state.topic_id), int(seqs[n]))
             if state.reason != Stop.ROOM:
                 return done
 

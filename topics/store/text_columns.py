@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.store.codec import Stop, ffi, lib
+from topics.store.codec import Stop, ffi, lib, row_pointers
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -75,15 +75,13 @@ class TextColumns:
         lengths: NDArray[np.uint32],
         seqs: NDArray[np.uint64],
     ) -> int:
-        """Adds rows: row i is the frame at data[offsets[i] - base], lengths[i] bytes, of the record seqs[i].
+        """Add rows: row i is the frame at data[offsets[i] - base], lengths[i] bytes, of the record seqs[i].
 
         Returns how many were added: if fewer than all, the next one is not its record's sound frame.
         """
         view = memoryview(data).cast("B")
         state, count, done = self._state, len(seqs), 0
-        starts = ffi.from_buffer("uint32_t[]", np.ascontiguousarray(offsets, np.uint32))
-        sizes = ffi.from_buffer("uint32_t[]", np.ascontiguousarray(lengths, np.uint32))
-        numbers = ffi.from_buffer("uint64_t[]", np.ascontiguousarray(seqs, np.uint64))
+        starts, sizes, numbers = row_pointers(offsets, lengths, seqs)
         pointer = ffi.from_buffer(view)
         while True:
             lib.tp_fill_texts(
