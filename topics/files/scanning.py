@@ -65,7 +65,7 @@ class Frames(NamedTuple):
     sizes: NDArray[np.uint32]
 
     def says_deleted(self) -> NDArray[np.bool_]:
-        """Which are deleted, by what that byte is nearer to."""
+        """Return which frames are deleted, by the value that the byte `deleted` of each is nearer to; shape (n,)."""
         marks: NDArray[np.bool_] = _DELETED[self.deleted]
         return marks
 
@@ -83,8 +83,8 @@ Scanner = Callable[[memoryview, int, int], Scan]
 """(bytes, what to add to offsets, the running checksum so far) -> Scan."""
 
 
-def scan_pure(data: memoryview, base: int, sum: int) -> Scan:
-    """By numpy and xxhash."""
+def scan_pure(data: memoryview, base: int, running: int) -> Scan:
+    """Scan by numpy and xxhash."""
     size, at = len(data), 0
     starts: list[int] = []
     stop = Stop.MORE
@@ -114,7 +114,7 @@ def scan_pure(data: memoryview, base: int, sum: int) -> Scan:
         if digest(data[starts[row] + 4 : ends[row] - trailer]) != int.from_bytes(checksum, "little"):
             count = row
             break
-        sum = digest(checksum, seed=sum)
+        running = digest(checksum, seed=running)
     if count < len(starts):
         at, stop = starts[count], Stop.BAD
         offsets, lengths, heads = offsets[:count], lengths[:count], heads[:count]
@@ -129,11 +129,11 @@ def scan_pure(data: memoryview, base: int, sum: int) -> Scan:
         heads["ts_ms"],
         heads["size"],
     )
-    return Scan(frames, at, sum, stop)
+    return Scan(frames, at, running, stop)
 
 
 def headers_at(data: memoryview | bytearray, offsets: NDArray[np.int64]) -> NDArray[Any]:
-    """The headers of frames that begin there, each with 52 bytes at least; dtype HEADER_DTYPE."""
+    """Return the headers of the frames at these offsets, each with 52 bytes at least; dtype HEADER_DTYPE."""
     if not len(offsets):
         return np.empty(0, HEADER_DTYPE)
     plain = np.dtype((np.void, FRAME_HEADER_BYTES))  # numpy takes bytes as a whole, and structures field by field
@@ -143,7 +143,7 @@ def headers_at(data: memoryview | bytearray, offsets: NDArray[np.int64]) -> NDAr
 
 
 def texts_bytes(heads: NDArray[Any]) -> NDArray[np.uint64]:
-    """What the texts of each frame take together."""
+    """Return the bytes that the texts of each frame take together; shape (n,)."""
     total = heads["data_len"].astype(np.uint64)
     for name in ("ext_len", "node_len", "tag_len", "meta_len"):
         total += heads[name]
@@ -156,9 +156,9 @@ except ImportError:  # a zip on an executor has no C module
     scan_native: Scanner | None = None
 else:
 
-    def scan_native(data: memoryview, base: int, sum: int) -> Scan:
-        """By the C module."""
-        scan = codec.scan_frames(data, base=base, sum=sum)
+    def scan_native(data: memoryview, base: int, running: int) -> Scan:
+        """Scan by the C module."""
+        scan = codec.scan_frames(data, base=base, sum=running)
         found = scan.frames
         stop = {codec.Stop.END: Stop.END, codec.Stop.MORE: Stop.MORE}.get(scan.reason, Stop.BAD)
         frames = Frames(
@@ -175,14 +175,14 @@ else:
 
 
 def best_scanner() -> Scanner:
-    """The C module's where it is there."""
+    """Return the scanner of the C module, without that module the one of numpy."""
     return scan_native if scan_native is not None else scan_pure
 
 
 def scan_range(
     calls: FileCalls, fd: int, start: int, end: int, scan: Scanner, *, window_bytes: int = WINDOW_BYTES
 ) -> Iterator[Scan]:
-    """Scans the frames in bytes [start, end) of a file, a window at a time; positions are the file's, sums run on.
+    """Scan the frames in bytes [start, end) of a file, a window at a time; positions are the file's, sums run on.
 
     The last one stops with END at `end`, or says where it could not go on.
     """

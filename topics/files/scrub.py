@@ -307,8 +307,8 @@ class _Stretch:
         self._last_seq = piece.first_seq - 1
         """Of the last sound frame."""
 
-    def scan(self, start: int, end: int, sum: int | None) -> None:
-        """Looks at bytes [start, end). sum: over the frames' checksums, None when nothing tells it."""
+    def scan(self, start: int, end: int, written_sum: int | None) -> None:
+        """Verify the frames in bytes [start, end). written_sum: over the frames' checksums, None when it is lost."""
         at, before, parts = start, len(self._report.findings), list[Frames]()
         found_sum = 0
         while at < end:
@@ -321,7 +321,7 @@ class _Stretch:
             at = self._pass_over(scan.position, end)
         if len(self._report.findings) > before:
             return
-        if sum is not None and found_sum != sum:
+        if written_sum is not None and found_sum != written_sum:
             self._found(start, self._piece.first_seq, "the frames are sound, but not those that were written")
         elif self._known is not None and not self._known.agrees(parts):
             self._found(-1, -1, "the index says something else than the frames", derived=True)

@@ -167,8 +167,11 @@ class Source:
         header = SegmentHeader.unpack(memoryview(data), path)
         return header.header_bytes
 
-    def _scan_frames(self, fd: int, path: str, piece: Piece, span: tuple[int, int], sum: int) -> Rows:
-        """The rows of the frames that fill these bytes of the file. Raises CorruptError."""
+    def _scan_frames(self, fd: int, path: str, piece: Piece, span: tuple[int, int], written_sum: int) -> Rows:
+        """Return the rows of the frames that fill these bytes of the file. Raises CorruptError.
+
+        written_sum: over the frames' checksums, as the snapshot or the run has it.
+        """
         start, end = span
         scans = list(scan_range(self.calls, fd, start, end, self.scan))
         parts = [scan.frames for scan in scans]
@@ -176,7 +179,7 @@ class Source:
         if scan.stop is not Stop.END or scan.position != end:
             last = next((int(frames.seqs[-1]) for frames in reversed(parts) if len(frames.seqs)), piece.first_seq - 1)
             raise damaged_frame(path, scan.position, piece, last + 1)
-        if scan.sum != sum:
+        if scan.sum != written_sum:
             raise CorruptError(
                 f"{path}: the frames are sound, but not those that were written (topic {piece.topic}): "
                 "`topics fsck` on the server shows all damage",

@@ -196,7 +196,7 @@ class _Lib(Protocol):
         node: bytes,
         node_len: int,
         has_node: int,
-        sum: Pointer,
+        total: Pointer,
     ) -> int: ...
     def tp_take_frames(
         self,
@@ -438,17 +438,17 @@ def checksum(data: Buffer, seed: int = 0) -> int:
 
 
 def sum_rows(rows: Rows, node: bytes | None = None) -> int:
-    """A 64-bit checksum of records, whatever their order: sums of parts add up, modulo 2^64, to that of the whole.
+    """Return a 64-bit checksum of records, whatever their order: those of parts add up, modulo 2^64, to the whole's.
 
     node: of rows without their own.
     """
-    sum = ffi.new("uint64_t *")
+    total = ffi.new("uint64_t *")
     buffer = rows.buffer if type(rows.buffer) is bytes else ffi.from_buffer(rows.buffer)
     status = lib.tp_sum_rows(
-        buffer, len(rows.buffer), rows.spans, rows.count, node or b"", len(node or b""), node is not None, sum
+        buffer, len(rows.buffer), rows.spans, rows.count, node or b"", len(node or b""), node is not None, total
     )
     assert status == 0, "a row points outside its buffer"
-    return int(sum[0])
+    return int(total[0])
 
 
 def row_pointers(

@@ -422,8 +422,8 @@ def unpack_extension(ext: bytes) -> list[Entry]:
             found.append(Idempotency(records, started_ms, body[_IDEMPOTENCY.size :]))
         elif kind == EXT_PRODUCER:
             _check_length(body, _PRODUCER)
-            records, started_ms, epoch, part, sum = _PRODUCER.unpack_from(body)
-            found.append(ProducerPart(records, started_ms, epoch, part, sum, body[_PRODUCER.size :]))
+            records, started_ms, epoch, part, rows_sum = _PRODUCER.unpack_from(body)
+            found.append(ProducerPart(records, started_ms, epoch, part, rows_sum, body[_PRODUCER.size :]))
         elif kind == EXT_PIECE:
             _check_length(body, _PIECE)
             numbers, texts = _PIECE.unpack_from(body), body[_PIECE.size :]
