@@ -160,6 +160,24 @@ def test_a_file_that_is_missing_and_listed_by_the_newest_snapshot_is_damage(data
     assert finding["message"].endswith("lists it, and it is missing or another file")
 
 
+@pytest.mark.parametrize("size", [0, 40])
+def test_a_pack_without_a_header_that_the_newest_snapshot_lists_is_damage(tmp_path: Path, size: int) -> None:
+    """While it is read it may be another pack of that number that is only begun; listed once more, it is not."""
+    with opened(tmp_path / "data") as log:
+        for number in range(3):
+            log.append(f"small-{number}", ["x" * 50] * 5)
+    (pack,) = (tmp_path / "data" / "packs").iterdir()
+    pack.write_bytes(pack.read_bytes()[:size])
+    report = run(tmp_path / "data")
+    assert (report.exit_code, report.pieces) == (1, 0)
+    assert [(one["path"], one["topic"], one["seq"]) for one in report.findings] == [
+        (str(pack), f"small-{number}", 1) for number in range(3)
+    ]
+    assert {one["message"].partition(" lists it")[2] for one in report.findings} == {
+        ", and it is missing or another file"
+    }
+
+
 def test_a_directory_that_never_holds_still_is_given_up(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter(range(1000))
 
