@@ -109,10 +109,8 @@ class Batches:
             if window.size > len(self._window):
                 self._window = bytearray(window.size)
             count = self._source.calls.read_into(fd, memoryview(self._window)[: window.size], window.start)
-            part = slice(window.first, window.last)
-            added = texts.add(
-                memoryview(self._window)[:count], window.start, rows.offsets[part], rows.lengths[part], rows.seqs[part]
-            )
+            part = rows.select(slice(window.first, window.last))
+            added = texts.add(memoryview(self._window)[:count], window.start, part)
             if added < window.last - window.first:
                 row = window.first + added
                 raise damaged_frame(path, int(rows.offsets[row]), piece, int(rows.seqs[row]))

@@ -199,10 +199,7 @@ class Source:
         """Which rows of a sound index are the run's. Raises CorruptError."""
         assert pack.table is not None
         if piece.run >= len(pack.table) or not _is_run(pack.table[piece.run], piece):
-            raise CorruptError(
-                f"{pack.path}: run {piece.run} is not that of topic {piece.topic}: `topics fsck` shows all damage",
-                {"path": pack.path, "offset": -1, "topic": piece.topic, "seq": piece.first_seq},
-            )
+            raise _another_run(pack, piece, -1)
         end = int(pack.ends[piece.run])
         return slice(end - int(pack.table[piece.run]["records"]), end)
 
@@ -218,11 +215,7 @@ class Source:
         return found
 
     def _open_pack(self, path: str, piece: Piece) -> PackIndex:
-        try:
-            with self.reading(path):
-                fd = self.calls.open(path)
-        except FileNotFoundError:
-            raise VanishedError from None
+        fd = self._open(path)
         try:
             with self.reading(path):
                 return self._read_pack(fd, path, piece)
@@ -281,10 +274,7 @@ class Source:
             if number < piece.run:
                 at = align_up(at + RUN_HEADER_BYTES + len(header.description) + header.frames_bytes, BATCH_ALIGN)
         if (header.topic_id, header.first_seq, header.last_seq) != _run_of(piece):
-            raise CorruptError(
-                f"{pack.path}: run {piece.run} is not that of topic {piece.topic}: `topics fsck` shows all damage",
-                {"path": pack.path, "offset": at, "topic": piece.topic, "seq": piece.first_seq},
-            )
+            raise _another_run(pack, piece, at)
         return at, header
 
     def run_header(self, pack: PackIndex, at: int, piece: Piece) -> RunHeader:
@@ -309,11 +299,7 @@ class Source:
             with self.reading(path):
                 yield self.pack(piece).fd
             return
-        try:
-            with self.reading(path):
-                fd = self.calls.open(path)
-        except FileNotFoundError:
-            raise VanishedError from None
+        fd = self._open(path)
         try:
             with self.reading(path):
                 if not _is_of(read_range(self.calls, fd, 0, SEGMENT_HEADER_FIXED), piece):
@@ -321,6 +307,14 @@ class Source:
                 yield fd
         finally:
             self.calls.close(fd)
+
+    def _open(self, path: str) -> int:
+        """Open the file of a piece. Raises VanishedError."""
+        try:
+            with self.reading(path):
+                return self.calls.open(path)
+        except FileNotFoundError:
+            raise VanishedError from None
 
     def reading(self, path: str) -> AbstractContextManager[None]:
         """The context manager `reading` for this directory and a file in it."""
@@ -370,6 +364,14 @@ def damaged_frame(path: str, offset: int, piece: Piece, seq: int) -> CorruptErro
         f"{path}: the record at byte {offset} is damaged (topic {piece.topic}, seq {seq}): `topics fsck` on the server "
         "shows all damage, a backup mends it",
         {"path": path, "offset": offset, "topic": piece.topic, "seq": seq},
+    )
+
+
+def _another_run(pack: PackIndex, piece: Piece, offset: int) -> CorruptError:
+    """The error for a pack that has another run in the place of the piece's. offset: -1 when the index says so."""
+    return CorruptError(
+        f"{pack.path}: run {piece.run} is not that of topic {piece.topic}: `topics fsck` shows all damage",
+        {"path": pack.path, "offset": offset, "topic": piece.topic, "seq": piece.first_seq},
     )
 
 

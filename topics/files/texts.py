@@ -10,6 +10,7 @@ import pyarrow as pa
 import xxhash
 from numpy.typing import NDArray
 
+from topics.files.rows import Rows
 from topics.files.scanning import Scanner, headers_at, scan_native, scan_pure, texts_bytes
 from topics.store.format import (
     FLAG_META,
@@ -23,32 +24,25 @@ from topics.store.format import (
 )
 
 TEXTS = ("node", "tag", "data", "meta")
-"""In the order in which they lie in a frame."""
+"""Names of the texts, in the order in which they lie in a frame."""
 _FLAGS = {"node": FLAG_NODE, "tag": FLAG_TAG, "meta": FLAG_META}
 
 
 class Texts(Protocol):
     """Text columns of records of one topic, while they are filled."""
 
-    def add(
-        self,
-        data: memoryview,
-        base: int,
-        offsets: NDArray[np.uint32],
-        lengths: NDArray[np.uint32],
-        seqs: NDArray[np.uint64],
-    ) -> int:
-        """Adds rows: row i is the frame at data[offsets[i] - base], lengths[i] bytes, of the record seqs[i].
+    def add(self, data: memoryview, base: int, rows: Rows) -> int:
+        """Add rows: the frame of row i is at data[rows.offsets[i] - base], of rows.lengths[i] bytes.
 
         Returns how many were added: if fewer than all, the next one is not its record's sound frame.
         """
 
     def column(self, name: str) -> Any:
-        """pa.StringArray of what was added. Nothing may be added afterwards."""
+        """Return what was added as pa.StringArray. Nothing may be added afterwards."""
 
 
 class Order(NamedTuple):
-    """What columns are asked for. rows: how many will be added at most; bytes: of their frames."""
+    """The columns that are asked for. rows: most rows that will be added; bytes: of their frames."""
 
     topic_id: int
     names: Sequence[str]
@@ -58,21 +52,15 @@ class Order(NamedTuple):
 
 
 class PureTexts:
-    """By numpy, pyarrow and xxhash."""
+    """Text columns made by numpy, pyarrow and xxhash."""
 
     def __init__(self, order: Order, rooms: Mapping[str, float]) -> None:
         self._order = order
         self._parts: dict[str, list[Any]] = {name: [] for name in order.names}
 
-    def add(
-        self,
-        data: memoryview,
-        base: int,
-        offsets: NDArray[np.uint32],
-        lengths: NDArray[np.uint32],
-        seqs: NDArray[np.uint64],
-    ) -> int:
-        starts = offsets.astype(np.int64) - base
+    def add(self, data: memoryview, base: int, rows: Rows) -> int:
+        """Compare each frame with its row, and keep the texts of those before the first that is not sound."""
+        starts, lengths, seqs = rows.offsets.astype(np.int64) - base, rows.lengths, rows.seqs
         inside = (starts >= 0) & (starts + lengths <= len(data)) & (lengths >= FRAME_MIN_BYTES)
         count = len(seqs) if inside.all() else int(np.argmin(inside))
         starts, lengths = starts[:count], lengths[:count]
@@ -96,8 +84,10 @@ class PureTexts:
         return count
 
     def _take(self, data: memoryview, starts: NDArray[np.int64], heads: NDArray[Any]) -> None:
-        """The bytes as one array of strings, of which those wanted are taken: five a frame, the last one what lies
-        between its texts and the next frame's."""
+        """Take the texts wanted out of one array of strings over all bytes, which has five strings a frame.
+
+        The fifth one is what lies between a frame's texts and the next frame's.
+        """
         count = len(heads)
         bounds = np.empty((count, len(TEXTS) + 1), np.int32)
         at = (starts + FRAME_HEADER_BYTES).astype(np.int32)
@@ -126,7 +116,7 @@ class PureTexts:
 
 
 def _sound_frames(data: memoryview, starts: NDArray[np.int64], lengths: NDArray[np.uint32]) -> int:
-    """How many of the frames, from the first on, match their checksums."""
+    """Return how many of the frames, from the first on, match their checksums."""
     if not len(starts):
         return 0
     ends = starts + lengths - FRAME_TRAILER_BYTES
@@ -140,17 +130,17 @@ def _sound_frames(data: memoryview, starts: NDArray[np.int64], lengths: NDArray[
 
 
 Maker = Callable[[Order, dict[str, float]], Texts]
-"""(what is asked for, bytes a row of each column so far) -> columns to fill; the latter are brought up to date."""
+"""A function (order, bytes a row of each column so far) -> columns to fill, which keep those numbers up to date."""
 
 
 class Decoder(NamedTuple):
-    """One of the two ways."""
+    """How frames become columns: by the C module, or without it."""
 
     name: str
     scan: Scanner
     texts: Maker
     window_bytes: int
-    """Of what is read at a time."""
+    """Bytes of a file that are read at a time."""
 
 
 PURE = Decoder("numpy", scan_pure, PureTexts, 4 << 20)
@@ -162,7 +152,7 @@ except ImportError:  # a zip on an executor has no C module
 else:
 
     class NativeTexts:
-        """By the C module."""
+        """Text columns made by the C module."""
 
         def __init__(self, order: Order, rooms: dict[str, float]) -> None:
             self._rooms = rooms
@@ -178,15 +168,8 @@ else:
                 verify=order.verify,
             )
 
-        def add(
-            self,
-            data: memoryview,
-            base: int,
-            offsets: NDArray[np.uint32],
-            lengths: NDArray[np.uint32],
-            seqs: NDArray[np.uint64],
-        ) -> int:
-            return self._columns.add(data, base, offsets, lengths, seqs)
+        def add(self, data: memoryview, base: int, rows: Rows) -> int:
+            return self._columns.add(data, base, rows.offsets, rows.lengths, rows.seqs)
 
         def column(self, name: str) -> Any:
             ends, text, valid, nulls = self._columns.column(name)
@@ -201,5 +184,5 @@ else:
 
 
 def best_decoder() -> Decoder:
-    """The C module's where it is there."""
+    """Return the decoder of the C module, without that module the one of numpy."""
     return NATIVE if NATIVE is not None else PURE
