@@ -44,10 +44,10 @@ class AsyncLog:
         incarnation: str | None = None,
         producer: Producer | None = None,
     ) -> AppendResult:
-        start = self._starts.appending(
+        request = self._starts.request(
             topic, records, key=key, node=node, create=create, incarnation=incarnation, producer=producer
         )
-        return await self._run(start)
+        return await self._run(self._starts.appending(request))
 
     async def append_many(
         self,
@@ -58,8 +58,8 @@ class AsyncLog:
         incarnation: str | None = None,
         producer: Producer | None = None,
     ) -> AppendResult:
-        start = self._starts.appending_texts(topic, texts, key=key, incarnation=incarnation, producer=producer)
-        return await self._run(start)
+        request = self._starts.request_of_texts(topic, texts, key=key, incarnation=incarnation, producer=producer)
+        return await self._run(self._starts.appending(request))
 
     async def delete(
         self, topic: str, *, before_seq: int | None = None, match: str | Predicate | None = None

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
-from functools import partial
 from typing import Any, TypeVar
 
 from topics.clock import Clock, SystemClock
@@ -37,7 +36,6 @@ from topics.engine.results import (
     AppendResult,
     DeleteResult,
     DeleteTopicResult,
-    Done,
     PutResult,
     TopicHead,
     TopicState,
@@ -123,9 +121,7 @@ class Log:
         self._store.log.commit_in_place()
         self._starts = Starts(self._engine, self.config)
         self._driver = Driver(self._loop, alone=alone)
-        self._gatherer = Gatherer(
-            self._driver, self._loop.clock, partial(self._starts.appending_texts, key=None, incarnation=None)
-        )
+        self._gatherer = Gatherer(self._driver, self._loop.clock, self._starts.appending_texts)
         open_logs.add(self)
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -146,10 +142,10 @@ class Log:
         their own. create False: the topic must exist. incarnation: the topic must have this one, see `state`. producer:
         the part that these records are, which is appended once however much later it is sent again.
         """
-        made = self._starts.request(
+        request = self._starts.request(
             topic, records, key=key, node=node, create=create, incarnation=incarnation, producer=producer
         )
-        return self._write(made)
+        return self._write(request)
 
     def append_many(
         self,
@@ -161,8 +157,8 @@ class Log:
         producer: Producer | None = None,
     ) -> AppendResult:
         """Appends ready-made JSON texts, one record each: nothing is encoded, only validated."""
-        made = self._starts.request_of_texts(topic, texts, key=key, incarnation=incarnation, producer=producer)
-        return self._write(made)
+        request = self._starts.request_of_texts(topic, texts, key=key, incarnation=incarnation, producer=producer)
+        return self._write(request)
 
     def _write(self, request: AppendRequest) -> AppendResult:
         """In one go when nothing else is going on, which is what a lone caller finds; else as a call on the loop."""
@@ -181,10 +177,7 @@ class Log:
             if result is not None:
                 return result
 
-        def start(done: Done[AppendResult]) -> None:
-            self._engine.append(request, done)
-
-        return driver.call(start)
+        return driver.call(self._starts.appending(request))
 
     def append_soon(self, topic: str, value: Any) -> Soon:
         """Appends one JSON-encodable value with others that come soon; returns at once, or when too much is under way.

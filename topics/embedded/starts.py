@@ -1,4 +1,4 @@
-"""Calls as values: what callers hand in, checked on their own thread, as something whoever drives can begin."""
+"""Calls as values: arguments checked on the caller's thread, as a function that the driving thread can begin."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Values = Iterable[Any]
 
 
 class Starts:
-    """The calls there are. Any thread may make one; all raise UsageError or RequestError for what cannot be meant."""
+    """The calls of the library. Any thread may make one; bad arguments raise UsageError or RequestError."""
 
     def __init__(self, engine: Engine, config: Config) -> None:
         self._engine = engine
@@ -52,21 +52,11 @@ class Starts:
         self._scanner = WriteScanner(config)
         self._scanning = threading.RLock()
 
-    def appending(
-        self,
-        topic: str,
-        records: Values,
-        *,
-        key: str | None,
-        node: str | None,
-        create: bool | None,
-        incarnation: str | None,
-        producer: Producer | None,
-    ) -> Start[AppendResult]:
-        request = self.request(
-            topic, records, key=key, node=node, create=create, incarnation=incarnation, producer=producer
-        )
+    def appending(self, request: AppendRequest) -> Start[AppendResult]:
         return lambda done: self._engine.append(request, done)
+
+    def appending_texts(self, topic: str, texts: Sequence[bytes]) -> Start[AppendResult]:
+        return self.appending(self.request_of_texts(topic, texts, key=None))
 
     def asking_state(self, topic: str, *, touch: bool) -> Start[TopicState]:
         arguments.text("topic", topic)
@@ -82,18 +72,6 @@ class Starts:
         arguments.text("topic", topic)
         arguments.flag("if_empty", if_empty)
         return lambda done: self._engine.delete_topic(topic, if_empty=if_empty, done=done)
-
-    def appending_texts(
-        self,
-        topic: str,
-        texts: Sequence[bytes],
-        *,
-        key: str | None,
-        incarnation: str | None = None,
-        producer: Producer | None = None,
-    ) -> Start[AppendResult]:
-        request = self.request_of_texts(topic, texts, key=key, incarnation=incarnation, producer=producer)
-        return lambda done: self._engine.append(request, done)
 
     def request(
         self,
@@ -147,7 +125,7 @@ class Starts:
         return AppendRequest(topic, rows, identity=identity, incarnation=incarnation)
 
     def _identity(self, key: str | None, producer: Producer | None) -> tuple[bytes | None, Identity | None]:
-        """The key, UTF-8, and what the write is known by."""
+        """Return the key as UTF-8, and the identity by which the write is recognised. Raises UsageError for both."""
         if key is None:
             return None, part_of(producer, self._config)
         key_text = arguments.encoded("key", key)
