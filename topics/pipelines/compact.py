@@ -41,8 +41,7 @@ from topics.pipelines.source import Origin, Slice, Topic, open_source, read, ref
 from topics.pipelines.target.layout import Shape
 from topics.pipelines.target.names import topic_directory
 from topics.pipelines.target.parts import COMPRESSIONS, arrow_schema
-from topics.pipelines.target.runs import sync_directory
-from topics.pipelines.target.whole import new_directory, replace_file
+from topics.pipelines.target.whole import new_directory, replace_file, sync_directory
 from topics.pipelines.values.checksum import COLUMNS
 from topics.spark.client import Client
 from topics.spark.options import SinkOptions, parse_sink

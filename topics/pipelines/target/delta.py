@@ -29,8 +29,8 @@ from topics.pipelines.errors import TargetError, disk_error
 from topics.pipelines.target.layout import Addition, Mark, PartFile, Shape, State, sound, taken
 from topics.pipelines.target.manifest import as_json
 from topics.pipelines.target.names import as_uri, from_uri
-from topics.pipelines.target.runs import Head, Run, sync_directory
-from topics.pipelines.target.whole import replace_file
+from topics.pipelines.target.runs import Head, Run
+from topics.pipelines.target.whole import replace_file, sync_directory
 from topics.pipelines.values import ddl
 
 LOG = "_delta_log"

@@ -22,7 +22,8 @@ from typing import Any
 from topics.errors import FormatError
 from topics.pipelines.errors import disk_error, disk_errors
 from topics.pipelines.target.layout import Addition, Exported, Mark, PartFile, Shape, State, sound, taken
-from topics.pipelines.target.runs import OWN, Head, Run, sync_directory
+from topics.pipelines.target.runs import OWN, Head, Run
+from topics.pipelines.target.whole import sync_directory
 
 COMMITS = os.path.join(OWN, "commits")
 FORMAT, VERSION = "topics-export", 1

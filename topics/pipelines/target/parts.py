@@ -18,7 +18,7 @@ from topics.pipelines.errors import disk_errors
 from topics.pipelines.seqs import numbers_of
 from topics.pipelines.target.layout import PartFile, Shape
 from topics.pipelines.target.names import part_name, topic_directory
-from topics.pipelines.target.runs import sync_directory
+from topics.pipelines.target.whole import sync_directory
 from topics.pipelines.values import ddl
 from topics.pipelines.values.checksum import COLUMNS, RowSum
 from topics.pipelines.values.typed import typed

@@ -27,6 +27,7 @@ from typing import Any
 from topics.clock import Clock
 from topics.pipelines.errors import TargetError, disk_error
 from topics.pipelines.target.names import run_of, topic_directory, topic_of
+from topics.pipelines.target.whole import sync_directory
 
 OWN = "_topics"
 RUNS = os.path.join(OWN, "runs")
@@ -224,15 +225,6 @@ def _remove_below(topic: str, run: str) -> int:
     with contextlib.suppress(OSError):
         os.rmdir(topic)
     return removed
-
-
-def sync_directory(path: str) -> None:
-    """Make the names in a directory durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _write_all(fd: int, content: bytes) -> None:

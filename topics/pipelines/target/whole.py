@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from io import BufferedWriter
 
 from topics.pipelines.errors import TargetError, disk_errors
-from topics.pipelines.target.runs import sync_directory
 
 
 def replace_file(path: str, write: Callable[[BufferedWriter], object]) -> None:
@@ -54,3 +53,12 @@ def new_directory(path: str) -> Iterator[str]:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
