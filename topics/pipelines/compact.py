@@ -34,14 +34,14 @@ from topics.errors import UsageError
 from topics.files import Loss
 from topics.pipelines.chunks import CHUNK_BYTES, cut
 from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, silent
-from topics.pipelines.errors import TargetError, disk_errors
+from topics.pipelines.errors import disk_errors
 from topics.pipelines.report import LISTED_MAX, Report, count, loss_as_json
 from topics.pipelines.seqs import Seqs, seqs_of
 from topics.pipelines.source import Origin, Slice, Topic, open_source, read, refuse_inside
 from topics.pipelines.target.layout import Shape
 from topics.pipelines.target.names import topic_directory
 from topics.pipelines.target.parts import COMPRESSIONS, arrow_schema
-from topics.pipelines.target.whole import new_directory, replace_file, sync_directory
+from topics.pipelines.target.whole import new_directory, refuse_unseen, replace_file, sync_directory
 from topics.pipelines.values.checksum import COLUMNS
 from topics.spark.client import Client
 from topics.spark.options import SinkOptions, parse_sink
@@ -144,7 +144,7 @@ def run(
         keeping = Keeping(target, options.untagged, options.nulls, options.compression, verify, sink)
         for kept in job.results(partial(keep_newest, keeping), units, "written"):
             _add(report, kept)
-            _refuse_unseen(target, kept)
+            refuse_unseen(target, [(kept.path, kept.bytes)] if kept.path else [])
         stop.check()
     report.seconds = (clock.monotonic_ns() - began) / 1e9
     return report
@@ -370,13 +370,3 @@ def _add(report: CompactReport, kept: Kept) -> None:
     report.bytes += kept.bytes
     room = max(0, LISTED_MAX - len(report.losses))
     report.losses += [loss_as_json(loss) for loss in kept.losses[:room]]
-
-
-def _refuse_unseen(target: str, kept: Kept) -> None:
-    """Raise TargetError unless this process sees the file as the executor wrote it."""
-    path = os.path.join(target, kept.path)
-    if kept.path and (not os.path.exists(path) or os.path.getsize(path) != kept.bytes):
-        raise TargetError(
-            f"an executor wrote {path}, which the driver does not see: the target has to be on a file system that all "
-            "machines share"
-        )

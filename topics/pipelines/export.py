@@ -29,6 +29,7 @@ from topics.pipelines.target.manifest import ManifestLayout
 from topics.pipelines.target.names import topic_directory
 from topics.pipelines.target.parts import COMPRESSIONS, Parts, PartWriter
 from topics.pipelines.target.runs import begin
+from topics.pipelines.target.whole import refuse_unseen
 from topics.pipelines.values import ddl
 from topics.pipelines.values.checksum import COLUMNS
 from topics.pipelines.values.infer import infer
@@ -153,7 +154,7 @@ def run(
             files = [file for result in results for file in result.files]
             losses += [loss for result in results for loss in result.losses]
             announced.refuse_taken()
-            _refuse_unseen(options.target, files)
+            refuse_unseen(options.target, ((file.path, file.bytes) for file in files))
             kept = losses if options.on_data_loss == "record" else []
             topics = _exported(ranges, files, kept)
             stop.check()
@@ -328,21 +329,6 @@ def export_unit(parts: Parts, verify: bool, on_data_loss: str, unit: Unit) -> Un
                     writer.add(item)
         files = writer.finish()
     return UnitResult(files, losses)
-
-
-def _refuse_unseen(target: str, files: list[PartFile]) -> None:
-    """Raise TargetError unless this process sees every file as the executors wrote it."""
-    for file in files:
-        path = os.path.join(target, file.path)
-        try:
-            size = os.path.getsize(path)
-        except OSError:
-            size = -1
-        if size != file.bytes:
-            raise TargetError(
-                f"an executor wrote {path}, which the driver does not see: the target has to be a directory that all "
-                "machines share"
-            )
 
 
 def _exported(ranges: list[_Range], files: list[PartFile], losses: list[Loss]) -> dict[str, Exported]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedWriter
 
@@ -62,3 +62,21 @@ def sync_directory(path: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def refuse_unseen(target: str, files: Iterable[tuple[str, int]]) -> None:
+    """Raise TargetError unless this process sees every file as an executor wrote it.
+
+    Args: files, the path of each below the target, and its bytes.
+    """
+    for name, size in files:
+        path = os.path.join(target, name)
+        try:
+            seen = os.path.getsize(path)
+        except OSError:
+            seen = -1
+        if seen != size:
+            raise TargetError(
+                f"an executor wrote {path}, which the driver does not see: the target has to be a directory that all "
+                "machines share"
+            )
