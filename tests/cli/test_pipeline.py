@@ -92,7 +92,7 @@ def test_an_interrupt_before_the_run_notes_signals_ends_with_2(data: Path, monke
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(export, "open_source", interrupted)
+    monkeypatch.setattr(export, "open_selection", interrupted)
     done = pipeline("export", "--path", data, "--to", data.with_name("lake"))
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", "topics: stopped by a signal: run it again\n")
 

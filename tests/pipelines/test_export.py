@@ -22,7 +22,7 @@ from topics.errors import FormatError, TopicsError, UsageError
 from topics.pipelines import export
 from topics.pipelines.errors import DataLossError, StoppedError, TargetError
 from topics.pipelines.export import ExportReport, Options, open_layout
-from topics.pipelines.source import Origin, open_source
+from topics.pipelines.source import Origin, open_selection
 from topics.pipelines.target import delta, parts, runs
 from topics.pipelines.target.delta import DeltaLayout
 from topics.pipelines.target.names import as_uri, from_uri, run_of, topic_of
@@ -213,9 +213,9 @@ def test_an_older_copy_of_the_directory_is_refused(data: Path, tmp_path: Path) -
 def test_an_end_that_went_down_since_the_last_run_is_no_older_copy(data: Path, tmp_path: Path) -> None:
     """The newest records were deleted, and the checkpoint of a running server does not answer for their seqs."""
     run(data, tmp_path / "lake")
-    source = open_source(Origin(path=str(data)))
-    source.topics["orders"].head = 7
-    again = export.run(options(data, tmp_path / "lake"), source=source, clock=ManualClock())
+    selection = open_selection(Origin(path=str(data)))
+    selection.topics["orders"].head = 7
+    again = export.run(options(data, tmp_path / "lake"), selection=selection, clock=ManualClock())
     assert (again.commit, again.losses) == (None, [])
 
 

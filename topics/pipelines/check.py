@@ -25,7 +25,7 @@ from topics.pipelines.check_export import check_export, layout_of
 from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, silent
 from topics.pipelines.report import LISTED_MAX, WELL, WRONG, Report, count
 from topics.pipelines.seqs import Seqs, Span, holes, seqs_of
-from topics.pipelines.source import Origin, Slice, Topic, open_source, read
+from topics.pipelines.source import Origin, Slice, Topic, open_selection, read
 from topics.pipelines.values.rules import Rule, document, read_rules, rules_for, value_of
 
 FAIL_ON = ("loss", "unexplained")
@@ -112,14 +112,14 @@ def run(
             raise UsageError(f"--fail-on {name!r} means nothing: use {' or '.join(FAIL_ON)}")
     rules = read_rules(options.rules) if options.rules else ()
     layout = layout_of(options.export) if options.export else None
-    source = open_source(options.origin)
-    report = CheckReport(options.origin.path, source.snapshot, rules=[RuleReport(str(rule)) for rule in rules])
+    selection = open_selection(options.origin)
+    report = CheckReport(options.origin.path, selection.snapshot, rules=[RuleReport(str(rule)) for rule in rules])
     with Stop() as stop:
         job = Job(engine, stop, progress)
         work = partial(check_unit, rules, options.origin.verify)
-        _check_records(report, source.topics, work, job)
+        _check_records(report, selection.topics, work, job)
         if layout is not None:
-            report.export = check_export(layout, options.export, source.topics, options.origin, job)
+            report.export = check_export(layout, options.export, selection.topics, options.origin, job)
     report.wrong = list(_wrong(report, options))
     report.seconds = (clock.monotonic_ns() - began) / 1e9
     return report

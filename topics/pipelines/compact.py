@@ -37,7 +37,7 @@ from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, s
 from topics.pipelines.errors import disk_errors
 from topics.pipelines.report import LISTED_MAX, Report, count, loss_as_json
 from topics.pipelines.seqs import Seqs, seqs_of
-from topics.pipelines.source import Origin, Slice, Topic, open_source, read, refuse_inside
+from topics.pipelines.source import Origin, Slice, Topic, open_selection, read, refuse_inside
 from topics.pipelines.target.layout import Shape
 from topics.pipelines.target.names import topic_directory
 from topics.pipelines.target.parts import COMPRESSIONS, arrow_schema
@@ -122,23 +122,23 @@ def run(
     engine = engine or LocalEngine()
     began = clock.monotonic_ns()
     _check(options)
-    source = open_source(options.origin)
+    selection = open_selection(options.origin)
     if options.to:
         refuse_inside(options.to, options.origin)
-        for name in source.topics:
+        for name in selection.topics:
             topic_directory(name)
-    report = CompactReport(options.origin.path, options.to or f"topic {options.to_topic}", source.snapshot)
-    report.topics = {name: TopicReport() for name in source.topics}
+    report = CompactReport(options.origin.path, options.to or f"topic {options.to_topic}", selection.snapshot)
+    report.topics = {name: TopicReport() for name in selection.topics}
     sink = _sink(options) if options.to_topic else None
-    if sink is not None and options.to_topic in source.topics:
-        _refuse_itself(sink, source.topics[options.to_topic])
-    ranges = [one for topic in source.topics.values() for one in _ranges(topic, in_cells=sink is not None)]
+    if sink is not None and options.to_topic in selection.topics:
+        _refuse_itself(sink, selection.topics[options.to_topic])
+    ranges = [one for topic in selection.topics.values() for one in _ranges(topic, in_cells=sink is not None)]
     with Stop() as stop, new_directory(options.to) if sink is None else nullcontext("") as target:
         job = Job(engine, stop, progress)
         verify = options.origin.verify
         newest = _newest(report, list(job.results(partial(find_newest, verify), ranges, "looked through")))
         units = [
-            Unit(number, source.topics[one[0].topic].head, one, _between(newest[one[0].topic], one))
+            Unit(number, selection.topics[one[0].topic].head, one, _between(newest[one[0].topic], one))
             for number, one in enumerate(ranges)
         ]
         keeping = Keeping(target, options.untagged, options.nulls, options.compression, verify, sink)

@@ -22,7 +22,7 @@ from topics.files import Loss
 from topics.pipelines.engines import Engine, LocalEngine, Progress, Stop, silent
 from topics.pipelines.errors import DataLossError, TargetError
 from topics.pipelines.report import Report, count, loss_as_json, loss_sentence
-from topics.pipelines.source import UNIT_BYTES, Origin, Slice, Source, Topic, open_source, read, refuse_inside
+from topics.pipelines.source import UNIT_BYTES, Origin, Selection, Slice, Topic, open_selection, read, refuse_inside
 from topics.pipelines.target.delta import DeltaLayout
 from topics.pipelines.target.layout import Addition, Exported, Layout, PartFile, Shape, State
 from topics.pipelines.target.manifest import ManifestLayout
@@ -121,9 +121,9 @@ def run(
     engine: Engine | None = None,
     clock: Clock | None = None,
     progress: Progress = silent,
-    source: Source | None = None,
+    selection: Selection | None = None,
 ) -> ExportReport:
-    """Export what is new. source: one that is open already, instead of the one that options name.
+    """Export what is new. selection: topics that are open already, instead of those that the options name.
 
     Raises DataLossError when records were lost and the policy is `fail`; TargetError, UsageError, StoppedError, and
     what reading raises. Nothing is committed then.
@@ -133,16 +133,16 @@ def run(
     began = clock.monotonic_ns()
 
     _check(options)
-    source = source or open_source(options.origin)
+    selection = selection or open_selection(options.origin)
     refuse_inside(options.target, options.origin)
-    for name in source.topics:
+    for name in selection.topics:
         topic_directory(name)  # a name too long for a directory is refused before anything is written
     layout = open_layout(options.layout, options.target)
     _refuse_foreign(options)
     report = ExportReport(options.target, options.layout)
-    with Stop() as stop, begin(options.target, source.topics, clock, layout.is_committed) as announced:
+    with Stop() as stop, begin(options.target, selection.topics, clock, layout.is_committed) as announced:
         state = layout.load()
-        ranges = [new for topic in source.topics.values() if (new := _new_of(topic, state, options)) is not None]
+        ranges = [new for topic in selection.topics.values() if (new := _new_of(topic, state, options)) is not None]
         losses = [loss for one in ranges for loss in one.losses]
         _refuse_losses(losses, options)
         shape = _shape(options, state, ranges, report)

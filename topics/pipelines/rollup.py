@@ -27,7 +27,7 @@ from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, s
 from topics.pipelines.errors import disk_errors
 from topics.pipelines.report import LISTED_MAX, Report, count
 from topics.pipelines.seqs import Seqs, Span, numbers_of, seqs_of
-from topics.pipelines.source import Origin, Slice, Topic, open_source, read, refuse_inside
+from topics.pipelines.source import Origin, Slice, Topic, open_selection, read, refuse_inside
 from topics.pipelines.target.parts import COMPRESSIONS
 from topics.pipelines.target.whole import replace_file
 from topics.pipelines.values import pointer
@@ -142,12 +142,12 @@ def run(
     engine = engine or LocalEngine()
     began = clock.monotonic_ns()
     counting = _counting(options)
-    source = open_source(options.origin)
+    selection = open_selection(options.origin)
     if options.to:
         refuse_inside(options.to, options.origin)
     units: list[Unit] = []
     table: dict[str, dict[int | None, Window]] = {}
-    for topic in source.topics.values():
+    for topic in selection.topics.values():
         mine, behind = _units(topic)
         units += mine
         table[topic.name] = {None: Window(None, lost=behind)} if behind else {}
@@ -162,7 +162,9 @@ def run(
     if options.to:
         with disk_errors(f"target {options.to}"):
             replace_file(os.path.abspath(options.to), partial(pq.write_table, rows, compression=options.compression))
-    report = RollupReport(options.origin.path, source.snapshot, options.to, len(source.topics), rows=rows.num_rows)
+    report = RollupReport(
+        options.origin.path, selection.snapshot, options.to, len(selection.topics), rows=rows.num_rows
+    )
     report.windows = [_as_json(row) for row in rows.slice(0, LISTED_MAX).to_pylist()]
     for name in ("records", "bytes", "lost"):
         setattr(report, name, pc.sum(rows.column(name)).as_py() or 0)

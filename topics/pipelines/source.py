@@ -46,14 +46,14 @@ class Slice(NamedTuple):
 
 
 class Topic(Protocol):
-    """A topic as it stood when the source was opened."""
+    """A topic as it stood when the directory was opened."""
 
     name: str
     incarnation: str
     head: int
     """The last seq that can be read."""
     seen_head: int
-    """The highest seq given out, when the source was opened. `head` may be lower than it was before, this never."""
+    """The highest seq given out when the directory was opened. `head` may be lower than it was before, this never."""
     first: int
     """The first seq that is neither lost nor cut off by a delete of all below."""
 
@@ -100,22 +100,22 @@ class FileTopic:
         )
 
 
-class Source(NamedTuple):
-    """The topics asked for, by name, and what they were read from."""
+class Selection(NamedTuple):
+    """The topics that an origin selects, by name, as one snapshot has them."""
 
     topics: dict[str, Topic]
     snapshot: int
     """Of the data directory."""
 
 
-def open_source(origin: Origin) -> Source:
-    """Open what the options name. Raises UsageError, and what `files.open_directory` raises."""
+def open_selection(origin: Origin) -> Selection:
+    """Open the topics that the options name. Raises UsageError, and what `files.open_directory` raises."""
     if not origin.path:
         raise UsageError("no source: name a data directory with --path")
     directory = open_directory(origin.path, origin.cold or None)
     chosen = choose(list(directory.topics), origin, f"data directory {origin.path}")
     location = directory.location
-    return Source({name: FileTopic(directory.topics[name], location) for name in chosen}, directory.snapshot)
+    return Selection({name: FileTopic(directory.topics[name], location) for name in chosen}, directory.snapshot)
 
 
 def refuse_inside(target: str, origin: Origin) -> None:
