@@ -22,7 +22,17 @@ from topics.files import Loss
 from topics.pipelines.engines import Engine, LocalEngine, Progress, Stop, silent
 from topics.pipelines.errors import DataLossError, TargetError
 from topics.pipelines.report import Report, count, loss_as_json, loss_sentence
-from topics.pipelines.source import UNIT_BYTES, Origin, Selection, Slice, Topic, open_selection, read, refuse_inside
+from topics.pipelines.source import (
+    UNIT_BYTES,
+    Origin,
+    Selection,
+    Slice,
+    Topic,
+    grouped,
+    open_selection,
+    read,
+    refuse_inside,
+)
 from topics.pipelines.target.delta import DeltaLayout
 from topics.pipelines.target.layout import Addition, Exported, Layout, PartFile, Shape, State
 from topics.pipelines.target.manifest import ManifestLayout
@@ -281,20 +291,9 @@ def _texts(options: Options, one: _Range) -> Iterator[str]:
 
 
 def units_of(ranges: list[_Range]) -> list[Unit]:
-    """Slices of all topics, small ones together, about UNIT_BYTES each."""
-    units: list[Unit] = []
-    group: list[Slice] = []
-    size = 0
-    for one in ranges:
-        for piece in one.topic.slices(one.from_seq, one.topic.head):
-            if group and size + piece.bytes > UNIT_BYTES:
-                units.append(Unit(len(units), tuple(group)))
-                group, size = [], 0
-            group.append(piece)
-            size += piece.bytes
-    if group:
-        units.append(Unit(len(units), tuple(group)))
-    return units
+    """Return the slices of all topics, small ones together, about UNIT_BYTES a unit."""
+    slices = (piece for one in ranges for piece in one.topic.slices(one.from_seq, one.topic.head))
+    return [Unit(number, group) for number, group in enumerate(grouped(slices, UNIT_BYTES))]
 
 
 def _write(

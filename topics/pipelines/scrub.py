@@ -26,7 +26,7 @@ from topics.files import (
 from topics.pipelines.compare import Comparison, as_json, as_run, compare, covering, only_batches, why_gone
 from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, silent
 from topics.pipelines.report import LISTED_MAX, WELL, WRONG, Report, count
-from topics.pipelines.source import UNIT_BYTES, FileTopic, Slice, read
+from topics.pipelines.source import UNIT_BYTES, FileTopic, Slice, grouped, read
 from topics.pipelines.values.checksum import COLUMNS
 
 _PLANS_MAX = 16
@@ -134,7 +134,10 @@ def _scan(report: ScrubReport, directory: Directory, job: Job) -> None:
     missed: dict[_Key, int] = {}
     for _ in range(_PLANS_MAX):
         gone: dict[_Key, Piece] = {}
-        for found in job.results(partial(scan_unit, directory.location), list(_grouped(pieces)), "scrubbed"):
+        by_place = sorted(pieces, key=lambda piece: (piece.path, piece.run))
+        # All runs of one pack are in the same unit, because they share its index.
+        units = list(grouped(by_place, UNIT_BYTES, key=lambda piece: piece.path))
+        for found in job.results(partial(scan_unit, directory.location), units, "scrubbed"):
             report.frames += found.frames
             report.records += found.live
             report.bytes += found.bytes
@@ -182,20 +185,6 @@ def _planned_again(directory: Directory, gone: Iterable[Piece]) -> Iterator[Piec
         topic = directory.topics.get(piece.topic)
         if topic is not None and topic.incarnation == piece.incarnation:
             yield from (one for one in topic.whole_pieces if one.clip(piece.first_seq, piece.last_seq) is not None)
-
-
-def _grouped(pieces: list[Piece]) -> Iterator[tuple[Piece, ...]]:
-    """Pieces in units of about UNIT_BYTES; all runs of one pack in the same, because they share its index."""
-    group: list[Piece] = []
-    size = 0
-    for piece in sorted(pieces, key=lambda piece: (piece.path, piece.run)):
-        if group and size + piece.bytes > UNIT_BYTES and piece.path != group[-1].path:
-            yield tuple(group)
-            group, size = [], 0
-        group.append(piece)
-        size += piece.bytes
-    if group:
-        yield tuple(group)
 
 
 def scan_unit(location: Location, pieces: tuple[Piece, ...]) -> _Scanned:

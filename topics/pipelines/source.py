@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from topics.errors import UsageError
 from topics.files import Location, Loss, Piece, TopicFiles, open_directory
@@ -42,7 +42,35 @@ class Slice(NamedTuple):
     location: Location
     pieces: tuple[Piece, ...]
     bytes: int
-    """About as many."""
+    """About how many are read."""
+
+
+class Sized(Protocol):
+    """A share of the reading: a piece, or a slice."""
+
+    @property
+    def bytes(self) -> int:
+        """About how many are read."""
+
+
+S = TypeVar("S", bound=Sized)
+
+
+def grouped(items: Iterable[S], bytes_max: int, key: Callable[[S], object] | None = None) -> Iterator[tuple[S, ...]]:
+    """Yield items in groups, in order; a group has at most `bytes_max`, or one item.
+
+    key: neighbours that are equal by it stay together, however many bytes they have.
+    """
+    group: list[S] = []
+    size = 0
+    for item in items:
+        if group and size + item.bytes > bytes_max and (key is None or key(item) != key(group[-1])):
+            yield tuple(group)
+            group, size = [], 0
+        group.append(item)
+        size += item.bytes
+    if group:
+        yield tuple(group)
 
 
 class Topic(Protocol):
@@ -80,24 +108,12 @@ class FileTopic:
         return self._files.losses(from_seq, to_seq)
 
     def slices(self, from_seq: int, to_seq: int) -> list[Slice]:
-        """The pieces of the range, grouped."""
-        found: list[Slice] = []
-        group: list[Piece] = []
-        size = 0
-        for piece in self._files.plan(from_seq, to_seq):
-            if group and size + piece.bytes > UNIT_BYTES:
-                found.append(self._slice(group, size))
-                group, size = [], 0
-            group.append(piece)
-            size += piece.bytes
-        if group:
-            found.append(self._slice(group, size))
-        return found
+        """Return the pieces of the range, grouped."""
+        return [self._slice(group) for group in grouped(self._files.plan(from_seq, to_seq), UNIT_BYTES)]
 
-    def _slice(self, pieces: list[Piece], size: int) -> Slice:
-        return Slice(
-            self.name, self.incarnation, pieces[0].from_seq, pieces[-1].to_seq, self._location, tuple(pieces), size
-        )
+    def _slice(self, pieces: tuple[Piece, ...]) -> Slice:
+        size = sum(piece.bytes for piece in pieces)
+        return Slice(self.name, self.incarnation, pieces[0].from_seq, pieces[-1].to_seq, self._location, pieces, size)
 
 
 class Selection(NamedTuple):
