@@ -119,7 +119,7 @@ def test_a_target_that_is_there_is_refused_unless_it_is_empty(data: Path, tmp_pa
 
 
 def test_what_is_lost_while_it_runs_is_told() -> None:
-    report = CompactReport("p", "t", topics={"orders": compact.TopicReport()})
+    report = CompactReport("p", "t", topics={"orders": compact.CompactedTopic()})
     compact._add(report, compact.Kept("orders", "", 0, 0, 0, 0, 2, [Loss("orders", 1, 2, "cap")]))
     assert report.losses == [{"topic": "orders", "from_seq": 1, "to_seq": 2, "reason": "cap"}]
 

@@ -43,7 +43,7 @@ class Options:
 
 
 @dataclass
-class TopicReport:
+class CheckedTopic:
     """What one topic holds. head: the last seq that the files answer for."""
 
     head: int
@@ -76,7 +76,7 @@ class CheckReport(Report):
 
     path: str
     snapshot: int = 0
-    topics: dict[str, TopicReport] = field(default_factory=dict)
+    topics: dict[str, CheckedTopic] = field(default_factory=dict)
     rules: list[RuleReport] = field(default_factory=list)
     export: dict[str, Any] | None = None
     unreadable: list[str] = field(default_factory=list)
@@ -143,7 +143,7 @@ def _wrong(report: CheckReport, options: Options) -> Iterator[str]:
 # --- records: seqs, and rules
 
 
-class Unit(NamedTuple):
+class CheckUnit(NamedTuple):
     """A slice and the losses told in it."""
 
     slice: Slice
@@ -176,16 +176,18 @@ class RuleResult(NamedTuple):
     seqs: Seqs
 
 
-def _check_records(report: CheckReport, topics: Mapping[str, Topic], work: Callable[[Unit], Checked], job: Job) -> None:
-    units: list[Unit] = []
+def _check_records(
+    report: CheckReport, topics: Mapping[str, Topic], work: Callable[[CheckUnit], Checked], job: Job
+) -> None:
+    units: list[CheckUnit] = []
     for topic in topics.values():
         losses = topic.losses(1, topic.head)
         spans = [(loss.from_seq, loss.to_seq) for loss in losses]
-        about = report.topics[topic.name] = TopicReport(topic.head)
+        about = report.topics[topic.name] = CheckedTopic(topic.head)
         _tell_losses(about, losses)
         slices = topic.slices(topic.first, topic.head) if topic.first <= topic.head else []
         units += [
-            Unit(one, tuple(span for span in spans if span[0] <= one.to_seq and span[1] >= one.from_seq))
+            CheckUnit(one, tuple(span for span in spans if span[0] <= one.to_seq and span[1] >= one.from_seq))
             for one in slices
         ]
         between = [(one.from_seq, one.to_seq) for one in slices] + spans
@@ -208,14 +210,14 @@ def _check_records(report: CheckReport, topics: Mapping[str, Topic], work: Calla
         _add_repeated(report.rules[rule - 1], name, results)
 
 
-def _tell_losses(about: TopicReport, losses: Iterable[Loss]) -> None:
+def _tell_losses(about: CheckedTopic, losses: Iterable[Loss]) -> None:
     for loss in losses:
         about.lost += loss.to_seq - loss.from_seq + 1
         if len(about.losses) < LISTED_MAX:
             about.losses.append({"from_seq": loss.from_seq, "to_seq": loss.to_seq, "reason": loss.reason})
 
 
-def _tell_holes(about: TopicReport, ranges: list[Span]) -> None:
+def _tell_holes(about: CheckedTopic, ranges: list[Span]) -> None:
     about.unexplained += sum(high - low + 1 for low, high in ranges)
     room = max(0, LISTED_MAX - len(about.unexplained_ranges))
     about.unexplained_ranges += ranges[:room]
@@ -243,7 +245,7 @@ def _add_repeated(about: RuleReport, topic: str, results: list[RuleResult]) -> N
         about.examples.append({"topic": topic, "seq": seq, "broke": "unique", "same_as_seq": first})
 
 
-def check_unit(rules: tuple[Rule, ...], verify: bool, unit: Unit) -> Checked:
+def check_unit(rules: tuple[Rule, ...], verify: bool, unit: CheckUnit) -> Checked:
     """Check the records of a slice: what an executor runs."""
     one = unit.slice
     checks = [_RuleCheck(rule) for rule in rules_for(rules, one.topic)]

@@ -74,7 +74,7 @@ class Options:
 
 
 @dataclass
-class TopicReport:
+class CompactedTopic:
     """What became of the records of one topic: read = written + superseded + untagged + nulls + vanished."""
 
     read: int = 0
@@ -100,7 +100,7 @@ class CompactReport(Report):
     snapshot: int = 0
     files: int = 0
     bytes: int = 0
-    topics: dict[str, TopicReport] = field(default_factory=dict)
+    topics: dict[str, CompactedTopic] = field(default_factory=dict)
     losses: list[dict[str, Any]] = field(default_factory=list)
     """Records that were lost while this ran: the first LISTED_MAX ranges."""
 
@@ -128,7 +128,7 @@ def run(
         for name in selection.topics:
             topic_directory(name)
     report = CompactReport(options.origin.path, options.to or f"topic {options.to_topic}", selection.snapshot)
-    report.topics = {name: TopicReport() for name in selection.topics}
+    report.topics = {name: CompactedTopic() for name in selection.topics}
     sink = _sink(options) if options.to_topic else None
     if sink is not None and options.to_topic in selection.topics:
         _refuse_itself(sink, selection.topics[options.to_topic])
@@ -138,7 +138,7 @@ def run(
         verify = options.origin.verify
         newest = _newest(report, list(job.results(partial(find_newest, verify), ranges, "looked through")))
         units = [
-            Unit(number, selection.topics[one[0].topic].head, one, _between(newest[one[0].topic], one))
+            CompactUnit(number, selection.topics[one[0].topic].head, one, _between(newest[one[0].topic], one))
             for number, one in enumerate(ranges)
         ]
         keeping = Keeping(target, options.untagged, options.nulls, options.compression, verify, sink)
@@ -258,7 +258,7 @@ def _between(seqs: Seqs, slices: tuple[Slice, ...]) -> Seqs:
 # --- the second pass
 
 
-class Unit(NamedTuple):
+class CompactUnit(NamedTuple):
     """Slices of a topic, and which of their records are the newest of their tag."""
 
     number: int
@@ -293,7 +293,7 @@ class Kept(NamedTuple):
     losses: list[Loss]
 
 
-def keep_newest(keeping: Keeping, unit: Unit) -> Kept:
+def keep_newest(keeping: Keeping, unit: CompactUnit) -> Kept:
     """Write the records of some slices that are to be kept: what an executor runs."""
     topic = unit.slices[0].topic
     found = untagged = nulls = 0
@@ -327,7 +327,7 @@ def keep_newest(keeping: Keeping, unit: Unit) -> Kept:
     return Kept(topic, path, size, written, untagged, nulls, vanished, losses)
 
 
-def _send(keeping: Keeping, sink: SinkOptions, unit: Unit, rows: pa.Table) -> None:
+def _send(keeping: Keeping, sink: SinkOptions, unit: CompactUnit, rows: pa.Table) -> None:
     """Append the rows. Raises ServerError, RowError."""
     one = unit.slices[0]
     made_of = (one.topic, one.incarnation, str(unit.head), keeping.untagged, keeping.nulls)

@@ -103,7 +103,7 @@ class ExportReport(Report):
         return done
 
 
-class Unit(NamedTuple):
+class ExportUnit(NamedTuple):
     """Slices that one task exports."""
 
     number: int
@@ -290,14 +290,14 @@ def _texts(options: Options, one: _Range) -> Iterator[str]:
                 yield from item.column("data").to_pylist()
 
 
-def units_of(ranges: list[_Range]) -> list[Unit]:
+def units_of(ranges: list[_Range]) -> list[ExportUnit]:
     """Return the slices of all topics, small ones together, about UNIT_BYTES a unit."""
     slices = (piece for one in ranges for piece in one.topic.slices(one.from_seq, one.topic.head))
-    return [Unit(number, group) for number, group in enumerate(grouped(slices, UNIT_BYTES))]
+    return [ExportUnit(number, group) for number, group in enumerate(grouped(slices, UNIT_BYTES))]
 
 
 def _write(
-    work: Callable[[Unit], UnitResult], units: list[Unit], engine: Engine, stop: Stop, progress: Progress
+    work: Callable[[ExportUnit], UnitResult], units: list[ExportUnit], engine: Engine, stop: Stop, progress: Progress
 ) -> list[UnitResult]:
     results: list[UnitResult] = []
     rows = 0
@@ -308,7 +308,7 @@ def _write(
     return results
 
 
-def export_unit(parts: Parts, verify: bool, on_data_loss: str, unit: Unit) -> UnitResult:
+def export_unit(parts: Parts, verify: bool, on_data_loss: str, unit: ExportUnit) -> UnitResult:
     """Write the rows of a unit's slices: what an executor runs. Raises DataLossError, TargetError, reading's errors."""
 
     files: list[PartFile] = []

@@ -105,7 +105,7 @@ class Window:
             self.tags.merge(other.tags)
 
 
-class Unit(NamedTuple):
+class RollupUnit(NamedTuple):
     """A slice, and the losses that end in it or before it, behind the slice before."""
 
     slice: Slice
@@ -145,7 +145,7 @@ def run(
     selection = open_selection(options.origin)
     if options.to:
         refuse_inside(options.to, options.origin)
-    units: list[Unit] = []
+    units: list[RollupUnit] = []
     table: dict[str, dict[int | None, Window]] = {}
     for topic in selection.topics.values():
         mine, behind = _units(topic)
@@ -191,16 +191,16 @@ def _counting(options: Options) -> Counting:
     return Counting(seconds * 1_000_000, options.tags, event_time, options.origin.verify)
 
 
-def _units(topic: Topic) -> tuple[list[Unit], int]:
+def _units(topic: Topic) -> tuple[list[RollupUnit], int]:
     """Slices of a topic, each with the losses up to its end that no slice before it has; and the seqs lost behind."""
-    units: list[Unit] = []
+    units: list[RollupUnit] = []
     losses = topic.losses(1, topic.head)
     at = 0
     for one in topic.slices(topic.first, topic.head) if topic.first <= topic.head else []:
         start = at
         while at < len(losses) and losses[at].to_seq <= one.to_seq:
             at += 1
-        units.append(Unit(one, tuple((loss.from_seq, loss.to_seq) for loss in losses[start:at])))
+        units.append(RollupUnit(one, tuple((loss.from_seq, loss.to_seq) for loss in losses[start:at])))
     return units, sum(loss.to_seq - loss.from_seq + 1 for loss in losses[at:])
 
 
@@ -229,7 +229,7 @@ def _merge(windows: dict[int | None, Window], number: int | None, window: Window
     there.merge(window)
 
 
-def count_unit(counting: Counting, unit: Unit) -> Counted:
+def count_unit(counting: Counting, unit: RollupUnit) -> Counted:
     """Count the records of a slice: what an executor runs."""
     one = unit.slice
     names = ["seq", "ts", "size"]
