@@ -25,9 +25,19 @@ import pyarrow.parquet as pq
 
 from topics import __version__
 from topics.errors import FormatError
-from topics.pipelines.errors import TargetError, disk_error
-from topics.pipelines.target.layout import Addition, Mark, PartFile, Shape, State, sound, taken
-from topics.pipelines.target.manifest import as_json
+from topics.pipelines.errors import TargetError, disk_errors
+from topics.pipelines.target.layout import (
+    Addition,
+    Mark,
+    PartFile,
+    Shape,
+    State,
+    commit_numbers,
+    commit_path,
+    names_in,
+    sound,
+    taken,
+)
 from topics.pipelines.target.names import as_uri, from_uri
 from topics.pipelines.target.runs import Head, Run
 from topics.pipelines.target.whole import replace_file, sync_directory
@@ -37,7 +47,6 @@ LOG = "_delta_log"
 CHECKPOINT_EVERY = 50
 """Commits between two checkpoints of ours, without which every reader reads all commits."""
 READER_VERSION, WRITER_VERSION = 1, 2
-_COMMIT = re.compile(r"([0-9]{20})\.json\Z")
 _CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.parquet\Z")
 _PARTED = re.compile(r"[0-9]{20}\.checkpoint\.[^/]+\.(?:parquet|json)\Z")
 _APP = re.compile(r"topics:([0-9a-f]{16}):(.+)\Z")
@@ -127,11 +136,9 @@ class DeltaLayout:
     def commit(self, run: Run, state: State, add: Addition) -> int:
         """Write the next version; goes behind versions of others as long as they touch nothing of ours."""
         log: _Log = state.extra
-        try:
+        with disk_errors(f"commit in {self._target}"):
             os.makedirs(self._log, exist_ok=True)
             sync_directory(self._target)
-        except OSError as error:
-            raise disk_error(f"commit in {self._target}", error) from error
         number = state.number + 1
         first = not log.metadata
         now_ms = max([add.now_ms, *(int(txn.get("lastUpdated") or 0) + 1 for txn in log.txns.values())])
@@ -166,13 +173,8 @@ class DeltaLayout:
 
     def _read(self) -> _Log:
         """Replay the log from its newest whole checkpoint on."""
-        try:
-            names = os.listdir(self._log)
-        except FileNotFoundError:
-            return _Log()
-        except OSError as error:
-            raise disk_error(f"Delta table {self._target} cannot be read", error) from error
-        commits = sorted(int(match.group(1)) for name in names if (match := _COMMIT.match(name)))
+        names = names_in(self._log, f"Delta table {self._target}")
+        commits = commit_numbers(names)
         checkpoints = [int(match.group(1)) for name in names if (match := _CHECKPOINT.match(name))]
         log = _Log()
         if checkpoints:
@@ -200,7 +202,7 @@ class DeltaLayout:
                     yield json.loads(line)
 
     def _path(self, number: int) -> str:
-        return os.path.join(self._log, f"{number:020d}.json")
+        return commit_path(self._log, number)
 
     def _apply_checkpoint(self, log: _Log, number: int) -> None:
         path = os.path.join(self._log, f"{number:020d}.checkpoint.parquet")
@@ -311,7 +313,7 @@ def _commit(run: str, number: int, add: Addition, *, first: bool) -> bytes:
                 "engineInfo": f"topics/{__version__}",
                 "run": run,
                 "number": number,
-                "topics": {name: as_json(one) for name, one in sorted(add.topics.items())},
+                "topics": {name: one.as_json() for name, one in sorted(add.topics.items())},
             }
         }
     ]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from topics.errors import FormatError
 from topics.files import Loss
-from topics.pipelines.errors import TargetError
+from topics.pipelines.errors import TargetError, disk_error
 from topics.pipelines.target.runs import Head, Run
 from topics.pipelines.values import ddl
+
+_COMMIT = re.compile(r"([0-9]{20})\.json\Z")
 
 
 class Mark(NamedTuple):
@@ -78,6 +82,17 @@ class Exported:
     rows: int
     losses: tuple[Loss, ...] = ()
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the range as a commit has it."""
+        losses = [{"from_seq": loss.from_seq, "to_seq": loss.to_seq, "reason": loss.reason} for loss in self.losses]
+        return {
+            "incarnation": self.incarnation,
+            "from_seq": self.from_seq,
+            "to_seq": self.to_seq,
+            "rows": self.rows,
+            "losses": losses,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Addition:
@@ -121,6 +136,26 @@ class Layout(Protocol):
         """All files that count, by topic and seq. Raises TargetError, FormatError."""
 
 
+def commit_path(directory: str, number: int) -> str:
+    """Return the path of a commit, which has 20 digits."""
+    return os.path.join(directory, f"{number:020d}.json")
+
+
+def commit_numbers(names: Iterable[str]) -> list[int]:
+    """Return the numbers of the commits among the names of a directory, ascending."""
+    return sorted(int(match.group(1)) for name in names if (match := _COMMIT.match(name)))
+
+
+def names_in(directory: str, what: str) -> list[str]:
+    """Return the names in a directory, none when it is missing. Raises TargetError, which says what cannot be read."""
+    try:
+        return os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise disk_error(f"{what} cannot be read", error) from error
+
+
 @contextmanager
 def sound(what: str) -> Iterator[None]:
     """Raise FormatError, naming what is read, when the block finds something else than an export writes there."""
@@ -131,7 +166,7 @@ def sound(what: str) -> Iterator[None]:
 
 
 def taken(target: str) -> TargetError:
-    """Another run has committed first."""
+    """The error for a run that another one has outrun with its commit."""
     return TargetError(
         f"another export has committed to {target} while this one ran: nothing of this one counts and its files are "
         "removed; run it again to export what is new since"

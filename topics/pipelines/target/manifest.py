@@ -16,19 +16,28 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from typing import Any
 
 from topics.errors import FormatError
-from topics.pipelines.errors import disk_error, disk_errors
-from topics.pipelines.target.layout import Addition, Exported, Mark, PartFile, Shape, State, sound, taken
+from topics.pipelines.errors import disk_errors
+from topics.pipelines.target.layout import (
+    Addition,
+    Mark,
+    PartFile,
+    Shape,
+    State,
+    commit_numbers,
+    commit_path,
+    names_in,
+    sound,
+    taken,
+)
 from topics.pipelines.target.runs import OWN, Head, Run
 from topics.pipelines.target.whole import sync_directory
 
 COMMITS = os.path.join(OWN, "commits")
 FORMAT, VERSION = "topics-export", 1
 _NUMBERS = ("rows", "first_seq", "last_seq", "first_ts_ms", "last_ts_ms", "bytes", "misfits")
-_NAME = re.compile(r"([0-9]{20})\.json\Z")
 
 
 class ManifestLayout:
@@ -71,16 +80,14 @@ class ManifestLayout:
             "created_ms": add.now_ms,
             "schema": add.shape.schema,
             "data": add.shape.data,
-            "topics": {name: as_json(one) for name, one in sorted(add.topics.items())},
+            "topics": {name: one.as_json() for name, one in sorted(add.topics.items())},
             "state": {name: mark._asdict() for name, mark in sorted(marks.items())},
             "files": [file._asdict() for file in add.files],
         }
-        try:
+        with disk_errors(f"commit in {self._target}"):
             os.makedirs(self._commits, exist_ok=True)
             sync_directory(os.path.dirname(self._commits))
             sync_directory(self._target)
-        except OSError as error:
-            raise disk_error(f"commit in {self._target}", error) from error
         if not run.commit(json.dumps(content, ensure_ascii=False).encode() + b"\n", self._path(number)):
             raise taken(self._target)
         return number
@@ -88,7 +95,7 @@ class ManifestLayout:
     def files(self) -> list[PartFile]:
         """The files of all commits."""
         found = []
-        for number in sorted(self._numbers()):
+        for number in self._numbers():
             commit = self.read(number)
             with sound(f"commit {self._path(number)}"):
                 found += [_part_file(file) for file in commit["files"]]
@@ -109,16 +116,11 @@ class ManifestLayout:
         return commit
 
     def _numbers(self) -> list[int]:
-        try:
-            names = os.listdir(self._commits)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise disk_error(f"target {self._target} cannot be read", error) from error
-        return [int(match.group(1)) for name in names if (match := _NAME.match(name))]
+        """The numbers of all commits, ascending."""
+        return commit_numbers(names_in(self._commits, f"target {self._target}"))
 
     def _path(self, number: int) -> str:
-        return os.path.join(self._commits, f"{number:020d}.json")
+        return commit_path(self._commits, number)
 
 
 def _part_file(entry: dict[str, Any]) -> PartFile:
@@ -129,15 +131,3 @@ def _part_file(entry: dict[str, Any]) -> PartFile:
         if not isinstance(getattr(file, name), kind):
             raise TypeError(f"{name} is {getattr(file, name)!r}")
     return file
-
-
-def as_json(one: Exported) -> dict[str, Any]:
-    """What a commit says of one topic."""
-    losses = [{"from_seq": loss.from_seq, "to_seq": loss.to_seq, "reason": loss.reason} for loss in one.losses]
-    return {
-        "incarnation": one.incarnation,
-        "from_seq": one.from_seq,
-        "to_seq": one.to_seq,
-        "rows": one.rows,
-        "losses": losses,
-    }
