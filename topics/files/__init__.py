@@ -65,6 +65,6 @@ _NEED_PYARROW = {"COLUMNS", "DEFAULT_COLUMNS", "read_pieces", "schema_of"}
 def __getattr__(name: str) -> Any:
     if name not in _NEED_PYARROW:
         raise AttributeError(f"module 'topics.files' has no attribute {name!r}")
-    from topics.files import reading  # noqa: PLC0415 - whoever plans or scrubs needs no pyarrow
+    from topics.files import reading  # noqa: PLC0415 - planning and scrubbing need no pyarrow
 
     return getattr(reading, name)

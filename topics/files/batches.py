@@ -33,7 +33,7 @@ _IN_FRAMES = ("node", "data", "meta")
 """Columns that no index has."""
 _SEQ_MAX = (1 << 63) - 1
 _GAP_BYTES = 64 << 10
-"""What is not wanted is read all the same, if it is no more than that between two frames that are."""
+"""Most bytes between two wanted frames that are read along with them, instead of in two reads."""
 
 
 def schema_of(columns: Sequence[str]) -> Any:
@@ -45,7 +45,7 @@ def schema_of(columns: Sequence[str]) -> Any:
 
 
 class Wanted(NamedTuple):
-    """What is asked of every piece."""
+    """The columns and records that a reader asks for, and the bounds of a batch."""
 
     schema: Any
     verify: bool
@@ -55,7 +55,7 @@ class Wanted(NamedTuple):
 
 
 class Batches:
-    """Makes batches of pieces; keeps what is worth keeping from one to the next."""
+    """Pieces as batches; buffers and arrays are kept from one piece to the next."""
 
     def __init__(self, source: Source, decoder: Decoder, wanted: Wanted) -> None:
         self._source = source
@@ -67,7 +67,7 @@ class Batches:
         self._topics: tuple[str, Any] = ("", None)
 
     def of(self, piece: Piece) -> Iterator[Any]:
-        """pa.RecordBatch after batch of the piece's live records; none is empty.
+        """Yield the piece's live records as pa.RecordBatch; none is empty.
 
         Raises VanishedError, before the first one only; CorruptError.
         """
@@ -101,7 +101,7 @@ class Batches:
                     yield batch
 
     def _read_texts(self, fd: int, path: str, piece: Piece, rows: Rows, names: list[str]) -> dict[str, Any]:
-        """Columns of texts by name. Raises CorruptError naming the first frame that is not sound."""
+        """Read columns of texts, by name. Raises CorruptError naming the first frame that is not sound."""
         verify = self._wanted.verify and not rows.is_verified
         size = int(rows.lengths.sum(dtype=np.uint64))
         texts = self._decoder.texts(Order(piece.topic_id, names, len(rows.seqs), size, verify), self._rooms)
@@ -122,7 +122,7 @@ class Batches:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _column(self, name: str, piece: Piece, rows: Rows) -> Any:
-        """One that needs no frame."""
+        """Return a column that needs no frame."""
         if name == "topic":
             return self._topic(piece, rows)
         if name == "tag":
@@ -134,7 +134,7 @@ class Batches:
         return _numbers(rows.sizes.astype(np.int64), pa.int64())
 
     def _topic(self, piece: Piece, rows: Rows) -> Any:
-        """The name, once a row; slices of one array."""
+        """Return the topic's name, once a row; a slice of one array."""
         name, array = self._topics
         if name != piece.topic or len(array) < len(rows.seqs):
             array = pa.repeat(pa.scalar(piece.topic), max(len(rows.seqs), min(16384, self._wanted.batch_rows)))
@@ -152,12 +152,12 @@ class Batches:
 
 
 def _numbers(values: NDArray[np.int64], kind: Any) -> Any:
-    """A column without a copy."""
+    """Return numbers as a column, without a copy of contiguous ones."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def _strings(texts: Sequence[bytes]) -> Any:
-    """A column of them."""
+    """Return the texts as a column."""
     if isinstance(texts, TagTable):
         ends, joined = texts.ends.astype(np.int32), texts.texts
         return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(joined))
@@ -167,7 +167,7 @@ def _strings(texts: Sequence[bytes]) -> Any:
 
 
 def _slices(rows: Rows, wanted: Wanted) -> Iterator[tuple[int, int]]:
-    """(first row, row behind the last) of each batch: within the bounds, one row at least."""
+    """Yield (first row, row after the last) of each batch: within the bounds, one row at least."""
     count = len(rows.seqs)
     if count <= wanted.batch_rows and _span(rows) <= wanted.batch_bytes:
         yield 0, count
@@ -183,7 +183,7 @@ def _slices(rows: Rows, wanted: Wanted) -> Iterator[tuple[int, int]]:
 
 
 class _Window(NamedTuple):
-    """Bytes of the file that are read at a time, and the rows in them: [first, last)."""
+    """A range of bytes of the file that is read at a time, and the rows in it: [first, last)."""
 
     start: int
     size: int
@@ -192,12 +192,15 @@ class _Window(NamedTuple):
 
 
 def _span(rows: Rows) -> int:
-    """Bytes from the first frame to the end of the last: no less than they have together."""
+    """Return the bytes from the first frame to the end of the last: no less than all frames have together."""
     return int(rows.offsets[-1]) + int(rows.lengths[-1]) - int(rows.offsets[0])
 
 
 def _windows(rows: Rows, size: int, window_bytes: int) -> Iterator[_Window]:
-    """In order; each has the frames of its rows whole, and little else. size: bytes that the frames have together."""
+    """Yield the windows of rows, in order; each has the frames of its rows whole, and little else.
+
+    Args: size, bytes that the frames have together; window_bytes, most of a window with more than one frame.
+    """
     starts, lengths, count = rows.offsets, rows.lengths, len(rows.offsets)
     limits = [count]
     if _span(rows) - size > _GAP_BYTES:

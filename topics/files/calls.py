@@ -18,28 +18,28 @@ class FileCalls(Protocol):
     """File calls that a reader makes. Each raises OSError with its errno."""
 
     def open(self, path: str) -> int:
-        """A descriptor for reading."""
+        """Return a descriptor for reading."""
 
     def close(self, fd: int) -> None: ...
 
     def size(self, fd: int) -> int:
-        """Bytes of the open file."""
+        """Return the bytes of the open file."""
 
     def read_into(self, fd: int, buffer: Buffer, offset: int) -> int:
-        """Fills `buffer` from file byte `offset` on; returns how many bytes there were, fewer at the file's end."""
+        """Fill `buffer` from file byte `offset` on; returns how many bytes there were, fewer at the file's end."""
 
     def list_directory(self, path: str) -> list[str]:
-        """Names in it, in no order."""
+        """Return the names in a directory, in no order."""
 
     def owner(self, path: str) -> int:
-        """User id of the owner of a directory that may not be readable."""
+        """Return the user id of the owner of a directory, which need not be readable."""
 
     def user(self) -> int:
-        """User id this process runs as."""
+        """Return the user id that this process runs as."""
 
 
 class SystemCalls:
-    """The kernel's own."""
+    """The file calls of the kernel."""
 
     def open(self, path: str) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -75,7 +75,7 @@ SYSTEM = SystemCalls()
 
 @contextmanager
 def opened(calls: FileCalls, path: str) -> Iterator[int]:
-    """A descriptor for the time of the block."""
+    """Yield a descriptor for reading; it is closed at the end of the block."""
     fd = calls.open(path)
     try:
         yield fd
@@ -84,13 +84,13 @@ def opened(calls: FileCalls, path: str) -> Iterator[int]:
 
 
 def read_range(calls: FileCalls, fd: int, start: int, size: int) -> bytearray:
-    """Bytes [start, start + size) of a file, fewer where it ends."""
+    """Return bytes [start, start + size) of a file, fewer where it ends."""
     buffer = bytearray(size)
     count = calls.read_into(fd, buffer, start)
     return buffer if count == size else buffer[:count]
 
 
 def read_file(calls: FileCalls, path: str) -> bytearray:
-    """The whole file."""
+    """Return the whole file."""
     with opened(calls, path) as fd:
         return read_range(calls, fd, 0, calls.size(fd))

@@ -20,7 +20,7 @@ from topics.store.segment_format import COLD_MARK_NAME, DIRECTORY_FORMAT, MARKER
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Directory:
-    """What one snapshot says. It does not change: `refresh` gives the newest one."""
+    """A data directory as one snapshot has it. It does not change: `refresh` gives the newest one."""
 
     location: Location
     snapshot: int
@@ -41,7 +41,10 @@ class Directory:
         return self.location.cold
 
     def refresh(self) -> Directory:
-        """The newest snapshot; this very object when there is no newer one. Raises like `open_directory`."""
+        """Return the directory of the newest snapshot, this object when there is no newer one.
+
+        Raises what `open_directory` raises.
+        """
         with reading(self.location, self.calls):
             if newest_number(self.calls, self.path) == self.snapshot:
                 return self
@@ -49,7 +52,7 @@ class Directory:
 
 
 def open_directory(path: str, cold: str | None = None, *, calls: FileCalls | None = None) -> Directory:
-    """Reads the newest sound snapshot of a data directory.
+    """Read the newest sound snapshot of a data directory.
 
     Args: cold, the cold directory that goes with it, if it has one; calls, the kernel's without.
     Raises: NoDirectoryError, NotReadableError, NoColdDirectoryError, FormatError, CorruptError, DirectoryBusyError,
@@ -104,7 +107,7 @@ def _no_directory(location: Location, calls: FileCalls) -> NoDirectoryError:
 
 
 def _check_cold(location: Location, calls: FileCalls, snapshot: Snapshot) -> None:
-    """A cold directory is the one that goes with the data directory, by the id in both."""
+    """Raise NoColdDirectoryError unless data and cold directory have the same id, or no segment is in the cold one."""
     if not location.cold:
         if snapshot.has_cold:
             raise NoColdDirectoryError(

@@ -1,4 +1,4 @@
-"""Why a data directory cannot be read from its files alone: one sentence each, with the remedy.
+"""Errors of reading a data directory from its files alone: one sentence each, with the remedy.
 
     StorageError
     ├── NoDirectoryError       nothing there, or no data directory of this package
@@ -22,7 +22,7 @@ class NoDirectoryError(StorageError):
 
 
 class NotReadableError(StorageError):
-    """This process may not read the files: they belong to the user that runs the server, and to nobody else."""
+    """The files may not be read by this process: only the user that runs the server may."""
 
 
 class NoColdDirectoryError(StorageError):

@@ -1,4 +1,4 @@
-"""What a reader is handed: one file's part of one topic, as a value that can be sent to another machine."""
+"""Pieces: the records of one topic in one file, as values that can be sent to the machine that reads them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Kind(IntEnum):
-    """Where the records of a piece lie."""
+    """The kind of file that has the records of a piece."""
 
     SEGMENT = 1
     """A file of the topic's own."""
@@ -17,7 +17,7 @@ class Kind(IntEnum):
 
 
 class Location(NamedTuple):
-    """Where a data directory lies on the machine that reads it. cold: "" without a cold directory."""
+    """Paths of a data directory on the machine that reads it. cold: "" without a cold directory."""
 
     path: str
     cold: str = ""
@@ -50,7 +50,7 @@ class Piece:
     """16 hex digits: another one names other records."""
     kind: Kind
     path: str
-    """Of the file, below the directory of its tier."""
+    """The file's, below the directory of its tier."""
     tier: int
     """manifest.HOT or COLD: which of the two directories."""
     epoch: int
@@ -63,7 +63,7 @@ class Piece:
     run: int
     """Runs: the row of the pack's run table; -1 for a segment."""
     first_seq: int
-    """Of the file's part, whatever is asked of it."""
+    """First seq of the segment or run, whatever part of it is asked for."""
     last_seq: int
     from_seq: int
     to_seq: int
@@ -75,7 +75,7 @@ class Piece:
     """Segments: ms of the last frame; 0 when it is not known."""
 
     def clip(self, from_seq: int, to_seq: int) -> Piece | None:
-        """The part of it with these seqs, both included; None when there is none."""
+        """Return the part of the piece with these seqs, both included; None when there is none."""
         low, high = max(self.from_seq, from_seq), min(self.to_seq, to_seq)
         if low > high:
             return None

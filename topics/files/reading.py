@@ -24,7 +24,7 @@ _BATCH_BYTES_MAX = 1 << 30
 _SMALL_ROWS = 4096
 """Batches with fewer rows wait for the next ones, and are put together."""
 _PLANS_MAX = 16
-"""So often in a row the seqs of one piece are planned again."""
+"""Most times in a row that the seqs of one piece are planned again."""
 
 
 def read_pieces(
@@ -39,7 +39,7 @@ def read_pieces(
     calls: FileCalls | None = None,
     decoder: Decoder | None = None,
 ) -> Iterator[pa.RecordBatch | Loss]:
-    """The live records of pieces, in the order of the pieces, and what was lost of them since they were planned.
+    """Yield the live records of pieces, in the order of the pieces, and what was lost of them since they were planned.
 
     Args: columns, some of COLUMNS, in the order wanted; verify, compare the checksum of each frame that is read (seq,
     ts, tag and size of a sealed segment or a run come from its index, whose checksum is always compared); tags, only
@@ -101,11 +101,11 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 _Missed = dict[tuple[str, int, int], int]
-"""Files (path, tier, epoch) that were looked for because a snapshot lists them, and its number."""
+"""By file (path, tier, epoch): the number of the snapshot that lists it, though it was not found."""
 
 
 class _Reader:
-    """Pieces to batches; plans again what has vanished."""
+    """Pieces as batches; seqs whose file has vanished are planned again."""
 
     def __init__(self, source: Source, batches: Batches) -> None:
         self._source = source

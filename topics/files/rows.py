@@ -1,4 +1,4 @@
-"""The live records of a piece as columns of numbers: where each lies, and what its index says of it."""
+"""The live records of a piece as columns of numbers: the place of each, and what its index says of it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Rows(NamedTuple):
     """The checksum of each frame was compared when the rows were found."""
 
     def select(self, where: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Rows:
-        """Some of them, in order."""
+        """Return some of the rows, in order."""
         return Rows(
             self.seqs[where],
             self.offsets[where],
@@ -66,7 +66,7 @@ NO_ROWS = Rows(_NONE64, _NONE32, _NONE32, _NONE32, _NONE64, None, [], True)
 
 
 def rows_of_index(columns: IndexColumns, first_seq: int, part: slice = slice(None), *, deleted: bool = False) -> Rows:
-    """The live ones of an index, or the deleted ones. first_seq: what each delta counts from."""
+    """Return the live rows of an index, or the deleted ones. first_seq: what each delta counts from."""
     rows = Rows(
         columns.deltas[part].astype(np.uint64) + np.uint64(first_seq),
         columns.offsets[part],
@@ -83,7 +83,7 @@ def rows_of_index(columns: IndexColumns, first_seq: int, part: slice = slice(Non
 
 
 def rows_of_frames(parts: list[Frames], *, deleted: bool = False) -> Rows:
-    """The live records among frames that were scanned, or the deleted ones."""
+    """Return the live records among frames that were scanned, or the deleted ones."""
     chosen = []
     for frames in parts:
         live = (frames.says_deleted() == deleted) & (frames.types == FrameType.RECORD)

@@ -39,12 +39,12 @@ HEADER_DTYPE = np.dtype(
 
 
 class Stop(IntEnum):
-    """Why a scan stopped."""
+    """Reasons for which a scan stops."""
 
     END = 0
     """The end of the bytes given, or zeros."""
     MORE = 1
-    """What lies here goes on past the bytes given."""
+    """A frame goes on past the bytes given."""
     BAD = 2
     """No sound frame."""
 
@@ -71,7 +71,7 @@ class Frames(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What a scan found: frames up to `position` in the bytes given, and the running checksum of their checksums."""
+    """Result of a scan: frames up to `position` in the bytes given, and the running checksum of their checksums."""
 
     frames: Frames
     position: int

@@ -1,6 +1,6 @@
-"""Every checksum of a piece's file, compared: what is bad, and where.
+"""Scrubbing: every checksum of a piece's file compared, and each bad place named.
 
-The log is left out, which only its server can read while it runs: `topics fsck` looks at that.
+The log is left out, because only its server can read it while it runs; `topics fsck` reads it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SEARCH_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One place that is not as it was written."""
+    """A place in a file that is not as it was written."""
 
     path: str
     """Of the file, with its directory."""
@@ -62,7 +62,7 @@ class Finding:
 
 @dataclass(slots=True)
 class PieceScan:
-    """What a scrub of one piece read and found."""
+    """Result of scrubbing a piece: what was read, and what is bad."""
 
     path: str
     tier: int
@@ -75,8 +75,11 @@ class PieceScan:
 
 
 class _Known(NamedTuple):
-    """What an index says of frames, all of shape (n,). What was dead when it was made is not in it: records that were
-    deleted, and those below a floor, whose flags do not tell."""
+    """Columns of an index, all of shape (n,).
+
+    Records that were dead when the index was made are not in it: deleted ones, and those below a floor, which no flag
+    in the frames says.
+    """
 
     offsets: NDArray[np.uint32]
     lengths: NDArray[np.uint32]
@@ -85,7 +88,7 @@ class _Known(NamedTuple):
     sizes: NDArray[np.uint32]
 
     def agrees(self, parts: list[Frames]) -> bool:
-        """With the frames themselves."""
+        """Return whether the frames themselves say the same as the index."""
         if not len(self.offsets):
             return True
         if not parts:
@@ -106,14 +109,14 @@ class _Known(NamedTuple):
 
 
 def scan_piece(location: Location, piece: Piece, *, calls: FileCalls | None = None) -> PieceScan | None:
-    """One of `scan_pieces`."""
+    """Compare every checksum of one piece's file, as `scan_pieces` does."""
     return next(scan_pieces(location, [piece], calls=calls))
 
 
 def scan_pieces(
     location: Location, pieces: Iterable[Piece], *, calls: FileCalls | None = None, scan: Scanner | None = None
 ) -> Iterator[PieceScan | None]:
-    """Compares every checksum of each piece's file (header, frames, footer, index), whatever part of it is asked for.
+    """Compare every checksum of each piece's file (header, frames, footer, index), whatever part of it is asked for.
 
     Yields: one a piece, in order; None when its file is gone: a checkpoint has given it up or merged it since, and the
     newest snapshot says where its records are. What a pack has but once is looked at with its first run.
@@ -127,7 +130,7 @@ def scan_pieces(
 
 
 def scan_snapshots(location: Location, *, calls: FileCalls | None = None) -> list[Finding]:
-    """Compares the checksum of each snapshot. Raises NoDirectoryError's kin like `open_directory`."""
+    """Compare the checksum of each snapshot. Raises NotReadableError, StorageError."""
     calls, findings = calls or SYSTEM, list[Finding]()
     with reading(location, calls):
         for number in snapshot_numbers(calls, location.path):
@@ -142,13 +145,13 @@ def scan_snapshots(location: Location, *, calls: FileCalls | None = None) -> lis
 
 
 class _Scrub:
-    """Looks at pieces one after the other."""
+    """Scrubs pieces one after the other; remembers which packs it has seen."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._calls = source.calls
         self._packs: set[tuple[str, int]] = set()
-        """(path, epoch) of those whose header and index were looked at."""
+        """(path, epoch) of the packs whose header and index were compared."""
 
     # --- segments ----------------------------------------------------------------------------------------------------
     def segment(self, piece: Piece) -> PieceScan | None:
@@ -169,7 +172,7 @@ class _Scrub:
         return None
 
     def _segment(self, fd: int, piece: Piece, report: PieceScan) -> bool:
-        """False: the file is another one."""
+        """Scrub an open segment; returns False when it is another piece's file."""
         path, start = report.path, 0
         fixed = read_range(self._calls, fd, 0, SEGMENT_HEADER_FIXED)
         more = struct.unpack_from("<I", fixed, 40)[0] if len(fixed) == SEGMENT_HEADER_FIXED else 0
@@ -349,7 +352,7 @@ class _Stretch:
 
     # --- behind a bad one --------------------------------------------------------------------------------------------
     def _pass_over(self, at: int, end: int) -> int:
-        """Notes the bad frame at this byte; returns where the next one begins."""
+        """Note the bad frame at this byte; returns where the next one begins."""
         known, row = self._known, -1
         if known is not None:
             row = int(np.searchsorted(known.offsets, np.uint32(at)))
@@ -368,7 +371,7 @@ class _Stretch:
         return behind
 
     def _next_sound(self, at: int, end: int) -> int:
-        """Where the first sound frame of a later seq begins behind `at`; `end` without one."""
+        """Return where the first sound frame of a later seq begins after `at`; `end` without one."""
         mark = self._piece.topic_id.to_bytes(8, "little")
         begin = at + 1
         while begin + len(mark) <= end:

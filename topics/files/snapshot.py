@@ -41,7 +41,7 @@ class RunEntry(NamedTuple):
     pack: int
     epoch: int
     bytes: int
-    """About: the pack's, divided by its runs."""
+    """An estimate: the pack's, divided by its runs."""
 
 
 class TopicEntry(NamedTuple):
@@ -57,7 +57,7 @@ class TopicEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What one snapshot file says."""
+    """The contents of one snapshot file."""
 
     number: int
     created_ms: int
@@ -72,12 +72,12 @@ EMPTY = Snapshot(0, 0, False, {}, False)
 
 
 def newest_number(calls: FileCalls, path: str) -> int:
-    """Of the snapshot files of a data directory; 0 when there is none."""
+    """Return the highest number of a snapshot file of a data directory; 0 when there is none."""
     return max(snapshot_numbers(calls, path), default=0)
 
 
 def snapshot_numbers(calls: FileCalls, path: str) -> list[int]:
-    """Of the snapshot files of a data directory, in no order."""
+    """Return the numbers of the snapshot files of a data directory, in no order."""
     try:
         names = calls.list_directory(f"{path}/{SNAPSHOT_DIRECTORY}")
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def snapshot_numbers(calls: FileCalls, path: str) -> list[int]:
 
 
 def load_newest(calls: FileCalls, path: str) -> Snapshot:
-    """The newest sound snapshot of a data directory; EMPTY when there is none.
+    """Return the newest sound snapshot of a data directory; EMPTY when there is none.
 
     Raises: CorruptError, none is sound; FormatError, of a newer build; DirectoryBusyError, each was gone before it
     could be opened; OSError.
@@ -117,7 +117,7 @@ def load_newest(calls: FileCalls, path: str) -> Snapshot:
 
 
 def decode(file: SnapshotFile, name: str) -> Snapshot:
-    """Raises FormatError: the checksum is right, but the contents are not known."""
+    """Return the contents of a snapshot file. Raises FormatError: they are not what this build knows."""
     try:
         store, catalog = json.loads(file.store), json.loads(file.catalog)
         if store.get("format", 1) != 1:

@@ -1,7 +1,7 @@
 """The files of pieces, found in either tier: their rows, and their bytes.
 
-A file is its piece's when its epoch says so. Whatever else lies under its name, or nothing, is `VanishedError`: a
-checkpoint has moved, merged or dropped the file since the piece was planned.
+A file is its piece's when it has the epoch of the piece. `VanishedError` is raised when another file has its name, or
+none: a checkpoint has moved, merged or dropped the file since the piece was planned.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Source:
         self._index = bytearray()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the packs that are open. Idempotent."""
         while self._packs:
             self._close_pack(next(iter(self._packs)))
 
@@ -101,7 +101,7 @@ class Source:
         return self.location.cold
 
     def paths(self, piece: Piece) -> Iterator[str]:
-        """Where a segment may lie: in the tier it was planned in, and in the other one."""
+        """Yield the paths that a segment may have: in the tier it was planned in, and in the other one."""
         yield f"{self.root(piece.tier)}/{piece.path}"
         if piece.tier == COLD:
             yield f"{self.location.path}/{piece.path}"
@@ -110,7 +110,7 @@ class Source:
 
     # --- rows --------------------------------------------------------------------------------------------------------
     def rows(self, piece: Piece) -> Found:
-        """The rows of a piece, of the seqs asked for: columns that hold until the next call.
+        """Return the rows of a piece, of the seqs asked for: columns that are valid until the next call.
 
         Raises VanishedError, CorruptError, FormatError.
         """
@@ -127,7 +127,7 @@ class Source:
         raise VanishedError
 
     def _indexed(self, path: str, piece: Piece) -> Rows | None:
-        """By the index beside the segment; None when it is missing, unreadable, damaged or another one's."""
+        """Return the rows by the index beside the segment; None when that is missing, damaged or another segment's."""
         index = index_path(path)
         try:
             header, columns = IndexHeader.unpack(self._read_index(index), index)
@@ -138,7 +138,7 @@ class Source:
         return rows_of_index(columns, header.first_seq, deleted=self._deleted)
 
     def _read_index(self, path: str) -> memoryview:
-        """The whole file, in memory that the next one takes: fresh memory costs more than the copy into it."""
+        """Return the whole file, in memory that the next call uses again: fresh memory costs more than the copy."""
         with opened(self.calls, path) as fd:
             size = self.calls.size(fd)
             if size > len(self._index):
@@ -146,7 +146,7 @@ class Source:
             return memoryview(self._index)[: self.calls.read_into(fd, memoryview(self._index)[:size], 0)]
 
     def _scanned(self, path: str, piece: Piece) -> Rows | None:
-        """By the frames themselves; None when the file is gone or another one."""
+        """Return the rows by the frames themselves; None when the file is gone or another one."""
         try:
             with self.reading(path), opened(self.calls, path) as fd:
                 start = self._frames_start(fd, path, piece)
@@ -157,7 +157,7 @@ class Source:
             return None
 
     def _frames_start(self, fd: int, path: str, piece: Piece) -> int | None:
-        """Where the frames of a segment begin; None when it is another one."""
+        """Return the byte at which the frames of a segment begin; None when it is another one."""
         fixed = read_range(self.calls, fd, 0, SEGMENT_HEADER_FIXED)
         if not _is_of(fixed, piece):
             return None
@@ -196,7 +196,7 @@ class Source:
         return Found(pack.path, rows_of_index(pack.columns, piece.first_seq, part, deleted=self._deleted))
 
     def rows_of_run(self, pack: PackIndex, piece: Piece) -> slice:
-        """Which rows of a sound index are the run's. Raises CorruptError."""
+        """Return which rows of a sound index are the run's. Raises CorruptError."""
         assert pack.table is not None
         if piece.run >= len(pack.table) or not _is_run(pack.table[piece.run], piece):
             raise _another_run(pack, piece, -1)
@@ -204,7 +204,7 @@ class Source:
         return slice(end - int(pack.table[piece.run]["records"]), end)
 
     def pack(self, piece: Piece) -> PackIndex:
-        """The open pack of a run; closed by this object. Raises VanishedError."""
+        """Return the open pack of a run; this object closes it. Raises VanishedError."""
         key = (piece.path, piece.epoch)
         found = self._packs.pop(key, None)
         if found is None:
@@ -256,7 +256,7 @@ class Source:
         return footer, np.frombuffer(index[:table_bytes], RUN_DTYPE), columns
 
     def _scanned_run(self, pack: PackIndex, piece: Piece) -> Rows:
-        """From the runs themselves."""
+        """Return the rows of a run by its frames, for a pack without a sound index."""
         with self.reading(pack.path):
             at, header = self.find_run(pack, piece)
             start = at + RUN_HEADER_BYTES + len(header.description)
@@ -294,7 +294,7 @@ class Source:
     # --- bytes -------------------------------------------------------------------------------------------------------
     @contextmanager
     def data(self, path: str, piece: Piece) -> Iterator[int]:
-        """A descriptor of the file whose rows were found there. Raises VanishedError."""
+        """Yield a descriptor of the file in which a piece's rows were found. Raises VanishedError."""
         if piece.kind is Kind.RUN:
             with self.reading(path):
                 yield self.pack(piece).fd
@@ -317,13 +317,13 @@ class Source:
             raise VanishedError from None
 
     def reading(self, path: str) -> AbstractContextManager[None]:
-        """The context manager `reading` for this directory and a file in it."""
+        """Return the context manager `reading` for this directory and a file in it."""
         return reading(self.location, self.calls, path)
 
 
 @contextmanager
 def reading(location: Location, calls: FileCalls, path: str = "") -> Iterator[None]:
-    """Errors of the block's file calls as errors of this package, but for a file that is not there.
+    """Raise OSErrors of the block as errors of this package, but for a file that is not there.
 
     path: the file that is read, to word them; "" for the directory as a whole.
     """
@@ -351,7 +351,7 @@ def _not_readable(location: Location, calls: FileCalls, refused: str) -> NotRead
 
 
 def _owner(path: str, calls: FileCalls) -> int | None:
-    """User id of the owner; None when that may not be known either."""
+    """Return the user id of the owner; None when that may not be read either."""
     try:
         return calls.owner(path)
     except OSError:
@@ -376,7 +376,7 @@ def _another_run(pack: PackIndex, piece: Piece, offset: int) -> CorruptError:
 
 
 def _is_of(fixed: bytearray, piece: Piece) -> bool:
-    """By the header of a segment, whose checksum need not be sound for that. Raises FormatError for a newer version."""
+    """Return whether a segment is the piece's, by topic and epoch in its header. The checksum is not compared."""
     if len(fixed) < SEGMENT_HEADER_FIXED:
         return False
     topic_id, epoch = _IDENTITY.unpack_from(fixed)[4:]

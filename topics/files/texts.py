@@ -134,7 +134,7 @@ Maker = Callable[[Order, dict[str, float]], Texts]
 
 
 class Decoder(NamedTuple):
-    """How frames become columns: by the C module, or without it."""
+    """The functions that turn frames into columns: those of the C module, or those that do without it."""
 
     name: str
     scan: Scanner

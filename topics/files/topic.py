@@ -1,4 +1,4 @@
-"""One topic as a snapshot has it: what it lost, and the pieces its records lie in."""
+"""A topic as a snapshot has it: what it lost, and the pieces that have its records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class TopicFiles:
-    """One topic as of one snapshot. Seqs are inclusive on both ends everywhere.
+    """A topic as of one snapshot. Seqs are inclusive on both ends everywhere.
 
     What costs reads of files is worked out when it is asked for, once: floors, gaps, losses and pieces of a topic with
     a ttl or with gaps; earliest and first_seq_at. If a file it needs is gone by then, what the newest snapshot says is
@@ -93,7 +93,7 @@ class TopicFiles:
         return self._with_files(lambda topic, source: topic._earliest(source))
 
     def losses(self, from_seq: int, to_seq: int) -> list[Loss]:
-        """What a reader that goes from `from_seq` to `to_seq` is told, as `diff` tells it, clipped to the range.
+        """Return the losses that `diff` reports to a reader from `from_seq` to `to_seq`, clipped to that range.
 
         Ascending, without overlap. A `to_seq` above `head` is cut to it.
         """
@@ -112,7 +112,7 @@ class TopicFiles:
     # --- what is there -----------------------------------------------------------------------------------------------
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """All live records up to `head`, in seq order."""
+        """The pieces of all live records up to `head`, in seq order."""
         self._settle()
         if self._pieces is None:
             first = self._floors.dead_through + 1
@@ -122,15 +122,15 @@ class TopicFiles:
 
     @property
     def whole_pieces(self) -> tuple[Piece, ...]:
-        """All that the snapshot lists of this topic, in seq order, also where no record lives. Costs no read."""
+        """All pieces that the snapshot lists of this topic, in seq order, live records or not. Costs no read."""
         return tuple(self._all_pieces)
 
     def plan(self, from_seq: int, to_seq: int) -> list[Piece]:
-        """The pieces of a range, clipped to it."""
+        """Return the pieces of a range, clipped to it."""
         return [part for piece in self.pieces if (part := piece.clip(from_seq, to_seq)) is not None]
 
     def sections(self, from_seq: int, to_seq: int) -> Iterator[Piece | Loss]:
-        """Pieces and losses of a range in the order of seqs, as a reader comes across them."""
+        """Yield the pieces and losses of a range in the order of seqs."""
         for loss in self.losses(from_seq, to_seq):
             yield from self.plan(from_seq, loss.from_seq - 1)
             yield loss
@@ -138,17 +138,17 @@ class TopicFiles:
         yield from self.plan(from_seq, to_seq)
 
     def first_seq_at(self, ts_ms: int) -> int:
-        """The first live seq whose ts is at or after `ts_ms`; head + 1 when there is none in the files."""
+        """Return the first live seq whose ts is at or after `ts_ms`; head + 1 when there is none in the files."""
         return self._with_files(lambda topic, source: topic._first_seq_at(source, ts_ms))
 
     # --- with files --------------------------------------------------------------------------------------------------
     def _settle(self) -> None:
-        """Works out once what expired, and which gaps have no live record below them any more."""
+        """Work out, once, what expired, and which gaps have no live record below them any more."""
         if not self._is_settled:
             self._with_files(lambda topic, source: topic._expire(source), adopt=True)
 
     def _with_files(self, ask: Callable[[TopicFiles, Source], T], *, adopt: bool = False) -> T:
-        """What `ask` gives for this topic; if a file has vanished, for the topic as the newest snapshot has it.
+        """Return `ask` of this topic; if a file has vanished, of the topic as the newest snapshot has it.
 
         adopt: this object becomes that one.
         """
@@ -178,7 +178,7 @@ class TopicFiles:
         return into
 
     def _expire(self, source: Source) -> None:
-        """R-TTL-1 as of the snapshot, then R-TRIM-2. Raises VanishedError."""
+        """Apply the ttl as of the snapshot (R-TTL-1), then drop gaps by R-TRIM-2. Raises VanishedError."""
         ttl_ms = self.config["ttl_ms"]
         expired = self._last_before(source, self._created_ms - ttl_ms) if ttl_ms else 0
         self._floors.raise_to(ttl=expired)
@@ -190,7 +190,7 @@ class TopicFiles:
         return source.rows(piece).rows.between(self._floors.dead_through + 1, self.head)
 
     def _last_before(self, source: Source, ts_ms: int) -> int:
-        """The highest live seq whose ts is below `ts_ms`; 0 when there is none. Times never decrease."""
+        """Return the highest live seq whose ts is below `ts_ms`; 0 when there is none. Times never decrease."""
         if ts_ms <= 0:
             return 0
         passed: list[Piece] = []
@@ -240,47 +240,47 @@ def _pieces_of(name: str, topic_id: int, incarnation: str, entry: TopicEntry) ->
     """Return the pieces of all runs and segments of a topic, each whole, in order of seq."""
     pieces = [
         Piece(
-            name,
-            topic_id,
-            incarnation,
-            Kind.RUN,
-            pack_path(run.pack),
-            HOT,
-            run.epoch,
-            0,
-            0,
-            True,
-            run.run,
-            run.first,
-            run.last,
-            run.first,
-            run.last,
-            run.last - run.first + 1,
-            max(1, run.bytes),
-            0,
+            topic=name,
+            topic_id=topic_id,
+            incarnation=incarnation,
+            kind=Kind.RUN,
+            path=pack_path(run.pack),
+            tier=HOT,
+            epoch=run.epoch,
+            sum=0,
+            end=0,
+            sealed=True,
+            run=run.run,
+            first_seq=run.first,
+            last_seq=run.last,
+            from_seq=run.first,
+            to_seq=run.last,
+            records=run.last - run.first + 1,
+            bytes=max(1, run.bytes),
+            last_ts=0,
         )
         for run in entry.runs
     ]
     pieces += [
         Piece(
-            name,
-            topic_id,
-            incarnation,
-            Kind.SEGMENT,
-            segment_path(topic_id, segment.first),
-            segment.tier,
-            segment.epoch,
-            segment.sum,
-            segment.end,
-            segment.sealed,
-            -1,
-            segment.first,
-            segment.last,
-            segment.first,
-            segment.last,
-            max(1, segment.records),
-            segment.end,
-            segment.last_ts,
+            topic=name,
+            topic_id=topic_id,
+            incarnation=incarnation,
+            kind=Kind.SEGMENT,
+            path=segment_path(topic_id, segment.first),
+            tier=segment.tier,
+            epoch=segment.epoch,
+            sum=segment.sum,
+            end=segment.end,
+            sealed=segment.sealed,
+            run=-1,
+            first_seq=segment.first,
+            last_seq=segment.last,
+            from_seq=segment.first,
+            to_seq=segment.last,
+            records=max(1, segment.records),
+            bytes=segment.end,
+            last_ts=segment.last_ts,
         )
         for segment in entry.segments
     ]
