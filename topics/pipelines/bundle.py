@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from io import BufferedWriter
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,14 +25,14 @@ from topics.pipelines.target.whole import replace_file
 
 ROOMS = ("files", "spark", "pipelines")
 SOURCE_MODULE = "pyspark_topics.py"
-"""At the top of the zip: Spark looks for modules of that kind of name on the workers' path."""
+"""Lies at the top of the zip, because Spark looks for modules with such names on the workers' path."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of all entries, so that the same code makes the same zip."""
 
 
 @dataclass
 class BundleReport(Report):
-    """What was packed."""
+    """Report of a bundle: the modules packed."""
 
     pipeline: ClassVar[str] = "bundle"
 
@@ -41,7 +42,7 @@ class BundleReport(Report):
     bytes: int = 0
 
     def summary(self) -> str:
-        """One sentence."""
+        """Return the result in one sentence."""
         return f"{self.to}: {count(self.modules, 'module')} of topics {self.version}, {self.bytes:,} bytes"
 
 
@@ -61,8 +62,8 @@ def run(to: str, *, clock: Clock | None = None) -> BundleReport:
     return report
 
 
-def _write(package: Path, names: list[str], path: str) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+def _write(package: Path, names: list[str], file: BufferedWriter) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in names:
             content = (package / name).read_bytes()
             archive.writestr(zipfile.ZipInfo(f"topics/{name}", _EPOCH), content, zipfile.ZIP_DEFLATED)

@@ -33,8 +33,11 @@ FAIL_ON = ("loss", "unexplained")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to check. rules: a TOML or JSON file (values/rules.py); export: the target of an export; fail_on: which of
-    FAIL_ON count as wrong, and are not just told."""
+    """Options of a check.
+
+    rules: a TOML or JSON file (values/rules.py); export: the target of an export; fail_on: those of FAIL_ON that count
+    as wrong.
+    """
 
     origin: Origin
     rules: str = ""
@@ -44,7 +47,7 @@ class Options:
 
 @dataclass
 class CheckedTopic:
-    """What one topic holds. head: the last seq that the files answer for."""
+    """Counts of a topic's seqs. head: the last seq that the files answer for."""
 
     head: int
     live: int = 0
@@ -60,7 +63,7 @@ class CheckedTopic:
 
 @dataclass
 class RuleReport:
-    """How one rule fared. broken: records by what they broke; examples: the first LISTED_MAX of them."""
+    """Counts of a rule. broken: records by what they broke; examples: the first LISTED_MAX of them."""
 
     rule: str
     checked: int = 0
@@ -70,7 +73,7 @@ class RuleReport:
 
 @dataclass
 class CheckReport(Report):
-    """What was looked at, and what is wrong."""
+    """Report of a check: counts of seqs and rules, and what is wrong."""
 
     pipeline: ClassVar[str] = "check"
 
@@ -90,7 +93,7 @@ class CheckReport(Report):
         return WRONG if self.wrong else WELL
 
     def summary(self) -> str:
-        """One sentence."""
+        """Return the result in one sentence."""
         live = sum(topic.live for topic in self.topics.values())
         looked = f"{self.path}: {count(live, 'live record')} of {count(len(self.topics), 'topic')}"
         return f"{looked}: {'; '.join(self.wrong) or 'nothing wrong'}"
@@ -151,7 +154,7 @@ class CheckUnit(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What one unit found."""
+    """Result of a unit."""
 
     topic: str
     live: int
@@ -166,7 +169,7 @@ class Checked(NamedTuple):
 
 
 class RuleResult(NamedTuple):
-    """What one rule found in a unit. hashes, seqs: of values that have to be unique."""
+    """Result of one rule in a unit. hashes, seqs: of values that have to be unique."""
 
     number: int
     checked: int
@@ -280,7 +283,7 @@ def check_unit(rules: tuple[Rule, ...], verify: bool, unit: CheckUnit) -> Checke
 
 
 class _RuleCheck:
-    """One rule, and what it found so far."""
+    """A rule while it is applied to records, with its counts so far."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule

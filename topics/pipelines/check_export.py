@@ -30,7 +30,7 @@ BEYOND = "beyond the end of the log, which is an older copy"
 
 
 def layout_of(target: str) -> Layout:
-    """The layout that a directory has. Raises TargetError for one that no export wrote, or that cannot be read."""
+    """Return the layout that a directory has. Raises TargetError for one without an export, or unreadable."""
     for place, layout in ((LOG, DeltaLayout), (COMMITS, ManifestLayout)):
         try:
             os.listdir(os.path.join(target, place))
@@ -44,7 +44,7 @@ def layout_of(target: str) -> Layout:
 
 @dataclass
 class _TopicDifference:
-    """How the export of one topic differs from the log."""
+    """Differences between the export of one topic and the log."""
 
     files: int = 0
     rows: int = 0
@@ -119,7 +119,7 @@ def check_export(layout: Layout, target: str, topics: Mapping[str, Topic], origi
 
 
 def _columns(state: State) -> tuple[str, ...]:
-    """What of a row is compared: `data` only where all rows keep it."""
+    """Return the columns that are compared: `data` only where all rows keep it."""
     keeps = state.shape is None or state.shape.data == "all"
     return COLUMNS if keeps else tuple(name for name in COLUMNS if name != "data")
 
@@ -151,7 +151,7 @@ def _as_json(topic: Topic, about: _TopicDifference) -> dict[str, Any]:
 
 
 def _units(topic: Topic, next_seq: int, files: list[PartFile]) -> Iterator[_Group]:
-    """The files of a topic with the log's records of the same seqs, and the log's ranges that no file covers.
+    """Yield the files of a topic with the log's slices of the same seqs, and the log's slices that no file covers.
 
     A file of another writer may not say what seqs it has.
     """
@@ -169,7 +169,7 @@ def _units(topic: Topic, next_seq: int, files: list[PartFile]) -> Iterator[_Grou
 
 
 def _overlapping(files: list[PartFile]) -> Iterator[tuple[PartFile, ...]]:
-    """Files in groups, by first seq: those of a group overlap, and no two groups do."""
+    """Yield files in groups, by first seq: those of a group overlap, and no two groups do."""
     group: list[PartFile] = []
     reached = 0
     for file in sorted(files, key=lambda file: (file.first_seq, file.last_seq)):
@@ -209,7 +209,7 @@ def _summed(batches: Iterator[pa.RecordBatch], total: RowSum) -> Iterator[pa.Rec
 
 
 class _Files:
-    """The rows of some files by seq, each seq once; a file that cannot be read is told, and has no rows."""
+    """Rows of some files by seq, each seq once; a file that cannot be read is reported, and has no rows."""
 
     def __init__(self, target: str, files: tuple[PartFile, ...], columns: tuple[str, ...], told: list[str]) -> None:
         self._target = target
@@ -220,7 +220,7 @@ class _Files:
         self._repeated: list[Seqs] = []
 
     def repeated(self) -> Seqs:
-        """The seqs of rows that were left out because a row before has the same; ascending."""
+        """Return the seqs of rows that were left out because a row before has the same; ascending."""
         return np.concatenate([np.empty(0, np.int64), *self._repeated])
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -236,7 +236,7 @@ class _Files:
                 yield batch
 
     def _sorted(self) -> Iterator[pa.RecordBatch]:
-        """The rows of all files by seq; none is empty."""
+        """Yield the rows of all files by seq; no batch is empty."""
         if len(self._files) == 1 and self._files[0].checksum:  # as an export wrote it: by seq
             yield from self._batches(self._files[0])
             return
@@ -264,7 +264,7 @@ class _Files:
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Columns of the types that the log's have, whatever another writer made of them."""
+    """Return the rows with the types of the log's columns, whichever types another writer chose."""
     fields = []
     for name in batch.schema.names:
         kind = {"seq": pa.int64(), "ts": pa.timestamp("us", tz="UTC")}.get(name, pa.string())

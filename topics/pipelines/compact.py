@@ -56,7 +56,7 @@ _SENT = ["data", "tag", "node", "meta"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to keep, and where it goes.
+    """Options of a compaction: what to keep, and where it goes.
 
     to: a directory that is not there yet; or to_topic and url: a topic of a server; untagged: records without a tag,
     `keep` or `drop`; nulls: tags whose newest record has `null` as data, `keep` or `drop` (such a record says that its
@@ -75,7 +75,7 @@ class Options:
 
 @dataclass
 class CompactedTopic:
-    """What became of the records of one topic: read = written + superseded + untagged + nulls + vanished."""
+    """Counts of a topic's records: read = written + superseded + untagged + nulls + vanished."""
 
     read: int = 0
     written: int = 0
@@ -91,7 +91,7 @@ class CompactedTopic:
 
 @dataclass
 class CompactReport(Report):
-    """What was kept."""
+    """Report of a compaction: the records kept."""
 
     pipeline: ClassVar[str] = "compact"
 
@@ -105,7 +105,7 @@ class CompactReport(Report):
     """Records that were lost while this ran: the first LISTED_MAX ranges."""
 
     def summary(self) -> str:
-        """One sentence."""
+        """Return the result in one sentence."""
         read, written = (sum(getattr(one, name) for one in self.topics.values()) for name in ("read", "written"))
         return f"{self.to}: {written:,} of {count(read, 'record')} of {count(len(self.topics), 'topic')} kept"
 
@@ -183,7 +183,7 @@ def _refuse_itself(sink: SinkOptions, topic: Topic) -> None:
 
 
 def _ranges(topic: Topic, *, in_cells: bool) -> Iterator[tuple[Slice, ...]]:
-    """The slices of a topic, one by one, or together in ranges of whole cells, so that no two units share a cell."""
+    """Yield the slices of a topic, one by one, or together in ranges of whole cells: no two units share a cell."""
     slices = topic.slices(topic.first, topic.head) if topic.first <= topic.head else []
     if not in_cells:
         yield from ((one,) for one in slices)
@@ -237,7 +237,7 @@ def _joined(tables: list[pa.Table]) -> pa.Table:
 
 
 def _newest(report: CompactReport, found: list[Newest]) -> Mapping[str, Seqs]:
-    """The seqs that are the newest of their tag, ascending, by topic."""
+    """Return the seqs that are the newest of their tag, ascending, by topic."""
     by_topic: dict[str, list[Newest]] = defaultdict(list)
     for one in found:
         by_topic[one.topic].append(one)
@@ -263,13 +263,13 @@ class CompactUnit(NamedTuple):
 
     number: int
     head: int
-    """Of the topic."""
+    """The topic's, when the run began."""
     slices: tuple[Slice, ...]
     newest: Seqs
 
 
 class Keeping(NamedTuple):
-    """What all units have in common."""
+    """Options that all units have in common."""
 
     target: str
     untagged: str
@@ -277,11 +277,11 @@ class Keeping(NamedTuple):
     compression: str
     verify: bool
     sink: SinkOptions | None
-    """None: files below `target`."""
+    """A topic to append to; None: files below `target`."""
 
 
 class Kept(NamedTuple):
-    """What one unit wrote. path: below the target, "" without a file."""
+    """Result of a unit. path: below the target, "" without a file."""
 
     topic: str
     path: str

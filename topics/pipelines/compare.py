@@ -42,7 +42,7 @@ class Ranges:
 
 @dataclass
 class Comparison:
-    """How two copies differ."""
+    """Differences between two copies, left and right."""
 
     same: int = 0
     """Records that are equal in all columns."""
@@ -106,7 +106,7 @@ def compare(
     """Compare batches of one topic, each side ascending by seq. columns: what counts; `seq` among them."""
     found = Comparison()
     sides = _Side(left, columns), _Side(right, columns)
-    before = 0  # which side the last record was of: 1 left, 2 right, 0 both
+    before = 0  # the side of the last record: 1 left, 2 right, 0 both
     while (lasts := [side.last for side in sides]) != [None, None]:
         both = [last for last in lasts if last is not None]
         up_to = min(both) if len(both) == 2 else None
@@ -165,7 +165,7 @@ def _compare_common(found: Comparison, left: pa.RecordBatch, right: pa.RecordBat
 
 
 def only_batches(items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
-    """The batches of a read, without the losses that it tells in between: the caller knows of those."""
+    """Yield the batches of a read, without the losses in between, which the caller knows."""
     for item in items:
         if isinstance(item, pa.RecordBatch):
             yield item
@@ -175,7 +175,7 @@ def only_batches(items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
 
 
 def covering(run: tuple[int, int, int], losses: Iterable[Loss]) -> str:
-    """Why no seq of a run is there, if losses take all of it; "" otherwise. losses: ascending, without overlap."""
+    """Return why a run is missing if losses take all of it; "" otherwise. losses: ascending, without overlap."""
     at = run[0]
     reasons: dict[str, None] = {}
     for loss in losses:
@@ -187,16 +187,16 @@ def covering(run: tuple[int, int, int], losses: Iterable[Loss]) -> str:
 
 
 def why_gone(run: tuple[int, int, int], losses: list[Loss]) -> str:
-    """Why the log has not the seqs of a run any more: what it did not lose was deleted, for that is silent."""
+    """Return the reason why the log lacks the seqs of a run: those that it did not lose were deleted."""
     reasons = ", ".join(dict.fromkeys(loss.reason for loss in losses))
     return covering(run, losses) or (f"lost ({reasons}) or deleted since" if reasons else "deleted since")
 
 
 def as_run(run: tuple[int, int, int], reason: str) -> dict[str, Any]:
-    """One run in a report."""
+    """Return a run as a report has it."""
     return {"from_seq": run[0], "to_seq": run[1], "records": run[2], "reason": reason}
 
 
 def as_json(ranges: Ranges, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """What one side alone has: how many records, the first runs of them, and how many runs are not listed."""
+    """Return the records of one side alone as a report has them: their number, the first runs, how many more."""
     return {"records": ranges.records, "ranges": runs, "more": ranges.more}

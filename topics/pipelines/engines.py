@@ -1,4 +1,4 @@
-"""Where units of work run: in this process, or on the executors of a Spark cluster. The same function either way."""
+"""Engines, which run units of work: in this process, or on the executors of a Spark cluster."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ R = TypeVar("R")
 
 ENGINES = ("local", "spark")
 Progress = Callable[[str], None]
-"""Takes a sentence about how far a run is."""
+"""A function that shows a sentence about how far a run is."""
 
 
 def silent(_: str) -> None:
-    """A progress that nobody sees."""
+    """Show no progress."""
 
 
 class Stop:
@@ -74,31 +74,31 @@ class Engine(Protocol):
     """About how many units run at once."""
 
     def run(self, function: Callable[[U], R], units: Sequence[U], stop: Stop) -> Iterator[R]:
-        """The results, in the order of the units. Errors of this package come through as they were raised."""
+        """Yield the results, in the order of the units. Errors of this package keep their class."""
 
 
 class LocalEngine:
-    """One unit after the other in this process."""
+    """Runs units in this process, one after the other."""
 
     name = "local"
     slots = 1
 
     def run(self, function: Callable[[U], R], units: Sequence[U], stop: Stop) -> Iterator[R]:
-        """Each result as soon as its unit is done."""
+        """Yield each result as soon as its unit is done."""
         for unit in units:
             stop.check()
             yield function(unit)
 
 
 class Job(NamedTuple):
-    """What a run works through its units with."""
+    """The engine of a run, with the signal to stop it and the place for its progress."""
 
     engine: Engine
     stop: Stop
     progress: Progress
 
     def results(self, function: Callable[[U], R], units: Sequence[U], done: str) -> Iterator[R]:
-        """The results, in the order of the units. done: what is told of a unit that is done, as "checked"."""
+        """Yield the results, in the order of the units. done: the word for a unit that is done, as "checked"."""
         for number, result in enumerate(self.engine.run(function, units, self.stop), 1):
             yield result
             self.progress(f"{done} {number} of {len(units)} unit{'s' if len(units) != 1 else ''}")
@@ -139,7 +139,10 @@ _HEALS = (reading.DirectoryBusyError, PermissionError)
 
 
 class SparkEngine:
-    """One job on Spark, a task a unit. Spark retries a task that died; a task's error of ours ends the run at once."""
+    """Runs units as one job on Spark, a task a unit.
+
+    Spark retries a task that died; an error of this package in a task ends the run at once.
+    """
 
     name = "spark"
 
@@ -151,7 +154,7 @@ class SparkEngine:
         self.slots = int(context.defaultParallelism)
 
     def run(self, function: Callable[[U], R], units: Sequence[U], stop: Stop) -> Iterator[R]:
-        """All results once the job is over. They are small: statistics, not rows."""
+        """Yield all results once the job is over. They are small: statistics, not rows."""
         if not units:
             return
         stop.check()
@@ -171,7 +174,7 @@ class SparkEngine:
 
 
 def _attempt(function: Callable[[U], R], unit: U) -> R | _Refused:
-    """What runs on an executor. The class of an exception would be lost on the way to the driver."""
+    """Run a unit on an executor; an error is a value, because Spark would lose the class of an exception."""
     try:
         return function(unit)
     except TopicsError as error:
@@ -189,7 +192,7 @@ def _raised(refused: _Refused) -> TopicsError:
 
 
 def cause_of(error: Exception) -> str:
-    """The one sentence in an exception of Spark: the last line of the Python traceback that it carries."""
+    """Return the one sentence in an exception of Spark: the last line of the Python traceback in it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if "Error: " in line and not line.startswith(("at ", "Caused by", "File "))]
     sentence = named[-1].rpartition("Error: ")[2] if named else (lines[0] if lines else type(error).__name__)

@@ -1,4 +1,4 @@
-"""Why a pipeline stopped: one sentence each, with the remedy.
+"""Errors that stop a pipeline: one sentence each, with the remedy.
 
     TopicsError
     ├── PipelineError        it could not run, or not to its end; what it had committed stays
@@ -36,7 +36,7 @@ class StoppedError(PipelineError):
 
 
 def disk_error(what: str, error: OSError) -> TargetError:
-    """An OSError of a target as one sentence; names the remedy for a full disk."""
+    """Return the error for an OSError of a target; it names the remedy for a full disk."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return TargetError(f"{what}: no space left: free some, then run it again; nothing half-written counts")
     return TargetError(f"{what}: {error.strerror or error}")

@@ -52,7 +52,7 @@ SAMPLE_ROWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to export, and where to.
+    """Options of an export.
 
     schema: DDL of a column `value` that is parsed from `data`, "infer", or "" for as the target has it;
     drop_data: keep `data` only of rows that do not fit the schema;
@@ -70,7 +70,7 @@ class Options:
 
 @dataclass
 class ExportReport(Report):
-    """What one run added. commit: its number, None when nothing was new."""
+    """Report of an export: what the run added. commit: its number, None when nothing was new."""
 
     pipeline: ClassVar[str] = "export"
 
@@ -86,10 +86,10 @@ class ExportReport(Report):
     misfits: int = 0
     """Rows whose `value` is null because they do not fit the schema."""
     left_out: list[str] = field(default_factory=list)
-    """What `--schema infer` found no type for."""
+    """Fields for which `--schema infer` found no type."""
 
     def summary(self) -> str:
-        """One sentence."""
+        """Return the result in one sentence."""
         if self.commit is None:
             return f"{self.target}: nothing new"
         done = (
@@ -111,14 +111,14 @@ class ExportUnit(NamedTuple):
 
 
 class UnitResult(NamedTuple):
-    """What a task wrote."""
+    """Result of a unit: the files written, and the losses met."""
 
     files: list[PartFile]
     losses: list[Loss]
 
 
 class _Range(NamedTuple):
-    """What is new of one topic."""
+    """The new seqs of a topic, from_seq to its head, and the losses among them."""
 
     topic: Topic
     from_seq: int
@@ -178,7 +178,7 @@ def run(
 
 
 def open_layout(name: str, target: str) -> Layout:
-    """The layout of that name."""
+    """Return the layout of that name."""
     return DeltaLayout(target) if name == "delta" else ManifestLayout(target)
 
 
@@ -199,7 +199,7 @@ def _check(options: Options) -> None:
     if options.schema and options.schema != INFER:
         ddl.parse(options.schema)
         if options.layout == "delta":
-            from topics.pipelines.target.delta import refuse_names  # noqa: PLC0415 - as above
+            from topics.pipelines.target.delta import refuse_names  # noqa: PLC0415 - needs pyarrow
 
             refuse_names(options.schema)
 
@@ -223,7 +223,7 @@ def _refuse_foreign(options: Options) -> None:
 
 
 def _new_of(topic: Topic, state: State, options: Options) -> _Range | None:
-    """What of a topic the target does not have; None when there is nothing."""
+    """Return the seqs of a topic that the target does not have; None when there are none."""
     mark = state.marks.get(topic.name)
     losses: list[Loss] = []
     if mark is None:
@@ -255,7 +255,7 @@ def _refuse_losses(losses: list[Loss], options: Options) -> None:
 
 
 def _shape(options: Options, state: State, ranges: list[_Range], report: ExportReport) -> Shape:
-    """The columns of this run: those of the target, or of its first run."""
+    """Return the columns of this run: those of the target, or those the options ask for where it has none yet."""
     data = "misfits" if options.drop_data else "all"
     if state.shape is not None:
         wanted = state.shape.schema if options.schema == INFER and state.shape.schema else options.schema
@@ -277,7 +277,7 @@ def _shape(options: Options, state: State, ranges: list[_Range], report: ExportR
 
 
 def _sample(options: Options, ranges: list[_Range]) -> Iterator[str]:
-    """`data` of the first records of each topic, SAMPLE_ROWS in all."""
+    """Yield `data` of the first records of each topic, SAMPLE_ROWS in all."""
     share = max(1, SAMPLE_ROWS // len(ranges))
     for one in ranges:
         yield from islice(_texts(options, one), share)
@@ -331,7 +331,7 @@ def export_unit(parts: Parts, verify: bool, on_data_loss: str, unit: ExportUnit)
 
 
 def _exported(ranges: list[_Range], files: list[PartFile], losses: list[Loss]) -> dict[str, Exported]:
-    """What the run adds of each topic."""
+    """Return the range that the run adds of each topic."""
     rows: Counter[str] = Counter()
     for file in files:
         rows[file.topic] += file.rows

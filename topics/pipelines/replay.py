@@ -47,7 +47,7 @@ _PAUSE_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to send, and where to.
+    """Options of a replay.
 
     inputs: files, and directories that are searched for files with one of ENDINGS; topic: of all rows, before what rows
     and directories (`topic=<name>`) say; form: `records` (rows have `data`, and may have `tag`, `node`, `meta` and
@@ -67,7 +67,7 @@ class Options:
 
 @dataclass
 class ReplayReport(Report):
-    """What was sent. known: rows that the server had from a run before."""
+    """Report of a replay. known: rows that the server had from a run before."""
 
     pipeline: ClassVar[str] = "replay"
 
@@ -77,7 +77,7 @@ class ReplayReport(Report):
     known: int = 0
 
     def summary(self) -> str:
-        """One sentence."""
+        """Return the result in one sentence."""
         told = f"{self.url}: {count(self.rows, 'row')} of {count(self.files, 'file')} appended"
         return f"{told}; {count(self.known, 'row')} were there already" if self.known else told
 
@@ -91,7 +91,7 @@ class Input(NamedTuple):
 
 
 class Sending(NamedTuple):
-    """What all files have in common."""
+    """Options that all files have in common."""
 
     options: SinkOptions
     form: str
@@ -100,7 +100,7 @@ class Sending(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """Rows of one file."""
+    """Counts of the rows of one file."""
 
     appended: int
     known: int

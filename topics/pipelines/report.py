@@ -17,7 +17,7 @@ LISTED_MAX = 1000
 
 @dataclass
 class Report:
-    """What every pipeline reports."""
+    """The part of a report that all pipelines have."""
 
     pipeline: ClassVar[str]
 
@@ -38,17 +38,17 @@ class Report:
 
 
 def encoded(report: Report) -> str:
-    """The report as one JSON document in ASCII, indented: paths need not be UTF-8, and stdout may be anything."""
+    """Return the report as indented JSON in ASCII: paths need not be UTF-8, and stdout may have any encoding."""
     return json.dumps(report.as_json(), indent=1)
 
 
 def loss_as_json(loss: Loss) -> dict[str, Any]:
-    """One loss in a report."""
+    """Return a loss as a report has it."""
     return {"topic": loss.topic, "from_seq": loss.from_seq, "to_seq": loss.to_seq, "reason": loss.reason}
 
 
 def loss_sentence(loss: Loss) -> str:
-    """The loss as the Spark source words it, so that one search finds both."""
+    """Return a loss in the words of the Spark source, so that one search finds both."""
     return f"TOPICS_DATA_LOSS topic={loss.topic} seq {loss.from_seq}..{loss.to_seq} reason={loss.reason}"
 
 

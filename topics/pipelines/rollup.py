@@ -46,8 +46,11 @@ _WINDOW = re.compile(rf"\s*([1-9][0-9]{{0,8}})\s*({'|'.join(_SECONDS)})s?\s*\Z",
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to count. to: a Parquet file; tags: how distinct ones are counted, one of TAGS; event_time: a JSON pointer
-    to the time in `data` that lateness is measured from."""
+    """Options of a roll-up.
+
+    to: a Parquet file; tags: how distinct ones are counted, one of TAGS; event_time: a JSON pointer to the time in
+    `data` that lateness is measured from.
+    """
 
     origin: Origin
     window: str = "1 hour"
@@ -59,7 +62,7 @@ class Options:
 
 @dataclass
 class RollupReport(Report):
-    """What was counted. windows: the first LISTED_MAX rows of the table, each a window of one topic."""
+    """Report of a roll-up. windows: the first LISTED_MAX rows of the table, each a window of one topic."""
 
     pipeline: ClassVar[str] = "rollup"
 
@@ -74,14 +77,14 @@ class RollupReport(Report):
     windows: list[dict[str, Any]] = field(default_factory=list)
 
     def summary(self) -> str:
-        """One sentence."""
+        """Return the result in one sentence."""
         told = f"{count(self.records, 'record')} of {count(self.topics, 'topic')} in {count(self.rows, 'window')}"
         return f"{self.path}: {told}, {count(self.lost, 'seq')} lost"
 
 
 @dataclass
 class Window:
-    """What was counted in one window of one topic."""
+    """Counts of one window of one topic."""
 
     tags: Distinct | None
     records: int = 0
@@ -113,7 +116,7 @@ class RollupUnit(NamedTuple):
 
 
 class Counting(NamedTuple):
-    """What all units have in common. event_time: None without lateness."""
+    """Options that all units have in common. event_time: None without lateness."""
 
     window_us: int
     tags: str
@@ -122,7 +125,7 @@ class Counting(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What one unit counted. windows: by number since 1970, in order; lost_*: seqs lost with no record of this unit
+    """Result of a unit. windows: by number since 1970, in order; lost_*: seqs lost with no record of this unit
     before them, or behind them."""
 
     topic: str
@@ -173,7 +176,7 @@ def run(
 
 
 def _counting(options: Options) -> Counting:
-    """The options, read. Raises UsageError."""
+    """Return the options as values. Raises UsageError."""
     match = _WINDOW.match(options.window)
     if match is None:
         raise UsageError(f"--window {options.window!r} is no length of time: write '15 minutes', '1 hour' or '1 day'")

@@ -30,7 +30,7 @@ from topics.pipelines.source import UNIT_BYTES, FileTopic, Slice, grouped, read
 from topics.pipelines.values.checksum import COLUMNS
 
 _PLANS_MAX = 16
-"""So often pieces whose files have gone are planned again."""
+"""Most times that pieces whose files have gone are planned again."""
 
 NEWER = "newer than the backup's last checkpoint"
 MISSING = "missing in the backup"
@@ -39,7 +39,7 @@ BEYOND = "beyond the end of this directory, which is the older one"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to look at. backup: another directory, to compare record by record."""
+    """Options of a scrub. backup: another directory, to compare record by record."""
 
     path: str
     cold: str = ""
@@ -49,7 +49,7 @@ class Options:
 
 @dataclass
 class ScrubReport(Report):
-    """What was looked at, and what is bad."""
+    """Report of a scrub: what was read, and what is bad."""
 
     pipeline: ClassVar[str] = "scrub"
 
@@ -73,7 +73,7 @@ class ScrubReport(Report):
         return WRONG if self.bad or (self.backup is not None and self.backup["wrong"]) else WELL
 
     def summary(self) -> str:
-        """One sentence."""
+        """Return the result in one sentence."""
         read = f"{self.path}: {count(self.pieces, 'piece')} of {count(self.topics, 'topic')}, {self.bytes:,} bytes"
         told = f"{count(self.bad, 'damaged place')}" if self.bad else "all sound"
         if self.backup is not None:
@@ -82,7 +82,7 @@ class ScrubReport(Report):
 
 
 class _Scanned(NamedTuple):
-    """What one unit found."""
+    """Result of a unit."""
 
     frames: int
     live: int
@@ -180,7 +180,7 @@ def _key(piece: Piece) -> _Key:
 
 
 def _planned_again(directory: Directory, gone: Iterable[Piece]) -> Iterator[Piece]:
-    """Where the seqs of vanished pieces lie now; those that are gone for good lie nowhere."""
+    """Yield the pieces that have the seqs of vanished ones now; none for seqs that are gone for good."""
     for piece in gone:
         topic = directory.topics.get(piece.topic)
         if topic is not None and topic.incarnation == piece.incarnation:
@@ -208,7 +208,7 @@ def scan_unit(location: Location, pieces: tuple[Piece, ...]) -> _Scanned:
 
 
 class _Pair(NamedTuple):
-    """The same seqs of one topic in both directories."""
+    """A range of seqs of one topic, as slices of both directories."""
 
     topic: str
     ours: tuple[Slice, ...]
@@ -219,7 +219,7 @@ class _Compared(NamedTuple):
     topic: str
     comparison: Comparison
     unreadable: str
-    """Why the range could not be compared to its end; "" when it was."""
+    """The error that ended the comparison; "" when it came to the end."""
 
 
 def _compare(directory: Directory, backup: Directory, job: Job) -> dict[str, Any]:
@@ -260,7 +260,7 @@ def _compare(directory: Directory, backup: Directory, job: Job) -> dict[str, Any
 
 
 def _pairs(ours: FileTopic, theirs: FileTopic) -> Iterator[_Pair]:
-    """All seqs of a topic in ranges that both read, cut where our slices end."""
+    """Yield all seqs of a topic in ranges, cut where the slices of `ours` end."""
     end = max(ours.head, theirs.head)
     cuts = {one.to_seq for one in ours.slices(1, end)} | {ours.head, theirs.head}
     low = 1
@@ -283,7 +283,7 @@ def compare_pair(pair: _Pair) -> _Compared:
 
 
 def _explained(ours: FileTopic, theirs: FileTopic, total: Comparison) -> dict[str, Any]:
-    """One topic's differences, with a reason for what one side alone has."""
+    """Return a topic's differences, with a reason for each run that one side alone has."""
     gone = [
         as_run(run, BEYOND if run[0] > ours.seen_head else why_gone(run, ours.losses(run[0], run[1])))
         for run in total.right_alone.runs

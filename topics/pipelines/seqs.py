@@ -1,4 +1,4 @@
-"""Which seqs of a range are there, and which are not."""
+"""Seqs of records as numbers, and the holes between them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ def numbers_of(column: Any) -> Seqs:
 
 
 def holes(span: Span, present: Seqs, taken: Iterable[Span] = ()) -> list[Span]:
-    """What of a span is neither one of the seqs `present` nor in one of the spans `taken`; ascending. Order of both
-    does not matter, and spans may overlap."""
+    """Return the parts of a span without a seq of `present` and outside of all spans of `taken`; ascending.
+
+    Both may be in any order, and spans may overlap.
+    """
     spans = np.array(list(taken), np.int64).reshape(-1, 2)
     starts = np.concatenate([[span[0] - 1], present, spans[:, 0], [span[1] + 1]])
     ends = np.concatenate([[span[0] - 1], present, spans[:, 1], [span[1] + 1]])

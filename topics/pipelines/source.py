@@ -1,4 +1,4 @@
-"""Where records come from: a data directory, read from its files; chosen topics, and their ranges as slices."""
+"""Topics of a data directory, read from its files, as slices of their seqs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Slice(NamedTuple):
     location: Location
     pieces: tuple[Piece, ...]
     bytes: int
-    """About how many are read."""
+    """An estimate of what is read of the files."""
 
 
 class Sized(Protocol):
@@ -50,7 +50,7 @@ class Sized(Protocol):
 
     @property
     def bytes(self) -> int:
-        """About how many are read."""
+        """An estimate of what is read of the files."""
 
 
 S = TypeVar("S", bound=Sized)
@@ -104,7 +104,7 @@ class FileTopic:
         self.first = files.first_kept
 
     def losses(self, from_seq: int, to_seq: int) -> list[Loss]:
-        """What was lost in the range."""
+        """Return what was lost in the range."""
         return self._files.losses(from_seq, to_seq)
 
     def slices(self, from_seq: int, to_seq: int) -> list[Slice]:
@@ -121,7 +121,7 @@ class Selection(NamedTuple):
 
     topics: dict[str, Topic]
     snapshot: int
-    """Of the data directory."""
+    """Its number."""
 
 
 def open_selection(origin: Origin) -> Selection:

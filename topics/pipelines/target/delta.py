@@ -58,7 +58,7 @@ COLUMNS = {"topic": "string", "date": "date", "seq": "long", "ts": "timestamp", 
 
 @dataclass(slots=True)
 class _Log:
-    """What the log's actions add up to."""
+    """State of the table after the actions of its log."""
 
     number: int = -1
     checkpoint: int = -1
@@ -119,7 +119,7 @@ class DeltaLayout:
         return State(log.number, _marks(log.txns), shape, log)
 
     def is_committed(self, head: Head) -> bool:
-        """Whether the version that the announcement holds was written by its run."""
+        """Return whether the version that the announcement names was written by its run."""
         number = head.get("number")
         if not isinstance(number, int):
             return False
@@ -290,7 +290,10 @@ def _fields(shape: Shape) -> list[dict[str, Any]]:
 
 
 def _differing_column(metadata: Mapping[str, Any], shape: Shape) -> str:
-    """Which column of an export the table lacks or has otherwise; "" for none. It may have more, all nullable."""
+    """Return the column of an export that the table lacks or has otherwise, "" for none.
+
+    The table may have more columns, all nullable.
+    """
     there = {one["name"]: one for one in json.loads(metadata.get("schemaString", "{}")).get("fields", [])}
     if tuple(metadata.get("partitionColumns", ())) != PARTITIONS:
         return f"it is partitioned by {', '.join(metadata.get('partitionColumns', ())) or 'nothing'}"
@@ -364,7 +367,7 @@ def _add(file: PartFile, now_ms: int) -> dict[str, Any]:
 
 
 def _moment(ts_ms: int) -> str:
-    """As the statistics of Delta have times: milliseconds, UTC."""
+    """Return a time as the statistics of Delta have it: milliseconds, UTC."""
     text = pa.scalar(ts_ms, pa.timestamp("ms")).cast(pa.string()).as_py()
     return f"{text.replace(' ', 'T')}Z"
 

@@ -1,4 +1,4 @@
-"""What both layouts of a target have in common: how far each topic is exported, and what its files look like."""
+"""Values and names that both layouts of a target share: marks of topics, files, columns, commits."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _COMMIT = re.compile(r"([0-9]{20})\.json\Z")
 
 
 class Mark(NamedTuple):
-    """How far a topic is exported: up to, but without, `next_seq` of one incarnation."""
+    """The first seq of a topic, in one incarnation, that is not exported yet."""
 
     incarnation: str
     next_seq: int
 
 
 class PartFile(NamedTuple):
-    """One Parquet file, as a commit lists it."""
+    """A Parquet file, as a commit lists it."""
 
     path: str
     """Below the target, as the file system has it."""
@@ -51,7 +51,7 @@ class PartFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What columns the files have beyond the log's own.
+    """The columns that the files have beyond the log's own.
 
     schema: DDL of the column `value`, "" without; data: "all", or "misfits" when only those rows keep it.
     """
@@ -74,7 +74,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What one run adds of one topic: seqs from_seq to to_seq, both included, of which `rows` were live."""
+    """The range that one run adds of one topic: seqs from_seq to to_seq, both included, of which `rows` were live."""
 
     incarnation: str
     from_seq: int
@@ -96,7 +96,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """What a run adds to a target: ranges by topic, and files, with the columns these have."""
+    """The additions of a run to a target: ranges by topic, and files, with the columns these have."""
 
     shape: Shape
     topics: Mapping[str, Exported]
@@ -106,7 +106,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a target holds. number: of its newest commit, -1 before the first."""
+    """State of a target. number: of its newest commit, -1 before the first."""
 
     number: int = -1
     marks: Mapping[str, Mark] = field(default_factory=dict)
@@ -116,15 +116,15 @@ class State:
 
 
 class Layout(Protocol):
-    """How commits are spelled."""
+    """A target's commits, written and read."""
 
     name: str
 
     def load(self) -> State:
-        """The newest state. Raises TargetError, FormatError."""
+        """Return the newest state. Raises TargetError, FormatError."""
 
     def is_committed(self, head: Head) -> bool:
-        """Whether the run that wrote this announcement has committed."""
+        """Return whether the run that wrote this announcement has committed."""
 
     def commit(self, run: Run, state: State, add: Addition) -> int:
         """Add the files of a run to the target; returns the number of the commit.
@@ -133,7 +133,7 @@ class Layout(Protocol):
         """
 
     def files(self) -> list[PartFile]:
-        """All files that count, by topic and seq. Raises TargetError, FormatError."""
+        """Return all files that count, by topic and seq. Raises TargetError, FormatError."""
 
 
 def commit_path(directory: str, number: int) -> str:

@@ -62,7 +62,7 @@ class ManifestLayout:
             return State(number, marks, Shape(str(commit["schema"]), str(commit["data"])))
 
     def is_committed(self, head: Head) -> bool:
-        """Whether the commit that the announcement holds is there under its number, by the same run."""
+        """Return whether the commit that the announcement names is there, written by the same run."""
         number = head.get("number")
         if not isinstance(number, int) or not os.path.exists(self._path(number)):
             return False
@@ -102,7 +102,7 @@ class ManifestLayout:
         return sorted(found, key=lambda file: (file.topic, file.path.partition("part-")[2], file.first_seq))
 
     def read(self, number: int) -> dict[str, Any]:
-        """One commit. Raises FormatError, TargetError."""
+        """Return a commit. Raises FormatError, TargetError."""
         with disk_errors(f"commit {self._path(number)} cannot be read"), open(self._path(number), "rb") as file:
             content = file.read()
         with sound(f"commit {self._path(number)}"):
@@ -124,7 +124,7 @@ class ManifestLayout:
 
 
 def _part_file(entry: dict[str, Any]) -> PartFile:
-    """One file of a commit. Raises TypeError, KeyError."""
+    """Return a file of a commit. Raises TypeError, KeyError."""
     file = PartFile(**entry)
     for name in PartFile._fields:
         kind = {"nulls": dict, **dict.fromkeys(_NUMBERS, int)}.get(name, str)

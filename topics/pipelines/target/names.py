@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 from topics.pipelines.errors import TargetError
 
 NAME_BYTES_MAX = 255
-"""Of a directory's name, on every file system in use."""
+"""Most bytes of a directory's name, on every file system in use."""
 
 _RUN = re.compile(r"part-([0-9a-f]{22})-[0-9]{5}-[0-9a-f]{8}-[0-9]{3}\.parquet\Z")
 

@@ -37,7 +37,7 @@ _TRIES_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What all units of a run have in common."""
+    """Options of the files that all units of a run write."""
 
     target: str
     run: str
@@ -60,7 +60,7 @@ class PartWriter:
         self._file: _File | None = None
         self._made: list[str] = []
         self.files: list[PartFile] = []
-        """Those that are complete and durable."""
+        """The files that are complete and durable."""
 
     def __enter__(self) -> PartWriter:
         return self
@@ -112,7 +112,7 @@ class PartWriter:
 
 
 class _File:
-    """One Parquet file while it is written."""
+    """A Parquet file while it is written."""
 
     def __init__(self, parts: Parts, schema: ddl.Struct | None, topic: str, day: int, path: str) -> None:
         self.day = day

@@ -1,4 +1,4 @@
-"""One run at a time on a target, and a commit that happens as a whole or not at all.
+"""Runs on a target, one at a time, and commits that happen as a whole or not at all.
 
 A run announces itself by a file, `_topics/runs/<run>.json`, which it holds locked (flock). To commit,
 it writes the commit into that very file, syncs it, and links it to the commit's name, which fails when
@@ -36,7 +36,7 @@ DEAD = ".dead"
 _HELD = (errno.EWOULDBLOCK, errno.EACCES)
 
 Head = dict[str, Any]
-"""What an announcement says: `run`, and `number` once the run has chosen one for its commit."""
+"""The contents of an announcement: `run`, and `number` once the run has chosen one for its commit."""
 
 
 class Run:
@@ -183,7 +183,7 @@ def _clear_unannounced(path: str) -> None:
 
 
 def _head(fd: int) -> Head:
-    """What an announcement says of its run, also one that holds a commit already; {} when it is torn."""
+    """Return what an announcement says of its run, also one that holds a commit already; {} when it is torn."""
     content = os.pread(fd, os.fstat(fd).st_size, 0)
     try:
         head = json.loads(content.partition(b"\n")[0])

@@ -1,4 +1,4 @@
-"""One checksum over rows of a topic: the same from the log, from an exported file, with and without C.
+"""The checksum over rows of a topic: the same from the log, from an exported file, with and without C.
 
 Rows stand in order of seq. Each of the columns seq, ts (microseconds since 1970), tag, node, data and
 meta has two streams of bytes: its numbers, or the lengths of its texts (-1 for null), as little-endian

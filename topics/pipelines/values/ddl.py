@@ -40,7 +40,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One member of a JSON object; every field may be null or absent."""
+    """A member of a JSON object; every field may be null or absent."""
 
     name: str
     type: Type
@@ -81,14 +81,14 @@ class _Tokens:
         return self.words[self.next][0]
 
     def take(self, wanted: str) -> str:
-        """The next word, whatever it is. Raises UsageError at the end, naming what is wanted."""
+        """Take the next word. Raises UsageError at the end, naming what is wanted."""
         if self.next == len(self.words):
             raise UsageError(f"--schema ends where {wanted} should come: write {EXAMPLE!r}")
         self.next += 1
         return self.words[self.next - 1][0]
 
     def expect(self, *signs: str) -> str:
-        """One of these signs. Raises UsageError for anything else."""
+        """Take the next word, which must be one of these signs. Raises UsageError for anything else."""
         wanted = " or ".join(repr(sign) for sign in signs)
         word = self.take(wanted)
         if word not in signs or self.words[self.next - 1][1]:
@@ -202,7 +202,7 @@ def delta_type(kind: Type) -> Any:
 
 
 def delta_field(name: str, kind: Type) -> dict[str, Any]:
-    """One field of a Delta table's schema."""
+    """Return a field of a Delta table's schema."""
     return {"name": name, "type": delta_type(kind), "nullable": True, "metadata": {}}
 
 

@@ -1,4 +1,4 @@
-"""How many different texts there are: exactly, or from some thousand on to about 2%."""
+"""Counts of different texts: exact, or within about 2% from some thousand on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Distinct:
             self._add_hashes(other._hashes)
 
     def count(self) -> int:
-        """How many."""
+        """Return how many different texts were added."""
         if self._registers is None:
             return len(self._hashes)
         zeros = int((self._registers == 0).sum())

@@ -41,7 +41,7 @@ def find(document: Any, pointer: Pointer) -> Any:
 
 
 def json_path(pointer: Pointer) -> str:
-    """The same place as Spark's `get_json_object` wants it: $['order']['items'][0].
+    """Return the path of the place as Spark's `get_json_object` wants it: $['order']['items'][0].
 
     Raises UsageError for names with a quote, which that syntax cannot spell.
     """

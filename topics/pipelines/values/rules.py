@@ -49,7 +49,7 @@ TYPES: dict[str, Callable[[Any], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. number: its place in the file, from 1 on."""
+    """A rule on `data`. number: its place in the file, from 1 on."""
 
     number: int
     text: str
@@ -63,7 +63,7 @@ class Rule:
     unique: bool = False
 
     def concerns(self, topic: str) -> bool:
-        """It holds for records of this topic."""
+        """Return whether the rule holds for records of a topic."""
         return re.fullmatch(self.topics, topic) is not None
 
     def broken_by(self, value: Any) -> str:
@@ -104,7 +104,7 @@ def _bound(value: int | float | None) -> str:
 
 
 def _measure(value: Any) -> float | int | None:
-    """What a range compares: a number, or the length of a text or an array."""
+    """Return what a range is compared with: a number, or the length of a text or an array."""
     if type(value) in (int, float):
         return value  # type: ignore[no-any-return]
     return len(value) if isinstance(value, (str, list)) else None
@@ -119,12 +119,12 @@ def document(text: str) -> Any:
 
 
 def rules_for(rules: Iterable[Rule], topic: str) -> list[Rule]:
-    """Those that concern a topic."""
+    """Return the rules that concern a topic."""
     return [rule for rule in rules if rule.concerns(topic)]
 
 
 def value_of(found: Any, rule: Rule) -> Any:
-    """What the rule looks at in a document."""
+    """Return the value at the rule's pointer in a document, or MISSING."""
     return MISSING if found is MISSING else find(found, rule.pointer)
 
 
