@@ -69,7 +69,7 @@ def optional_count(name: str, value: object) -> None:
 
 
 def optional_milliseconds(name: str, value: Any) -> int | None:
-    """Of a time in seconds."""
+    """Return the milliseconds of a time in seconds, rounded up; None for None."""
     if value is None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _SECONDS_MAX:
@@ -78,7 +78,7 @@ def optional_milliseconds(name: str, value: Any) -> int | None:
 
 
 def optional_incarnation(value: object) -> None:
-    """Of a topic, as its state shows it."""
+    """Check an incarnation, as the state of a topic shows it."""
     if value is not None and not (isinstance(value, str) and is_shaped(value)):
         raise UsageError(f"incarnation is {shown(value)}: use the topic's state(...).incarnation, 16 hex digits")
 

@@ -6,7 +6,7 @@ from topics.engine.results import CheckpointResult
 
 
 def snapshot_of(result: CheckpointResult) -> int:
-    """Raises TimeoutError: the checkpoint is not over."""
+    """Return the number of the snapshot. Raises TimeoutError: the checkpoint is not over."""
     if not result.done:
         raise TimeoutError("the checkpoint is not over; it goes on: wait with a longer timeout")
     return result.snapshot

@@ -257,7 +257,7 @@ class Log:
         wait_ms: int = 0,
         from_time: int | None = None,
     ) -> Page:
-        """One read: records, the next cursor, and a tombstone where something was lost.
+        """A read: records, the next cursor, and a tombstone where something was lost.
 
         from_time: instead of from_seq, begins with the first record whose `ts` (ms) is at least this; what was lost
         before is not told.
@@ -315,7 +315,7 @@ class Log:
 
     # --- files -------------------------------------------------------------------------------------------------------
     def checkpoint(self, *, timeout: float | None = None) -> int:
-        """Shows all that was acknowledged to those who read the files of the directory; returns the snapshot's number.
+        """Brings the files of the directory up to date with all that was acknowledged; returns the snapshot's number.
 
         timeout: in seconds. Raises TimeoutError when it is not over by then, and then it goes on.
         """

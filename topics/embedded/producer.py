@@ -22,17 +22,17 @@ class Producer:
     epoch: int
     """Grows from run to run, or from batch to batch; 0 to 2^63-1."""
     part: int = 0
-    """Of the epoch; 0 to 65535."""
+    """The part's number in its epoch; 0 to 65535."""
     piece: int = 0
-    """Of the part, where it comes in several calls: 0, 1, 2, ... to 65535."""
+    """The piece's number in its part, where that comes in several calls: 0, 1, 2, ... to 65535."""
     last: bool = True
-    """False: more pieces follow, and nobody sees this one before the last one is there."""
+    """False: more pieces follow, and no reader sees this one before the last one is there."""
     attempt: str = ""
     """Names one try at sending the pieces."""
 
 
 def part_of(given: object, limits: Config) -> Part | None:
-    """Raises UsageError, it is none, or RequestError, its id is empty or too long."""
+    """Return the part that a producer names. Raises UsageError, a field is wrong; RequestError, an id is too long."""
     if given is None:
         return None
     if not isinstance(given, Producer):

@@ -1,4 +1,4 @@
-"""What a caller that waits has seen of topics, as the library takes it."""
+"""The states of topics that a waiting caller has seen, as the library takes them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from topics.engine.results import Known, TopicHead
 from topics.errors import UsageError
 
 Seen = int | TopicHead | tuple[int, str | None] | None
-"""Of one topic: its head, its head and incarnation (as `wait` has told them), or None where there was none."""
+"""A topic's head, its head and incarnation (as `wait` returned them), or None: it was absent."""
 
 
 def known_topics(topics: Mapping[str, Seen], most: int) -> dict[str, Known]:
-    """Raises UsageError, naming the topic."""
+    """Return what is known of each topic. Raises UsageError, naming the topic."""
     if not isinstance(topics, Mapping):
         raise UsageError(f"topics is {arguments.shown(topics)}: use a dict from names to heads")
     if not 1 <= len(topics) <= most:

@@ -1,4 +1,4 @@
-"""What a topic has lost: floors and gaps, as its snapshots tell of them. Source: R-FLOOR, R-TOMB, R-TRIM, R-DUR-6.
+"""Floors and gaps: what a topic has lost, as its snapshots have it. Source: R-FLOOR, R-TOMB, R-TRIM, R-DUR-6.
 
 `lost` is the involuntary floor L. A fifth mark joins the contract's four: `crash`, for a crash gap whose older records
 are all gone, as `trim` is for a trim gap. What a reader is told of it is the engine's (`engine/floors.py`) and, from
@@ -47,7 +47,7 @@ class Floors:
         self.trim = 0
         self.crash = 0
         self.deleted = 0
-        """By prefix deletes: voluntary."""
+        """Raised by deletes of a prefix, which are voluntary."""
         self.lost = 0
         self.gaps: list[Gap] = []
         """Interior gaps, ascending; those that adjoin have different reasons. There may be very many of them."""

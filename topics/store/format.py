@@ -350,14 +350,14 @@ _PRODUCER = struct.Struct("<IQQIQ")
 
 
 class ProducerPart(NamedTuple):
-    """On the first frame of a write that is a producer's part: its records are seq, seq + 1, ... seq + records - 1."""
+    """An entry of a part's first frame: its records are seq, seq + 1, ... seq + records - 1."""
 
     records: int
     started_ms: int
     epoch: int
     part: int
     sum: int
-    """Of all its records, see `codec.sum_rows`."""
+    """The checksum of all its records, see `codec.sum_rows`."""
     producer: bytes
 
 
@@ -372,16 +372,16 @@ _PIECE = struct.Struct("<IQQQQQIIH")
 
 
 class StagedPiece(NamedTuple):
-    """On the first frame of a piece of a part that is staged: the records lie in the staging area, seq after seq."""
+    """An entry of the first frame of a staged piece: its records lie in the staging area, seq after seq."""
 
     records: int
     size: int
     """Accounted bytes of the records."""
     sum: int
-    """As in ProducerPart."""
+    """The checksum of the piece's records, see `codec.sum_rows`."""
     staged_ms: int
     topic_id: int
-    """Where the part goes."""
+    """The topic that the part goes to."""
     epoch: int
     part: int
     piece: int

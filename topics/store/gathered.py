@@ -21,8 +21,10 @@ _CONTROL_ROOM = 256
 
 
 class Gathered:
-    """Room for `room` bytes of records' frames, for the header of a batch before them and a control frame behind them;
-    no page of it is touched so far."""
+    """Memory for `room` bytes of frames, with the header of a batch before them and a control frame after them.
+
+    No page of it is touched when it is made.
+    """
 
     def __init__(self, room: int) -> None:
         self.memory: mmap.mmap = page_aligned(BATCH_HEADER_BYTES + room + _CONTROL_ROOM)
@@ -31,7 +33,7 @@ class Gathered:
         """Records."""
         self.controls = 0
         self.mirror = chunk_for(len(self.memory))
-        """Where the hot tail will have them: its pages are touched along with those of the frames."""
+        """The chunk that the hot tail will have: its pages are touched along with those of the frames."""
 
     def take(  # noqa: PLR0917 - columns
         self,
@@ -43,7 +45,7 @@ class Gathered:
         topic_id: int,
         extension: bytes = b"",
     ) -> None:
-        """Adds frames of another topic, whose extensions stay behind; row i lies at view[offsets[i] - base].
+        """Add frames of another topic without their extensions; row i lies at view[offsets[i] - base].
 
         extension: for the first of them. Raises CorruptError naming topic id and seq of a row that is not its frame.
         """
@@ -64,7 +66,7 @@ class Gathered:
         self._added(written, len(seqs))
 
     def add_rows(self, rows: Rows, node: bytes | None, extension: bytes = b"") -> None:
-        """Adds rows that have no frames yet; node: of those without their own."""
+        """Add rows that have no frames yet; node: of those without their own."""
         placed = ffi.new("char[]", PLACED.size * rows.count)
         written = lib.tp_frame_rows(
             ffi.from_buffer(self.memory),
@@ -95,7 +97,7 @@ class Gathered:
         self.count += count
 
     def number(self, topic_id: int, first_seq: int, ts_ms: int, *, fsync: bool, start: int = 0) -> Framed:
-        """The frames are those of topic `topic_id` from `first_seq` on; starts count from `start`."""
+        """Make the frames those of topic `topic_id` from `first_seq` on; the places returned count from `start`."""
         placed = bytearray(PLACED.size * self.count)
         numbered = lib.tp_number_frames(
             ffi.from_buffer(self.memory) + BATCH_HEADER_BYTES,
@@ -112,7 +114,7 @@ class Gathered:
         return Framed(start, bytes(placed))
 
     def add_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
-        """Adds a small control frame behind the records, which are numbered."""
+        """Add a small control frame after the records, which are numbered."""
         pointer, room = ffi.from_buffer(self.memory), len(self.memory)
         written = lib.tp_frame_control(pointer, self.used, room, kind, 0, topic_id, seq, ts_ms, payload, len(payload))
         assert written > 0, "the room was counted before"
@@ -126,7 +128,7 @@ class Gathered:
 
 
 def room_for(rows: Rows, node: bytes | None) -> int:
-    """The most bytes that rows take as frames."""
+    """Return the most bytes that rows take as frames."""
     columns = rows.columns()
     texts = sum([int(columns[name].sum(dtype=np.uint64)) for name in ("data_len", "meta_len", "tag_len", "node_len")])
     return texts + rows.count * (FRAME_MIN_BYTES + len(node or b""))

@@ -111,8 +111,8 @@ class StorePart(msgspec.Struct, omit_defaults=True):
     """Paths (below their directory) of segments and packs in which deletes were about to be flagged: after a kill the
     page cache may show flags that no sync has made durable."""
     extensions: list[tuple[int, int, bytes]] = []
-    """Of a directory rebuilt without a sound snapshot: topic id, seq and extension area of frames in segments and packs
-    that are parts of producers, which descriptions may be too old to tell of."""
+    """Parts of producers in segments and packs of a directory rebuilt without a sound snapshot: topic id, seq and
+    extension area of their frames, because descriptions may be too old to have them."""
     format: int = 1
 
 

@@ -56,7 +56,7 @@ class MemoryFrames:
         return InMemory(file.file_id, framed.moved_to(offset))
 
     def stage_gathered(self, topic_id: int, frames: Gathered, first_seq: int, ts_ms: int) -> InMemory:
-        """As `stage_records`, for frames that were put together before: they are a chunk of their own."""
+        """Stage frames that were put together before, as a chunk of their own; see `stage_records`."""
         file = self._files.add(FileKind.MEMORY, "")
         framed = frames.number(topic_id, first_seq, ts_ms, fsync=False, start=BATCH_HEADER_BYTES)
         file.memory, file.size, file.live_rows = frames.memory, frames.used, frames.count

@@ -36,7 +36,7 @@ class _Source:
     ends."""
     records: int
     parts: list[tuple[int, int, bytes]]
-    """Of producers: topic id, seq and extension area."""
+    """Parts of producers: topic id, seq and extension area."""
     segment: Segment | None = None
     pack: int = 0
     run: int = 0
@@ -58,7 +58,7 @@ class RebuildDescribed:
         self.records = 0
         """Frames kept."""
         self.extensions: list[tuple[int, int, bytes]] = []
-        """Of those, the parts of producers, see StorePart."""
+        """Parts of producers among them, see StorePart."""
 
     @property
     def packs(self) -> list[Pack]:
@@ -182,7 +182,7 @@ class RebuildDescribed:
 
 
 def _parts_of(data: bytes, path: str, frames_end: int) -> list[tuple[int, int, bytes]]:
-    """Of a sound segment: what its frames tell of producers, deleted ones, too."""
+    """Return what the frames of a sound segment tell of producers, those of deleted records included."""
     begin = SegmentHeader.unpack(data, path).header_bytes
     frames = memoryview(data)[begin:frames_end]
     return parts_in(frames, codec.scan_frames(frames).frames)

@@ -299,7 +299,7 @@ async def unlink_all(loop: Loop, paths: Sequence[str]) -> None:
 
 
 def _apply_extension(catalog: Catalog, topic_id: int, seq: int, ext: bytes) -> None:
-    """What the write whose first record this is was known by."""
+    """Note the identities of the write whose first record this is."""
     for entry in unpack_extension(ext):
         if isinstance(entry, Idempotency):
             catalog.add_idempotency(topic_id, entry.key, seq, entry.records, entry.started_ms)
@@ -372,7 +372,7 @@ class _Replay:
                 self._apply_control(chunk, at)
 
     def _apply_extensions(self, chunk: Chunk, records: Frames) -> None:
-        """What writes are known by: of all records, those that have gone since among them."""
+        """Note the identities of writes, those of records that have gone since included."""
         extended = records[(records["flags"] & FLAG_EXT) != 0]
         for topic_id, seq, offset, length in zip(
             *(extended[name].tolist() for name in ("topic_id", "seq", "offset", "ext_len")), strict=True

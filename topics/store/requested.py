@@ -21,7 +21,7 @@ Done = Callable[[StorageError | None], None]
 
 
 class RequestedCheckpoints:
-    """Of one store."""
+    """The requests for checkpoints of one store."""
 
     def __init__(self, loop: Loop, checkpointer: Checkpointer, log: Log) -> None:
         self._loop = loop
@@ -35,39 +35,39 @@ class RequestedCheckpoints:
         """Another one is to begin, whether its requests still wait for it or not."""
         self._serves = False
         self._begun = 0
-        """How many of them, in this process."""
+        """Checkpoints begun in this process."""
         self._runs = False
         self.shown = 0
-        """Number of the newest one that has shown all it had to; 0: none."""
+        """Number of the newest checkpoint that has shown all it had to; 0: none."""
 
     @property
     def snapshot_number(self) -> int:
-        """Of the newest snapshot."""
+        """Number of the newest snapshot."""
         return self._checkpointer.snapshot_number
 
     def number(self, wished: int) -> int:
-        """Number of the checkpoint that grants a wish: of the next one, unless one that runs is `wished` or later.
+        """Return the number of the checkpoint to wait for: the next one, unless one that runs is `wished` or later.
 
-        wished: what an earlier call gave, 0: nothing did. Of another process it may be any number: either it is
-        unknown here, or a checkpoint of that number has begun since.
+        wished: what an earlier call returned, or 0. From another process it may be any number: either it is unknown
+        here, or a checkpoint of that number has begun since.
         """
         return self._begun if self._runs and 0 < wished <= self._begun else self._begun + 1
 
     def ask(self, number: int, done: Done) -> None:
-        """Calls `done` when the checkpoint has shown all that was acknowledged before it began; number: see `number`.
+        """Call `done` when the checkpoint has shown all that was acknowledged before it began; number: see `number`.
 
-        It is told of a failure instead: a disk without space for copies of all records, a log that is read-only.
+        A failure is passed to it instead: a disk without space for copies of all records, a log that is read-only.
         """
         (self._next if number > self._begun else self._present)[done] = None
         self.begin(number)
 
     def leave(self, done: Done) -> None:
-        """`done` is not called any more; its checkpoint goes on."""
+        """Forget `done`; its checkpoint goes on."""
         self._next.pop(done, None)
         self._present.pop(done, None)
 
     def begin(self, number: int) -> None:
-        """Has the checkpoint of this number begin, whether a request waits for it or not."""
+        """Have the checkpoint of this number begin, whether a request waits for it or not."""
         if number <= self._begun:
             return
         self._is_wanted = True
@@ -113,7 +113,7 @@ class RequestedCheckpoints:
             done(error)
 
     def _reason(self, error: OSError | StorageError) -> StorageError:
-        """As clients are told of it (R-DUR-16)."""
+        """Return the error that clients are given (R-DUR-16)."""
         if lacks_space(error):
             return DiskFullError(f"no space left for a checkpoint: {error}")
         if self._log.read_only:

@@ -46,11 +46,11 @@ CODEC_FRAMES = 0
 """Frames as the log has them, not compressed."""
 
 DIRECTORY_FORMAT = 1
-"""What the marker of a data directory says: another one is another layout."""
+"""The format in the marker of a data directory: another one is another layout."""
 MARKER_NAME = "topics.json"
-"""Of the marker, in the data directory."""
+"""Name of the marker in the data directory."""
 COLD_MARK_NAME = "cold-directory"
-"""Of the file with the same id in a data directory and in the cold directory that goes with it."""
+"""Name of the file with the same id in a data directory and in the cold directory that goes with it."""
 HOT, COLD = 0, 1
 """Tiers of segments: in the data directory, in the cold directory."""
 

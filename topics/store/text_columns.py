@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 TEXTS = ("node", "tag", "data", "meta")
-"""In the order in which they lie in a frame."""
+"""Names of the texts, in the order in which they lie in a frame."""
 _BYTES_MAX = (1 << 31) - 1
-"""Of a column: its ends are signed and have 32 bits."""
+"""Most bytes of a column: its ends are signed and have 32 bits."""
 
 
 class TextColumn(NamedTuple):
@@ -94,11 +94,11 @@ class TextColumns:
 
     @property
     def rows(self) -> int:
-        """Added so far."""
+        """Rows added so far."""
         return int(self._state.rows)
 
     def column(self, name: str) -> TextColumn:
-        """What was added so far. The arrays are views: nothing may be added afterwards."""
+        """Return what was added so far. The arrays are views: nothing may be added afterwards."""
         state = self._state.columns[self._places[name]]
         rows = self.rows
         valid = self._valid[name][: (rows + 7) // 8] if state.nulls else None
