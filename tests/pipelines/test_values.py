@@ -137,7 +137,6 @@ def test_pointers_find_places_as_rfc_6901_says() -> None:
         assert pointer.find(document, pointer.parse(text, "--x")) == value
     for text in ("/b", "/a/b~1c/2", "/a/b~1c/01", "/a/b~1c/-", "/0/0", f"/a/b~1c/{'9' * 5000}"):
         assert pointer.find(document, pointer.parse(text, "--x")) is pointer.MISSING
-    assert pointer.json_path(pointer.parse("/a b/0", "--x")) == "$['a b'][0]"
     for text in ("a", "/~2", "/a~"):
         with pytest.raises(UsageError, match="--x"):
             pointer.parse(text, "--x")

@@ -185,11 +185,6 @@ class Staging:
         return not (filling.frames or filling.waiters or self._closed)
 
     @property
-    def has_closed(self) -> bool:
-        """A whole batch is staged besides the filling one."""
-        return bool(self._closed)
-
-    @property
     def head(self) -> Batch:
         """The batch that is committed next."""
         return self._closed[0] if self._closed else self.filling

@@ -248,11 +248,10 @@ def _where_null(data: pa.StringArray, values: pa.StructArray) -> pa.StringArray:
 
 def _create(path: str) -> BufferedWriter:
     """Open a new file; its directories are made, again if another run removes them when they are empty."""
-    for attempt in range(_TRIES_MAX):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        try:
+    directory = os.path.dirname(path)
+    for _ in range(_TRIES_MAX - 1):
+        os.makedirs(directory, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
             return open(path, "xb")
-        except FileNotFoundError:
-            if attempt == _TRIES_MAX - 1:
-                raise
-    raise AssertionError("unreachable")
+    os.makedirs(directory, exist_ok=True)
+    return open(path, "xb")

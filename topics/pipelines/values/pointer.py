@@ -38,16 +38,3 @@ def find(document: Any, pointer: Pointer) -> Any:
         if document is MISSING:
             return MISSING
     return document
-
-
-def json_path(pointer: Pointer) -> str:
-    """Return the path of the place as Spark's `get_json_object` wants it: $['order']['items'][0].
-
-    Raises UsageError for names with a quote, which that syntax cannot spell.
-    """
-    path = "$"
-    for step in pointer:
-        if "'" in step:
-            raise UsageError(f"the name {step!r} of a JSON pointer has a quote, which Spark's paths cannot spell")
-        path += f"[{step}]" if _INDEX.match(step) else f"['{step}']"
-    return path
