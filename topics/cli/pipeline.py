@@ -296,7 +296,7 @@ def _finish(
                 write(_encoded(report))
             if as_text is not None:
                 print(as_text(report))
-    except KeyboardInterrupt:  # before the run noted signals, or a second one
+    except KeyboardInterrupt:  # the signal came before the run notes signals, or it is the second one
         progress.clear()
         print("topics: stopped by a signal: run it again", file=sys.stderr)
         raise typer.Exit(COULD_NOT_RUN) from None

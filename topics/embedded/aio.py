@@ -143,7 +143,7 @@ class AsyncLog:
                 page = await self.page(topic, at, limit=limit, node=node, wait_ms=wait_ms, from_time=from_time)
             except UsageError:
                 if self._log.closed and began:
-                    return  # in this very moment
+                    return  # the log was closed while the call was made
                 raise
             began = True
             page.raise_gap()
@@ -159,7 +159,7 @@ class AsyncLog:
         future: asyncio.Future[R] = loop.create_future()
 
         def settle(outcome: R | BaseException) -> None:
-            if future.done():  # cancelled
+            if future.done():  # the await was cancelled
                 return
             if isinstance(outcome, BaseException):
                 future.set_exception(outcome)
@@ -167,7 +167,7 @@ class AsyncLog:
                 future.set_result(outcome)
 
         def on_answer(outcome: R | BaseException) -> None:
-            with contextlib.suppress(RuntimeError):  # its event loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the event loop is closed, so no caller waits any more
                 loop.call_soon_threadsafe(settle, outcome)
 
         self._log.driver.submit(start, on_answer)

@@ -237,7 +237,7 @@ class Log:
                 page = self.page(topic, at, limit=limit, node=node, wait_ms=wait_ms, from_time=from_time)
             except UsageError:
                 if self.closed and began:
-                    return  # in this very moment
+                    return  # the log was closed while the call was made
                 raise
             began = True
             page.raise_gap()

@@ -85,7 +85,7 @@ class Batches:
         needs_tags = wanted.tags is not None and rows.tags is None
         texts = [name for name in names if name in _IN_FRAMES]
         if needs_tags or ("tag" in names and (texts or rows.tags is None)):
-            texts.append("tag")  # where frames are read anyway, that is cheaper than a look into a table for each row
+            texts.append("tag")  # a tag read with its frame is cheaper than a look into a table
         if not texts:
             for start, end in _slices(rows, wanted):
                 yield self._batch(piece, rows.select(slice(start, end)), {})

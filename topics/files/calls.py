@@ -53,7 +53,7 @@ class SystemCalls:
     def read_into(self, fd: int, buffer: Buffer, offset: int) -> int:
         view = memoryview(buffer).cast("B")
         done = 0
-        while done < len(view):  # one call gives 2 GiB at most
+        while done < len(view):  # one call reads 2 GiB at most
             count = os.preadv(fd, [view[done:]], offset + done)
             if not count:
                 break

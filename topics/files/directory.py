@@ -118,7 +118,7 @@ def _check_cold(location: Location, calls: FileCalls, snapshot: Snapshot) -> Non
     if ours == theirs and ours is not None:
         return
     if theirs is None and not snapshot.has_cold:
-        return  # nothing went there yet
+        return  # no segment was moved to it yet
     raise NoColdDirectoryError(
         f"cold directory {location.cold} is not the one of {location.path}: is it mounted on this machine, is it the "
         "right one?"

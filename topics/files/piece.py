@@ -58,7 +58,7 @@ class Piece:
     sum: int
     """Segments: the checksum over the frames' checksums, as the snapshot has it."""
     end: int
-    """Segments: bytes of the file that count. What lies behind was not there when the snapshot was taken."""
+    """Segments: bytes of the file that count. Bytes after them were written after the snapshot."""
     sealed: bool
     run: int
     """Runs: the row of the pack's run table; -1 for a segment."""

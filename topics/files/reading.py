@@ -118,7 +118,7 @@ class _Reader:
     def _read(self, piece: Piece, missed: _Missed, plans: int) -> Iterator[pa.RecordBatch | Loss]:
         try:
             yield from self._batches.of(piece)
-        except VanishedError:  # before the first batch: nothing of it was given yet
+        except VanishedError:  # it comes before the first batch, so no record was yielded yet
             yield from self._plan_again(piece, missed, plans)
 
     def _plan_again(self, piece: Piece, missed: _Missed, plans: int) -> Iterator[pa.RecordBatch | Loss]:

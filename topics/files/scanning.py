@@ -196,7 +196,7 @@ def scan_range(
         running = scanned.sum
         is_last = at + count == end or count < size
         if scanned.stop is Stop.MORE and not is_last:
-            if not scanned.position:  # a frame that is larger than the window
+            if not scanned.position:  # the frame is larger than the window
                 length = _LENGTH.unpack_from(buffer)[0] + 4
                 buffer = bytearray(min(length, end - at))
                 continue

@@ -138,7 +138,7 @@ def scan_snapshots(location: Location, *, calls: FileCalls | None = None) -> lis
             try:
                 SnapshotFile.unpack(memoryview(read_file(calls, path)), path)
             except FileNotFoundError:
-                continue  # a newer one has taken its place
+                continue  # a newer snapshot has taken its place
             except (CorruptError, FormatError) as error:
                 findings.append(Finding(path, 0, "", -1, str(error)))
     return findings
@@ -201,7 +201,7 @@ class _Scrub:
             report.bytes += len(data)
             header, columns = IndexHeader.unpack(memoryview(data), path)
         except FileNotFoundError:
-            return None  # it is derived from the data when the server opens the segment
+            return None  # the server makes the index again when it opens the segment
         except (CorruptError, FormatError, ValueError) as error:
             report.findings.append(Finding(path, 0, piece.topic, -1, str(error), derived=True))
             return None
@@ -221,7 +221,7 @@ class _Scrub:
         if len(fixed) == FOOTER_BYTES:
             described = min(footer_description_bytes(memoryview(fixed)), at - piece.end)
             tail = read_range(self._calls, fd, at - described, described + FOOTER_BYTES)
-            tail[described : described + 4] = SEGMENT_FOOTER_MAGIC  # it is one if its checksum says so
+            tail[described : described + 4] = SEGMENT_FOOTER_MAGIC  # the checksum says whether it is a footer
             try:
                 footer = SegmentFooter.unpack(memoryview(tail), path)
             except (CorruptError, FormatError):
@@ -357,7 +357,7 @@ class _Stretch:
         if known is not None:
             row = int(np.searchsorted(known.offsets, np.uint32(at)))
             if row < len(known.offsets) and int(known.offsets[row]) > at:
-                end = int(known.offsets[row])  # it is a deleted one's, and ends here at the latest
+                end = int(known.offsets[row])  # the bad frame is of a deleted record, and ends here at the latest
                 row = -1
         if known is not None and 0 <= row < len(known.offsets):
             seq, behind = int(known.seqs[row]), at + int(known.lengths[row])
@@ -384,7 +384,7 @@ class _Stretch:
                 place = data.find(mark, place + 1)
             if len(data) <= len(mark):
                 break
-            begin += len(data) - len(mark) + 1  # a mark may lie across two of them
+            begin += len(data) - len(mark) + 1  # a mark may lie across two reads
         return end
 
     def _is_sound(self, at: int, end: int) -> bool:

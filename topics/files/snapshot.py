@@ -101,7 +101,7 @@ def load_newest(calls: FileCalls, path: str) -> Snapshot:
             try:
                 file = SnapshotFile.unpack(memoryview(read_file(calls, name)), name)
             except FileNotFoundError:
-                break  # a newer one has taken its place since the names were read
+                break  # a newer snapshot has taken its place since the names were read
             except CorruptError as error:
                 damaged = error
                 continue

@@ -59,10 +59,10 @@ class PackIndex(NamedTuple):
     path: str
     fd: int
     table: NDArray[np.void] | None
-    """RUN_DTYPE; None: the index is damaged, and the runs tell of themselves."""
+    """RUN_DTYPE; None: the index is damaged, and the headers of runs are read instead."""
     columns: IndexColumns | None
     ends: NDArray[np.int64]
-    """Where the rows of each run end in the columns."""
+    """Row of the columns at which each run ends."""
     index_bytes: int = 0
 
 
@@ -211,7 +211,7 @@ class Source:
             found = self._open_pack(f"{self.location.path}/{piece.path}", piece)
             if len(self._packs) == _PACKS_OPEN:
                 self._close_pack(next(iter(self._packs)))
-        self._packs[key] = found  # the one used last is the last one to go
+        self._packs[key] = found  # the pack used last is the last one to be closed
         return found
 
     def _open_pack(self, path: str, piece: Piece) -> PackIndex:
@@ -229,7 +229,9 @@ class Source:
         except (CorruptError, ValueError):
             try:
                 header = PackHeader.unpack(memoryview(read_range(self.calls, fd, 0, BLOCK_BYTES)), path)
-            except CorruptError:  # a pack of the same number that is only begun; else the next plan names it again
+            except CorruptError:
+                # It may be another pack of that number which is only begun. If it is not, the next plan lists it again,
+                # and the reader then says that it is damaged.
                 raise VanishedError from None
             if header.epoch != piece.epoch:
                 raise VanishedError from None
@@ -245,7 +247,7 @@ class Source:
         fixed = read_range(self.calls, fd, max(0, size - FOOTER_BYTES), FOOTER_BYTES)
         try:
             footer = PackFooter.unpack(memoryview(fixed), path)
-        except FormatError as error:  # its mark may have rotted; of another version is the header, too
+        except FormatError as error:  # the mark may have rotted; a pack of another version has that in its header, too
             raise CorruptError(str(error)) from error
         if not BLOCK_BYTES <= footer.table_offset <= footer.columns_offset <= size - FOOTER_BYTES:
             raise CorruptError(f"{path}: the pack footer points outside the file", {"path": path})

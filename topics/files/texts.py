@@ -65,7 +65,7 @@ class PureTexts:
         count = len(seqs) if inside.all() else int(np.argmin(inside))
         starts, lengths = starts[:count], lengths[:count]
         heads = headers_at(data, starts)
-        in_order = np.ones(count, np.bool_)  # offsets of strings that go backwards would crash Arrow
+        in_order = np.ones(count, np.bool_)  # Arrow crashes on offsets of strings that go backwards
         in_order[1:] = starts[1:] >= starts[:-1] + lengths[:-1]
         sound = (
             (heads["seq"] == seqs[:count])
@@ -122,7 +122,7 @@ def _sound_frames(data: memoryview, starts: NDArray[np.int64], lengths: NDArray[
     ends = starts + lengths - FRAME_TRAILER_BYTES
     every: NDArray[np.uint64] = np.ndarray((len(data) - 7,), "<u8", data, 0, (1,))
     stored: list[int] = every[ends].tolist()
-    digest, copied = xxhash.xxh3_64_intdigest, bytes(data)  # parts of bytes are made faster than those of a view
+    digest, copied = xxhash.xxh3_64_intdigest, bytes(data)  # slices of bytes are made faster than slices of a view
     found = [digest(copied[start:end]) for start, end in zip((starts + 4).tolist(), ends.tolist(), strict=True)]
     if found == stored:
         return len(stored)

@@ -147,7 +147,7 @@ def _wrong(report: CheckReport, options: Options) -> Iterator[str]:
 
 
 class CheckUnit(NamedTuple):
-    """A slice and the losses told in it."""
+    """A slice, and the losses in it."""
 
     slice: Slice
     losses: tuple[Span, ...]

@@ -237,7 +237,7 @@ class _Files:
 
     def _sorted(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all files by seq; no batch is empty."""
-        if len(self._files) == 1 and self._files[0].checksum:  # as an export wrote it: by seq
+        if len(self._files) == 1 and self._files[0].checksum:  # an export wrote it in order of seq
             yield from self._batches(self._files[0])
             return
         batches = [batch for file in self._files for batch in self._batches(file)]

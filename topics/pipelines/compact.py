@@ -214,7 +214,7 @@ def find_newest(verify: bool, slices: tuple[Slice, ...]) -> Newest:
     tables: list[pa.Table] = []
     for item in _items(slices, ("tag", "seq"), verify):
         if isinstance(item, Loss):
-            continue  # told in the second pass, which reads the same seqs
+            continue  # the second pass reads the same seqs, and reports it
         records += item.num_rows
         untagged += item.column("tag").null_count
         tables.append(_newest_of_tags(pa.Table.from_batches([item])))

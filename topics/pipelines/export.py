@@ -146,7 +146,7 @@ def run(
     selection = selection or open_selection(options.origin)
     refuse_inside(options.target, options.origin)
     for name in selection.topics:
-        topic_directory(name)  # a name too long for a directory is refused before anything is written
+        topic_directory(name)  # it refuses a name too long for a directory, before anything is written
     layout = open_layout(options.layout, options.target)
     _refuse_foreign(options)
     report = ExportReport(options.target, options.layout)

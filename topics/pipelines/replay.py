@@ -153,7 +153,9 @@ def find_inputs(options: Options) -> Iterator[Input]:
         elif os.path.isdir(given):
             root = os.path.abspath(given)
             for directory, below, names in os.walk(root):
-                below[:] = [name for name in below if not name.startswith((".", "_"))]  # logs of commits
+                below[:] = [
+                    name for name in below if not name.startswith((".", "_"))
+                ]  # names of commits' logs begin so
                 found += [
                     _input(root, os.path.join(directory, name), options.topic)
                     for name in names if name.endswith(ENDINGS) and not name.startswith((".", "_"))

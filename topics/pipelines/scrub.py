@@ -239,7 +239,7 @@ def _compare(directory: Directory, backup: Directory, job: Job) -> dict[str, Any
             try:
                 both[name] = FileTopic(ours, directory.location), FileTopic(theirs, backup.location)
                 pairs += list(_pairs(*both[name]))
-            except CorruptError as error:  # what expired is found by reading indexes
+            except CorruptError as error:  # indexes are read to find what expired
                 unreadable.append(str(error))
     totals: dict[str, Comparison] = {}
     for found in job.results(compare_pair, pairs, "compared with the backup"):

@@ -93,7 +93,8 @@ class RequestedCheckpoints:
         try:
             if log.read_only:
                 raise log.admission.read_only_error()
-            for _ in range(2):  # after one that found a full disk the next makes do with little, and then one does not
+            # Once a full disk was found, the next checkpoint makes do with little space; the one after it is whole.
+            for _ in range(2):
                 await self._checkpointer.run(on_shown=self._on_shown)
                 if not self._present or log.disk_full:
                     break

@@ -142,7 +142,7 @@ class DeltaLayout:
         number = state.number + 1
         first = not log.metadata
         now_ms = max([add.now_ms, *(int(txn.get("lastUpdated") or 0) + 1 for txn in log.txns.values())])
-        add = replace(add, now_ms=now_ms)  # the newest life of a topic is the one that was updated last
+        add = replace(add, now_ms=now_ms)  # `_marks` takes the incarnation that was updated last
         while not run.commit(_commit(run.id, number, add, first=first), self._path(number)):
             later = self._read()
             if first or _marks(later.txns) != _marks(log.txns):

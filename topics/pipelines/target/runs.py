@@ -86,7 +86,7 @@ class Run:
             os.fsync(self._fd)
             os.link(self._path, path)
         except FileExistsError:
-            if not os.path.samestat(os.fstat(self._fd), os.stat(path)):  # NFS may answer a repeated call so
+            if not os.path.samestat(os.fstat(self._fd), os.stat(path)):  # NFS may repeat a call that has succeeded
                 return False
         except FileNotFoundError:
             raise self._taken() from None
@@ -129,10 +129,10 @@ def _announce(target: str, runs: str, topics: tuple[str, ...], clock: Clock) -> 
     path = os.path.join(runs, f"{run}.json")
     fd = os.open(f"{path}.new", os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks: the link decides alone
+        with contextlib.suppress(OSError):  # without locks on this file system the link decides alone
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _write_all(fd, json.dumps(about).encode() + b"\n")
-        os.rename(f"{path}.new", path)  # seen under this name, it is locked
+        os.rename(f"{path}.new", path)  # whatever has this name is locked
     except BaseException:
         os.close(fd)
         with contextlib.suppress(OSError):
@@ -146,20 +146,20 @@ def _clear(target: str, path: str, run: str, is_committed: Callable[[Head], bool
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # it has ended meanwhile
+        return  # the run has ended since
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in _HELD:
-                return  # no locks here, so it may be alive: its files stay
+                return  # this file system has no locks, so the run may be alive: its files stay
             head = _head(fd)
             place = f" (process {head['pid']} on {head['host']})" if "pid" in head else ""
             raise TargetError(
                 f"another export{place} is writing to {target}: wait for its end, then run again"
             ) from None
         if not path.endswith(DEAD):
-            os.rename(path, path + DEAD)  # from here on it cannot commit
+            os.rename(path, path + DEAD)  # from here on the run cannot commit
             path += DEAD
         head = _head(fd)
         if not is_committed(head):
@@ -221,7 +221,7 @@ def _remove_below(topic: str, run: str) -> int:
                 if run_of(file) == run:
                     os.unlink(os.path.join(directory, file))
                     removed += 1
-            os.rmdir(directory)  # fails, as it should, unless it is empty
+            os.rmdir(directory)  # it fails, as it should, unless the directory is empty
     with contextlib.suppress(OSError):
         os.rmdir(topic)
     return removed

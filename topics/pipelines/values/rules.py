@@ -99,7 +99,7 @@ class Rule:
 
 def _bound(value: int | float | None) -> str:
     if isinstance(value, int):
-        return str(value)  # it may be beyond all doubles
+        return str(value)  # an integer may be beyond all doubles
     return "any" if value is None else f"{value:g}"
 
 

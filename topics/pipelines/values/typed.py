@@ -56,7 +56,7 @@ def typed(texts: pa.StringArray, schema: Struct) -> Typed:
     objects = _begin_as_objects(texts)
     if objects.all():
         values = _of_objects(texts, schema, target)
-    else:  # Arrow's reader dies of a `null` at the top, so it is shown nothing but objects
+    else:  # a `null` at the top crashes Arrow's reader, so it is given objects alone
         both = [_of_objects(texts.filter(pa.array(objects)), schema, target)]
         both.append(_one_by_one(texts.filter(pa.array(~objects)), schema, target))
         order = np.argsort(np.concatenate([np.flatnonzero(objects), np.flatnonzero(~objects)]))
@@ -198,7 +198,7 @@ def _scalar(value: Any, kind: Scalar) -> Any:
             return value
     elif name in ("float", "double"):
         if type(value) in (int, float):
-            number = float(value)  # OverflowError for an integer beyond it, as of `pack` for a double beyond a float
+            number = float(value)  # an integer beyond doubles raises OverflowError, as `pack` does
             number = _FLOAT.unpack(_FLOAT.pack(number))[0] if name == "float" else number
             if math.isfinite(number):
                 return number
