@@ -29,7 +29,7 @@ class Directory:
     clean: bool
     """The server was stopped when it was taken: nothing is in the log alone."""
     topics: Mapping[str, TopicFiles]
-    """By name."""
+    """All topics, by name."""
     calls: FileCalls
 
     @property

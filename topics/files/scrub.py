@@ -48,13 +48,13 @@ class Finding:
     """A place in a file that is not as it was written."""
 
     path: str
-    """Of the file, with its directory."""
+    """The file's, with its directory."""
     offset: int
     """Bytes from the start of the file; -1 when it is the file as a whole."""
     topic: str
     """"" when it is no one topic's: a snapshot, a pack."""
     seq: int
-    """Of the record whose frame is bad, the lowest that it can be where no index tells; -1 when no one record is."""
+    """The seq of the record whose frame is bad, without an index the lowest it may have; -1 when no one record is."""
     message: str
     derived: bool = False
     """Other bytes say the same as the bad ones did, so no record is lost: an index, a mark, a delete flag."""
@@ -70,7 +70,7 @@ class PieceScan:
     """Sound ones, the deleted ones included."""
     live: int = 0
     bytes: int = 0
-    """Of the files read, the index included."""
+    """Bytes of the files read, the index included."""
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -308,7 +308,7 @@ class _Stretch:
         self._report = report
         self._known = known
         self._last_seq = piece.first_seq - 1
-        """Of the last sound frame."""
+        """The seq of the last sound frame."""
 
     def scan(self, start: int, end: int, written_sum: int | None) -> None:
         """Verify the frames in bytes [start, end). written_sum: over the frames' checksums, None when it is lost."""

@@ -50,9 +50,9 @@ class TopicEntry(NamedTuple):
     image: dict[str, Any]
     """engine.snapshot.TopicImage."""
     segments: list[SegmentEntry]
-    """In seq order; the last one may be unsealed."""
+    """Segments in seq order; the last one may be unsealed."""
     runs: list[RunEntry]
-    """In seq order; all of them lie below the segments."""
+    """Runs in seq order; all of them lie below the segments."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 CHUNK_BYTES = 4 << 20
-"""Of texts. Never to be changed: a server remembers the parts that rows were cut into."""
+"""Most bytes of texts in a request. Never to be changed: a server remembers the parts that rows were cut into."""
 
 
 def cut(rows: pa.Table, limit: int) -> Iterator[pa.RecordBatch]:

@@ -71,7 +71,7 @@ class Engine(Protocol):
 
     name: str
     slots: int
-    """About how many units run at once."""
+    """An estimate of the units that run at once."""
 
     def run(self, function: Callable[[U], R], units: Sequence[U], stop: Stop) -> Iterator[R]:
         """Yield the results, in the order of the units. Errors of this package keep their class."""

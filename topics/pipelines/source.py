@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 UNIT_BYTES = 128 << 20
-"""About what one unit of work reads."""
+"""Bytes that a unit of work reads, about."""
 
 
 @dataclass(frozen=True, slots=True)

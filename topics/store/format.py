@@ -223,7 +223,7 @@ DELETED_LIVE = 0
 DELETED = 0xD5
 """Five bits apart from DELETED_LIVE. No checksum covers the byte, so readers take the one it is nearer to."""
 SAYS_DELETED = bytes((value ^ DELETED).bit_count() < value.bit_count() for value in range(256))
-"""By what the byte is: 1 when it is nearer to DELETED than to DELETED_LIVE, else 0."""
+"""A byte for each value of the flag: 1 when it is nearer to DELETED than to DELETED_LIVE, else 0."""
 
 
 class Frame(NamedTuple):

@@ -32,7 +32,7 @@ class PartFile(NamedTuple):
     """Below the target, as the file system has it."""
     topic: str
     incarnation: str
-    """Of the topic: the same seq of another one names another record."""
+    """The topic's: the same seq of another incarnation names another record."""
     date: str
     """YYYY-MM-DD, UTC."""
     rows: int
@@ -42,7 +42,7 @@ class PartFile(NamedTuple):
     last_ts_ms: int
     bytes: int
     checksum: str
-    """Of its rows as the log had them, values/checksum.py."""
+    """The checksum of its rows as the log had them, values/checksum.py."""
     nulls: dict[str, int]
     """Nulls of each column of the file that may have some."""
     misfits: int = 0

@@ -51,7 +51,7 @@ class Run:
         self._topics = tuple(topics)
         self._committed = False
         self.wrote = False
-        """It may have written files: set before the first one."""
+        """The run may have written files: set before the first one."""
 
     def __enter__(self) -> Run:
         return self

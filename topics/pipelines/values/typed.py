@@ -34,7 +34,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d\Z", re.A)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _EARLIEST = (datetime.datetime(1, 1, 1, tzinfo=datetime.UTC) - _EPOCH) // datetime.timedelta(microseconds=1)
 _LATEST = (datetime.datetime.max.replace(tzinfo=datetime.UTC) - _EPOCH) // datetime.timedelta(microseconds=1)
-"""What Python, Spark and Delta can all show, in microseconds since 1970."""
+"""Earliest and latest time that Python, Spark and Delta can all show, in microseconds since 1970."""
 _FLOAT = struct.Struct("<f")
 _DAY = 86_400_000_000
 
