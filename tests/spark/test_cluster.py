@@ -20,11 +20,15 @@ from topics.pipelines.target.manifest import ManifestLayout
 COPY = """
 import sys
 from topics.spark import session
-master, archive, url, path = sys.argv[1:]
-spark = session("copy", master, {"spark.submit.pyFiles": archive})
+master, setting, archive, url, path = sys.argv[1:]
+spark = session("copy", master, {setting: archive})
 for topic, source in (("by-url", {"url": url}), ("by-both", {"url": url, "path": path})):
     rows = spark.read.format("topics").options(subscribe="orders", minPartitions=2, **source).load()
     rows.select("data").write.format("topics").mode("append").options(url=url, topic=topic).save()
+for topic, source in (("stream-by-url", {"url": url}), ("stream-by-both", {"url": url, "path": path})):
+    rows = spark.readStream.format("topics").options(subscribe="orders", startingOffsets="earliest", **source).load()
+    sink = rows.select("data").writeStream.format("topics").trigger(availableNow=True)
+    sink.options(url=url, topic=topic, checkpointLocation=f"{path}-checkpoints/{topic}").start().awaitTermination()
 spark.stop()
 """
 
@@ -71,17 +75,29 @@ def test_executors_that_have_the_package_from_a_zip_export_and_scrub(master: str
     assert pipeline(python, "scrub", "--path", data, *spark)["bad"] == 0
 
 
+def copied(
+    python: str, master: str, setting: str, archive: str | Path, directory: Path, *, cwd: Path | None = None
+) -> None:
+    """Copy a topic by batches and by streams, and look at the copies. setting: what brings the archive to executors."""
+    with own_server(directory) as server:
+        server.put("orders", [{"n": n} for n in range(100)], "a")
+        command = [sys.executable, "-c", COPY, master, setting, str(archive), server.url, server.path]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment(python), cwd=cwd)
+        assert done.returncode == 0, done.stderr
+        for topic in ("by-url", "by-both", "stream-by-url", "stream-by-both"):
+            assert sorted(record["data"]["n"] for record in server.records(topic)) == list(range(100))
+
+
 def test_executors_that_have_the_package_from_a_zip_read_and_write_topics(
     master: str, python: str, tmp_path: Path
 ) -> None:
     pipeline(python, "bundle", tmp_path / "topics.zip")
-    with own_server(tmp_path) as server:
-        server.put("orders", [{"n": n} for n in range(100)], "a")
-        command = [sys.executable, "-c", COPY, master, str(tmp_path / "topics.zip"), server.url, server.path]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment(python))
-        assert done.returncode == 0, done.stderr
-        for topic in ("by-url", "by-both"):
-            assert sorted(record["data"]["n"] for record in server.records(topic)) == list(range(100))
+    copied(python, master, "spark.submit.pyFiles", tmp_path / "topics.zip", tmp_path)
+
+
+def test_executors_that_have_all_from_a_packed_environment_read_and_write_topics(master: str, tmp_path: Path) -> None:
+    archive = packed_environment(tmp_path)
+    copied("./env/bin/python", master, "spark.archives", f"{archive}#env", tmp_path, cwd=tmp_path)
 
 
 def test_executors_without_the_package_are_told_of_the_bundle(master: str, python: str, tmp_path: Path) -> None:
