@@ -101,7 +101,7 @@ def _tags(name: str, value: str) -> tuple[str, ...]:
         return _names(name, value)
     try:
         tags = json.loads(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OptionError(
             f'option {name} is not a JSON array ({error}): write tags between commas or as ["a"]'
         ) from None
@@ -113,8 +113,8 @@ def _tags(name: str, value: str) -> tuple[str, ...]:
 def _pattern(name: str, value: str) -> re.Pattern[str]:
     try:
         return re.compile(_text(name, value))
-    except re.error as error:
-        raise OptionError(f"option {name} is not a regular expression ({error}): correct {value!r}") from None
+    except (re.error, OverflowError, RecursionError) as error:
+        raise OptionError(f"option {name} is not a regular expression ({error}): correct {value[:100]!r}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _places(name: str, value: str) -> Places:
         example = 'like {"orders": 17}, with the first seq not to read any more, and -1 for latest'
     try:
         places = json.loads(text, object_pairs_hook=lambda pairs: _named_once(name, pairs))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OptionError(f"option {name} is neither a word nor JSON ({error}): write {example}") from None
     if not isinstance(places, dict):
         raise OptionError(f"option {name} must be earliest, latest or an object {example}; not {value!r}")
