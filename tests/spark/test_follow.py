@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 pa = pytest.importorskip("pyarrow")
 
+from tests.pipelines.world import opened, order  # noqa: E402
 from tests.spark.fake_server import FakeServer  # noqa: E402
+from topics.files import open_directory  # noqa: E402
 from topics.spark.client import Client  # noqa: E402
 from topics.spark.errors import DataLossError, OptionError  # noqa: E402
 from topics.spark.follow import Follower  # noqa: E402
@@ -292,6 +295,17 @@ def test_a_topic_made_again_is_reported_as_recreated_and_read_from_its_first_rec
     assert query.losses() == ([(11, 11, "recreated")] if mode == "rows" else [])
     lost = json.loads(query.offsets[-1])["topics"]["a"]["lost"]
     assert lost == [[11, 11, "recreated"]]
+
+
+def test_a_stream_by_files_waits_for_a_snapshot_that_has_what_was_read_by_url(tmp_path: Path) -> None:
+    """With AvailableNow, too, when the newest snapshot is older than the place of the query."""
+    with opened(tmp_path) as log:
+        log.append("a", [order(n) for n in range(5)])
+    begin = {"v": 1, "topics": {"a": {"next": 9, "of": open_directory(str(tmp_path)).topics["a"].incarnation}}}
+    files = Follower(parse_source({"path": str(tmp_path), "subscribe": "a", "waitMs": "0"}, STREAM))
+    assert files.latest_offset(begin, None) is begin
+    files.prepare_available_now()
+    assert files.latest_offset(begin, None) is begin
 
 
 def test_a_directory_put_back_to_an_older_state_is_reported() -> None:

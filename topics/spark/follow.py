@@ -34,6 +34,9 @@ class Source(Protocol):
     def heads(self, known: Mapping[str, Position], wait_ms: int) -> Heads:
         """Return the heads of subscribed topics, after wait_ms or when one differs from `known`. None: absent."""
 
+    def readable(self, heads: Heads, known: Mapping[str, Position]) -> Heads:
+        """Return heads without those that say nothing of a query that is at `known`."""
+
 
 class ServerSource:
     """A server, asked by `POST /v0/wait`: a stream without news makes one request in waitMs.
@@ -78,6 +81,9 @@ class ServerSource:
             found |= self._wait(known, others[at : at + WAIT_NAMES_MAX], 0)
         found |= self._wait(known, first, 0 if self._has_news(known, found) else wait_ms)
         return found
+
+    def readable(self, heads: Heads, known: Mapping[str, Position]) -> Heads:
+        return heads
 
     def _wait(self, known: Mapping[str, Position], names: Iterable[str], wait_ms: int) -> Heads:
         asked: dict[str, Any] = {}
@@ -132,14 +138,17 @@ class FilesSource:
             found = self._heads(known)
         return found
 
-    def _heads(self, known: Mapping[str, Position]) -> Heads:
-        """Return the snapshot's heads, without topics that a stream by url has read beyond the snapshot."""
-        heads = {name: Head(state.head, state.of) for name, state in self.view().states(self._options).items()}
+    def readable(self, heads: Heads, known: Mapping[str, Position]) -> Heads:
+        """Leave out topics that a stream by url has read beyond the snapshot."""
         return {
             name: head
             for name, head in heads.items()
-            if name not in known or known[name].of != head.of or known[name].next <= head.head + 1
+            if head is None or name not in known or known[name].of != head.of or known[name].next <= head.head + 1
         }
+
+    def _heads(self, known: Mapping[str, Position]) -> Heads:
+        states = self.view().states(self._options)
+        return self.readable({name: Head(state.head, state.of) for name, state in states.items()}, known)
 
 
 class Follower:
@@ -185,7 +194,7 @@ class Follower:
         before = from_json(start)
         is_first = self._initial is not None and start == self._initial
         if self._goal is not None:
-            heads: Heads = self._goal
+            heads: Heads = self._source().readable(self._goal, before)
         else:
             heads = self._source().heads(self._subscribed(before), self._options.wait_ms)
         moved = self._moved(before, heads, limit)
