@@ -158,6 +158,36 @@ def test_a_first_batch_that_died_is_the_same_batch_after_the_restart(begin: str)
     assert query.seqs() == list(range(1 if begin == "earliest" else 11, 21))
 
 
+def test_a_first_batch_that_died_says_nothing_of_topics_without_news_that_are_made_again_meanwhile() -> None:
+    fake = FakeServer()
+    fake.put("a", 1)
+    fake.put("b", *range(10))
+    query = Query(fake, subscribe="a,b", onDataLoss="rows")
+    query.follower.initial_offset()
+    fake.put("a", 2)
+    query.plan()
+    del fake.topics["b"]
+    fake.put("b", "new")
+    query.start_process()
+    query.run()
+    assert (query.seqs("a"), query.seqs("b"), query.losses()) == ([2], [], [])
+    query.batch()
+    assert (query.seqs("b"), query.losses()) == ([1], [(11, 11, "recreated")])
+
+
+@pytest.mark.parametrize("begin", ["earliest", '{"a": 4}'])
+def test_a_first_batch_that_died_reports_what_it_planned_of_a_topic_that_was_made_again_meanwhile(begin: str) -> None:
+    fake = FakeServer()
+    fake.put("a", *range(10))
+    query = Query(fake, startingOffsets=begin, onDataLoss="rows")
+    query.plan()
+    del fake.topics["a"]
+    fake.put("a", *range(6))
+    query.start_process()
+    query.run()
+    assert (query.seqs(), query.losses()) == ([], [(1 if begin == "earliest" else 4, 10, "recreated")])
+
+
 def test_an_empty_first_batch_of_a_stream_at_the_head_keeps_its_place() -> None:
     fake = FakeServer()
     fake.put("a", *range(10))

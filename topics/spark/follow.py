@@ -218,7 +218,8 @@ class Follower:
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Work]:
         """Return the partitions of a batch, equal for equal arguments. Raises: DataLossError, with onDataLoss=fail."""
         options = self._options
-        ranges, losses = stream_ranges(from_json(start), from_json(end))
+        after = from_json(end)
+        ranges, losses = stream_ranges(self._begins(from_json(start), after), after)
         if losses and options.on_loss == FAIL:
             raise DataLossError(*losses[0])
         reported = losses if options.on_loss == ROWS else []
@@ -234,6 +235,23 @@ class Follower:
                 client = self._client or Client(self._options.connection, sleep=self._sleep)
                 self._source_here = ServerSource(self._options, client, self._now, self._sleep)
         return self._source_here
+
+    def _begins(self, before: Mapping[str, Position], after: Mapping[str, Position]) -> dict[str, Position]:
+        """Return where a batch begins, also when Spark asks for the initial offset again after a restart.
+
+        A topic that was made again since then has another incarnation there. A batch that reads the new one says so by
+        a loss with the reason RECREATED; any other batch is of the incarnation before, and begins where the option says
+        or, without a "from", has nothing of the topic.
+        """
+        begins = dict(before)
+        for name, goal in after.items():
+            begin = begins.get(name)
+            if begin is None or begin.of == goal.of or goal.first is not None:
+                continue
+            if any(lost.reason == RECREATED for lost in goal.lost):
+                continue
+            begins[name] = replace(goal, next=begin.next) if self._is_fixed(name) else goal
+        return begins
 
     def _subscribed(self, positions: Mapping[str, Position]) -> dict[str, Position]:
         """Return the positions of topics that the options still name."""
