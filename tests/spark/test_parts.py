@@ -182,12 +182,26 @@ def test_a_row_that_is_no_json_is_named_and_nothing_of_its_piece_is_sent(
         write(fake, [{"data": "1", "meta": broken}])
 
 
+@pytest.mark.parametrize("with_msgspec", [True, False])
+@pytest.mark.parametrize("column", ["data", "meta"])
+def test_a_row_with_thousands_of_brackets_is_named(
+    column: str, with_msgspec: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not with_msgspec:
+        monkeypatch.setitem(sys.modules, "msgspec", None)
+    with pytest.raises(RowError, match=f"row 1 of partition 3 .*: {column} has too many brackets") as caught:
+        write(FakeServer(), [*data(1), {"data": "1", column: "[" * 30_000 + "]" * 30_000}])
+    assert len(str(caught.value)) < 250
+
+
 def test_a_row_without_data_or_topic_is_named() -> None:
     fake = FakeServer()
     with pytest.raises(RowError, match=r"row 6 of partition 3 \(topic 'out'\): data is null; give it JSON"):
         write(fake, [*data(*range(6)), {"data": None}])
     with pytest.raises(RowError, match="row 1 of partition 3: topic is null; give it a name, or set the option topic"):
         write(fake, [{"data": "1", "topic": "a"}, {"data": "1", "topic": None}], topic=None)
+    with pytest.raises(RowError, match="row 1 of partition 3: topic is empty; give it a name, or set the option topic"):
+        write(fake, [{"data": "1", "topic": "a"}, {"data": "1", "topic": ""}], topic=None)
 
 
 def test_a_record_that_the_server_refuses_is_named_by_its_row() -> None:

@@ -25,7 +25,7 @@ def records_of(columns: Mapping[str, pa.Array], where: Callable[[int], str]) -> 
 
     Args: columns, string arrays by name: `data`, and any of `tag`, `node`, `meta`; where, from a row's index to the
     words of a message for it.
-    Raises: RowError, naming the first row whose data is null, or whose data or meta is not JSON.
+    Raises: RowError, naming the first row whose data is null, or whose data or meta is not JSON or nested too deeply.
     """
     data = columns[DATA]
     if data.null_count:
@@ -60,6 +60,10 @@ def _check_json(name: str, texts: pa.Array, where: Callable[[int], str]) -> None
             continue
         try:
             check(text)
+        except RecursionError:
+            raise RowError(
+                f"{where(row)}: {name} has too many brackets within brackets: {text[:_SHOWN]!r}; make it flatter"
+            ) from None
         except ValueError as error:
             raise RowError(
                 f"{where(row)}: {name} is not JSON ({error}): {text[:_SHOWN]!r}; make it with to_json(struct(...))"

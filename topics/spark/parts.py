@@ -102,6 +102,9 @@ class PartWriter:
             row = rows[pc.index(pc.is_null(topics), True).as_py()].as_py()
             raise RowError(f"{self._where(row)}: topic is null; give it a name, or set the option topic")
         for topic in topics.unique().to_pylist():
+            if not topic:
+                row = rows[pc.index(topics, "").as_py()].as_py()
+                raise RowError(f"{self._where(row)}: topic is empty; give it a name, or set the option topic")
             chosen = pc.equal(topics, topic)
             self._add_to(topic, {name: column.filter(chosen) for name, column in columns.items()}, rows.filter(chosen))
 
