@@ -106,6 +106,13 @@ def test_something_that_is_no_server_of_topics_is_reported_as_such() -> None:
     fake.answer = lambda *_: (404, b"<html>")  # type: ignore[method-assign]
     with pytest.raises(ServerError, match="not from a topics server: correct url"):
         client_of(fake).state("a")
+    fake.answer = lambda *_: (404, b'{"error":{"code":"not_found","message":"there is no such path"}}')  # type: ignore[method-assign]
+    with pytest.raises(ServerError, match="there is no such path: correct url, or upgrade the server"):
+        client_of(fake).state("a")
+    for body in (b"<html>", b"[1]"):
+        fake.answer = lambda *_, body=body: (200, body)  # type: ignore[method-assign]
+        with pytest.raises(ServerError, match="GET /v0/topics/a: the answer is not from a topics server: correct url"):
+            client_of(fake).state("a")
     fake = FakeServer()
     fake.route = lambda *_: {"head_seq": 1, "earliest_seq": 1, "config": {}}  # type: ignore[method-assign]
     with pytest.raises(ServerError, match="upgrade the server"):

@@ -22,6 +22,7 @@ WAIT_NAMES_MAX = 256
 LIST_PAGE = 1000
 _AGAIN_REASONS = frozenset(("disk_full", "no_log_file", "not_created"))
 """Reasons of a 500 after which the contract (R-DUR-16) lets a client send again."""
+_NOT_OURS = "the answer is not from a topics server: correct url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,12 @@ class Client:
 
     def _json(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         raw = self.call(method, path, None if body is None else json.dumps(body).encode())
-        answer: dict[str, Any] = json.loads(raw)
+        try:
+            answer = json.loads(raw)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise ServerError(f"{method} {path.partition('?')[0]}: {_NOT_OURS}")
         return answer
 
     def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, Mapping[str, str], bytes]:
@@ -235,7 +241,7 @@ def _refusal(status: int, answer: bytes, method: str, path: str) -> ServerError:
         error = json.loads(answer)["error"]
         code, said, detail = str(error["code"]), str(error["message"]), error.get("detail")
     except (ValueError, KeyError, TypeError):
-        code, said, detail = "", "the answer is not from a topics server: correct url", None
+        code, said, detail = "", _NOT_OURS, None
     remedy = {
         401: ": give a key of the server by the option token or tokenFile",
         403: ": give a key with the right scope and prefix",
@@ -243,7 +249,7 @@ def _refusal(status: int, answer: bytes, method: str, path: str) -> ServerError:
         429: ": raise retries to wait longer, or the server's limit",
     }.get(status, "")
     if code == "not_found":
-        remedy = ": the server is older than this connector; upgrade it"
+        remedy = ": correct url, or upgrade the server if it is older than this connector"
     message = f"{method} {path} was answered {status} {code}: {said}{remedy}"
     return ServerError(message, status, code, detail if isinstance(detail, dict) else None, said)
 

@@ -159,13 +159,14 @@ def _url(name: str, value: str) -> str:
     try:
         parts = urlsplit(text)
         port = parts.port
+        (parts.hostname or "").encode("idna")
     except ValueError:
         raise OptionError(f"option {name} is not an address: write one like http://127.0.0.1:4000") from None
     if parts.username is not None or parts.password is not None:
         raise OptionError(f"option {name} must hold no user and no password: give the key by the option token")
     if parts.query or parts.fragment:
         raise OptionError(f"option {name} must end before '?' and '#': give a key by the option token")
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or not re.fullmatch(r"\S+", text):
         raise OptionError(f"option {name} must be like http://127.0.0.1:4000, not {text!r}")
     return text
 
