@@ -20,6 +20,7 @@ from topics.spark.options import (
     parse_sink,
     parse_source,
 )
+from topics.spark.schema import check_given
 
 URL = {"url": "http://h:4000", "subscribe": "a"}
 SECRET = "s3cret-key"
@@ -149,6 +150,16 @@ def test_kafkas_words_for_offsets_and_loss_are_kept() -> None:
 def test_columns_follow_meta_and_loss() -> None:
     assert parse_columns({**URL, "includeMeta": "true", "onDataLoss": "rows"})[-2:] == ("meta", "loss")
     assert parse_columns({**URL, "columns": "seq, meta"}) == ("seq", "meta")
+
+
+def test_a_schema_that_is_given_has_the_columns_and_types_of_the_read() -> None:
+    columns = parse_columns({**URL, "columns": "seq,data,loss", "onDataLoss": "rows"})
+    loss = ("loss", "struct<from_seq:bigint,to_seq:bigint,reason:string>")
+    check_given([("seq", "bigint"), ("data", "string"), loss], columns)
+    with pytest.raises(OptionError, match="schema given has the columns SEQ, and this read has seq, data, loss: leave"):
+        check_given([("SEQ", "bigint")], columns)
+    with pytest.raises(OptionError, match=r"given has data as struct<n:int>, and this read has it as string: leave"):
+        check_given([("seq", "bigint"), ("data", "struct<n:int>"), loss], columns)
 
 
 def test_tags_are_between_commas_or_a_json_array() -> None:

@@ -36,6 +36,20 @@ def ddl(columns: Iterable[str]) -> str:
     return ", ".join(f"{name} {_DDL[name]}" for name in columns)
 
 
+def check_given(fields: Sequence[tuple[str, str]], columns: Sequence[str]) -> None:
+    """Check the schema that `.schema()` gave to a read, as names and Spark types. Raises: OptionError."""
+    remedy = "leave .schema() out, and choose columns by the option columns"
+    names = [name for name, _ in fields]
+    if names != list(columns):
+        raise OptionError(
+            f"the schema given has the columns {', '.join(names)}, and this read has {', '.join(columns)}: {remedy}"
+        )
+    for name, kind in fields:
+        own = _DDL[name].replace(": ", ":").replace(", ", ",")
+        if kind != own:
+            raise OptionError(f"the schema given has {name} as {kind}, and this read has it as {own}: {remedy}")
+
+
 def arrow_schema(columns: Iterable[str]) -> pa.Schema:
     """Return the Arrow schema that Spark wants for `ddl(columns)`."""
     import pyarrow as pa  # noqa: PLC0415 - the driver's options need no pyarrow

@@ -18,7 +18,7 @@ from topics.spark.batch import Bounds, plan_batch
 from topics.spark.errors import OptionError
 from topics.spark.options import BATCH, STREAM, SourceOptions, parse_columns, parse_source
 from topics.spark.planning import Work
-from topics.spark.schema import ddl
+from topics.spark.schema import check_given, ddl
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,9 +113,5 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
 
 def _source_options(raw: Mapping[str, str], use: str, schema: StructType) -> SourceOptions:
     options = parse_source(raw, use)
-    if tuple(schema.fieldNames()) != options.columns:
-        raise OptionError(
-            f"the schema given has the columns {', '.join(schema.fieldNames())}, and this read has "
-            f"{', '.join(options.columns)}: leave .schema() out, and choose columns by the option columns"
-        )
+    check_given([(one.name, one.dataType.simpleString()) for one in schema.fields], options.columns)
     return options
