@@ -114,6 +114,10 @@ def test_a_read_is_refused_with_one_sentence(given: dict[str, str], words: str) 
         ),
         ({"path": "/d", "subscribePattern": "(" * 9000 + ")" * 9000}, "option subscribePattern is not a regular expr"),
         ({"path": "/d", "subscribe": "a", "token": "x"}, "a key is given without url"),
+        (
+            {"path": "/d", "subscribePattern": "a.*", "startingOffsets": '{"b": 5}'},
+            "option startingOffsets names topic 'b', which subscribePattern does not: correct one",
+        ),
         ({"path": " ", "subscribe": "a"}, "option path is empty"),
         ({**URL, "endingOffsets": "latest"}, "option endingOffsets is for batch reads, not for streams"),
         ({**URL, "waitMs": "30000", "timeoutMs": "30000"}, "timeoutMs=30000 must be at least waitMs + 1000"),

@@ -421,7 +421,7 @@ def _starting(values: Mapping[str, Any], use: str) -> Places:
         return Places(LATEST if use == STREAM else EARLIEST)
     if use == BATCH and (places.word == LATEST or LATEST in places.by_topic.values()):
         raise OptionError("startingOffsets=latest leaves a batch nothing to read: use earliest or a seq")
-    _only_subscribed("startingOffsets", places, values["subscribe"])
+    _only_subscribed("startingOffsets", places, values)
     return places
 
 
@@ -429,12 +429,18 @@ def _ending(values: Mapping[str, Any]) -> Places:
     places: Places = values["endingOffsets"]
     if places.word == EARLIEST or EARLIEST in places.by_topic.values():
         raise OptionError("endingOffsets=earliest leaves a batch nothing to read: use latest or a seq")
-    _only_subscribed("endingOffsets", places, values["subscribe"])
+    _only_subscribed("endingOffsets", places, values)
     return places
 
 
-def _only_subscribed(name: str, places: Places, subscribe: tuple[str, ...] | None) -> None:
-    if places.word is not None or subscribe is None:
+def _only_subscribed(name: str, places: Places, values: Mapping[str, Any]) -> None:
+    subscribe: tuple[str, ...] | None = values["subscribe"]
+    if subscribe is None:
+        for topic in places.by_topic:
+            if not values["subscribePattern"].fullmatch(topic):
+                raise OptionError(f"option {name} names topic {topic!r}, which subscribePattern does not: correct one")
+        return
+    if places.word is not None:
         return
     for topic in places.by_topic:
         if topic not in subscribe:

@@ -24,12 +24,14 @@ def subscribed(view: View, options: SourceOptions) -> dict[str, State]:
 
 
 def starts(view: View, options: SourceOptions, states: Mapping[str, State]) -> dict[str, int]:
-    """Return the first seq to read of each topic. Raises: OptionError, a seq beyond the head."""
+    """Return the first seq to read of each topic. Raises: OptionError, a seq beyond the head, an absent topic."""
+    _refuse_absent("startingOffsets", options.starting, states)
     return {name: _start(view, options, name, state) for name, state in states.items()}
 
 
 def ends(view: View, options: SourceOptions, states: Mapping[str, State]) -> dict[str, int]:
-    """Return the exclusive end of each topic's read. Raises: OptionError, a seq beyond the head."""
+    """Return the exclusive end of each topic's read. Raises: OptionError, a seq beyond the head, an absent topic."""
+    _refuse_absent("endingOffsets", options.ending, states)
     found = {}
     for name, state in states.items():
         if options.ending_ms is not None:
@@ -47,6 +49,13 @@ def _start(view: View, options: SourceOptions, name: str, state: State) -> int:
     if start == LATEST:
         return state.head + 1
     return state.earliest if start == EARLIEST else _within("startingOffsets", name, start, state)
+
+
+def _refuse_absent(option: str, places: Places, states: Mapping[str, State]) -> None:
+    """Refuse seqs of topics that are not there, which a pattern alone would let pass."""
+    for name in places.by_topic:
+        if name not in states:
+            raise OptionError(f"option {option} names topic {name!r}, which is not there: make it first, or correct it")
 
 
 def _chosen(places: Places, name: str, otherwise: int) -> int:
