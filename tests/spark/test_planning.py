@@ -151,3 +151,11 @@ def test_pieces_follow_the_least_number_of_partitions_and_the_most_records() -> 
     assert len(piece_partitions(pieces, [], target_bytes=1 << 30, min_partitions=4)) == 4
     works = piece_partitions(pieces, [], target_bytes=1 << 30, max_records=30)
     assert of_pieces(works) == [[(1, 25)], [(26, 50)], [(51, 75)], [(76, 100)]]
+
+
+def test_more_partitions_than_a_driver_can_keep_are_refused() -> None:
+    words = "maxRecordsPerPartition=10 makes 100001 partitions, and 100000 are the most: raise it"
+    with pytest.raises(OptionError, match=words):
+        partitions_of([Range("a", LIFE, 1, 500_001), Range("b", LIFE, 1, 500_002)], [], max_records=10)
+    with pytest.raises(OptionError, match=words):
+        piece_partitions([Piece(1, 1_000_001, 30)], [], target_bytes=1 << 20, max_records=10)

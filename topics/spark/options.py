@@ -27,6 +27,8 @@ SEQ_MAX = 2**63 - 1
 EPOCH_MAX = 2**63 - 1
 PRODUCER_ID_BYTES_MAX = 256
 PAGE_SIZE_MAX = 1000
+PARTITIONS_MAX = 100_000
+"""More tasks than that take Spark's driver minutes and gigabytes."""
 WAIT_MS_MAX = 30_000
 WAIT_SLACK_MS = 1000
 """A request with a wait is allowed this much more time than the wait."""
@@ -214,7 +216,11 @@ TABLE: Final = (
     Option("onDataLoss", _one_of(FAIL, SKIP, ROWS), None, SOURCE, "`fail`, `skip`, or `rows`: a row for each loss"),
     Option("maxOffsetsPerTrigger", _COUNT, None, frozenset((STREAM,)), "seqs a batch, split over the topics"),
     Option(
-        "minPartitions", _integer(1, 100_000), 1, SOURCE, "at least so many partitions, where there are as many records"
+        "minPartitions",
+        _integer(1, PARTITIONS_MAX),
+        1,
+        SOURCE,
+        "at least so many partitions, where there are as many records",
     ),
     Option("maxRecordsPerPartition", _COUNT, None, SOURCE, "at most so many seqs a partition"),
     Option(

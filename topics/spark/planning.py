@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from topics.spark.errors import OptionError
 from topics.spark.offsets import RECREATED, Lost, Position
+from topics.spark.options import PARTITIONS_MAX
 
 if TYPE_CHECKING:
     from topics.files import Piece
@@ -102,7 +104,11 @@ def stream_ranges(start: Mapping[str, Position], end: Mapping[str, Position]) ->
 def partitions_of(
     ranges: Sequence[Range], losses: Sequence[TopicLoss], *, min_partitions: int = 1, max_records: int | None = None
 ) -> list[Work]:
-    """Divide ranges into partitions: large ones are split, small ones share one. The first one reports losses."""
+    """Divide ranges into partitions: large ones are split, small ones share one. The first one reports losses.
+
+    Raises: OptionError, max_records makes more than PARTITIONS_MAX of them.
+    """
+    _refuse_too_many((part.count for part in ranges), max_records)
     ranges = _split(ranges, min_partitions, max_records)
     room = min(SMALL_RANGE, max_records or SMALL_RANGE)
     groups: list[list[Range]] = []
@@ -140,7 +146,11 @@ def piece_partitions(
     min_partitions: int = 1,
     max_records: int | None = None,
 ) -> list[Work]:
-    """Divide pieces of files into partitions of about target_bytes; a larger piece is split by its seqs."""
+    """Divide pieces of files into partitions of about target_bytes; a larger piece is split by its seqs.
+
+    Raises: OptionError, max_records makes more than PARTITIONS_MAX of them.
+    """
+    _refuse_too_many((piece.to_seq - piece.from_seq + 1 for piece in pieces), max_records)
     total = sum(piece.bytes for piece in pieces)
     room = max(1, min(target_bytes, -(-total // max(1, min_partitions))))
     parts: list[Piece] = []
@@ -166,6 +176,17 @@ def _split_piece(piece: Piece, room: int, max_records: int | None) -> list[Piece
     cuts = [piece.from_seq + seqs * i // count for i in range(count + 1)]
     parts = (piece.clip(low, high - 1) for low, high in pairwise(cuts))
     return [part for part in parts if part is not None]
+
+
+def _refuse_too_many(counts: Iterable[int], max_records: int | None) -> None:
+    if max_records is None:
+        return
+    least = -(-sum(counts) // max_records)
+    if least > PARTITIONS_MAX:
+        raise OptionError(
+            f"maxRecordsPerPartition={max_records} makes {least} partitions, and {PARTITIONS_MAX} are the most: "
+            "raise it, or read less at once"
+        )
 
 
 def _with_losses(works: list[Work], losses: Sequence[TopicLoss]) -> list[Work]:
