@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from threading import Thread
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -115,7 +117,8 @@ def open_engine(name: str = "", master: str = "", config: Sequence[str] = ()) ->
     """Return the engine that the options name: Spark when there is a master or a setting of Spark, else this process.
 
     Args: name, one of ENGINES or ""; config, "key=value" each.
-    Raises: UsageError, the options contradict each other, or this machine cannot run Spark.
+    Raises: UsageError, the options contradict each other, or this machine cannot run Spark; PipelineError, Spark does
+    not start, as with a master that does not answer or a setting that it refuses.
     """
     if name not in ("", *ENGINES):
         raise UsageError(f"--engine is {name!r}: use one of {', '.join(ENGINES)}")
@@ -132,7 +135,13 @@ def open_engine(name: str = "", master: str = "", config: Sequence[str] = ()) ->
     from topics.spark.sessions import session  # noqa: PLC0415 - pyspark is needed here alone
 
     quiet = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
-    return SparkEngine(session("topics pipeline", master or "local[*]", {**quiet, **settings}))
+    try:
+        spark = session("topics pipeline", master or "local[*]", {**quiet, **settings})
+    except TopicsError:
+        raise
+    except Exception as error:
+        raise PipelineError(why_not_started(error)) from None
+    return SparkEngine(spark)
 
 
 _HEALS = (reading.DirectoryBusyError, PermissionError)
@@ -158,7 +167,9 @@ class SparkEngine:
         if not units:
             return
         stop.check()
-        stop.on_request = self._context.cancelAllJobs
+        # The handler of a signal runs while this thread waits for an answer of the JVM, on the only connection that the
+        # thread has. Another thread has another connection.
+        stop.on_request = Thread(target=self._context.cancelAllJobs, daemon=True).start
         rows = self._context.parallelize(list(units), len(units))
         try:
             results = rows.map(partial(_attempt, function)).collect()
@@ -195,7 +206,7 @@ def cause_of(error: Exception) -> str:
     """Return the one sentence in an exception of Spark: the last line of the Python traceback in it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if "Error: " in line and not line.startswith(("at ", "Caused by", "File "))]
-    sentence = named[-1].rpartition("Error: ")[2] if named else (lines[0] if lines else type(error).__name__)
+    sentence = named[-1].rpartition("Error: ")[2] if named else _javas_words(lines) or type(error).__name__
     if "No module named 'topics" in sentence:
         return (
             "the executors have no package topics: make one with `topics pipeline bundle topics.zip` and add "
@@ -203,4 +214,22 @@ def cause_of(error: Exception) -> str:
         )
     if "No module named" in sentence:
         return f"the executors lack a module ({sentence}): they need pyarrow, numpy and xxhash"
+    if "Cannot run program" in sentence:
+        return f"an executor has no Python where PYSPARK_PYTHON says ({sentence}): set it to one that all machines have"
     return f"Spark gave the job up: {sentence}"
+
+
+def why_not_started(error: Exception) -> str:
+    """One sentence for an exception of a Spark session that could not be made."""
+    remedy = "correct --master and --conf, or start the cluster"
+    if "JAVA_GATEWAY_EXITED" in str(error):
+        return f"Spark does not start, and Java wrote the reason above: {remedy}"
+    said = _javas_words([line.strip() for line in str(error).splitlines() if line.strip()]) or type(error).__name__
+    return f"Spark does not start ({said}): {remedy}"
+
+
+def _javas_words(lines: Sequence[str]) -> str:
+    """What Java's exception says: py4j writes it in a line that begins with a colon, Spark after the task's name."""
+    said = next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else "")
+    said = re.sub(r"^Lost task .*?\): ", "", said.rpartition("most recent failure: ")[2])
+    return re.sub(r"\b(?:[a-z]\w*\.)+([A-Z]\w*): ", r"\1: ", said)
