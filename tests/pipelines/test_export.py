@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.world import DAY_MS, START_MS, exported_rows, fill, log_rows, opened, order, parquet_files
+from topics import NewRecord
 from topics.clock import ManualClock
 from topics.errors import FormatError, TopicsError, UsageError
 from topics.pipelines import export
@@ -257,6 +258,18 @@ def test_later_runs_have_the_schema_of_the_first_or_fail_with_the_difference(
     assert run(data, lake, layout=layout, schema="id long, amount double").rows == 1
     rows = exported_rows(lake, open_layout(layout, str(lake)), "orders")
     assert rows.column("value").to_pylist()[-1] == {"id": 14, "amount": 3.5}
+
+
+def test_an_inferred_schema_leaves_out_names_that_a_delta_table_refuses(tmp_path: Path) -> None:
+    with opened(tmp_path / "data") as log:
+        log.append("orders", [NewRecord({"id": 1, "unit price": 2, "to": {"first name": "x", "zip": 5}})])
+    report = run(tmp_path / "data", tmp_path / "delta", layout="delta", schema="infer")
+    assert (report.rows, report.schema) == (1, "id bigint, to struct<zip: bigint>")
+    assert report.left_out == [
+        "unit price has ' ' in its name, which the target refuses",
+        "to.first name has ' ' in its name, which the target refuses",
+    ]
+    assert "unit price" in run(tmp_path / "data", tmp_path / "lake", schema="infer").schema
 
 
 def test_a_target_without_a_schema_refuses_one_later(data: Path, tmp_path: Path) -> None:

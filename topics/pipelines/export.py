@@ -33,7 +33,7 @@ from topics.pipelines.source import (
     read,
     refuse_inside,
 )
-from topics.pipelines.target.delta import DeltaLayout
+from topics.pipelines.target.delta import BAD_NAME, DeltaLayout
 from topics.pipelines.target.layout import Addition, Exported, Layout, PartFile, Shape, State
 from topics.pipelines.target.manifest import ManifestLayout
 from topics.pipelines.target.names import topic_directory
@@ -266,13 +266,9 @@ def _shape(options: Options, state: State, ranges: list[_Range], report: ExportR
     if not ranges:
         return Shape("", data)
 
-    found = infer(_sample(options, ranges))
+    found = infer(_sample(options, ranges), BAD_NAME if options.layout == "delta" else None)
     report.left_out = found.left_out
     text = ddl.text_of(found.schema)
-    if options.layout == "delta":
-        from topics.pipelines.target.delta import refuse_names  # noqa: PLC0415 - needs pyarrow
-
-        refuse_names(text)
     return Shape(text, data)
 
 

@@ -50,7 +50,8 @@ READER_VERSION, WRITER_VERSION = 1, 2
 _CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.parquet\Z")
 _PARTED = re.compile(r"[0-9]{20}\.checkpoint\.[^/]+\.(?:parquet|json)\Z")
 _APP = re.compile(r"topics:([0-9a-f]{16}):(.+)\Z")
-_BAD_NAME = re.compile(r"[ ,;{}()\n\t=]")
+BAD_NAME = re.compile(r"[ ,;{}()\n\t=]")
+"""What no name of a column may have."""
 PARTITIONS = ("topic", "date")
 COLUMNS = {"topic": "string", "date": "date", "seq": "long", "ts": "timestamp", "tag": "string", "node": "string",
            "data": "string", "meta": "string"}  # fmt: skip
@@ -278,7 +279,7 @@ def refuse_names(schema: str) -> None:
 def _bad_name(kind: ddl.Type) -> str:
     if isinstance(kind, ddl.Struct):
         for one in kind.fields:
-            bad = one.name if _BAD_NAME.search(one.name) else _bad_name(one.type)
+            bad = one.name if BAD_NAME.search(one.name) else _bad_name(one.type)
             if bad:
                 return bad
     return _bad_name(kind.item) if isinstance(kind, ddl.Array) else ""

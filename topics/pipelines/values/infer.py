@@ -2,12 +2,14 @@
 
 A member of the objects becomes a field when every value of it that was seen fits one type. Whole
 numbers are bigint, mixed with others double; texts stay string, also those that look like times.
-Members of mixed kinds, and those that were always null or empty, are left out, and said.
+Members of mixed kinds, those that were always null or empty, and those with a name that the target refuses are left
+out, and said.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ from topics.pipelines.values.ddl import Array, Field, Scalar, Struct, Type
 
 FIELDS_MAX = 1000
 DEPTH_MAX = 16
+Names = re.Pattern[str] | None
 
 
 class Inferred(NamedTuple):
@@ -54,7 +57,7 @@ class _Seen:
         else:
             self.kinds.add("double" if isinstance(value, float) else "string")
 
-    def type(self, place: str, left_out: list[str]) -> Type | None:
+    def type(self, place: str, left_out: list[str], refused: Names) -> Type | None:
         """The one type of all values; None when there is none, with the reason appended to `left_out`."""
         if self.kinds == {"bigint", "double"}:
             return Scalar("double")
@@ -63,22 +66,25 @@ class _Seen:
         elif len(self.kinds) > 1 or "values too deep" in self.kinds:
             left_out.append(f"{place} holds {' and '.join(sorted(self.kinds))}")
         elif self.kinds == {"object"}:
-            fields = _fields(self.members, place, left_out)
+            fields = _fields(self.members, place, left_out, refused)
             if fields:
                 return Struct(fields)
             if not self.members:
                 left_out.append(f"{place} was an empty object in every record of the sample")
         elif self.kinds == {"array"}:
             assert self.items is not None
-            item = self.items.type(f"{place}[]", left_out)
+            item = self.items.type(f"{place}[]", left_out, refused)
             return None if item is None else Array(item)
         else:
             return Scalar(next(iter(self.kinds)))
         return None
 
 
-def infer(texts: Iterable[str]) -> Inferred:
-    """Return the schema of JSON texts. Raises UsageError when no text is an object with a field of one type."""
+def infer(texts: Iterable[str], refused: Names = None) -> Inferred:
+    """Return the schema of JSON texts. refused: finds what no name of a field may have, where the target has a rule.
+
+    Raises UsageError when no text is an object with a field of one type.
+    """
     top = _Seen()
     others = 0
     for text in texts:
@@ -88,7 +94,7 @@ def infer(texts: Iterable[str]) -> Inferred:
         else:
             others += 1
     left_out: list[str] = []
-    schema = Struct(_fields(top.members, "", left_out))
+    schema = Struct(_fields(top.members, "", left_out, refused))
     if not schema.fields:
         raise UsageError("--schema infer found no field of one type in the first records: name the fields yourself")
     if _count(schema) > FIELDS_MAX:
@@ -100,11 +106,14 @@ def infer(texts: Iterable[str]) -> Inferred:
     return Inferred(schema, left_out)
 
 
-def _fields(members: dict[str, _Seen], place: str, left_out: list[str]) -> tuple[Field, ...]:
+def _fields(members: dict[str, _Seen], place: str, left_out: list[str], refused: Names) -> tuple[Field, ...]:
     found: dict[str, Field] = {}
     for name, seen in members.items():
         where = f"{place}.{name}" if place else name
-        kind = seen.type(where, left_out)
+        if refused is not None and (sign := refused.search(name)):
+            left_out.append(f"{where} has {sign.group()!r} in its name, which the target refuses")
+            continue
+        kind = seen.type(where, left_out, refused)
         if kind is None:
             continue
         if not name.strip() or name.lower() in found:
