@@ -286,6 +286,44 @@ def test_metrics_show_the_topics_of_the_key_one_by_one(keyed: World) -> None:
     assert shown("box") == {"b:x", "box-1"}
 
 
+def test_refusals_of_routers_name_what_the_key_may_name(keyed: World) -> None:
+    """R-AUTH-9: the others are left out, and what is refused is the same."""
+    for name, source, dest in (
+        ("r1", "box-a", "secret-1"),
+        ("r2", "secret-1", "secret-2"),
+        ("r3", "secret-2", "box-z"),
+        ("box-r", "box-q", "secret-3"),
+    ):
+        body = {"source": source, "dest": dest}
+        assert ask(keyed, "root", "PUT", f"/v0/routers/{name}", body).status == 201
+
+    def put(token: str, name: str, source: str, dest: str) -> Answer:
+        return ask(keyed, token, "PUT", f"/v0/routers/{name}", {"source": source, "dest": dest})
+
+    way = ["box-z", "box-a", "secret-1", "secret-2", "box-z"]
+    assert put("root", "box-c", "box-z", "box-a").refusal == (409, "router_cycle", {"cycle": way})
+    refused = put("box", "box-c", "box-z", "box-a")
+    assert refused.refusal == (409, "router_cycle", {"cycle": ["box-z", "box-a", "box-z"]})
+    assert "secret" not in refused.text
+    assert put("root", "box-r", "box-q", "box-x").refusal[2] == {
+        "router": "box-r",
+        "reason": "router_repoint_forbidden",
+        "existing_source": "box-q",
+        "existing_dest": "secret-3",
+    }
+    refused = put("box", "box-r", "box-q", "box-x")
+    detail = {"router": "box-r", "reason": "router_repoint_forbidden", "existing_source": "box-q"}
+    assert refused.refusal == (409, "topic_exists_incompatible", detail)
+    assert "secret" not in refused.text
+    assert "'r3'" in put("root", "box-c", "box-q", "box-z").text
+    refused = put("box", "box-c", "box-q", "box-z")
+    assert refused.refusal[2] == {"topic": "box-z", "reason": "router_dest_fan_in"}
+    assert "r3" not in refused.text
+    assert ask(keyed, "box", "DELETE", "/v0/topics/box-a").json["routers_removed"] == []
+    assert ask(keyed, "root", "GET", "/v0/routers/r1").status == 404, "it went along all the same"
+    assert ask(keyed, "box", "DELETE", "/v0/topics/box-q").json["routers_removed"] == ["box-r"]
+
+
 def test_a_dead_letter_must_be_allowed(keyed: World) -> None:
     """R-AUTH-6, 7.1/3: after its own rule, in every configuration that is taken."""
     put = ask(keyed, "box", "PUT", "/v0/topics/box-q", {"type": "queue", "dead_letter": "dlq"})

@@ -16,7 +16,9 @@ def routed(destinations: int) -> RealWorld:
     for number in range(destinations):
         world.put(f"dest{number}")
         made = Answer()
-        world.engine.put_router(f"router{number}", RouterConfig(source="source", dest=f"dest{number}"), made)
+        world.engine.put_router(
+            f"router{number}", RouterConfig(source="source", dest=f"dest{number}"), lambda _name: True, made
+        )
         world.until(lambda made=made: made.given)  # type: ignore[misc]
     return world
 

@@ -79,7 +79,7 @@ class FilesWorld(RealWorld):
     def route(self, source: str, dest: str) -> None:
         """A router between topics that are there."""
         made = Answer()
-        self.engine.put_router(f"{source}>{dest}", RouterConfig(source=source, dest=dest), made)
+        self.engine.put_router(f"{source}>{dest}", RouterConfig(source=source, dest=dest), lambda _name: True, made)
         self.wait(made)
 
     def work(self, queue: str, most: int) -> None:

@@ -24,7 +24,7 @@ from topics.engine.delivery.subscription import Sink
 from topics.engine.diff import Diff
 from topics.engine.lifecycle import Lifecycle
 from topics.engine.listing import list_topics
-from topics.engine.names import Prefixes
+from topics.engine.names import Allowed, Prefixes
 from topics.engine.plain_appends import PlainAppender, PlainDone
 from topics.engine.ports import LoopPort, StorePort
 from topics.engine.predicate import Predicate
@@ -240,21 +240,21 @@ class Engine:
         return open_push(self._core, request, sink)
 
     # --- routers -----------------------------------------------------------------------------------------------------
-    def put_router(self, name: str, config: RouterConfig, done: Done[RouterPut]) -> None:
+    def put_router(self, name: str, config: RouterConfig, allowed: Allowed, done: Done[RouterPut]) -> None:
         """Creates the router or replaces its settings (9.2, checks 3 to 11)."""
-        self._routers.put(name, config, done)
+        self._routers.put(name, config, allowed, done)
 
-    def router(self, name: str, allowed: Callable[[str], bool], done: Done[RouterState]) -> None:
+    def router(self, name: str, allowed: Allowed, done: Done[RouterState]) -> None:
         """The router after it came to its source's head (9.3); forbidden when one of its names is not allowed."""
         self._routers.state(name, allowed, done)
 
     def list_routers(  # noqa: PLR0917 - filters
-        self, prefix: str, source: str, dest: str, after: str, page_size: int, allowed: Callable[[str], bool]
+        self, prefix: str, source: str, dest: str, after: str, page_size: int, allowed: Allowed
     ) -> RouterPage:
         """Routers behind `after`, by name, all of whose names are allowed (9.4); "" for source or dest: any."""
         return self._routers.list(prefix, source, dest, after, page_size, allowed)
 
-    def delete_router(self, name: str, allowed: Callable[[str], bool], done: Done[RouterDeleted]) -> None:
+    def delete_router(self, name: str, allowed: Allowed, done: Done[RouterDeleted]) -> None:
         """Ends the router; an absent one is no error (9.5)."""
         self._routers.delete(name, allowed, done)
 

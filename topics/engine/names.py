@@ -6,11 +6,13 @@ Source: wire contract, section 5.1. Names are compared byte for byte, case count
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from topics.errors import RequestError
 from topics.names import NAME_MAX, is_topic_name
 
 __all__ = [
+    "Allowed",
     "Prefixes",
     "check_dead_letter",
     "check_router_name",
@@ -20,6 +22,8 @@ __all__ = [
     "shown",
 ]
 
+Allowed = Callable[[str], bool]
+"""Whether the key may use a name, and be told of it."""
 Prefixes = tuple[str, ...]
 """Of names: those that begin with one of them; () is every name."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topics.engine.names import shown
+from topics.engine.names import Allowed, shown
 from topics.engine.routers.router import Router
 from topics.engine.topic import Topic
 from topics.errors import RequestError
@@ -135,32 +135,34 @@ def router_not_found(name: str) -> RequestError:
     return RequestError("router_not_found", f"router {shown(name)} does not exist: create it first", {"router": name})
 
 
-def router_fan_in(dest: str, other: str) -> RequestError:
-    message = f"topic {shown(dest)} is fed by router {shown(other)} from another source: a destination has one source"
+def router_fan_in(dest: str, other: str, allowed: Allowed) -> RequestError:
+    named = f"router {shown(other)}" if allowed(other) else "a router"
+    message = f"topic {shown(dest)} is fed by {named} from another source: a destination has one source"
     return RequestError("topic_exists_incompatible", message, {"topic": dest, "reason": "router_dest_fan_in"})
 
 
 def router_keeps_enough(router: Router) -> RequestError:
     message = (
-        f"router {shown(router.name)} has not forwarded these jobs, and keeps as much as it may of those acknowledged: "
-        f"make room in its destination {shown(router.dest.name)}, or try again in a second"
+        f"a router out of topic {shown(router.source.name)} has not forwarded these jobs, and keeps as much as it may "
+        "of those acknowledged: make room in its destination, or try again in a second"
     )
     return RequestError("throttled", message, {"retry_after_ms": 1000})
 
 
-def router_repoint(router: Router) -> RequestError:
+def router_repoint(router: Router, allowed: Allowed) -> RequestError:
     source, dest = router.source.name, router.dest.name
-    message = f"router {shown(router.name)} goes from {shown(source)} to {shown(dest)}: delete it to change that"
-    detail = {
-        "router": router.name,
-        "reason": "router_repoint_forbidden",
-        "existing_source": source,
-        "existing_dest": dest,
-    }
+    ends = [shown(name) if allowed(name) else "another topic" for name in (source, dest)]
+    message = f"router {shown(router.name)} goes from {ends[0]} to {ends[1]}: delete it to change that"
+    detail = {"router": router.name, "reason": "router_repoint_forbidden"}
+    if allowed(source):
+        detail["existing_source"] = source
+    if allowed(dest):
+        detail["existing_dest"] = dest
     return RequestError("topic_exists_incompatible", message, detail)
 
 
-def router_cycle(cycle: list[str]) -> RequestError:
+def router_cycle(way: list[str], allowed: Allowed) -> RequestError:
+    cycle = [name for name in way if allowed(name)]
     message = f"the router would close a cycle ({' -> '.join(cycle)}): set allow_cycle if that is meant"
     return RequestError("router_cycle", message, {"cycle": cycle})
 

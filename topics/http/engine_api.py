@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from topics.engine.bulk_reads import PlainReads
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
-from topics.engine.names import Prefixes
+from topics.engine.names import Allowed, Prefixes
 from topics.engine.plain_appends import PlainDone
 from topics.engine.predicate import Predicate
 from topics.engine.queue.push import PushSink, PushStream
@@ -118,12 +118,12 @@ class EngineApi(Protocol):
 
     def extend(self, request: HeldJobs, lease_ms: int, done: Done[ExtendResult]) -> None: ...
 
-    def put_router(self, name: str, config: RouterConfig, done: Done[RouterPut]) -> None: ...
+    def put_router(self, name: str, config: RouterConfig, allowed: Allowed, done: Done[RouterPut]) -> None: ...
 
-    def router(self, name: str, allowed: Callable[[str], bool], done: Done[RouterState]) -> None: ...
+    def router(self, name: str, allowed: Allowed, done: Done[RouterState]) -> None: ...
 
     def list_routers(  # noqa: PLR0917 - as in Engine
-        self, prefix: str, source: str, dest: str, after: str, page_size: int, allowed: Callable[[str], bool]
+        self, prefix: str, source: str, dest: str, after: str, page_size: int, allowed: Allowed
     ) -> RouterPage: ...
 
-    def delete_router(self, name: str, allowed: Callable[[str], bool], done: Done[RouterDeleted]) -> None: ...
+    def delete_router(self, name: str, allowed: Allowed, done: Done[RouterDeleted]) -> None: ...

@@ -10,7 +10,7 @@ from topics.engine import refusals
 from topics.engine.controls import encode
 from topics.engine.core import Core
 from topics.engine.lifecycle import Lifecycle
-from topics.engine.names import check_router_name, check_topic_name
+from topics.engine.names import Allowed, check_router_name, check_topic_name
 from topics.engine.operations import Operation
 from topics.engine.results import Done
 from topics.engine.routers.controls import RouterDeletePayload, RouterPayload
@@ -21,8 +21,6 @@ from topics.engine.topic import Life, Topic
 from topics.errors import RequestError, TopicsError
 from topics.store.commit import Commit
 from topics.store.format import FrameType
-
-Allowed = Callable[[str], bool]
 
 
 class _Part(Operation):
@@ -50,14 +48,14 @@ class RouterManager:
         self._forwarding = forwarding
 
     # --- create and change -------------------------------------------------------------------------------------------
-    def put(self, name: str, config: RouterConfig, done: Done[RouterPut]) -> None:
-        """Checks 3 to 11 of 9.2, then the change."""
+    def put(self, name: str, config: RouterConfig, allowed: Allowed, done: Done[RouterPut]) -> None:
+        """Checks 3 to 11 of 9.2, then the change. allowed: what a refusal may name (R-AUTH-9)."""
         try:
-            self._put(name, config, done)
+            self._put(name, config, allowed, done)
         except TopicsError as error:
             done(error)
 
-    def _put(self, name: str, config: RouterConfig, done: Done[RouterPut]) -> None:
+    def _put(self, name: str, config: RouterConfig, allowed: Allowed, done: Done[RouterPut]) -> None:
         core = self._core
         check_router_name(name)
         if config.source == config.dest:
@@ -68,26 +66,26 @@ class RouterManager:
         existing = core.routers.by_name.get(name)
         for topic in topics:
             if topic is not None and topic.life is Life.DELETING:
-                topic.parked.append(lambda: self.put(name, config, done))
+                topic.parked.append(lambda: self.put(name, config, allowed, done))
                 return
         if existing is not None and existing.life is not RouterLife.LIVE:
-            existing.parked.append(lambda: self.put(name, config, done))
+            existing.parked.append(lambda: self.put(name, config, allowed, done))
             return
         source, dest = topics
         if dest is None and not config.create_dest:
             raise refusals.topic_not_found(config.dest)
         for other in dest.feeders if dest is not None else ():
             if other is not existing and other.source.name != config.source:
-                raise refusals.router_fan_in(config.dest, other.name)
+                raise refusals.router_fan_in(config.dest, other.name, allowed)
         if existing is not None and (existing.source, existing.dest) != (source, dest):
-            raise refusals.router_repoint(existing)
+            raise refusals.router_repoint(existing, allowed)
         most = core.config.max_routers
         if existing is None and most and len(core.routers) >= most:
             raise refusals.limit_reached("max_routers", most)
         if not config.allow_cycle:
             cycle = find_cycle(existing, config, source, dest)
             if cycle:
-                raise refusals.router_cycle(cycle)
+                raise refusals.router_cycle(cycle, allowed)
         core.check_backlog()
         if existing is not None:
             self._update(existing, config, done)

@@ -38,7 +38,7 @@ def put_router(call: Call) -> None:
         )
         call.reply(body, 201 if result.created else 200)
 
-    call.service.engine.put_router(call.name, config, done)
+    call.service.engine.put_router(call.name, config, call.principal.allows, done)
 
 
 def _config_json(config: RouterConfig) -> bytes:

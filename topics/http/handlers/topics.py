@@ -113,7 +113,7 @@ def delete_topic(call: Call) -> None:
         body = b'{"topic":%b,"deleted":%b,"routers_removed":%b,"performance":{"server_total_ms":%b}}' % (
             call.plan.name_json,
             json_bool(result.deleted),
-            msgspec.json.encode(result.routers_removed),
+            msgspec.json.encode([name for name in result.routers_removed if call.principal.allows(name)]),
             call.total_ms(),
         )
         call.reply(body)
