@@ -29,6 +29,7 @@ class OneByOne:
             while not self._waits:
                 self._waits = True
                 if not self._ask():
+                    self._ask = _no_more  # whoever asks has this, and is not kept by it
                     break
         finally:
             self._running = False
@@ -37,3 +38,7 @@ class OneByOne:
         """The last question is; perhaps from inside it."""
         self._waits = False
         self.go_on()
+
+
+def _no_more() -> bool:
+    return False

@@ -51,5 +51,8 @@ def usable_body(service: Service, plan: Plan, body: bytes) -> bytes:
         body = gunzip(body, service.planner.max_body_bytes)
     refusal = plan.body_refusal(not body)
     if refusal is not None:
-        raise refusal
+        try:
+            raise refusal
+        finally:
+            del refusal  # its traceback knows this frame
     return body

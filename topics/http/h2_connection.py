@@ -198,6 +198,8 @@ class Http2Connection:
         self._waiting.clear()
         for stream in list(self._streams.values()):
             self._forget(stream)
+        self._sender.close()
+        self._h2.let_go()
 
     def drained(self) -> None:
         """The peer has read enough of what was written."""

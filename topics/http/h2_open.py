@@ -21,10 +21,14 @@ _PSEUDO_FIELDS = 4
 _KNOWN_SETTINGS: Final = frozenset(map(int, SettingCodes))
 
 
-class _Connection(H2Connection):
+class ServedH2(H2Connection):
     """How streams ended is remembered for frames that crossed the end; of 65,536 that would be 8 MiB."""
 
     MAX_CLOSED_STREAMS = 4096
+
+    def let_go(self) -> None:
+        """The connection is gone. A table of its own methods would keep this for the garbage collector."""
+        self._frame_dispatch_table.clear()
 
 
 class _PeerSettings(Settings):
@@ -49,9 +53,9 @@ class _FieldDecoder(Decoder):
         return fields
 
 
-def open_h2(config: Config) -> H2Connection:
+def open_h2(config: Config) -> ServedH2:
     """The package's side of a connection; the server's preface is its first output."""
-    h2 = _Connection(
+    h2 = ServedH2(
         H2Configuration(
             client_side=False,
             header_encoding=None,

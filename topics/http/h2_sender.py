@@ -39,6 +39,11 @@ class Sender:
         self.frames = 0
         """DATA frames sent."""
 
+    def close(self) -> None:
+        """The connection is gone, and is not kept by its sender."""
+        self._round.clear()
+        self._on_sent = _nothing
+
     def queue(self, stream: Http2Stream, data: bytes) -> None:
         """More of an answer; with `stream.ending` the last of it, which may be empty."""
         if data:
@@ -110,3 +115,7 @@ class Sender:
         data = self._h2.data_to_send()
         if data:
             self._transport.write(data)
+
+
+def _nothing(_stream: Http2Stream) -> None:
+    pass

@@ -27,6 +27,10 @@ class Slot:
         self._give_back(self)
 
 
+def _nobody() -> None:
+    """The stream has ended. It and its slot know each other no more, so neither waits for the garbage collector."""
+
+
 class StreamSlots:
     """Counts open streams, in all and per key. most, most_per_key: 0 is no limit."""
 
@@ -58,6 +62,7 @@ class StreamSlots:
         if slot not in self._taken:
             return
         del self._taken[slot]
+        slot.on_key_gone = _nobody
         if slot.key_id is not None:
             left = self._by_key[slot.key_id] - 1
             if left:

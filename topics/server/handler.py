@@ -67,6 +67,7 @@ class HttpHandler:
     def lost(self, conn: Connection, error: int) -> None:
         try:
             conn.state.lost()
+            conn.state = None
         except Exception:
             _log.exception("ending connection %d failed by a bug of ours", conn.id)
 

@@ -331,4 +331,9 @@ class Session:
         self._replies.clear()
         self._next = None
         self._subscriptions.end()
-        self._release()
+        release, self._release = self._release, _nothing
+        release()
+
+
+def _nothing() -> None:
+    """What a session that has ended gives back: it keeps nothing that keeps it."""

@@ -88,6 +88,7 @@ class Feed:
     def close(self) -> None:
         """Follows nothing any more."""
         self.closed = True
+        self.sink = _NOBODY
         self._behind.clear()
         self._reading = None
         subscriptions, self.subscriptions = self.subscriptions, {}
@@ -176,8 +177,9 @@ class Feed:
     def give_up(self, subscription: Subscription, error: Exception) -> None:
         """Delivering failed by a bug of ours: this connection is over, the others go on."""
         _log.error("delivering %s failed by a bug of ours; its reader is dropped", subscription.name, exc_info=error)
+        sink = self.sink
         self.close()
-        self.sink.fail(subscription, TopicsError("delivering failed by a bug of ours"))
+        sink.fail(subscription, TopicsError("delivering failed by a bug of ours"))
 
     def _defer(self) -> None:
         if not self._deferred:
@@ -192,3 +194,16 @@ class Feed:
         self.unsubscribe(subscription.name)
         burst = Burst((DeletedFrame(subscription.name, subscription.cursor),), self._core.clock.monotonic_ns())
         self._deliver(subscription, burst)
+
+
+class _Nobody:
+    """The sink of a feed that is closed, which does not keep the one it had."""
+
+    def deliver(self, _subscription: Subscription, _burst: Burst) -> bool:
+        return False
+
+    def fail(self, _subscription: Subscription, _error: TopicsError) -> None:
+        pass
+
+
+_NOBODY = _Nobody()

@@ -103,7 +103,8 @@ class WatchStream:
             feed.close()
             self._heartbeats.remove(self)
             self._sessions.on_stream_end(self._session)
-            self._on_end()
+            on_end, self._on_end = self._on_end, _nothing
+            on_end()
 
     # --- frames ------------------------------------------------------------------------------------------------------
     def beat(self) -> None:
@@ -150,3 +151,7 @@ def _data(frame: Frame, *, first: bool) -> bytes:
     if first and isinstance(frame, TombstoneFrame):
         return b"{%b}" % frame.members_with_reason("from_seq_too_old")
     return b"{%b}" % frame.members
+
+
+def _nothing() -> None:
+    """What a stream that has ended calls at its end: it keeps nothing that keeps it."""
