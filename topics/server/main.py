@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import signal
 
@@ -13,18 +12,13 @@ from topics.loop.choose import open_ring
 from topics.loop.loop import Loop
 from topics.loop.signals import install_signal_handlers
 from topics.server.app import Server
+from topics.server.heap import tend_heap
 from topics.server.port_file import shown_address
 from topics.server.startup import check_config, connection_limit
 from topics.server.storage import backend_opener
 from topics.store.directory import take
 
 _log = logging.getLogger("topics.server")
-
-
-def freeze_heap() -> None:
-    """What recovery built lives on: the collector need not look at it again, which would stop the loop for long."""
-    gc.collect()
-    gc.freeze()
 
 
 def serve(config: Config) -> int:
@@ -45,9 +39,7 @@ def serve(config: Config) -> int:
     try:
         directory = take(ring, config)
         try:
-            server = Server(
-                config, loop, backend_opener(directory), max_connections=limit, on_ready=freeze_heap, on_end=on_end
-            )
+            server = Server(config, loop, backend_opener(directory), max_connections=limit, on_end=on_end)
             config = server.config
             signals = [signal.SIGINT, signal.SIGTERM]
             if config.api_keys_file:
@@ -60,6 +52,7 @@ def serve(config: Config) -> int:
                     server.stop()
 
             uninstall = install_signal_handlers(loop, on_signal, signals)
+            leave_heap = tend_heap()
             try:
                 server.start()
                 _log.info(
@@ -75,6 +68,7 @@ def serve(config: Config) -> int:
                 )
                 loop.run()
             finally:
+                leave_heap()
                 uninstall()
         finally:
             directory.release()
