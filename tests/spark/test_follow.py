@@ -12,7 +12,7 @@ pa = pytest.importorskip("pyarrow")
 
 from tests.pipelines.world import opened, order  # noqa: E402
 from tests.spark.fake_server import FakeServer  # noqa: E402
-from topics.files import open_directory  # noqa: E402
+from topics.files import NoDirectoryError, open_directory  # noqa: E402
 from topics.spark.client import Client  # noqa: E402
 from topics.spark.errors import DataLossError, OptionError  # noqa: E402
 from topics.spark.follow import Follower  # noqa: E402
@@ -336,6 +336,14 @@ def test_a_stream_by_files_waits_for_a_snapshot_that_has_what_was_read_by_url(tm
     assert files.latest_offset(begin, None) is begin
     files.prepare_available_now()
     assert files.latest_offset(begin, None) is begin
+
+
+def test_a_stream_by_url_and_path_refuses_a_wrong_path_before_it_begins(tmp_path: Path) -> None:
+    """Only large batches read files, so tasks would find out, and late."""
+    fake = FakeServer()
+    fake.put("a", 1)
+    with pytest.raises(NoDirectoryError, match=str(tmp_path)):
+        Query(fake, path=tmp_path / "none", startingOffsets="earliest").batch()
 
 
 def test_a_directory_put_back_to_an_older_state_is_reported() -> None:

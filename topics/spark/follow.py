@@ -232,6 +232,9 @@ class Follower:
             if self._options.connection is None:
                 self._source_here = FilesSource(self._options, self._sleep)
             else:
+                if self._options.path is not None:
+                    # A wrong path is refused here; the tasks of the first large batch would be the next to see it.
+                    FilesSource(self._options, self._sleep)
                 client = self._client or Client(self._options.connection, sleep=self._sleep)
                 self._source_here = ServerSource(self._options, client, self._now, self._sleep)
         return self._source_here
