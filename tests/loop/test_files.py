@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 
 import pytest
 
@@ -42,6 +43,57 @@ def test_a_read_goes_on_until_the_end_of_the_file() -> None:
 
     ring.answers["read"] = read
     assert loop.run_task(loop.files.read(5, 100, 0)) == b"hello"
+
+
+@pytest.mark.parametrize("error", [errno.EINTR, errno.EAGAIN])
+def test_what_did_nothing_is_asked_for_again(error: int) -> None:
+    loop, ring = fake_loop()
+    asked: list[str] = []
+
+    def answer(kind: str, res: int) -> Callable[..., int]:
+        def first_interrupted(*_: object) -> int:
+            asked.append(kind)
+            return -error if asked.count(kind) < 4 else res
+
+        return first_interrupted
+
+    for kind, res in (("open", 7), ("read", 3), ("write", 3), ("rename", 0), ("unlink", 0)):
+        ring.answers[kind] = answer(kind, res)
+    fd = loop.run_task(loop.files.open("/data/wal", os.O_RDWR))
+    loop.run_task(loop.files.write_all(fd, b"abc", 0))
+    assert loop.run_task(loop.files.read_into(fd, bytearray(3), 0)) == 3
+    loop.run_task(loop.files.rename("/a", "/b"))
+    loop.run_task(loop.files.unlink("/b"))
+    assert asked == [kind for kind in ("open", "write", "read", "rename", "unlink") for _ in range(4)]
+    results: list[int] = []
+    asked.clear()
+    loop.files.read_nowait(fd, bytearray(3), 0, results.append)
+    while not results:
+        loop.run_pass(0)
+    assert (results, asked) == ([3], ["read"] * 4)
+
+
+def test_what_never_does_anything_ends_with_its_error() -> None:
+    loop, ring = fake_loop()
+    ring.answers["open"] = lambda *_: -errno.EINTR
+    with pytest.raises(InterruptedError):
+        loop.run_task(loop.files.open("/data/wal", os.O_RDWR))
+    ring.answers["read"] = lambda *_: -errno.EAGAIN
+    results: list[int] = []
+    loop.files.read_nowait(5, bytearray(3), 0, results.append)
+    for _ in range(1000):
+        loop.run_pass(0)
+    assert results == [-errno.EAGAIN]
+
+
+def test_an_interrupted_sync_has_failed() -> None:
+    """It may have used up the only report of an error."""
+    loop, ring = fake_loop()
+    syncs: list[int] = []
+    ring.answers["fsync"] = lambda *_: syncs.append(1) or -errno.EINTR
+    with pytest.raises(InterruptedError):
+        loop.run_task(loop.files.fdatasync(5))
+    assert len(syncs) == 1
 
 
 def test_an_error_carries_errno_and_the_path_of_the_descriptor() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 FOREVER = 1 << 62
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 AGAIN = (errno.EINTR, errno.EAGAIN)
 """Nothing has failed, and nothing was done."""
 

@@ -22,20 +22,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from tests.sim.faults import AGAIN
 from tests.sim.whole.machine import Actor, Machine, SimStoppedError
 from tests.sim.whole.plan import Faulty, Plan, PlannedFault
 from tests.sim.whole.run import first_difference, make_actors, make_workers, start
 
 FAULTS = {
-    "open": (errno.EIO, errno.EMFILE, errno.ENOSPC),
+    "open": (errno.EIO, errno.EMFILE, errno.ENOSPC, errno.EDQUOT, *AGAIN),
     "close": (errno.EIO,),
-    "read": (errno.EIO,),
-    "write": (errno.EIO, errno.ENOSPC),
-    "sync": (errno.EIO, errno.ENOSPC),
-    "rename": (errno.EIO, errno.ENOSPC),
+    "read": (errno.EIO, *AGAIN),
+    "write": (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, *AGAIN),
+    "sync": (errno.EIO, errno.ENOSPC, errno.EDQUOT),
+    "rename": (errno.EIO, errno.ENOSPC, errno.EDQUOT),
     "unlink": (errno.EIO,),
-    "allocate": (errno.ENOSPC, errno.EIO),
-    "make_directory": (errno.ENOSPC, errno.EIO),
+    "allocate": (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG),
+    "make_directory": (errno.ENOSPC, errno.EIO, errno.EDQUOT),
     "list_directory": (errno.EIO,),
     "file_size": (errno.EIO,),
     "lock": (errno.EIO,),
@@ -181,12 +182,15 @@ class Sweep:
             for nth in range(1, self.seen[kind] + 1)
             for error in errors
             for times in (1, _FOREVER)
-            if times == 1 or kind not in {"accept", "recv", "send"}  # nobody could be served
+            # With all that follow, nobody could be served, or it is tried again and again.
+            if times == 1 or (kind not in {"accept", "recv", "send"} and error not in AGAIN)
         ]
         faults += [
-            PlannedFault("write", keep=keep, nth=nth)
-            for nth in range(1, self.seen["write"] + 1)
+            PlannedFault(kind, keep=keep, nth=nth)
+            for kind in ("write", "read")
+            for nth in range(1, self.seen[kind] + 1)
             for keep in SHORT_BYTES
+            if kind == "write" or keep  # a read of nothing is the end of the file
         ]
         return [Run(fault, variant=None if number % 2 else 1) for number, fault in enumerate(faults)]
 

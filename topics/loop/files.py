@@ -17,6 +17,10 @@ from topics.loop.operations import FILE, Operations, ignore
 from topics.loop.ring import Ring
 from topics.loop.tasks import Future
 
+_NOTHING_DONE = (-errno.EINTR, -errno.EAGAIN)
+"""The operation did nothing, and is asked for again."""
+_TRIES = 100
+"""Of one that never does anything: then its error is told."""
 _ZEROS = bytes(1 << 20)
 """What `allocate_zeroed` writes at a time: its budget for a pass."""
 
@@ -44,6 +48,34 @@ class _Commit:
         self._pending -= 1
         if self._pending == 0:
             self._done(self._write_res, self._sync_res)
+
+
+class _Read:
+    """One read, repeated while it does nothing. (A function that knew itself would wait for the garbage collector.)"""
+
+    __slots__ = ("_buffer", "_done", "_fd", "_offset", "_operations", "_ring", "_tries")
+
+    def __init__(  # noqa: PLR0917 - what makes a read
+        self, ring: Ring, operations: Operations, fd: int, buffer: Buffer, offset: int, done: Callable[[int], None]
+    ) -> None:
+        self._ring = ring
+        self._operations = operations
+        self._fd = fd
+        self._buffer = buffer
+        self._offset = offset
+        self._done = done
+        self._tries = 0
+
+    def begin(self) -> None:
+        self._tries += 1
+        user_data = self._operations.expect(FILE, self._on_read)
+        self._ring.queue_read(user_data, self._fd, self._buffer, self._offset)
+
+    def _on_read(self, res: int) -> None:
+        if res in _NOTHING_DONE and self._tries < _TRIES:
+            self.begin()
+        else:
+            self._done(res)
 
 
 class Files:
@@ -82,7 +114,7 @@ class Files:
 
     def read_nowait(self, fd: int, buffer: Buffer, offset: int, done: Callable[[int], None]) -> None:
         """Reads into a writable buffer; the count is short at the end of the file."""
-        self._ring.queue_read(self._operations.expect(FILE, done), fd, buffer, offset)
+        _Read(self._ring, self._operations, fd, buffer, offset, done).begin()
 
     # --- awaitables ------------------------------------------------------------------------------------------------
     async def open(self, path: str, flags: int, mode: int = 0o600) -> int:
@@ -192,10 +224,16 @@ class Files:
         self.closing -= 1
 
     async def _submit(self, path: str | None, queue: Callable[..., None], *arguments: Any) -> int:
-        """Queues one operation and awaits its result; raises OSError for a negative one."""
-        future: Future[int] = Future(interruptible=False)
-        queue(self._operations.expect(FILE, future.set_result), *arguments)
-        res = await future
+        """Queues one operation and awaits its result; raises OSError for a negative one.
+
+        Not for syncs: one that was interrupted may have used up the only report of an error.
+        """
+        for _ in range(_TRIES):
+            future: Future[int] = Future(interruptible=False)
+            queue(self._operations.expect(FILE, future.set_result), *arguments)
+            res = await future
+            if res not in _NOTHING_DONE:
+                break
         if res < 0:
             raise OSError(-res, os.strerror(-res), path)
         return res
