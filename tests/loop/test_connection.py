@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import random
 
 import pytest
 
 from tests.loop.fake_ring import Call, fake_loop
 from tests.loop.handlers import Recorder
 from topics.loop import Connection, StreamLimits
-from topics.loop.connection import LINGER_NS
+from topics.loop.connection import LARGE_BYTES, LINGER_NS
 from topics.loop.ring import F_MORE
 from topics.loop.traffic import ALONE_PASSES
 
@@ -69,6 +70,44 @@ def test_the_rest_of_a_short_send_goes_before_anything_newer(on: Setup) -> None:
     on.ring.complete(send, 6)
     on.run()
     assert on.conn.outbound_bytes == 0
+
+
+def test_what_is_large_leaves_by_itself_so_that_others_may_send_the_same_bytes(on: Setup) -> None:
+    large = bytes(LARGE_BYTES)
+    for part in (b"a", b"b", large, b"c", b"d"):
+        on.conn.write(part)
+    assert on.conn.large_sends() == [large]
+    sent = []
+    for expected in (b"ab", large, b"cd"):
+        on.run()
+        (send,) = on.ring.take("send")
+        sent.append(send.arguments[1])
+        assert on.conn.flying is large or expected is not large, "not a copy"
+        on.ring.complete(send, len(expected))
+    on.run()
+    assert sent == [b"ab", large, b"cd"]
+    assert on.conn.outbound_bytes == 0
+    assert not on.conn.large_sends()
+    on.conn.write(b"next")
+    on.run()
+    assert on.ring.one("send").arguments == (10, b"next")
+
+
+def test_what_is_left_of_a_large_send_is_not_copied_and_its_end_goes_with_what_follows(on: Setup) -> None:
+    large = bytes(3 * LARGE_BYTES)
+    on.conn.write(large)
+    on.conn.write(b"end")
+    on.run()
+    on.ring.complete(on.ring.one("send"), LARGE_BYTES)
+    on.run()
+    flying = on.conn.flying
+    assert isinstance(flying, memoryview)
+    assert flying.obj is large
+    assert on.conn.large_sends() == [flying]
+    on.ring.complete(on.ring.one("send"), 2 * LARGE_BYTES - 1)
+    on.run()
+    assert on.ring.one("send").arguments == (10, b"\0end")
+    assert on.conn.outbound_bytes == 4
 
 
 def test_the_receives_of_a_pass_are_one_batch_and_their_buffers_go_back_after_it(on: Setup) -> None:
@@ -458,3 +497,32 @@ def test_only_who_is_alone_sends_in_place(on: Setup) -> None:
     on.run()
     on.conn.write(b"not alone any more")
     assert on.ring.sent_now == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_sizes_are_written_and_taken_the_bytes_arrive_in_order(seed: int) -> None:
+    rng = random.Random(seed)
+    on = Setup()
+    written, arrived = bytearray(), bytearray()
+    for step in range(300):
+        for _ in range(rng.choice((0, 0, 1, 2, 5)) if step < 200 else 0):
+            size = rng.choice((1, 10, 150, 2000, LARGE_BYTES - 1, LARGE_BYTES, 3 * LARGE_BYTES))
+            data = rng.randbytes(4) * (size // 4 + 1)
+            on.conn.write(data)
+            written += data
+        on.loop.run_pass(0)
+        for send in on.ring.take("send"):
+            data = send.arguments[1]
+            taken = rng.choice((len(data), len(data), len(data), rng.randint(1, len(data))))
+            arrived += data[:taken]
+            on.ring.complete(send, taken)
+        assert on.conn.outbound_bytes >= len(written) - len(arrived)
+    for _ in range(3000):
+        on.loop.run_pass(0)
+        sends = on.ring.take("send")
+        if not sends:
+            break
+        arrived += sends[0].arguments[1]
+        on.ring.complete(sends[0], len(sends[0].arguments[1]))
+    assert arrived == written
+    assert on.conn.outbound_bytes == 0

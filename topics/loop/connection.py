@@ -32,6 +32,8 @@ CLOSED: Final = 3
 
 LINGER_NS: Final = 1_000_000_000
 """How long a flushed connection waits for the peer's end."""
+LARGE_BYTES: Final = 65_536
+"""A write of so much, or what is left of one, is a send of its own: it is not copied, and others may send it, too."""
 LOOK_CLOSER: Final = -(1 << 20)
 """`expected` of a connection whose next send completion needs more than a comparison; no result is equal to it."""
 
@@ -113,7 +115,8 @@ class Connection:
 
     # --- what a handler calls ----------------------------------------------------------------------------------------
     def write(self, data: bytes) -> None:
-        """Stages bytes; all of a pass go out in one send. Dropped without a word once the connection is closing.
+        """Stages bytes; all of a pass go out in one send, or in several where some are large. Dropped without a word
+        once the connection is closing.
 
         Of a connection that has the loop to itself, the first bytes go out before this returns.
         """
@@ -141,6 +144,11 @@ class Connection:
         if self.owned:
             return self._links.outbound_bytes(self)
         return self._staged_bytes + (0 if self.flying is None else len(self.flying))
+
+    def large_sends(self) -> list[bytes | memoryview]:
+        """Of the bytes written and not yet taken, those that other connections may be sending, too."""
+        parts = self._staged if self.flying is None else [self.flying, *self._staged]
+        return [part for part in parts if len(part) >= LARGE_BYTES or type(part) is memoryview]
 
     @property
     def held_bytes(self) -> int:
@@ -216,9 +224,10 @@ class Connection:
     def has_staged(self) -> bool:
         return bool(self._staged)
 
-    def gather(self, queued: bytes | memoryview) -> bytes:
-        """One buffer of the send queued in this pass and of what was written after it."""
+    def gather(self, queued: bytes | memoryview) -> bytes | memoryview:
+        """One buffer of the send queued in this pass and of what was written after it, up to what is large."""
         self._staged.insert(0, queued)
+        self._staged_bytes += len(queued)
         return self._take_staged()
 
     def on_sent(self, res: int) -> None:
@@ -264,13 +273,20 @@ class Connection:
         if self.outbound_bytes > self._high_water:
             self.over_high_water = True
 
-    def _take_staged(self) -> bytes:
-        """Joins what is staged: now in flight."""
-        data = b"".join(self._staged)
-        self._staged.clear()
-        self._staged_bytes = 0
+    def _take_staged(self) -> bytes | memoryview:
+        """What is staged, joined, up to a part that is large, or that part: now in flight."""
+        staged = self._staged
+        data: bytes | memoryview = staged[0]
+        if len(data) >= LARGE_BYTES:
+            del staged[0]
+        else:
+            sizes = [len(part) >= LARGE_BYTES for part in staged]
+            end = sizes.index(True) if True in sizes else len(staged)
+            data = b"".join(staged[:end])
+            del staged[:end]
+        self._staged_bytes -= len(data)
         self.flying = data
-        self.expected = LOOK_CLOSER if self.over_high_water or self.phase != OPEN else len(data)
+        self.expected = LOOK_CLOSER if staged or self.over_high_water or self.phase != OPEN else len(data)
         return data
 
     def on_receive_ended(self) -> None:
