@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.engine.harness import Harness, records
+import pytest
+
+from tests.engine.harness import Answer, Harness, records
+from topics.errors import RequestError
 
 
 def _full(pass_read_bytes: int) -> Harness:
@@ -53,3 +56,78 @@ def test_cold_reads_count_when_they_begin_not_when_the_disk_has_answered() -> No
     for _ in range(6):
         h.start_diff()
     assert len(h.store.reader.held) == 2
+
+
+def test_long_polls_that_one_write_wakes_take_turns_and_share_the_bytes() -> None:
+    h = Harness(pass_read_bytes=30_000)
+    h.append("first")
+    waiting = [h.start_diff(1, wait_ms=1000) for _ in range(10)]
+    other = h.start_diff(1, wait_ms=1000, include_tags=True)
+    h.append("y" * 9_000)
+    for _ in range(20):
+        before = sum(answer.given for answer in waiting)
+        h.engine.flush()
+        assert sum(answer.given for answer in waiting) - before <= 3, "some of them a pass"
+    results = [answer.get() for answer in waiting]
+    assert {id(result.records) for result in results} == {id(results[0].records)}
+    assert other.get().count == 1
+    assert not h.engine._core.reads._results, "nothing is kept once nobody waits for a turn"
+
+
+def test_many_small_answers_to_woken_readers_come_in_several_passes() -> None:
+    h = Harness(pass_read_bytes=20_000)
+    h.append("first")
+    waiting = [h.start_diff(1, wait_ms=1000) for _ in range(50)]
+    h.start_append(records("second"))
+    h.store.log.commit(None)
+    given = []
+    while given[-1:] != [50]:
+        h.engine.flush()
+        given.append(sum(answer.given for answer in waiting))
+    assert given[0] <= 20, "what is left of one budget, and the next"
+    assert len(given) >= 4
+
+
+def test_a_lone_long_poll_is_answered_in_the_pass_that_wakes_it() -> None:
+    h = Harness(pass_read_bytes=1)
+    h.append("first")
+    answer = h.start_diff(1, wait_ms=1000)
+    h.start_append(records("second"))
+    h.engine.flush()
+    h.store.log.commit(None)
+    h.engine.flush()
+    assert answer.get().count == 1
+
+
+def test_a_woken_reader_may_leave_and_its_topic_go_before_its_turn() -> None:
+    h = Harness(pass_read_bytes=1)
+    h.append("first")
+    first = h.start_diff(1, wait_ms=1000)
+    second = h.start_diff(1, wait_ms=1000)
+    h.cancel()
+    before, third = h.start_diff(1, wait_ms=1000), h.start_diff(1, wait_ms=1000)
+    h.start_append(records("second"))
+    h.engine.flush()
+    h.store.log.commit(None)
+    h.engine.flush()
+    assert (first.given, before.given, third.given) == (True, True, False)
+    h.engine.delete_topic("t", if_empty=False, done=Answer())
+    h.store.log.commit(None)
+    h.engine.flush()
+    assert not second.given
+    with pytest.raises(RequestError, match="does not exist"):
+        third.get()
+
+
+def test_results_kept_between_passes_are_few() -> None:
+    h = Harness(pass_read_bytes=1)
+    h.append(*("z" * 100 for _ in range(200)))
+    waiting = [h.start_diff(200, wait_ms=1000, limit=limit) for limit in range(1, 200)]
+    h.start_append(records(*("z" for _ in range(200))))
+    h.store.log.commit(None)
+    kept = []
+    while not waiting[-1].given:
+        h.engine.flush()
+        kept.append(len(h.engine._core.reads._results))
+    assert 1 < max(kept) <= 64
+    assert [answer.get().count for answer in waiting] == list(range(1, 200))

@@ -240,3 +240,43 @@ def test_as_many_heads_as_a_client_invents_are_not_all_kept(echo: Echo) -> None:
     for number in range(3000):
         peer.ask("GET", f"/v0/topics/t{number}", X=str(number))
     assert len(peer.service.planner.kept) <= 1024
+
+
+# --- answers of several parts ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("head", [b"HTTP/1.1\r\nHost: a", b"HTTP/1.1\r\nHost: a\r\nConnection: close", b"HTTP/1.0"])
+@pytest.mark.parametrize("size", [0, 100, 70_000])
+def test_an_answer_around_shared_bytes_is_the_same_answer_as_from_one_piece(head: bytes, size: int) -> None:
+    echo = Echo()
+    peer = Peer(make_service(echo.routes()))
+    assert not peer.send(b"GET /park %b\r\n\r\n" % head)
+    echo.parked[0].reply_around(b"[", b"1" * size, b"]")
+    around = peer.wire.take()
+    closed = peer.wire.closed
+    peer = Peer(make_service(echo.routes()))
+    peer.send(b"GET /park %b\r\n\r\n" % head)
+    echo.parked[1].reply(b"[%b]" % (b"1" * size))
+    assert around == peer.wire.take()
+    assert closed == peer.wire.closed
+
+
+def test_large_shared_bytes_are_written_as_they_are_unless_they_are_compressed() -> None:
+    echo = Echo()
+    shared = b"1" * 100_000
+    for offer, is_itself in ((b"", True), (b"Accept-Encoding: gzip\r\n", False)):
+        peer = Peer(make_service(echo.routes(), gzip_level=1, gzip_max_bytes=1 << 20))
+        written: list[bytes] = []
+        peer.wire.write = written.append  # type: ignore[method-assign]
+        peer.send(b"GET /park HTTP/1.1\r\nHost: a\r\n" + offer + b"\r\n")
+        echo.parked.pop().reply_around(b"[", shared, b"]")
+        assert any(part is shared for part in written) == is_itself
+        peer.send(b"GET /park HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert echo.parked.pop().answered is False, "the next request is served"
+
+
+def test_a_client_that_left_is_not_answered_around_anything() -> None:
+    echo = Echo()
+    peer = Peer(make_service(echo.routes()))
+    peer.send(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+    peer.http.lost()
+    echo.parked[0].reply_around(b"[", b"1" * 100_000, b"]")
+    assert peer.wire.sent == b""

@@ -719,3 +719,14 @@ def test_a_streams_end_waits_for_what_was_written_before_it(echo: Echo) -> None:
     h2.client.h2.increment_flow_control_window(10_000, stream)
     assert len(h2.seen(stream).response.body) == 70_000
     assert not h2.server.busy
+
+
+def test_answers_around_shared_bytes_hold_them_and_no_copy(h2: H2Peer, echo: Echo) -> None:
+    shared = b"1" * 300_000
+    streams = [h2.begin("GET", "/park") for _ in range(3)]
+    for call in echo.parked:
+        call.reply_around(b"[", shared, b"]")
+    assert {id(part) for part in h2.server.large_writes()} <= {id(shared)}
+    for stream in streams:
+        assert h2.seen(stream).response.body == b"[" + shared + b"]"
+    assert h2.server.large_writes() == []

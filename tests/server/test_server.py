@@ -135,6 +135,26 @@ def test_clients_that_make_the_server_hold_too_much_are_dropped_the_largest_firs
     assert [client.tcp.ended for client in (largest, chunked, small)] == [True, False, False]
 
 
+def test_what_many_clients_are_sent_of_the_same_bytes_is_held_once() -> None:
+    world = World(max_client_bytes=1_000_000, http_lane="off").start()
+    shared = b"1," * 250_000
+    readers = [world.connect() for _ in range(10)]
+    for client in readers:
+        assert client.ask(DIFF) == []
+    for done in world.backend.engine.waiting:
+        done(DiffResult(shared, 1, 9, 9, 1, None, 0, 0))
+    world.run_ms(3000)
+    assert not any(client.tcp.ended for client in readers)
+    assert sum(conn.outbound_bytes for conn in world.loop._traffic.connections()) > 1_000_000
+    for client in readers:
+        received = b""
+        while data := client.tcp.receive():
+            received += data
+            world.run_ms(10)
+        assert received.endswith(b"}}")
+        assert shared in received
+
+
 def test_what_came_while_nothing_was_read_counts_for_what_clients_make_the_server_hold() -> None:
     world = World(max_client_bytes=150_000, http_lane="off").start()
     client = world.connect()

@@ -13,6 +13,10 @@ from topics.engine.results import DiffQuery, DiffResult, Done
 from topics.engine.topic import Topic
 from topics.errors import TopicsError
 
+_BYTES_A_LOOK = 2048
+"""What the look of a reader that was woken takes of a pass's budget for reads, besides its records: it costs as much
+time as rendering so many bytes."""
+
 
 class Diff:
     """One diff in progress. `cancel` may be called at any time."""
@@ -72,8 +76,14 @@ class Diff:
 
     # --- waiting -----------------------------------------------------------------------------------------------------
     def look_again(self) -> None:
+        """In a turn of the pass's reads: thousands may wait for one topic, for large answers."""
         self._unpark()
-        self._reading = self._core.reads.read(self._topic, self._query, self._on_read, self._seen)
+        self._core.turns.take(self._look_among_others)
+
+    def _look_among_others(self) -> None:
+        if self._done is not None:
+            self._core.turns.spend(_BYTES_A_LOOK)
+            self._reading = self._core.reads.read(self._topic, self._query, self._on_read, self._seen)
 
     def on_topic_gone(self) -> None:
         self._answer(refusals.topic_not_found(self._topic.name))

@@ -265,7 +265,10 @@ class Engine:
         self._forwarding.flush()
         core.scheduler.drain()
         core.turns.next_pass()
-        core.reads.clear()
+        if core.turns:
+            core.reads.trim()
+        else:
+            core.reads.clear()
         if core.filled:
             for topic in core.filled:
                 topic.filling = None

@@ -40,7 +40,7 @@ class ReadTurns:
         self._waiting.append(begin)
 
     def spend(self, size: int) -> None:
-        """A read is about to render so many bytes."""
+        """A read is about to render so many bytes, or to send them."""
         self._left -= size
 
     def next_pass(self) -> None:

@@ -24,6 +24,8 @@ _FEW_NODES = 4
 """Of a filter: what was read is looked through for each of them. A client may name millions."""
 _PLAIN_NODE = re.compile(rb"[A-Za-z0-9._:@/ -]*")
 """Spelled alike in JSON."""
+_KEPT_BYTES, _KEPT_RESULTS = 16 << 20, 64
+"""Of results, between passes, for those whose turn is still to come: the ones that were used last."""
 _BEGIN, _BETWEEN = b'{"$seq":', b',{"$seq":'
 _NODE = b'"$node":"'
 
@@ -32,7 +34,8 @@ class SharedReads:
     """Readers that stand at the same cursor of a topic and ask the same get the same bytes, rendered once.
 
     So do those that ask the same but for a node filter: in a room where everybody leaves out his own records, most hear
-    the same, and the others' frames are cut from it. `clear` at the end of the loop's pass.
+    the same, and the others' frames are cut from it. The loop's pass ends with `clear`, or with `trim` while readers
+    wait for their turn.
     """
 
     def __init__(self, core: Core) -> None:
@@ -53,6 +56,8 @@ class SharedReads:
             if found is not None:
                 self._results[key] = found
         if found is not None:
+            self._results[key] = self._results.pop(key)  # the last in the order of use
+            self._core.turns.spend(len(found.records))
             done(found)
             return None
 
@@ -97,6 +102,15 @@ class SharedReads:
             found = self._derived[key] = result, make()  # holding the result keeps its id its own
         made: T = found[1]
         return made
+
+    def trim(self) -> None:
+        """Keeps the results that were used last, up to a bound, for readers that ask the same in the next pass."""
+        self._derived.clear()
+        room = _KEPT_BYTES
+        for number, (key, result) in enumerate(reversed(list(self._results.items()))):
+            room -= len(result.records)
+            if number and (room < 0 or number >= _KEPT_RESULTS):
+                del self._results[key]
 
     def clear(self) -> None:
         if self._results or self._derived:

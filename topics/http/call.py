@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from topics.engine.durations import milliseconds
@@ -20,6 +20,9 @@ from topics.http.upgrade import OpenUpgraded
 
 T = TypeVar("T")
 
+SHARED_BYTES_MIN = 65_536
+"""Below this an answer of several parts is joined: that is faster than to send them one by one."""
+
 
 class Exchange(Protocol):
     """Where the answer goes: an HTTP/1 connection, or a stream of HTTP/2."""
@@ -30,6 +33,9 @@ class Exchange(Protocol):
 
     def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
         """The whole response, once. headers: whole lines."""
+
+    def respond_in_parts(self, parts: Sequence[bytes]) -> None:
+        """Instead of `respond`: 200 and JSON. Large parts are not copied: others may send the same."""
 
     def open_stream(
         self,
@@ -101,6 +107,20 @@ class Call:
                 body, headers = self.service.compressor.encode(body)
             self._head_ready()
             exchange.respond(status, body, JSON, headers)
+
+    def reply_around(self, before: bytes, shared: bytes, after: bytes) -> None:
+        """JSON in three parts, of which the middle one may be large, and that of other answers, too."""
+        if len(shared) < SHARED_BYTES_MIN or self._exchange is None:
+            self.reply(before + shared + after)
+            return
+        compressor = self.service.compressor
+        size = len(before) + len(shared) + len(after)
+        if self.plan.accepts_gzip and compressor.min_bytes <= size <= compressor.max_bytes:
+            self.reply(before + shared + after)
+            return
+        exchange = self._exchange
+        self._head_ready()
+        exchange.respond_in_parts((before, shared, after))
 
     def fail(self, error: BaseException) -> None:
         """The error envelope for any exception."""

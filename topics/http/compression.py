@@ -17,16 +17,16 @@ HEADERS = b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
 class Compressor:
     """level: of zlib, 1 to 9; 0 never compresses. Bodies from min_bytes to max_bytes are compressed."""
 
-    __slots__ = ("_level", "_max_bytes", "min_bytes")
+    __slots__ = ("_level", "max_bytes", "min_bytes")
 
     def __init__(self, level: int, min_bytes: int, max_bytes: int) -> None:
         self._level = level
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self.min_bytes = min_bytes if level else 1 << 62
 
     def encode(self, body: bytes) -> tuple[bytes, bytes]:
         """The body to send and the header lines that go with it; as it was, without any, where that is no longer."""
-        if len(body) > self._max_bytes:
+        if len(body) > self.max_bytes:
             return body, b""
         window, memory = _SMALL if len(body) <= 4096 else _LARGE
         stream = zlib.compressobj(self._level, zlib.DEFLATED, window, memory)

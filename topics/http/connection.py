@@ -110,6 +110,9 @@ class HttpConnection:
         """Input kept here: of a body that is not whole, or pipelined."""
         return len(self._pending) + (0 if self._body is None else len(self._body))
 
+    def large_writes(self) -> Sequence[bytes]:
+        return ()
+
     @property
     def arriving(self) -> Sequence[Arriving]:
         return (Arriving(self._bodies, self.held_bytes),) if self.phase is BODY else ()
@@ -401,6 +404,20 @@ class HttpConnection:
             return
         self._write(plan, status, body, content_type, headers, connection=b"close")
         self._close()
+
+    def respond_in_parts(self, parts: Sequence[bytes]) -> None:
+        """`respond` with 200 and JSON."""
+        plan = self._plan
+        assert plan is not None, "an answer without a request"
+        if not self._keeps(plan) or plan.is_head or plan.request.framing.version_minor != 1:
+            self.respond(200, b"".join(parts), JSON, b"")
+            return
+        self._call = None
+        head = self.service.writer.json_start(sum(map(len, parts)))
+        self.transport.write(head + parts[0])
+        for part in parts[1:]:
+            self.transport.write(part)
+        self._next()
 
     def answer(self, answers: bytes, *, last: bool = False) -> None:
         """Whole responses to the requests that the lane took (lane.py); then what came behind them.

@@ -27,6 +27,9 @@ class FirstBytes:
     def held_bytes(self) -> int:
         return len(self._received)
 
+    def large_writes(self) -> Sequence[bytes]:
+        return ()
+
     @property
     def arriving(self) -> Sequence[Arriving]:
         return ()

@@ -120,6 +120,9 @@ class Http2Connection:
     def held_bytes(self) -> int:
         return self._cutter.held_bytes + self._held_bodies + self._sender.held_bytes
 
+    def large_writes(self) -> list[bytes]:
+        return [part for stream in self._streams.values() for part in stream.large_writes()]
+
     @property
     def arriving(self) -> Sequence[Arriving]:
         streams = self._streams.values()
@@ -389,23 +392,27 @@ class Http2Connection:
     def _refuse(self, stream: Http2Stream, error: RequestError) -> None:
         """An error the handler never hears of."""
         self.service.refused_total += 1
-        self.answer(stream, status_of(error), envelope(error), JSON, extra_headers(error))
+        self.answer(stream, status_of(error), (envelope(error),), JSON, extra_headers(error))
 
     # --- answers -----------------------------------------------------------------------------------------------------
-    def answer(self, stream: Http2Stream, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
-        """The whole answer of a stream's request."""
-        fields = answer_fields(status, self.service.writer.date, content_type, headers, len(body))
+    def answer(
+        self, stream: Http2Stream, status: int, body: Sequence[bytes], content_type: bytes, headers: bytes
+    ) -> None:
+        """The whole answer of a stream's request. body: its parts."""
+        size = sum(map(len, body))
+        fields = answer_fields(status, self.service.writer.date, content_type, headers, size)
         if stream.plan is not None and stream.plan.is_head:
-            body = b""
+            size = 0
         try:
-            self._h2.send_headers(stream.id, fields, end_stream=not body)
+            self._h2.send_headers(stream.id, fields, end_stream=not size)
         except H2Error:
             self._forget(stream)  # reset, by an event still to be handled
             return
-        if body:
+        if size:
             stream.ending = True
             stream.since = self.service.tick
-            self._sender.queue(stream, body)
+            for part in body:
+                self._sender.queue(stream, part)
         else:
             stream.finished = True
             self._end_input(stream)

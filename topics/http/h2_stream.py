@@ -6,7 +6,7 @@ It is the call's `Exchange`, and the `topics.http.stream.Stream` of an answer th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from topics.errors import RequestError
@@ -15,11 +15,15 @@ from topics.http.errors import BadRequestError
 from topics.http.h2_request import SHORT_BODY
 from topics.http.plan import Plan
 from topics.http.principal import Principal
+from topics.http.response import JSON
 from topics.http.stream import Block
 from topics.http.upgrade import OpenUpgraded
 
 if TYPE_CHECKING:
     from topics.http.h2_connection import Http2Connection
+
+
+LARGE_BYTES = 65_536
 
 
 class Http2Stream:
@@ -91,7 +95,12 @@ class Http2Stream:
     def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
         """The whole answer, once."""
         self.call = None
-        self._connection.answer(self, status, body, content_type, headers)
+        self._connection.answer(self, status, (body,), content_type, headers)
+
+    def respond_in_parts(self, parts: Sequence[bytes]) -> None:
+        """The whole answer, 200 and JSON."""
+        self.call = None
+        self._connection.answer(self, 200, parts, JSON, b"")
 
     def open_stream(
         self,
@@ -171,6 +180,10 @@ class Http2Stream:
             parts.append(part)
         self.out_bytes -= most - room
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def large_writes(self) -> list[bytes]:
+        """Of what is queued, that which other answers may be sending, too."""
+        return [part for part in self._out if len(part) >= LARGE_BYTES]
 
     def clear(self) -> None:
         self._out.clear()

@@ -31,6 +31,10 @@ class ResponseWriter:
         """The common answer: JSON over a connection that stays open. status: 200 or 201."""
         return b"%b%d\r\n\r\n%b" % (self._json[status], len(body), body)
 
+    def json_start(self, size: int) -> bytes:
+        """The head of such an answer, with 200 and a body of so many bytes."""
+        return b"%b%d\r\n\r\n" % (self._json[200], size)
+
     @property
     def json_head(self) -> bytes:
         """What `json` puts before the length, for 200."""

@@ -56,6 +56,9 @@ class ProtocolState(Protocol):
     def held_bytes(self) -> int:
         """Kept here for the peer: input that is not whole, and output that waits for more than the socket."""
 
+    def large_writes(self) -> Sequence[bytes]:
+        """Of what is kept here to be sent, that which other connections may be sending, too."""
+
     @property
     def arriving(self) -> Sequence[Arriving]:
         """Request bodies on their way. A graceful stop waits for those that move."""

@@ -8,7 +8,8 @@ them together make the server hold too much, those with the most are dropped.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from email.utils import formatdate
 
 from topics.config import Config
@@ -93,7 +94,7 @@ class Sweep:
         if self._pace is not None:
             self._pace.forget_others()
         if 0 < self._max_bytes < held:
-            self._shed(held, pinned)
+            self._shed(pinned)
 
     def _look_at(self, conn: Connection, tick: int) -> int:
         """Ends a connection that has kept us waiting for too long; returns the bytes held for it."""
@@ -111,12 +112,18 @@ class Sweep:
             conn.close()
         return held
 
-    def _shed(self, held: int, pinned: dict[int, int]) -> None:
+    def _shed(self, pinned: dict[int, int]) -> None:
         """Drops connections, the largest first, until what the server holds for clients is within its limit.
 
         pinned: what their sends keep besides, by send_data.
         """
-        sizes = [(_held_for(conn) + pinned.get(conn.send_data, 0), conn) for conn in self._connections()]
+        connections = list(self._connections())
+        shared = _shared_out(connections)
+        sizes = [
+            (max(_held_for(conn) + pinned.get(conn.send_data, 0) + share, 0), conn)
+            for conn, share in zip(connections, shared, strict=True)
+        ]
+        held = sum(size for size, _conn in sizes)
         dropped = 0
         for size, conn in sorted(sizes, key=lambda row: row[0], reverse=True):
             if held <= self._max_bytes:
@@ -124,7 +131,23 @@ class Sweep:
             held -= size
             dropped += 1
             conn.abort()
-        _log.warning("%d connections dropped: clients held over %d bytes of memory", dropped, self._max_bytes)
+        if dropped:
+            _log.warning("%d connections dropped: clients held over %d bytes of memory", dropped, self._max_bytes)
+
+
+def _shared_out(connections: Sequence[Connection]) -> list[int]:
+    """What each connection's share of the large buffers that several are sending differs from what it has yet to send
+    of them. A buffer is kept whole until the last of its senders is done."""
+    users: Counter[int] = Counter()
+    sends: list[list[tuple[int, int, int]]] = []
+    for conn in connections:
+        found = []
+        for part in (*conn.large_sends(), *conn.state.large_writes()):
+            whole = part.obj if isinstance(part, memoryview) else part
+            found.append((id(whole), memoryview(whole).nbytes, len(part)))
+        users.update(key for key, _whole, _left in found)
+        sends.append(found)
+    return [sum(whole // users[key] - left for key, whole, left in found) for found in sends]
 
 
 def _held_for(conn: Connection) -> int:

@@ -9,7 +9,7 @@ its own commands and deliveries, and nothing else (R-WS-3). Source: wire contrac
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from topics.engine.idempotency import Key
@@ -109,6 +109,9 @@ class Session:
     @property
     def held_bytes(self) -> int:
         return self._framing.held_bytes + (0 if self._next is None else self._next_bytes)
+
+    def large_writes(self) -> Sequence[bytes]:
+        return ()
 
     @property
     def busy(self) -> bool:

@@ -164,7 +164,7 @@ def diff(call: Call) -> None:
 
     @call.or_fail
     def done(result: DiffResult) -> None:
-        call.reply(_diff_json(call, result))
+        call.reply_around(*_diff_json(call, result))
 
     cancel = call.service.engine.diff(call.name, query, done)
     if query.wait_ms and not call.answered:
@@ -180,14 +180,13 @@ def _from_ms(fields: Fields) -> int:
     return begin.u64("time", 0)
 
 
-def _diff_json(call: Call, result: DiffResult) -> bytes:
+def _diff_json(call: Call, result: DiffResult) -> tuple[bytes, bytes, bytes]:
+    """The answer in three parts; the one in the middle is the records."""
     cold = b',"cold_segments_read":%d' % result.cold_segments if result.cold_segments else b""
-    return (
-        b'{"topic":%b,"records":[%b],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,"tombstone":%b,'
+    after = (
+        b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,"tombstone":%b,'
         b'"lag":%d,"performance":{"server_total_ms":%b,"records_scanned":%d%b}}'
     ) % (
-        call.plan.name_json,
-        result.records,
         result.next_from_seq,
         result.head_seq,
         result.earliest_seq,
@@ -198,6 +197,7 @@ def _diff_json(call: Call, result: DiffResult) -> bytes:
         result.scanned,
         cold,
     )
+    return b'{"topic":%b,"records":[' % call.plan.name_json, result.records, after
 
 
 def _tombstone_json(tombstone: Tombstone) -> bytes:
