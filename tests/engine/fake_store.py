@@ -79,6 +79,7 @@ class FakeLog:
         node: bytes | None = None,
         extension: bytes = b"",
         counted: bool = True,
+        routed: bool = False,
     ) -> Framed:
         self._check()
         start = len(self.filling.body)
@@ -91,6 +92,7 @@ class FakeLog:
             node=node,
             extension=extension,
             start=start,
+            routed=routed,
         )
         self.filling.body += frames
         self.record_frames += rows.count

@@ -586,6 +586,7 @@ def test_reframed_copies_are_what_a_model_makes(
             meta=frame.meta if kept & FLAG_META else None,
             ext=b"",
             fsync=False,
+            routed=False,
             deleted=False,
         )
         expected.append(copy.pack())

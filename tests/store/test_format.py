@@ -6,6 +6,7 @@ from topics.errors import CorruptError, FormatError
 from topics.store import codec
 from topics.store.format import (
     BATCH_HEADER_BYTES,
+    FLAG_ROUTED,
     FRAME_HEADER_BYTES,
     FRAME_MIN_BYTES,
     WAL_HEADER_BYTES,
@@ -156,3 +157,12 @@ def test_extension_entries_of_unknown_kinds_are_passed_over() -> None:
     with pytest.raises(CorruptError):
         list(iterate_extension(b"\x01"))
     assert len(boot_hash("abc")) == 16
+
+
+def test_a_copy_of_a_router_says_so_in_its_flags_and_elsewhere_nothing_changes() -> None:
+    """R-EO-3."""
+    plain = Frame(FrameType.RECORD, 1, 2, 3, b"4", b"{}")
+    routed = plain._replace(routed=True).pack()
+    assert Frame.unpack(routed, "a frame").routed
+    assert not Frame.unpack(plain.pack(), "a frame").routed
+    assert (routed[5], len(routed)) == (plain.pack()[5] | FLAG_ROUTED, len(plain.pack()))

@@ -31,6 +31,7 @@ class LogPort(Protocol):
         node: bytes | None = None,
         extension: bytes = b"",
         counted: bool = True,
+        routed: bool = False,
     ) -> Framed: ...
     @property
     def is_one_shard(self) -> bool: ...

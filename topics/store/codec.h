@@ -59,7 +59,7 @@ struct tp_projection {
 
 /* Frames `count` rows (struct tp_row) into dest[at:room]. Row i gets seq first_seq + i, its own node or else the
  * default (has_node), and the i-th struct tp_placed of `placed`, whose starts count from `start` for the first. The
- * extension goes on the first frame. flags: FLAG_FSYNC or 0. Returns bytes written; -n when a room of n bytes is needed; 0 when a span lies outside the buffer. */
+ * extension goes on the first frame. flags: FLAG_FSYNC, FLAG_ROUTED, both or 0. Returns bytes written; -n when a room of n bytes is needed; 0 when a span lies outside the buffer. */
 int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes,
                       const char *rows, uint32_t count, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms,
                       uint32_t flags, const char *node, uint32_t node_len, uint32_t has_node, const char *ext,

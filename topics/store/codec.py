@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from topics.errors import CorruptError
 from topics.store import _codec  # type: ignore[attr-defined]  # built by cffi
-from topics.store.format import BATCH_HEADER_BYTES, FLAG_FSYNC, FRAME_MIN_BYTES, SAYS_DELETED
+from topics.store.format import BATCH_HEADER_BYTES, FLAG_FSYNC, FLAG_ROUTED, FRAME_MIN_BYTES, SAYS_DELETED
 from topics.store.rows import PLACED, Framed, Rows
 
 if TYPE_CHECKING:
@@ -382,6 +382,7 @@ def frame_rows(
     node: bytes | None = None,
     extension: bytes = b"",
     start: int = 0,
+    routed: bool = False,
 ) -> tuple[bytes, Framed]:
     """Rows as frames in bytes of their own, which will lie at `start`. The log stages in place instead."""
     placed = bytearray(PLACED.size * rows.count)
@@ -398,7 +399,7 @@ def frame_rows(
             topic_id,
             first_seq,
             ts_ms,
-            FLAG_FSYNC if fsync else 0,
+            (FLAG_FSYNC if fsync else 0) | (FLAG_ROUTED if routed else 0),
             node or b"",
             len(node or b""),
             node is not None,

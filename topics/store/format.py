@@ -211,6 +211,9 @@ FLAG_COPY = 32
 """Never in a frame, only in rows of an index: the frame is another record's, whose text this one shares; topic, seq,
 time and which of tag and node it keeps are the row's own. `codec.reframe` makes frames of such rows."""
 
+FLAG_ROUTED = 64
+"""The record is a copy that an `exactly_once` router made: what its meta says of that may be believed (R-EO-3)."""
+
 FRAME_VERSION = 1
 PAYLOAD_JSON = 0
 _FRAME_HEADER = struct.Struct("<IBBQQQHHIBBHHII")
@@ -241,6 +244,7 @@ class Frame(NamedTuple):
     size: int = 0
     fsync: bool = False
     deleted: bool = False
+    routed: bool = False
 
     def pack(self) -> bytes:
         flags = (
@@ -249,6 +253,7 @@ class Frame(NamedTuple):
             | (FLAG_META if self.meta is not None else 0)
             | (FLAG_EXT if self.ext else 0)
             | (FLAG_FSYNC if self.fsync else 0)
+            | (FLAG_ROUTED if self.routed else 0)
         )
         node, tag, meta = self.node or b"", self.tag or b"", self.meta or b""
         texts = self.ext + node + tag + self.data + meta
@@ -321,6 +326,7 @@ class Frame(NamedTuple):
             size,
             bool(flags & FLAG_FSYNC),
             raw[-1] == DELETED,
+            bool(flags & FLAG_ROUTED),
         )
 
 

@@ -124,14 +124,24 @@ class Log:
         node: bytes | None = None,
         extension: bytes = b"",
         counted: bool = True,
+        routed: bool = False,
     ) -> Framed:
         """Frames rows into the topic's shard; row i gets seq first_seq + i. `node` is for rows without one.
 
-        counted: False leaves them out of the metric of frames (copies that routers make, R-RTR-17).
+        counted: False leaves them out of the metric of frames (copies that routers make, R-RTR-17). routed: they get
+        FLAG_ROUTED.
         Raises LogReadOnlyError or DiskFullError, and then nothing was staged.
         """
         return self._wals[self.shard_of(topic_id)].staging.stage_records(
-            topic_id, first_seq, ts_ms, rows, fsync=fsync, node=node, extension=extension, counted=counted
+            topic_id,
+            first_seq,
+            ts_ms,
+            rows,
+            fsync=fsync,
+            node=node,
+            extension=extension,
+            counted=counted,
+            routed=routed,
         )
 
     def stage_gathered(

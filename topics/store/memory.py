@@ -36,10 +36,17 @@ class MemoryFrames:
         *,
         node: bytes | None = None,
         extension: bytes = b"",
+        routed: bool = False,
     ) -> InMemory:
         """Frames the rows; they may be read at once and count as live rows of their file."""
         frames, framed = codec.frame_rows(
-            rows, topic_id=topic_id, first_seq=first_seq, ts_ms=ts_ms, node=node, extension=extension
+            rows,
+            topic_id=topic_id,
+            first_seq=first_seq,
+            ts_ms=ts_ms,
+            node=node,
+            extension=extension,
+            routed=routed,
         )
         file = self._newest
         if file is None or file.size + len(frames) > _CHUNK_BYTES:

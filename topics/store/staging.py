@@ -10,7 +10,7 @@ from typing_extensions import Buffer
 from topics.store.admission import Admission
 from topics.store.codec import Pointer, ffi, lib
 from topics.store.commit import Batch, Done
-from topics.store.format import BATCH_HEADER_BYTES, FLAG_FSYNC
+from topics.store.format import BATCH_HEADER_BYTES, FLAG_FSYNC, FLAG_ROUTED
 from topics.store.gathered import Gathered
 from topics.store.plain_rows import TopicRows
 from topics.store.rows import PLACED, Framed, Rows
@@ -44,6 +44,7 @@ class Staging:
         node: bytes | None = None,
         extension: bytes = b"",
         counted: bool = True,
+        routed: bool = False,
     ) -> Framed:
         """Frames a request's rows into the filling batch. Raises LogReadOnlyError or DiskFullError."""
         if self._admission.closed:
@@ -71,7 +72,7 @@ class Staging:
                 topic_id,
                 first_seq,
                 ts_ms,
-                FLAG_FSYNC if fsync else 0,
+                (FLAG_FSYNC if fsync else 0) | (FLAG_ROUTED if routed else 0),
                 node or b"",
                 len(node) if node else 0,
                 node is not None,

@@ -208,8 +208,13 @@ class _Writer(Client):
                 for seq, text in zip(seqs, texts, strict=True):
                     self.shared.shown.setdefault(seq, (text, 0))
 
-        body = {"records": [{"data": text} for text in texts]}
-        wire.ask("POST", self.shared.topics["dest"], body, written)
+        rows: list[dict[str, Any]] = [{"data": text} for text in texts]
+        if self.shared.guarantee == "exactly_once" and self.rng.random() < 0.3:
+            key = f"router:f-router:{self.rng.randint(1, 12)}:1:"
+            for row in rows:  # pretends that something is there already
+                seq = len(self.shared.written) + self.rng.randint(-1, 4)
+                row["meta"] = {"_topics_router": {"idempotency_key": f"{key}{max(seq, 0)}"}}
+        wire.ask("POST", self.shared.topics["dest"], {"records": rows}, written)
 
     def _write(self, wire: Wire) -> None:
         shared, texts = self.shared, self._texts()

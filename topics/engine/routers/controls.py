@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from topics.engine.routers.hops import Run
-from topics.engine.routers.router import Router, RouterLife, StoredConfig
+from topics.engine.routers.router import UNKNOWN, Router, RouterLife, StoredConfig
 
 
 class RouterPayload(msgspec.Struct, omit_defaults=True):
@@ -23,6 +23,8 @@ class RouterPayload(msgspec.Struct, omit_defaults=True):
     config: StoredConfig
     position: int = 0
     """Of a new router."""
+    unmarked: int = UNKNOWN
+    """The router's; a new one has no copies yet."""
 
 
 class RouterDeletePayload(msgspec.Struct):
@@ -78,6 +80,7 @@ class RouterImage(msgspec.Struct, omit_defaults=True):
     forwarded: int
     examined: int = 0
     evidence: list[tuple[int, int]] = []
+    unmarked: int = UNKNOWN
     kept: list[tuple[int, bytes]] = []
     """Of jobs that were acknowledged."""
     keeping: list[tuple[int, bytes]] = []
@@ -96,6 +99,7 @@ def image_of_router(router: Router) -> RouterImage:
         router.forwarded,
         router.examined,
         list(router.evidence.items()),
+        router.unmarked,
         [(seq, router.kept[seq]) for seq in router.kept_seqs],
         list(router.keeping.items()),
     )

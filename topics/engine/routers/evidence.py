@@ -1,4 +1,7 @@
-"""What an exactly_once router's destination holds of it already: keys in records' meta (R-EO-3)."""
+"""What an exactly_once router's destination holds of it already: keys in the meta of copies (R-EO-3).
+
+Whoever may write to the destination may write such meta, so only frames that the server marked as copies are asked.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,16 @@ from topics.engine.pieces import Plan, plan_pieces
 from topics.engine.routers.copies import key_prefix, source_seq_in
 from topics.engine.routers.router import Router
 from topics.errors import StorageError, TopicsError
-from topics.store.format import FLAG_META, Frame
+from topics.store.format import FLAG_META, FLAG_ROUTED, Frame
 from topics.store.reader import Fetched
 
 _ROUND_ROWS = 1000
+_BYTES_A_ROUND = 65_536
+"""What a look at so many rows takes of a pass's budget for reads, also where none of them is a copy."""
 
 
 class Evidence:
-    """Looks at the destination's records with meta behind `router.examined`, a round at a time, then calls `done`."""
+    """Looks at the destination's copies behind `router.examined`, a round at a time, then calls `done`."""
 
     def __init__(self, core: Core, router: Router, done: Callable[[TopicsError | None], None]) -> None:
         self._core = core
@@ -43,10 +48,12 @@ class Evidence:
 
     def _round(self) -> None:
         router = self._router
+        self._core.turns.spend(_BYTES_A_ROUND)
         index, head = router.dest.index, router.dest.head
         rows = index.select(router.examined, head, _ROUND_ROWS)
         upto = int(rows.seqs[-1]) if len(rows.seqs) == _ROUND_ROWS else head
-        rows = rows.rows(((rows.flags & FLAG_META) != 0) & ~_within(router.own, rows.seqs))
+        marked = ((rows.flags & FLAG_ROUTED) != 0) | (rows.seqs <= np.uint64(router.unmarked))
+        rows = rows.rows(((rows.flags & FLAG_META) != 0) & marked & ~_within(router.own, rows.seqs))
         if not len(rows.seqs):
             self._next(upto)
             return

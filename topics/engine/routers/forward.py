@@ -19,7 +19,7 @@ from topics.engine.index import Index, Selection
 from topics.engine.results import AppendResult
 from topics.engine.routers.controls import ForwardPayload
 from topics.engine.routers.hops import Hops, Run
-from topics.engine.routers.router import Router, RouterConfig
+from topics.engine.routers.router import EXACTLY_ONCE, Router, RouterConfig
 from topics.engine.topic import Topic
 from topics.errors import TopicsError
 from topics.store.catalog import NO_TAG
@@ -203,11 +203,12 @@ def stage_forward(owner: StepOwner, appender: Appender, router: Router, step: St
 
 
 def _stage_copies(core: Core, forward: Forward, rows: Rows, ts: int, *, fsync: bool) -> None:
-    topic = forward.topic
+    topic, first = forward.topic, forward.first_seq
+    routed = forward.step.config.guarantee == EXACTLY_ONCE
     if topic.stage_class == "ephemeral":
-        forward.file_id, framed = core.memory.stage_records(topic.id, forward.first_seq, ts, rows)
+        forward.file_id, framed = core.memory.stage_records(topic.id, first, ts, rows, routed=routed)
     else:
-        framed = core.log.stage_records(topic.id, forward.first_seq, ts, rows, fsync=fsync, counted=False)
+        framed = core.log.stage_records(topic.id, first, ts, rows, fsync=fsync, counted=False, routed=routed)
     forward.add((rows.count, None, False, _nobody), rows, framed)
 
 

@@ -98,8 +98,9 @@ class RouterManager:
         router = Router(name, core.registry.take_order(), source, dest, config)
         router.position = source.head
         router.untied = source.next_seq - 1
-        router.examined = 0
-        payload = encode(RouterPayload(router.id, name, source.id, dest.id, StoredConfig.of(config), router.position))
+        router.examined = router.unmarked = 0
+        stored = StoredConfig.of(config)
+        payload = encode(RouterPayload(router.id, name, source.id, dest.id, stored, router.position, router.unmarked))
         # Also in the source's shard: recovery knows by it which records may have been forwarded.
         now_ms = core.clock.now_ms()
         core.log.stage_control(source.id, FrameType.ROUTER_PUT, router.id, now_ms, payload, counted=False)
@@ -170,7 +171,8 @@ class RouterManager:
     def _update(self, router: Router, config: RouterConfig, done: Done[RouterPut]) -> None:
         core = self._core
         order = core.registry.take_order()
-        payload = RouterPayload(router.id, router.name, router.source.id, router.dest.id, StoredConfig.of(config))
+        ends, stored = (router.source.id, router.dest.id), StoredConfig.of(config)
+        payload = RouterPayload(router.id, router.name, *ends, stored, unmarked=router.unmarked)
         core.log.stage_control(router.dest.id, FrameType.ROUTER_PUT, order, core.clock.now_ms(), encode(payload))
 
         def on_part(error: TopicsError | None) -> None:

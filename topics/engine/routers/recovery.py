@@ -11,7 +11,7 @@ from topics.engine.floors import TRIM, Gap, add_gap
 from topics.engine.routers.controls import ForwardPayload, KeepPayload, RouterDeletePayload, RouterImage, RouterPayload
 from topics.engine.routers.forward import add_hops
 from topics.engine.routers.replay import LogRows
-from topics.engine.routers.router import EXACTLY_ONCE, Router, RouterLife, StoredConfig
+from topics.engine.routers.router import EXACTLY_ONCE, UNKNOWN, Router, RouterLife, StoredConfig
 from topics.engine.topic import Topic
 from topics.store.catalog import SEQ_MAX
 from topics.store.format import FrameType
@@ -43,6 +43,7 @@ class RouterRecovery:
         router.forwarded = max(router.forwarded, image.forwarded)
         router.examined = max(router.examined, image.examined)
         router.evidence.update(image.evidence)
+        router.unmarked = max(router.unmarked, image.unmarked)
         router.keep(image.kept)
         router.consumed(to_runs(sorted(seq for seq, _frame in image.kept)))
         router.keep(image.keeping)
@@ -100,6 +101,7 @@ class RouterRecovery:
                 return
             if not known:
                 router.position = put.position
+                router.unmarked = put.unmarked
             if seq > router.order:
                 router.order = seq
                 router.config = put.config.config(router.source.name, router.dest.name)
@@ -186,6 +188,8 @@ class RouterRecovery:
             if router.config.guarantee != EXACTLY_ONCE:
                 router.own = []
             router.examined = min(router.examined, router.dest.head)
+            if router.unmarked == UNKNOWN:
+                router.unmarked = router.dest.head
             if router.keeping:
                 seqs = np.array(sorted(router.keeping), np.uint64)
                 for seq in seqs[~router.source.index.alive(seqs)].tolist():  # deleted (R-DEL-9)

@@ -64,6 +64,9 @@ class RouterLife(Enum):
     GONE = 4
 
 
+UNKNOWN = -1
+
+
 class Router:
     """Forwards what comes into `source` behind seq `position`, which moves when a forward is applied."""
 
@@ -89,6 +92,7 @@ class Router:
         "parked",
         "position",
         "source",
+        "unmarked",
         "untied",
         "waiting",
     )
@@ -133,6 +137,9 @@ class Router:
         # --- exactly_once
         self.examined = 0
         """Destination records up to here were looked at for evidence (R-EO-3)."""
+        self.unmarked = UNKNOWN
+        """Destination records up to here may be copies without FLAG_ROUTED, by a build that did not know it: of these
+        the meta alone is asked. UNKNOWN: a build like that stored the router."""
         self.own: list[tuple[int, int]] = []
         """Runs of destination seqs above `examined` that the log says are its own copies of what lies at or below
         `position`: ascending; need not be looked at."""
