@@ -135,6 +135,31 @@ def test_clients_that_make_the_server_hold_too_much_are_dropped_the_largest_firs
     assert [client.tcp.ended for client in (largest, chunked, small)] == [True, False, False]
 
 
+@pytest.mark.parametrize("probes_first", [False, True])
+@pytest.mark.parametrize("h2", [False, True])
+def test_who_has_no_key_is_dropped_before_anybody_else(h2: bool, probes_first: bool) -> None:
+    world = World(max_client_bytes=250_000, max_body_bytes=1 << 20, api_keys="secret").start()
+    head = b"POST /v0/topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    owner, idle, *strangers = (world.connect() for _ in range(8))
+    for client in strangers if probes_first else ():
+        assert client.get("/v0/health").status == 200
+    if h2:
+        peer = H2Client()
+        fields = {"authorization": "Bearer secret", "content-type": "application/json"}
+        peer.begin("POST", "/v0/topics/t", b" " * 60_000, fields, end=False)
+        owner.tcp.send(peer.take())
+    else:
+        head_of_owner = head + b"Authorization: Bearer secret\r\nContent-Length: 90000\r\n\r\n"
+        owner.tcp.send(head_of_owner + b" " * 65_000)
+    world.run_ms(1000)
+    for client in strangers:
+        client.tcp.send(head + b"Content-Length: 65000\r\n\r\n" + b" " * 50_000)
+    world.run_ms(2500)
+    assert not owner.tcp.ended
+    assert not idle.tcp.ended, "holds nothing"
+    assert 2 <= sum(client.tcp.ended for client in strangers) <= 4
+
+
 def test_what_many_clients_are_sent_of_the_same_bytes_is_held_once() -> None:
     world = World(max_client_bytes=1_000_000, http_lane="off").start()
     shared = b"1," * 250_000

@@ -27,7 +27,7 @@ from topics.http.errors import BadRequestError, envelope, extra_headers, status_
 from topics.http.head import HEAD_END, check_partial_head
 from topics.http.http1_stream import Http1Stream
 from topics.http.plan import Plan, too_large
-from topics.http.principal import Principal
+from topics.http.principal import NOBODY, Principal
 from topics.http.response import CONTINUE, JSON
 from topics.http.service import Service
 from topics.http.transport import Arriving, Transport, Waits
@@ -65,6 +65,7 @@ class HttpConnection:
         "_running",
         "_stream",
         "_successor",
+        "admitted",
         "phase",
         "service",
         "since",
@@ -78,6 +79,7 @@ class HttpConnection:
         self.service = service
         self.transport = transport
         self.phase = HEAD
+        self.admitted = False
         self.since = service.tick if since is None else since
         """The tick at which the present wait began: for a head, or for more of a body."""
         self._pending = b""
@@ -317,6 +319,8 @@ class HttpConnection:
         self._bodies += 1
         self.since = service.tick
         self._plan = plan
+        if refusal is None and plan.principal is not NOBODY:
+            self.admitted = True
         if refusal is None and plan.counted is not None:
             self._counted = plan.counted
             self._counted.in_flight += 1
@@ -369,6 +373,8 @@ class HttpConnection:
         started_ns = service.now_ns()
         self.phase = ANSWER
         self._plan = plan
+        if plan.principal is not NOBODY:
+            self.admitted = True
         if self._ended and plan.route is not None and plan.route.stream:
             self._close()  # nobody listens, and jobs may be leased as soon as it is open
             return

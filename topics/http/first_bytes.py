@@ -42,6 +42,10 @@ class FirstBytes:
         return False
 
     @property
+    def admitted(self) -> bool:
+        return False
+
+    @property
     def patient(self) -> bool:
         return False
 

@@ -40,6 +40,7 @@ from topics.http.h2_request import answer_fields, list_limit
 from topics.http.h2_sender import Sender
 from topics.http.h2_stream import Http2Stream
 from topics.http.plan import too_large
+from topics.http.principal import NOBODY
 from topics.http.response import JSON
 from topics.http.service import Service
 from topics.http.transport import Arriving, Transport, Waits
@@ -80,6 +81,7 @@ class Http2Connection:
         "_since",
         "_streams",
         "_waiting",
+        "admitted",
         "service",
         "transport",
     )
@@ -89,6 +91,7 @@ class Http2Connection:
         self.transport = transport
         config = service.config
         now_ns = service.now_ns()
+        self.admitted = False
         self._h2 = open_h2(config)
         limit = list_limit(config.max_head_bytes, config.max_head_fields)
         self._cutter = FrameCutter(len(PREFACE), self._h2.max_inbound_frame_size, limit + _PADDING_BYTES_MAX)
@@ -255,6 +258,8 @@ class Http2Connection:
             self._refuse(stream, error.as_request_error())
             return
         refusal = refusal_before_body(service, plan)
+        if refusal is None and plan.principal is not NOBODY:
+            self.admitted = True
         if refusal is not None:
             self._refuse(stream, refusal)
         elif whole or ignores_body(plan):

@@ -71,6 +71,11 @@ class ProtocolState(Protocol):
         """In the middle of something else that a graceful stop waits for."""
 
     @property
+    def admitted(self) -> bool:
+        """A request of this connection was let in: its key, where there are keys, is a valid one. Those of whom nothing
+        was let in so far are the first to go when memory is short."""
+
+    @property
     def patient(self) -> bool:
         """What is not taken waits for its reader, however long that takes (R-SSE-6)."""
 

@@ -113,7 +113,9 @@ class Sweep:
         return held
 
     def _shed(self, pinned: dict[int, int]) -> None:
-        """Drops connections, the largest first, until what the server holds for clients is within its limit.
+        """Drops connections until what the server holds for clients is within its limit, the largest first.
+
+        Before all others those go of which no request was let in, so that nobody without a key has others dropped.
 
         pinned: what their sends keep besides, by send_data.
         """
@@ -125,14 +127,19 @@ class Sweep:
         ]
         held = sum(size for size, _conn in sizes)
         dropped = 0
-        for size, conn in sorted(sizes, key=lambda row: row[0], reverse=True):
-            if held <= self._max_bytes:
-                break
+        for size, conn in sorted(sizes, key=_first_to_go, reverse=True):
+            if held <= self._max_bytes or not size:
+                continue
             held -= size
             dropped += 1
             conn.abort()
         if dropped:
             _log.warning("%d connections dropped: clients held over %d bytes of memory", dropped, self._max_bytes)
+
+
+def _first_to_go(row: tuple[int, Connection]) -> tuple[bool, int]:
+    size, conn = row
+    return not (conn.owned or conn.state.admitted), size
 
 
 def _shared_out(connections: Sequence[Connection]) -> list[int]:

@@ -114,6 +114,10 @@ class Session:
         return ()
 
     @property
+    def admitted(self) -> bool:
+        return True
+
+    @property
     def busy(self) -> bool:
         """A command waits for its commit."""
         return bool(self._replies)
