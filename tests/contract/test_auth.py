@@ -568,3 +568,23 @@ def test_streams_of_a_key_that_stays_go_on(changing: World, key_file: Path) -> N
     change_keys(changing, key_file, "less\nnew\nstays\n")
     ask(changing, "new", "POST", "/v0/topics/t", {"records": [{"data": 2}]})
     assert stream.one().event == "record"
+
+
+@pytest.mark.parametrize(("token", "status"), [("gone", 401), ("less", 403), ("stays", 200)])
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.http1
+def test_a_key_is_asked_again_when_the_body_is_whole(
+    changing: World, key_file: Path, token: str, status: int, chunked: bool
+) -> None:
+    """R-AUTH-10: whoever lets a body trickle would go on writing with a key that is gone."""
+    body = b'{"records":[{"data":"late"}]}'
+    framing = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % len(body)
+    head = b"POST /v0/topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%b\r\n"
+    whole = head % framing + b"Authorization: Bearer %b\r\n\r\n" % token.encode()
+    end = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body
+    connection = changing.connect()
+    assert connection.send(whole + end[:-1]).waiting
+    change_keys(changing, key_file, FEWER)
+    assert connection.send(end[-1:]).answer("POST").status == status
+    assert ask(changing, "stays", "GET", "/v0/topics/t").json["head_seq"] == (2 if status == 200 else 1)
+    assert connection.request("GET", "/v0/topics/t", None, bearer("stays")).status == 200, "the connection goes on"

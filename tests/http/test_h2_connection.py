@@ -730,3 +730,30 @@ def test_answers_around_shared_bytes_hold_them_and_no_copy(h2: H2Peer, echo: Ech
     for stream in streams:
         assert h2.seen(stream).response.body == b"[" + shared + b"]"
     assert h2.server.large_writes() == []
+
+
+@pytest.mark.parametrize(("now", "status"), [("other", 401), ("secret:r", 403), ("secret:rw:a", 200), ("secret", 200)])
+@pytest.mark.parametrize("waits", [False, True], ids=["body arrives", "waits its turn"])
+def test_a_key_is_asked_again_when_the_request_is_run(echo: Echo, now: str, status: int, waits: bool) -> None:
+    """R-AUTH-10."""
+    keys = parse_keys("secret", 5)
+    h2 = H2Peer(make_service(echo.routes(), keyring=keys, send_high_water_bytes=1 << 18), automatic=False)
+    key = {"authorization": "Bearer secret"}
+    before = keys.find(b"secret")
+    assert before is not None
+    if waits:
+        first = h2.begin("GET", "/park", **key)
+        big_answer(echo, 1 << 20)
+    fields = key | {"content-type": "application/json"}
+    stream = h2.client.begin("POST", "/v0/topics/a", b"[", fields, end=waits)
+    h2.flush()
+    keys.change_to(parse_keys(now, 5))
+    h2.service.planner.forget()
+    if waits:
+        h2.client.h2.increment_flow_control_window(2 << 20)
+        h2.client.h2.increment_flow_control_window(2 << 20, first)
+    else:
+        h2.client.h2.send_data(stream, b"]", end_stream=True)
+    h2.flush()
+    assert h2.seen(stream).status == status
+    assert before.in_flight == 0

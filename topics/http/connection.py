@@ -358,6 +358,9 @@ class HttpConnection:
         self._body = None
         self._uncount()
         refusal, self._refusal = self._refusal, None
+        if refusal is None and not plan.principal.is_valid:
+            plan = self.service.planner.again(plan)
+            refusal = plan.unauthorized or plan.forbidden
         if refusal is None:
             self._serve(plan, whole)
         else:

@@ -62,6 +62,13 @@ class Guard:
             return Verdict(principal)
         return Verdict(principal, principal, None, _forbidden(principal, request.path, method, route))
 
+    def judge_again(self, principal: Principal, request: Request, method: str, route: Route | None) -> Verdict:
+        """The verdict of now on a request that was let in as `principal`, whose key has changed since."""
+        found = principal.of_now
+        if found is None:
+            return Verdict(NOBODY, unauthorized=_UNAUTHORIZED)
+        return Verdict(found, found, None, _forbidden(found, request.path, method, route))
+
     def _identify(self, request: Request, query: Query) -> Principal | None:
         """By the header; by the query's token where the header yields none."""
         value = request.headers.get(b"authorization", b"")

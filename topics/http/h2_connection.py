@@ -373,6 +373,12 @@ class Http2Connection:
         service, plan = self.service, stream.plan
         started_ns = service.now_ns()
         assert plan is not None, "a request was let in without a plan"
+        if not plan.principal.is_valid:
+            plan = stream.plan = service.planner.again(plan)
+            refusal = plan.unauthorized or plan.forbidden
+            if refusal is not None:
+                self._refuse(stream, refusal)
+                return
         if self._gone and plan.route is not None and plan.route.stream:
             self._forget(stream)  # nobody listens, and jobs may be leased as soon as it is open
             return

@@ -63,6 +63,10 @@ class Keyring:
                 self._next_id += 1
             entries.append((digest, principal))
         self._entries = tuple(entries)
+        valid = dict(entries)
+        for digest, principal in known.items():
+            if valid.get(digest) is not principal:
+                principal.is_valid, principal.successor = False, valid.get(digest)
 
     def find(self, token: bytes) -> Principal | None:
         """The key a token belongs to. Takes the same time whichever key it is, and whether it is any."""

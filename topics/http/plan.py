@@ -8,6 +8,7 @@ it is not kept: its plan, with the secret taken out, is kept by the head's diges
 from __future__ import annotations
 
 import enum
+from copy import copy
 from hashlib import sha256
 from typing import TypeVar
 from urllib.parse import unquote_to_bytes
@@ -228,6 +229,15 @@ class Planner:
         elif _UNKEPT in request.headers and len(self.seen_once) < _SEEN_ONCE:
             self.seen_once[digest or sha256(head).digest()] = plan
         return plan
+
+    def again(self, plan: Plan) -> Plan:
+        """The plan of a request whose key changed while its body came, or while it waited for its turn (R-AUTH-10)."""
+        request = plan.request
+        method = "GET" if request.method == "HEAD" else request.method
+        verdict = self._guard.judge_again(plan.principal, request, method, plan.route)
+        new = copy(plan)
+        new.principal, new.counted, new.unauthorized, new.forbidden = verdict
+        return new
 
     def plan_list(self, fields: HeaderList, whole: bool) -> Plan:
         """The same for the header list of an HTTP/2 request. whole: no body follows."""

@@ -14,10 +14,11 @@ class Principal:
     """One key (or nobody in particular, without keys). Shared by all requests of the key, alive as long as the server.
 
     key_id: the key's position among those configured, None without one; stable while the process lives. in_flight:
-    requests between their head and the head of their answer; in_flight_max: the most there may be.
+    requests between their head and the head of their answer; in_flight_max: the most there may be. is_valid: False once
+    the key was taken away, or has other rights, which are those of `successor`.
     """
 
-    __slots__ = ("_prefixes", "in_flight", "in_flight_max", "key_id", "scopes")
+    __slots__ = ("_prefixes", "in_flight", "in_flight_max", "is_valid", "key_id", "scopes", "successor")
 
     def __init__(
         self, key_id: int | None, scopes: Scope, prefixes: tuple[bytes, ...] = (), in_flight_max: int = NO_LIMIT
@@ -27,6 +28,16 @@ class Principal:
         self.in_flight = 0
         self.in_flight_max = in_flight_max
         self._prefixes = prefixes
+        self.is_valid = True
+        self.successor: Principal | None = None
+
+    @property
+    def of_now(self) -> Principal | None:
+        """Who the key belongs to by now; None: it was taken away."""
+        principal: Principal | None = self
+        while principal is not None and not principal.is_valid:
+            principal = principal.successor
+        return principal
 
     @property
     def prefixes(self) -> Prefixes:
