@@ -1,8 +1,13 @@
 """R-NET-3, R-NET-8, R-NET-9: what a request head may be, over both parsers."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.http.wire import Peer
+from topics.http import connection
+from topics.http.errors import BadRequestError
+from topics.http.head import HEAD_END, check_partial_head
 
 GET = b"GET /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"POST /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -185,3 +190,56 @@ def test_an_absolute_target_is_its_path(peer: Peer) -> None:
 def test_an_upgrade_this_path_does_not_have_is_ignored(peer: Peer) -> None:
     response = peer.ask("GET", "/v0/topics/jobs", Connection="upgrade", Upgrade="h2c")
     assert response.status == 200
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=60), st.lists(st.integers(0, 200), max_size=8))
+def test_a_head_that_trickles_is_judged_as_one_that_comes_at_once(noise: bytes, cuts: list[int]) -> None:
+    data = b"GET /a HTTP/1.1\r\nHost: b\r\nX: " + noise.translate(_CRLF_HEAVY) + b"\r\nY: z\r\n"
+    for end in sorted({min(cut, len(data)) for cut in cuts} | {len(data)}):
+        if HEAD_END in data[:end] or not end:
+            return
+        whole = _judged(data[:end], 0)
+        looked = 0
+        for upto in range(1, end + 1):
+            found = _judged(data[:upto], looked)
+            looked = upto
+            if found:
+                break
+        assert found == whole
+
+
+_CRLF_HEAVY = bytes((13, 10, 97, 58)[value % 4] for value in range(256))
+
+
+def _judged(data: bytes, looked: int) -> str:
+    try:
+        check_partial_head(data, 1000, looked)
+    except BadRequestError as error:
+        return str(error)
+    return ""
+
+
+def test_of_a_head_that_trickles_only_what_is_new_is_looked_at(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+
+    def counted(data: bytes, max_bytes: int, looked: int = 0) -> None:
+        told.append((len(data), looked))
+        check_partial_head(data, max_bytes, looked)
+
+    monkeypatch.setattr(connection, "check_partial_head", counted)
+    head = GET + b"X: " + b"a" * 300 + b"\r\n\r\n"
+    for request in (head, b"\r\n" + head, GET + b"\r\n" + head):  # empty lines and requests before it
+        told.clear()
+        responses = peer.send(request, pieces=range(1, len(request)))
+        assert [response.status for response in responses] == [200] * request.count(b"GET")
+        assert all(size - looked == 1 for size, looked in told[1:] if looked)
+        assert sum(not looked for _size, looked in told) <= request.count(b"GET")
+    peer.wire.over_high_water = True
+    first, second = head[:200], head[200:] + GET + b"\r\n" + head[:100]
+    assert not peer.send(first)
+    assert not peer.send(second)
+    peer.wire.over_high_water = False
+    peer.http.drained()
+    assert len(peer.wire.take()) == 2
+    assert len(peer.send(head[100:])) == 1

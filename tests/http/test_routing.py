@@ -1,9 +1,13 @@
 """Paths, methods, queries: 2.1, 2.2 and the order of 2.4."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.http.wire import Peer
-from topics.http.query import boolean, parse_query, unsigned
+from tests.http.wire import Peer, make_service
+from topics.http import plan
+from topics.http.keyring import parse_keys
+from topics.http.query import boolean, parse_query, token_of, unsigned
 from topics.http.table import route_table
 
 
@@ -83,6 +87,26 @@ def test_head_is_get_without_the_body(peer: Peer) -> None:
 def test_the_last_of_equal_keys_wins_and_of_token_the_first() -> None:
     """2.2."""
     assert parse_query("a=1&a=2&token=x&token=y") == {"a": "2", "token": "x"}
+
+
+@given(
+    st.lists(st.sampled_from(["token", "%74oken", "toke%6E", "to%6ben", "tokens", "=", "&", "x", "a%20b", "%", "+"]))
+)
+def test_the_token_is_found_without_decoding_the_rest(parts: list[str]) -> None:
+    """2.2, 4.3."""
+    text = "".join(parts)
+    assert token_of(text) == parse_query(text).get("token")
+
+
+@pytest.mark.parametrize("target", ["/v0/topics/a", "/v0/topics/q/work", "/v0/watch/w", "/v0/health", "/nowhere"])
+def test_a_query_is_decoded_behind_the_key(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """2.4, 4.3: sixty thousand pairs are no work for whoever has none."""
+    decoded: list[str] = []
+    monkeypatch.setattr(plan, "parse_query", lambda text: (decoded.append(text), parse_query(text))[1])
+    peer = Peer(make_service(route_table(), keyring=parse_keys("secret")))
+    for token in ("", "&token=wrong"):
+        peer.ask("GET", f"{target}?a=1&b=2{token}")
+        assert decoded == []
 
 
 def test_form_decoding_keeps_malformed_escapes() -> None:

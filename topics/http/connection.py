@@ -58,6 +58,7 @@ class HttpConnection:
         "_counted",
         "_ended",
         "_is_last",
+        "_looked",
         "_paused",
         "_pending",
         "_plan",
@@ -83,7 +84,9 @@ class HttpConnection:
         self.since = service.tick if since is None else since
         """The tick at which the present wait began: for a head, or for more of a body."""
         self._pending = b""
-        """Bytes not yet looked at: a partial head, or what came while a request is being answered."""
+        """Bytes not yet handled: a partial head, or what came while a request is being answered."""
+        self._looked = 0
+        """So many of `_pending` are known to begin a head, and to hold no end of one."""
         self._plan: Plan | None = None
         self._body: bytearray | ChunkedBody | None = None
         self._bodies = 0
@@ -153,8 +156,9 @@ class HttpConnection:
         if phase is HEAD:
             pending = self._pending
             if pending:
-                self._pending = b""
-                self._advance(pending + data)
+                looked = self._looked
+                self._pending, self._looked = b"", 0
+                self._advance(pending + data, looked)
             else:
                 self._advance(bytes(data))
         elif phase is ANSWER or phase is STREAM:
@@ -196,17 +200,17 @@ class HttpConnection:
             self._go_on()
 
     # --- requests ----------------------------------------------------------------------------------------------------
-    def _advance(self, data: bytes) -> None:
-        """Handles every request that is whole in `data`; keeps the rest."""
+    def _advance(self, data: bytes, looked: int = 0) -> None:
+        """Handles every request that is whole in `data`; keeps the rest. looked: see `_looked`."""
         service = self.service
         kept = service.planner.kept
         size = len(data)
         at = 0
         self._running = True
         while at < size and self.phase is HEAD:
-            end = data.find(HEAD_END, at) + 4
+            end = data.find(HEAD_END, at if at or looked < 3 else looked - 3) + 4
             if end == 3:
-                at = self._wait_for_head(data, at)
+                at = self._wait_for_head(data, at, looked)
                 break
             head = data[at:end]
             plan = kept.get(head)
@@ -276,14 +280,20 @@ class HttpConnection:
             call.abandon()
         self._close()
 
-    def _wait_for_head(self, data: bytes, at: int) -> int:
-        """Part of a head is here. Returns where it begins; refuses what cannot become one."""
+    def _wait_for_head(self, data: bytes, at: int, looked: int) -> int:
+        """Part of a head is here. Returns where it begins; refuses what cannot become one.
+
+        looked: so many bytes of `data` were here, and looked at, before.
+        """
+        if at:
+            looked = 0
         while data.startswith(b"\r\n", at):
             at += 2
         rest = data[at:]
         if rest and rest != b"\r":
             try:
-                check_partial_head(rest, self.service.planner.max_head_bytes)
+                check_partial_head(rest, self.service.planner.max_head_bytes, looked)
+                self._looked = len(rest)
             except BadRequestError as error:
                 self._refuse_syntax(error)
         return at
@@ -513,7 +523,7 @@ class HttpConnection:
 
     def _go_on(self) -> None:
         """Input that waited for the answer."""
-        data, self._pending = self._pending, b""
+        data, self._pending, self._looked = self._pending, b"", 0
         self._advance(data)
 
     def _refuse(self, plan: Plan, error: RequestError, *, body_unread: bool = False) -> None:

@@ -13,7 +13,6 @@ from urllib.parse import unquote_to_bytes
 from topics.errors import RequestError
 from topics.http.keyring import Keyring
 from topics.http.principal import FULL, NOBODY, Principal
-from topics.http.query import Query
 from topics.http.request import Request
 from topics.http.routes import Access, Match, Route
 from topics.http.scope import Scope
@@ -43,8 +42,8 @@ class Guard:
         self._keyring = keyring
         self._probe_auth = probe_auth
 
-    def judge(self, request: Request, query: Query, match: Match | None) -> Verdict:
-        """query: decoded. match: of the path, None for an unknown one."""
+    def judge(self, request: Request, token: str, match: Match | None) -> Verdict:
+        """token: of the query, decoded. match: of the path, None for an unknown one."""
         if not self._keyring:
             return _OPEN
         method = "GET" if request.method == "HEAD" else request.method
@@ -53,7 +52,7 @@ class Guard:
         if access is Access.PROBE and not self._probe_auth:
             return Verdict(NOBODY)
         own = access is Access.OWN and request.method == "GET"
-        principal = self._identify(request, query if own or access is Access.STREAM else {})
+        principal = self._identify(request, token if own or access is Access.STREAM else "")
         if own:
             return Verdict(principal or NOBODY)
         if principal is None:
@@ -69,12 +68,12 @@ class Guard:
             return Verdict(NOBODY, unauthorized=_UNAUTHORIZED)
         return Verdict(found, found, None, _forbidden(found, request.path, method, route))
 
-    def _identify(self, request: Request, query: Query) -> Principal | None:
+    def _identify(self, request: Request, of_query: str) -> Principal | None:
         """By the header; by the query's token where the header yields none."""
         value = request.headers.get(b"authorization", b"")
         token = value[len(_BEARER) :].strip(b" \t") if value.startswith(_BEARER) else b""
         if not token:
-            token = query.get("token", "").encode("utf-8", "surrogateescape")
+            token = of_query.encode("utf-8", "surrogateescape")
         return self._keyring.find(token) if token else None
 
 

@@ -32,6 +32,7 @@ METHOD = re.compile(_TOKEN)
 TARGET = re.compile(rb"(?:/[\x21\x22\x24-\x7e]*|\*)")
 """A path, or the "*" of OPTIONS: what HTTP/2 has for a target."""
 FIELD_VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
+_CR = 13
 _STARTS_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]")
 
 
@@ -138,17 +139,20 @@ def _bad_request_line() -> BadRequestError:
     return BadRequestError("the request line is not `METHOD target HTTP/1.0` or `HTTP/1.1`")
 
 
-def check_partial_head(data: bytes, max_bytes: int) -> None:
+def check_partial_head(data: bytes, max_bytes: int, looked: int = 0) -> None:
     """Refuses early what can no longer become a head, so that nobody waits for the rest of it.
 
-    data: what has come, without an empty line in it. Raises BadRequestError as `check_head` does.
+    data: what has come, without an empty line in it. looked: so many of its bytes have passed already; the others cost
+    what they are, however often more of them come. Raises BadRequestError as `check_head` does.
     """
     if len(data) > max_bytes:
         raise BadRequestError(f"the request head is over {max_bytes} bytes", 431)
-    if _STARTS_TOKEN.match(data) is None:
+    if not looked and _STARTS_TOKEN.match(data) is None:
         raise BadRequestError("this is not an HTTP request")
-    crlf = data.count(b"\r\n")
-    if crlf and _REQUEST_LINE.match(data) is None:
+    if looked and data[looked - 1] == _CR:
+        looked -= 1  # what follows it decides what it is
+    lines = data.count(b"\r\n", looked)
+    if lines and data.find(b"\r\n") >= looked and _REQUEST_LINE.match(data) is None:
         raise _bad_request_line()
-    if data.count(b"\n") != crlf or data.count(b"\r") - data.endswith(b"\r") != crlf:
+    if data.count(b"\n", looked) != lines or data.count(b"\r", looked) - data.endswith(b"\r") != lines:
         raise BadRequestError("a bare CR or LF in the request head")

@@ -22,7 +22,8 @@ from topics.http.guard import Guard, Verdict
 from topics.http.h2_request import HeaderList, parse_header_list
 from topics.http.origin import HostRule
 from topics.http.parser import HeadParser
-from topics.http.query import Query, parse_query
+from topics.http.principal import NOBODY
+from topics.http.query import Query, parse_query, token_of
 from topics.http.request import Request, parse_request
 from topics.http.routes import Body, Match, Route, RouteTable
 
@@ -41,12 +42,19 @@ _JSON = b"application/json"
 
 
 class Aim:
-    """What a method and a target mean: route, parameters, query. Shared by all heads with them."""
+    """What a method and a target mean: route, parameters, query. Shared by all heads with them.
 
-    __slots__ = ("match", "missing", "name", "name_json", "query", "route")
+    query: decoded when it is first asked for, and nobody asks before the key was.
+    """
+
+    __slots__ = ("_text", "match", "missing", "name", "name_json", "query", "route")
+
+    query: Query
 
     def __init__(self, request: Request, routes: RouteTable) -> None:
-        self.query: Query = parse_query(request.query) if request.query else {}
+        self._text = request.query
+        if not request.query:
+            self.query = {}
         self.route: Route | None = None
         self.name = ""
         """The path parameter, decoded."""
@@ -54,6 +62,18 @@ class Aim:
         self.missing = self._resolve(request, self.match)
         """Why there is nothing to run: path, method or name. Steps 4 to 6 of 2.4."""
         self.name_json = msgspec.json.encode(self.name)
+
+    def __getattr__(self, name: str) -> Query:
+        """For what was not set."""
+        if name != "query":
+            raise AttributeError(name)
+        self.query = query = parse_query(self._text)
+        return query
+
+    def with_query(self, query: Query) -> Aim:
+        """Forgets the text, which has a secret in it."""
+        self._text, self.query = "", query
+        return self
 
     def _resolve(self, request: Request, match: Match | None) -> RequestError | None:
         if match is None:
@@ -76,10 +96,12 @@ class Plan:
     The refusals are in the order of the contract's 2.4: `foreign` (Host, Origin), `unauthorized` and `forbidden` (the
     key) come before the not-ready gate, `missing` (path, method, undecodable name) after it (`topics.http.admission`);
     `too_large` and those of `body_refusal` are steps of the body.
-    principal: who asks. counted: the same where the request is one of its key's requests in flight, else None.
+    query: as the aim's. principal: who asks. counted: the same where the request is one of its key's requests in
+    flight, else None.
     """
 
     __slots__ = (
+        "_aim",
         "accepts_gzip",
         "content_length",
         "counted",
@@ -103,6 +125,8 @@ class Plan:
         "usual_body",
     )
 
+    query: Query
+
     def __init__(
         self, request: Request, aim: Aim, foreign: RequestError | None, verdict: Verdict, max_body_bytes: int
     ) -> None:
@@ -113,7 +137,9 @@ class Plan:
         self.route = aim.route
         self.name = aim.name
         self.name_json = aim.name_json
-        self.query = aim.query
+        self._aim = aim
+        if not request.query:
+            self.query = {}
         self.missing = aim.missing
         self.foreign = foreign
         self.principal, self.counted, self.unauthorized, self.forbidden = verdict
@@ -138,6 +164,13 @@ class Plan:
             and not self.expects_continue
         )
         """Nothing about the head needs a second look: the body is `content_length` bytes and then the handler runs."""
+
+    def __getattr__(self, name: str) -> Query:
+        """For what was not set."""
+        if name != "query":
+            raise AttributeError(name)
+        self.query = query = self._aim.query
+        return query
 
     def body_refusal(self, body_is_empty: bool) -> RequestError | None:
         """Steps 2 and 3 of 2.3 for a JSON route; whether the body, decompressed, is empty may matter."""
@@ -259,15 +292,19 @@ class Planner:
         fresh = aim is None
         if aim is None:
             aim = Aim(request, self._routes)
-        verdict = self._guard.judge(request, aim.query, aim.match)
+        token = token_of(request.query) if request.query else None
+        verdict = self._guard.judge(request, token or "", aim.match)
         foreign = self._hosts.refusal(request, stream=aim.route is not None and aim.route.stream)
         headers = request.headers
         secrets = [headers.pop(name) for name in _SECRETS if name in headers]
-        if "token" in aim.query:
-            del aim.query["token"]
+        if token is not None:
+            query = {} if verdict.principal is NOBODY else aim.query
+            query.pop("token", None)
             framing = request.framing._replace(target=b"")
             request = request._replace(query="", framing=framing)
-            return Plan(request, aim, foreign, verdict, self.max_body_bytes), Keep.NOT
+            plan = Plan(request, aim.with_query(query), foreign, verdict, self.max_body_bytes)
+            plan.query = query
+            return plan, Keep.NOT
         plan = Plan(request, aim, foreign, verdict, self.max_body_bytes)
         comes_once = aim.route is not None and aim.route.stream
         if head_bytes > _KEPT_HEAD_BYTES or comes_once:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import unquote_plus
 
 Query = dict[str, str]
 
+_TOKEN = re.compile(
+    r"(?:\A|&)(?:t|%74)(?:o|%6[fF])(?:k|%6[bB])(?:e|%65)(?:n|%6[eE])(?:=([^&]*))?(?=&|\Z)"  # however it is escaped
+)
 _TRUE = ("true", "1")
 _FALSE = ("false", "0")
 
@@ -21,6 +25,12 @@ def parse_query(text: str) -> Query:
         if key != "token" or key not in query:
             query[key] = unquote_plus(value)
     return query
+
+
+def token_of(text: str) -> str | None:
+    """`parse_query(text).get("token")`, without decoding anything else: before its key a client is worth no more."""
+    found = _TOKEN.search(text)
+    return None if found is None else unquote_plus(found[1] or "")
 
 
 def boolean(query: Query, key: str, default: bool) -> bool:
