@@ -18,7 +18,7 @@ from topics.errors import CorruptError, FormatError, StorageError
 from topics.files.calls import SYSTEM, FileCalls, opened, read_file, read_range
 from topics.files.piece import Kind, Location, Piece
 from topics.files.scanning import Frames, Scanner, Stop, scan_range
-from topics.files.snapshot import snapshot_numbers
+from topics.files.snapshot import read_snapshot, snapshot_numbers
 from topics.files.source import PackIndex, Source, VanishedError, reading
 from topics.store.format import BLOCK_BYTES, DELETED, DELETED_LIVE, FRAME_MIN_BYTES, FrameType
 from topics.store.segment_format import (
@@ -31,7 +31,6 @@ from topics.store.segment_format import (
     PackHeader,
     SegmentFooter,
     SegmentHeader,
-    SnapshotFile,
     footer_description_bytes,
     index_path,
     snapshot_path,
@@ -136,7 +135,7 @@ def scan_snapshots(location: Location, *, calls: FileCalls | None = None) -> lis
         for number in snapshot_numbers(calls, location.path):
             path = f"{location.path}/{snapshot_path(number)}"
             try:
-                SnapshotFile.unpack(memoryview(read_file(calls, path)), path)
+                read_snapshot(calls, path)
             except FileNotFoundError:
                 continue  # a newer snapshot has taken its place
             except (CorruptError, FormatError) as error:

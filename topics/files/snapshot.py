@@ -11,9 +11,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from topics.errors import CorruptError, FormatError
-from topics.files.calls import FileCalls, read_file
+from topics.files.calls import FileCalls, opened, read_range
 from topics.files.errors import DirectoryBusyError
-from topics.store.segment_format import SNAPSHOT_DIRECTORY, SnapshotFile, numbered, snapshot_path
+from topics.store.segment_format import (
+    SNAPSHOT_DIRECTORY,
+    SNAPSHOT_HEADER_BYTES,
+    SNAPSHOT_LARGE_BYTES,
+    SnapshotFile,
+    numbered,
+    snapshot_path,
+)
 
 _TRIES = 16
 
@@ -99,7 +106,7 @@ def load_newest(calls: FileCalls, path: str) -> Snapshot:
         for number in numbers:
             name = f"{path}/{snapshot_path(number)}"
             try:
-                file = SnapshotFile.unpack(memoryview(read_file(calls, name)), name)
+                file = read_snapshot(calls, name)
             except FileNotFoundError:
                 break  # a newer snapshot has taken its place since the names were read
             except CorruptError as error:
@@ -114,6 +121,15 @@ def load_newest(calls: FileCalls, path: str) -> Snapshot:
     raise DirectoryBusyError(
         f"data directory {path}: snapshots vanished {_TRIES} times before they could be read: try again"
     )
+
+
+def read_snapshot(calls: FileCalls, path: str) -> SnapshotFile:
+    """A whole snapshot file. Raises FormatError, CorruptError or OSError."""
+    with opened(calls, path) as fd:
+        size = calls.size(fd)
+        if size > SNAPSHOT_LARGE_BYTES:
+            SnapshotFile.check_size(bytes(read_range(calls, fd, 0, SNAPSHOT_HEADER_BYTES)), size, path)
+        return SnapshotFile.unpack(memoryview(read_range(calls, fd, 0, size)), path)
 
 
 def decode(file: SnapshotFile, name: str) -> Snapshot:

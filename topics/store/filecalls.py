@@ -10,6 +10,8 @@ from typing import Protocol
 
 from typing_extensions import Buffer
 
+from topics.errors import CorruptError
+
 _ZEROS = bytes(1 << 20)
 
 
@@ -38,10 +40,14 @@ class FileCalls(ReadCalls, Protocol):
 
 
 async def read_file(files: ReadCalls, path: str, size: int | None = None) -> bytes:
-    """The whole file, or its first `size` bytes. Raises OSError."""
+    """The whole file, or its first `size` bytes. Raises OSError; CorruptError, it is larger than the memory."""
     fd = await files.open(path, os.O_RDONLY)
     try:
-        buffer = bytearray(files.file_size(path) if size is None else size)
+        size = files.file_size(path) if size is None else size
+        try:
+            buffer = bytearray(size)
+        except MemoryError:
+            raise CorruptError(f"{path}: {size} bytes are more than there is memory for", {"path": path}) from None
         count = await files.read_into(fd, buffer, 0)
     finally:
         await files.close(fd)

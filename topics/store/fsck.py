@@ -32,11 +32,10 @@ from topics.store.segment_format import (
     SNAPSHOT_DIRECTORY,
     IndexHeader,
     SegmentHeader,
-    SnapshotFile,
     index_path,
     snapshot_path,
 )
-from topics.store.snapshot import snapshot_numbers
+from topics.store.snapshot import read_snapshot, snapshot_numbers
 from topics.store.tiers import Tiers, require_cold
 
 
@@ -121,7 +120,7 @@ async def _verify_snapshots(files: FileCalls, directory: str, report: Report) ->
         path = f"{directory}/{snapshot_path(number)}"
         report.snapshots += 1
         try:
-            file = SnapshotFile.unpack(await read_file(files, path), path)
+            file = await read_snapshot(files, path)
             newest = newest or unpack_store_part(file.store)
         except StorageError as error:
             report.findings.append(Finding(path, str(error), 0))

@@ -490,6 +490,8 @@ SNAPSHOT_MAGIC = b"TPSN"
 _SNAPSHOT_HEADER = struct.Struct("<4sHHQQQQ16x")
 """magic, version, 0, number, created_ms, store bytes, catalog bytes; u64 checksum."""
 SNAPSHOT_HEADER_BYTES = _SNAPSHOT_HEADER.size + 8
+SNAPSHOT_LARGE_BYTES = 64 << 20
+"""The header of a larger one is read first, which says how much of it there is to read."""
 assert SNAPSHOT_HEADER_BYTES == 64
 
 
@@ -503,6 +505,15 @@ class SnapshotFile(NamedTuple):
 
     def pack(self) -> bytes:
         return b"".join(pack_snapshot(self.number, self.created_ms, self.store, [self.catalog]))
+
+    @staticmethod
+    def check_size(header: bytes | memoryview, size: int, path: str) -> None:
+        """A file of `size` bytes is as large as its header says. Raises FormatError or CorruptError."""
+        _check_kind(header, SNAPSHOT_HEADER_BYTES, SNAPSHOT_MAGIC, "a snapshot", path)
+        *_, store_bytes, catalog_bytes = _SNAPSHOT_HEADER.unpack_from(header)
+        told = SNAPSHOT_HEADER_BYTES + store_bytes + catalog_bytes
+        if size != told:
+            raise CorruptError(f"{path}: the snapshot has {size} bytes; its header says {told}", {"path": path})
 
     @classmethod
     def unpack(cls, data: bytes | memoryview, path: str) -> SnapshotFile:

@@ -15,7 +15,15 @@ import msgspec
 from topics.errors import CorruptError, StorageError
 from topics.store.filecalls import FileCalls, list_if_there, read_file, replace_file, unlink_if_there
 from topics.store.manifest import StorePart, unpack_store_part
-from topics.store.segment_format import SNAPSHOT_DIRECTORY, SnapshotFile, numbered, pack_snapshot, snapshot_path
+from topics.store.segment_format import (
+    SNAPSHOT_DIRECTORY,
+    SNAPSHOT_HEADER_BYTES,
+    SNAPSHOT_LARGE_BYTES,
+    SnapshotFile,
+    numbered,
+    pack_snapshot,
+    snapshot_path,
+)
 from topics.store.space import is_full
 
 log = logging.getLogger(__name__)
@@ -59,6 +67,14 @@ async def sound_snapshot(files: FileCalls, directory: str) -> Loaded | None:
     return found
 
 
+async def read_snapshot(files: FileCalls, path: str) -> SnapshotFile:
+    """A whole snapshot. Raises FormatError, CorruptError or OSError."""
+    size = files.file_size(path)
+    if size > SNAPSHOT_LARGE_BYTES:
+        SnapshotFile.check_size(await read_file(files, path, SNAPSHOT_HEADER_BYTES), size, path)
+    return SnapshotFile.unpack(await read_file(files, path), path)
+
+
 async def _newest(
     files: FileCalls, directory: str, passes_over: tuple[type[Exception], ...]
 ) -> tuple[Loaded | None, list[str]]:
@@ -67,7 +83,7 @@ async def _newest(
     for number in snapshot_numbers(files, directory):
         path = f"{directory}/{snapshot_path(number)}"
         try:
-            file = SnapshotFile.unpack(await read_file(files, path), path)
+            file = await read_snapshot(files, path)
             return Loaded(number, unpack_store_part(file.store), file.catalog, skipped), skipped
         except passes_over:
             skipped.append(path)
