@@ -196,3 +196,29 @@ def test_what_is_missing_or_not_ours_is_said_and_left_as_it_is(tmp_path: Path) -
     done = fsck(tmp_path)
     assert (done.exit_code, "not a data directory" in done.output) == (2, True)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("linked", ["wal", "snapshots", "topics/0000000000000001"])
+def test_a_rebuild_follows_no_link(data: Path, linked: str, tmp_path: Path) -> None:
+    """It writes and cuts files, and would do so wherever the link points to."""
+    moved = tmp_path / "elsewhere"
+    (data / linked).rename(moved)
+    (data / linked).symlink_to(moved)
+    flip(data / SEGMENT, 4096 + 60)
+    before = {path: path.read_bytes() for path in [moved, *moved.rglob("*")] if path.is_file()}
+    done = fsck(data, "--rebuild")
+    assert done.exit_code == 2
+    assert f"{data / linked} is a link" in done.output.replace("\n", "")
+    assert before == {path: path.read_bytes() for path in [moved, *moved.rglob("*")] if path.is_file()}
+
+
+def test_a_snapshot_that_claims_a_terabyte_is_damage_not_the_end_of_the_memory(data: Path) -> None:
+    newest = only(data, "snapshots/*")
+    with newest.open("r+b") as file:
+        file.truncate(1 << 40)
+    done = fsck(data)
+    assert done.exit_code == 1
+    assert "the snapshot has 1099511627776 bytes; its header says" in done.output.replace("\n", " ")
+    with topics.open(str(data), **SETTINGS) as log:  # by the other copy
+        assert len(list(log.read("small"))) == 2
+    assert fsck(data, "--rebuild").exit_code == 0

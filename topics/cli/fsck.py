@@ -17,7 +17,7 @@ from topics.errors import LockedError, StorageError, UsageError
 from topics.loop.choose import open_ring
 from topics.loop.loop import Loop
 from topics.loop.ring import Ring
-from topics.store.directory import TakenDirectory, take
+from topics.store.directory import TakenDirectory, refuse_links, take
 from topics.store.fsck import Finding, Report, verify
 from topics.store.rebuild import Rebuilt, rebuild
 
@@ -55,6 +55,8 @@ def check(config: Config, *, mend: bool) -> Outcome:
             first = loop.run_task(verify(loop, config.data_dir, config.cold_dir))
             if first.sound or not mend:
                 return Outcome(config.data_dir, first)
+            for directory in filter(None, (config.data_dir, config.cold_dir)):
+                refuse_links(directory)
             result = loop.run_task(rebuild(loop, config.data_dir, config.cold_dir))
             again = loop.run_task(verify(loop, config.data_dir, config.cold_dir))
             return Outcome(config.data_dir, again, result, first.findings)

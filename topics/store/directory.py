@@ -75,6 +75,17 @@ def refuse_unsafe(ring: Ring, path: str) -> None:
         raise StorageError(f"data directory {path} may be written to by others: run `chmod go-w {path}`")
 
 
+def refuse_links(path: str) -> None:
+    """Raises StorageError when something below a data directory is a link: a rebuild would write where it points to."""
+    for directory, names, files in os.walk(path):
+        for name in (*names, *files):
+            below = os.path.join(directory, name)
+            if os.path.islink(below):
+                raise StorageError(
+                    f"{below} is a link, which a rebuild does not follow: put what it points to in its place"
+                )
+
+
 def make_with_parents(ring: Ring, path: str) -> list[str]:
     """mkdir -p, each with mode 0700; the directories in which one was made."""
     parent = os.path.dirname(path.rstrip("/")) or "."
