@@ -112,6 +112,8 @@ class Config:
     """secret[:scopes[:prefixes]], between commas; a server that runs has forgotten them."""
     api_keys_file: str = ""
     """More of them, one a line; read again on SIGHUP."""
+    core_dumps: bool = False
+    """A server that crashes may leave one, with keys and records in it."""
     allow_insecure_no_auth: bool = False
     probe_auth: bool = False
     """Health and readiness need a valid key too."""

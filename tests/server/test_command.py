@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from topics.config import Config
+from topics.server import main, startup
+
 COMMAND = [sys.executable, "-m", "topics", "serve"]
 
 
@@ -80,6 +83,16 @@ def test_serve_says_where_it_listens_and_sigterm_ends_it_with_0(process: Process
     again = Process(tmp_path)
     assert again.ask("GET", "/v0/topics/t")["head_seq"] == 1
     assert again.stop(signal.SIGINT) == 0
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_server_leaves_no_core_dump_unless_it_may(allowed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_to: list[tuple[int, int]] = []
+    monkeypatch.setattr(startup.resource, "setrlimit", lambda _which, limits: set_to.append(limits))
+    monkeypatch.setattr(main, "connection_limit", lambda _config: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main.serve(Config(core_dumps=allowed))
+    assert [soft for soft, _hard in set_to] == ([] if allowed else [0])
 
 
 def test_a_second_server_on_the_same_directory_is_refused(process: Process) -> None:

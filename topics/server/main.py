@@ -14,7 +14,7 @@ from topics.loop.signals import install_signal_handlers
 from topics.server.app import Server
 from topics.server.heap import tend_heap
 from topics.server.port_file import shown_address
-from topics.server.startup import check_config, connection_limit
+from topics.server.startup import check_config, connection_limit, forbid_core_dumps
 from topics.server.storage import backend_opener
 from topics.store.directory import take
 
@@ -27,6 +27,8 @@ def serve(config: Config) -> int:
     Raises: UsageError, StorageError or OSError for what is wrong before the port is bound (R-LIFE-1).
     """
     check_config(config)
+    if not config.core_dumps:
+        forbid_core_dumps()
     limit = connection_limit(config)
     ring, io_reason = open_ring(config, shared=False)
     loop = Loop(ring, SystemClock())

@@ -39,6 +39,11 @@ def _needs_keys(host: str) -> UsageError:
     )
 
 
+def forbid_core_dumps() -> None:
+    """A crash is to leave no image of the memory, in which keys and records are."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
 def only_this_machine(host: str) -> bool:
     """True when all addresses of `host` are loopback. Unspecified addresses are not, nor is a name without any."""
     if is_loopback(host):
