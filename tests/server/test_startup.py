@@ -1,5 +1,6 @@
 """What is refused before the port is bound, and what is left for others to read (R-LIFE-1, R-LIFE-2)."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,6 +55,22 @@ def test_the_port_file_holds_the_address_alone(tmp_path: Path) -> None:
     assert shown_address(("::1", 80)) == "[::1]:80"
     with pytest.raises(OSError, match="No such file"):
         write_port_file(str(tmp_path / "missing" / "port"), ("127.0.0.1", 1))
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_nobody_else_may_write_the_port_file_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    """R-LIFE-2: nor is a link followed that somebody put in its way."""
+    path, elsewhere = tmp_path / "port", tmp_path / "elsewhere"
+    elsewhere.write_text("not ours")
+    (tmp_path / f"port.{os.getpid()}.tmp").symlink_to(elsewhere)
+    before = os.umask(umask)
+    try:
+        write_port_file(str(path), ("127.0.0.1", 4000))
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert not path.is_symlink()
+    assert elsewhere.read_text() == "not ours"
 
 
 def test_the_number_of_connections_is_as_set_or_what_descriptors_allow() -> None:
