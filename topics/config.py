@@ -252,6 +252,7 @@ class Config:
     max_topics: int = 100_000
     max_routers: int = 10_000
     max_watch_sessions: int = 10_000
+    max_watch_sessions_per_key: int = 5000
     max_sse_connections: int = 10_000
     max_sse_connections_per_key: int = 1000
     max_inflight_per_key: int = 1000

@@ -129,6 +129,19 @@ def test_sessions_are_capped_and_the_cap_frees(make_world: MakeWorld) -> None:
     assert create(world, "jobs").refusal == full
 
 
+def test_one_key_cannot_take_the_sessions_of_others(make_world: MakeWorld) -> None:
+    """10.2/5, R-LIM-1."""
+    world = make_world(max_watch_sessions=5, max_watch_sessions_per_key=2, api_keys="a,b")
+    one, other = ({"Authorization": f"Bearer {key}"} for key in "ab")
+    world.request("POST", "/v0/topics/jobs", {"records": [{"data": 1}]}, one)
+    for key in (one, other):
+        assert [create(world, "jobs", headers=key).status for _ in range(2)] == [200, 200]
+    full = (429, "throttled", {"limit": "max_watch_sessions_per_key", "max": 2})
+    assert create(world, "jobs", headers=one).refusal == full
+    world.advance_ms(301_000)
+    assert create(world, "jobs", headers=one).status == 200
+
+
 @pytest.mark.http1  # a client of HTTP/2 that does not read answers no PING
 def test_idle_sessions_are_forgotten_and_used_ones_are_not(make_world: MakeWorld) -> None:
     """R-WATCH-1: after 300 s without a stream; a stream's end counts as use."""

@@ -124,7 +124,9 @@ class Service:
     def use_loop(self, timers: Timers, random_bytes: Callable[[int], bytes]) -> None:
         """Before the first request: what only a loop has."""
         self.heartbeats = Heartbeats(timers)
-        self.sessions = Sessions(timers.clock, random_bytes, self.config.max_watch_sessions)
+        config = self.config
+        limits = config.max_watch_sessions, config.max_watch_sessions_per_key
+        self.sessions = Sessions(timers.clock, random_bytes, *limits)
 
     @property
     def engine(self) -> EngineApi:

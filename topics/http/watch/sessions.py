@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Callable, Container
 
 from topics.clock import Clock
@@ -32,12 +33,15 @@ class Session:
 
 
 class Sessions:
-    """most: of them at a time, 0 for no limit."""
+    """most: of them at a time; most_of_key: of one key. 0 for no limit."""
 
-    def __init__(self, clock: Clock, random_bytes: Callable[[int], bytes], most: int) -> None:
+    def __init__(self, clock: Clock, random_bytes: Callable[[int], bytes], most: int, most_of_key: int) -> None:
         self._clock = clock
         self._random_bytes = random_bytes
         self._most = most
+        self._most_of_key = most_of_key
+        self._of_key: Counter[int | None] = Counter()
+        """How many there are, by `key_id`."""
         self._by_wid: dict[str, Session] = {}
         self._idle: dict[Session, None] = {}
         """Those without a stream, least recently used first."""
@@ -46,14 +50,25 @@ class Sessions:
         return len(self._by_wid)
 
     def add(self, session: Session) -> None:
-        """Raises: RequestError throttled at the limit, after idle ones were collected."""
+        """Raises: RequestError throttled at a limit, after idle ones were collected."""
         self.collect()
+        key_id, most_of_key = session.key_id, self._most_of_key
         if self._most and len(self._by_wid) >= self._most:
             raise limit_reached("max_watch_sessions", self._most)
+        if most_of_key and key_id is not None and self._of_key[key_id] >= most_of_key:
+            raise limit_reached("max_watch_sessions_per_key", most_of_key)
         session.wid = "wid_" + base64.urlsafe_b64encode(self._random_bytes(16)).rstrip(b"=").decode()
         session.used_ns = self._clock.monotonic_ns()
         self._by_wid[session.wid] = session
         self._idle[session] = None
+        self._of_key[key_id] += 1
+
+    def _forget(self, gone: list[Session]) -> None:
+        for session in gone:
+            del self._idle[session], self._by_wid[session.wid]
+            self._of_key[session.key_id] -= 1
+            if not self._of_key[session.key_id]:
+                del self._of_key[session.key_id]
 
     def find(self, wid: str) -> Session | None:
         """None for one that never was, or was idle for too long."""
@@ -73,8 +88,7 @@ class Sessions:
     def drop_others(self, key_ids: Container[int]) -> None:
         """Forgets those whose keys are not among these; their streams have ended. Those made without keys stay."""
         gone = [each for each in self._idle if each.key_id is not None and each.key_id not in key_ids]
-        for session in gone:
-            del self._idle[session], self._by_wid[session.wid]
+        self._forget(gone)
 
     def collect(self) -> None:
         """Forgets those idle for longer than their time."""
@@ -84,5 +98,4 @@ class Sessions:
             if session.used_ns >= before_ns:
                 break
             gone.append(session)
-        for session in gone:
-            del self._idle[session], self._by_wid[session.wid]
+        self._forget(gone)
