@@ -234,6 +234,7 @@ def choose_settings(rng: random.Random, base: Config) -> dict[str, Any]:
         "commit": rng.choice(("auto", "auto", "link", "direct", "dsync")),
         "commit_window_us": rng.choice((0, 0, 0, 200)),
         "commit_in_place_max_us": rng.choice((0, 20_000, 20_000)),
+        "pass_read_bytes": rng.choice((1, 3000, base.pass_read_bytes, base.pass_read_bytes)),
     }
     if base.cold_dir:
         settings |= {"hot_retain_segments": rng.choice((0, 0, 1, 4)), "hot_retain_bytes": rng.choice((0, 2000))}
