@@ -53,6 +53,14 @@ def a_body_that_breaks_off(world: World) -> None:
     connection.reset()
 
 
+def reads_of_files(world: World) -> None:
+    a_checkpoint(world)
+    world.write("a", *["x" * 500] * 40)
+    a_checkpoint(world)
+    for from_seq in (0, 10, 30):
+        world.request("POST", "/v0/topics/a/diff", {"from_seq": from_seq, "limit": 5})
+
+
 def a_long_poll_that_is_left(world: World) -> None:
     connection = world.ask("POST", "/v0/topics/a/diff", POLL)
     world.settle()
@@ -133,7 +141,7 @@ def a_checkpoint(world: World) -> None:
 
 
 KINDS = [
-    reads_and_writes, refusals, a_long_poll_that_is_left, a_long_poll_that_is_woken, a_wait_for_heads,
+    reads_and_writes, reads_of_files, refusals, a_long_poll_that_is_left, a_long_poll_that_is_woken, a_wait_for_heads,
     a_claim_that_waits, a_watch_stream, a_work_stream, topics_and_routers_that_are_deleted, parts_of_producers,
     deletes, a_checkpoint,
 ]  # fmt: skip
@@ -161,7 +169,7 @@ def left_by(action: Callable[[], None]) -> Counter[str]:
 def test_what_is_over_leaves_nothing_to_the_garbage_collector(
     connection_type: type[Connection], kind: Callable[[World], None]
 ) -> None:
-    world = SimWorld()
+    world = SimWorld(hot_tail_bytes=4096)
     world.connection_type = connection_type
     world.start()
     try:
