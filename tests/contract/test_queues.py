@@ -162,7 +162,13 @@ def test_checks_of_completions_come_in_order(world: World, verb: str) -> None:
         "batch_too_large",
         {"seqs": 1001, "max": 1000},
     )
+    assert refusal("absent", node="w", seqs=[1] * 50_000, lease_ids=[""] * 50_000) == (
+        400,
+        "batch_too_large",
+        {"seqs": 50_000, "max": 1000},
+    )
     assert refusal("absent", node="w", lease_ids=["", ""]) == (400, "invalid_request", None)
+    assert refusal("absent", node="w", lease_ids=[""] * 50_000) == (400, "invalid_request", None)
     assert refusal("absent", node="w") == (404, "topic_not_found", {"topic": "absent"})
     assert refusal("log", node="w") == (409, "not_a_queue", {"topic": "log"})
     for wrong in ({"seqs": None}, {"seqs": [1.0]}, {"seqs": ["1"]}, {"seqs": [[1]]}, {"seqs": [-1]}, {"seqs": [2**64]}):

@@ -403,7 +403,7 @@ BAD_BEGINNINGS: list[tuple[dict[str, Any], str]] = [
     ({"from": 5}, 'from must be an object like {"time": 1795325238494}, not'),
     ({"from": None}, 'from must be an object like {"time": 1795325238494}, not'),
     ({"from": {}}, "from is empty: name at least one"),
-    ({"from": {"time": 1, "other": 2}}, "from has 2 entries: at most 1 are allowed"),
+    ({"from": {"time": 1, "other": 2}}, "from has too many entries: at most 1 are allowed"),
     ({"from": {"seq": 1}}, "from.time is missing: it is required"),
     ({"from": {"time": "1"}}, "from.time must be a whole number from 0 to"),
     ({"from": {"time": -1}}, "from.time must be a whole number from 0 to"),

@@ -280,7 +280,10 @@ def test_what_is_no_wait_is_400(world: World, body: Any) -> None:
 def test_a_refusal_names_the_field(world: World) -> None:
     """7.8/1."""
     for body, words in (
-        ({"topics": {f"t{number}": 0 for number in range(300)}}, "topics has 300 entries: at most 256 are allowed"),
+        (
+            {"topics": {f"t{number}": 0 for number in range(300)}},
+            "topics has too many entries: at most 256 are allowed",
+        ),
         ({"topics": {"t": {"seq": "1"}}}, "topics.t.seq must be a whole number"),
         ({"topics": {"t": {"seq": 1, "incarnation": "x"}}}, "topics.t.incarnation must be 16 lower-case hex digits"),
         ({"topics": {"t": []}}, "topics.t must be a seq, null, or an object"),
@@ -311,7 +314,7 @@ def test_many_names_are_counted_and_not_looked_at(world: World) -> None:
     """7.8/1: before anything is said of one of them."""
     topics = ",".join([f'"{number}":[]' for number in range(10_000)]).encode()
     answer = world.request("POST", "/v0/wait", b'{"topics":{' + topics + b"}}", {"Content-Type": "application/json"})
-    assert "10000 entries" in answer.json["error"]["message"]
+    assert "topics has too many entries" in answer.json["error"]["message"]
 
 
 def test_all_names_have_to_be_the_keys(make_world: MakeWorld) -> None:

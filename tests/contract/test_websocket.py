@@ -378,6 +378,32 @@ def test_an_unsubscribed_topic_is_silent(world: World) -> None:
         assert error(socket.ask({"op": "unsubscribe", **nothing}))["code"] == "invalid_request"
 
 
+@pytest.mark.parametrize("op", ["subscribe", "unsubscribe"])
+def test_a_command_names_256_topics_at_most(make_world: MakeWorld, op: str) -> None:
+    """R-WS-5: `topic` included; nothing is done beyond that."""
+    world = make_world(max_watch_topics=3)
+    world.put("t")
+    socket = WebSocket(world)
+    refusal = {"op": "error", "request_id": 5, "code": "invalid_request"}
+    for names in (["t", "u", "v", "w"], ["t"] + [f"n{number}" for number in range(20_000)]):
+        topics: Any = {name: {} for name in names} if op == "subscribe" else names
+        assert error(socket.ask({"op": op, "topics": topics, "request_id": 5, "lenient": True})) == refusal
+        assert error(socket.ask({"op": op, "topics": topics, "topic": "x", "request_id": 5})) == refusal
+    few: Any = {"t": {}, "u": {}, "v": {}} if op == "subscribe" else ["t", "u", "v"]
+    assert error(socket.ask({"op": op, "topics": few, "topic": "w", "request_id": 5})) == refusal
+    assert socket.ask({"op": op, "topics": few, "lenient": True})["op"] == f"{op}d"
+    if op == "subscribe":
+        assert socket.next()["op"] == "caught_up"
+        assert socket.ask({"op": op, "topics": few, "topic": "t", "lenient": True})["op"] == "subscribed"
+
+
+def test_the_scope_comes_before_the_number_of_topics(make_world: MakeWorld) -> None:
+    """11.3, R-WS-5."""
+    world = make_world(api_keys="w:w", max_watch_topics=1)
+    socket = WebSocket(world, Authorization="Bearer w")
+    assert error(socket.ask({"op": "subscribe", "topics": {"t": {}, "u": {}}}))["code"] == "forbidden"
+
+
 # --- order ------------------------------------------------------------------------------------------------------------
 def test_replies_come_in_the_order_of_the_commands(world: World) -> None:
     """R-WS-1: whatever each has to wait for, and one sees what the one before it did."""

@@ -311,6 +311,8 @@ def _check_producer(members: Members) -> None:
 
 
 def _known(members: Members, names: tuple[str, ...]) -> dict[str, Any]:
+    if len(members) > 1000:
+        raise RefusedError("members")
     found: dict[str, Any] = {}
     for name, value in members:
         if name in names:

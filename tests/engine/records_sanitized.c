@@ -38,10 +38,11 @@ static int value(const uint8_t *text, uint64_t len, const uint64_t *secret)
     for (uint32_t kind = KIND_ARRAY; kind <= KIND_OBJECT; kind++) {
         struct tp_error error;
         struct tp_span *spans = malloc(sizeof *spans);
-        int64_t n = tp_members(text, len, kind, spans, 1, &error);
+        int64_t n = tp_members(text, len, kind, spans, 1, UINT64_MAX, &error);
         if (n > 1) {
             spans = realloc(spans, (size_t)n * sizeof *spans);
-            if (tp_members(text, len, kind, spans, (uint64_t)n, &error) != n) abort();
+            if (tp_members(text, len, kind, spans, (uint64_t)n, (uint64_t)n, &error) != n) abort();
+            if (tp_members(text, len, kind, spans, (uint64_t)n, (uint64_t)n - 1, &error) != n) abort();
         }
         if (n >= 0 && status) abort();
         free(spans);
@@ -52,7 +53,7 @@ static int value(const uint8_t *text, uint64_t len, const uint64_t *secret)
 
 static int write_body(const uint8_t *text, uint64_t len, const uint64_t *secret)
 {
-    struct tp_writer w = {.limits = {2, 100, 50, 4, 20, 20}, .secret = {secret[0], secret[1]}};
+    struct tp_writer w = {.limits = {2, 100, 50, 4, 20, 20, 1000}, .secret = {secret[0], secret[1]}};
     w.rows = malloc(2 * sizeof(struct tp_row));
     w.key_room = 2;
     w.keys = malloc(16);

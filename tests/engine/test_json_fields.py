@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from topics.engine.json_fields import FIELDS_MAX, Fields, read_object
+from topics.engine.json_fields import Fields, read_object
+from topics.engine.records import FIELDS_MAX
 from topics.errors import RequestError
 
 
@@ -24,7 +25,7 @@ BOOLEAN: Reader = lambda f: f.boolean("x", True)  # noqa: E731
 STRING: Reader = lambda f: f.nullable_string("x")  # noqa: E731
 CHOICE: Reader = lambda f: f.choice("x", ("log", "queue"), "log")  # noqa: E731
 STRINGS: Reader = lambda f: f.strings("x")  # noqa: E731
-U64S: Reader = lambda f: f.u64s("x")  # noqa: E731
+U64S: Reader = lambda f: f.u64s("x", 1000)[0]  # noqa: E731
 
 
 @pytest.mark.parametrize(
@@ -105,11 +106,35 @@ def test_a_body_that_is_no_strict_object_is_refused_before_any_field_is_read(bod
 
 def test_an_object_of_more_members_than_any_reader_knows_is_refused() -> None:
     keys = b",".join(b'"%d":1' % number for number in range(FIELDS_MAX + 1))
-    with pytest.raises(RequestError, match=f"the body has {FIELDS_MAX + 1} entries: at most {FIELDS_MAX} are allowed"):
+    with pytest.raises(RequestError, match="the body has too many entries: at most 1000 are allowed"):
         read_object(b"{%b}" % keys)
-    with pytest.raises(RequestError, match="producer has 1001 entries"):
+    with pytest.raises(RequestError, match="producer has too many entries"):
         read_object(b"{%b}" % keys, "producer", "producer.")
-    assert read_object(b"{%b}" % keys, members_max=None).u64("7", 0) == 1
+    assert read_object(b"{%b}" % keys, members_max=FIELDS_MAX + 1).u64("7", 0) == 1
+
+
+def test_what_follows_too_many_members_is_not_looked_at() -> None:
+    keys = b",".join([b'"":0'] * FIELDS_MAX)
+    with pytest.raises(RequestError, match="too many entries"):
+        read_object(b'{%b,"x":0 and no JSON' % keys)
+    with pytest.raises(RequestError, match="not valid JSON"):
+        read_object(b"{%b and no JSON" % keys)
+
+
+def test_a_long_list_over_its_limit_is_counted_and_not_decoded() -> None:
+    """Lists of less than 64 KiB are decoded whatever they hold: what is wrong in them is named as ever."""
+    numbers = read_object(b'{"x":[%b]}' % b",".join([b"1"] * 40_000))
+    assert numbers.u64s("x", 1000) == ([], 40_000)
+    assert numbers.u64s("x", 40_000) == ([1] * 40_000, 40_000)
+    assert read_object(b'{"x":[1,2,3]}').u64s("x", 2) == ([1, 2, 3], 3)
+    unlike = read_object(b'{"x":["a",%b]}' % b",".join([b"1.5"] * 40_000))
+    assert unlike.u64s("x", 1000) == ([], 40_001)
+    with pytest.raises(RequestError, match=r"x\[0\] must be a whole number"):
+        unlike.u64s("x", 50_000)
+    strings = read_object(b'{"x":[%b]}' % b",".join([b'""'] * 40_000))
+    assert strings.string_array("x", 1000) == ([], 1001)
+    assert strings.string_array("x", 40_000) == ([""] * 40_000, 40_000)
+    assert strings.string_array("absent", 1) == ([], 0)
 
 
 def test_nodes_of_a_reader_are_kept_once_each_and_those_no_record_has_are_not() -> None:
@@ -125,4 +150,4 @@ def test_the_first_that_is_no_string_is_named_among_many(count: int) -> None:
     with pytest.raises(RequestError, match=rf"node\[{count}\] must be a string, not the number 1"):
         read_object(text).strings("node")
     with pytest.raises(RequestError, match=rf"node\[{count}\] must be a string"):
-        read_object(text).string_array("node")
+        read_object(text).string_array("node", 1001)

@@ -364,6 +364,19 @@ def test_of_many_items_only_those_that_are_looked_at_are_made(monkeypatch: pytes
     assert [item.text for item in items] == [b"%d" % number for number in range(1000)]
 
 
+@given(st.integers(0, 2**32), st.integers(0, 8))
+def test_elements_are_counted_no_further_than_asked_for(seed: int, most: int) -> None:
+    rng = random.Random(seed)
+    texts = [json_model.random_json(rng, 2) for _ in range(rng.randrange(8))]
+    text = ("[" + ",".join(texts) + "]").encode()
+    try:
+        json_model.parse(text)
+    except json_model.RefusedError:
+        return  # not strict: some numbers of the model are too large
+    assert records.array_length(text) == len(texts)
+    assert records.array_length(text, most) == min(len(texts), most + 1)
+
+
 @pytest.mark.parametrize("text", [b"[1]", b'"a"', b"1", b"{", b'{"a":1}x', b'{"a":1e400}', b'{"a":[}'])
 def test_an_object_is_asked_for_and_nothing_else_is_one(text: bytes) -> None:
     with pytest.raises(JsonError):

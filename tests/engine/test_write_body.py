@@ -235,6 +235,28 @@ def test_an_object_of_very_many_keys_makes_the_scanner_grow_once() -> None:
         assert record_at(scanner.scan(b'{"records":[{"data":' + payload + b"}]}").rows, 0).data == payload
 
 
+def test_the_body_and_a_record_have_a_thousand_members_at_most_and_payloads_any_number() -> None:
+    """Nothing behind them is looked at: the rest of these is no JSON."""
+    members = b",".join([b'"":0'] * 999)
+    assert records_of(scan(b'{"records":[{"data":{%b,"":0,"":0},%b}],%b}' % (members, members, members)))
+    refused = refusal(b'{"records":[{"data":1}],%b,"":0 and no JSON' % members)
+    assert refused.message == "the body has too many entries: at most 1000 are allowed"
+    refused = refusal(b'{"records":[{"data":1},{"data":1,%b,"":0 and no JSON' % members)
+    assert refused.message == "records[1] has too many entries: at most 1000 are allowed"
+
+
+def test_keys_are_compared_for_as_many_as_a_record_has_bytes_for() -> None:
+    """The keys of more took memory, and seconds; what follows them is not looked at."""
+    scanner = WriteScanner(replace(Config(), max_record_bytes=65_536))
+    keys = b",".join([b'"":0'] * 13_000)
+    assert records_of(scanner.scan(b'{"records":[{"data":{%b}}]}' % keys)) == [Record(b'{"":0}', None, None, None, 6)]
+    refused = refusal(b'{"records":[{"data":1},{"data":{%b,%b and no JSON' % (keys, keys), scanner)
+    assert (refused.code, refused.message[:21]) == ("record_too_large", "records[1] is larger ")
+    with pytest.raises(RequestError) as raised:
+        scanner.scan_texts([b"1", b"{%b,%b}" % (keys, keys)])
+    assert raised.value.code == "record_too_large"
+
+
 def test_a_hostile_body_of_repeated_keys_takes_linear_time() -> None:
     body = b'{"records":[{"data":[' + b",".join([b'{"a":1,"a":2}'] * 50_000) + b"]}]}"
     start = time.process_time()

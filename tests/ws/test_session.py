@@ -20,7 +20,7 @@ from topics.errors import RequestError, StorageError
 from topics.ws.host import Host
 from topics.ws.session import HELD_BYTES, Rights, Session
 
-CONFIG = Config(ws_publishes_in_flight=8)
+CONFIG = Config(ws_publishes_in_flight=8, max_watch_topics=10_000)
 
 
 class Feed:

@@ -14,26 +14,26 @@ import msgspec
 
 from topics.config import RANGES
 from topics.engine import records
-from topics.engine.records import JsonSpan, Kind, Place, string_value
+from topics.engine.records import FIELDS_MAX, JsonSpan, Kind, Place, string_value
 from topics.errors import RequestError
 
 U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
 I32_MIN, I32_MAX = -(2**31), 2**31 - 1
 
-FIELDS_MAX = 1000
-"""Members of an object that is read field by field, unknown ones included: a million would take a second."""
 NODE_BYTES_MAX = RANGES["max_node_bytes"][1]
 
 T = TypeVar("T")
 _OF_NUMBERS = b"0123456789, \t\r\n"
+_SHORT_TEXT = 65_536
+"""An array in so many bytes is decoded uncounted: that takes a millisecond."""
 
 
-def read_object(text: bytes, what: str = "the body", prefix: str = "", members_max: int | None = FIELDS_MAX) -> Fields:
+def read_object(text: bytes, what: str = "the body", prefix: str = "", members_max: int = FIELDS_MAX) -> Fields:
     """The fields of `text`, which must be one strict JSON object.
 
     what: names the value in messages ("the body", "config"); prefix: goes before a field's name there ("config.");
-    members_max: another limit than for fields, where keys are data; None: no limit.
+    members_max: another limit than for fields, where keys are data.
     Raises: RequestError invalid_request, not JSON, not an object, or over the limit.
     """
     places, twice = records.object_places(text, what, members_max)
@@ -185,28 +185,42 @@ class Fields:
         """Field `node` of a reader, who may stay: each name once, and none that is longer than those of records."""
         return tuple(dict.fromkeys(node.encode() for node in self.strings("node") if len(node) <= NODE_BYTES_MAX))
 
-    def u64s(self, name: str) -> list[int]:
-        """A required array of whole numbers."""
+    def u64s(self, name: str, most: int) -> tuple[list[int], int]:
+        """A required array of whole numbers, and how many there are.
+
+        Of a long text with more than `most`, none is decoded or looked at: the list is empty.
+        """
         span = self.require(name)
         if span.kind != Kind.ARRAY:
             raise refuse(self._prefix + name, "an array of whole numbers", span)
+        if len(span.text) > _SHORT_TEXT and (count := records.array_length(span.text)) > most:
+            return [], count
+        numbers = self._u64s(name, span)
+        return numbers, len(numbers)
+
+    def _u64s(self, name: str, span: JsonSpan) -> list[int]:
         if not span.text[1:-1].translate(None, _OF_NUMBERS):  # nearly always: no sign, fraction or exponent among them
             numbers = msgspec.json.decode(span.text, type=list[int])
             if not numbers or max(numbers) <= U64_MAX:
                 return numbers
         return [self._unsigned(f"{name}[{i}]", item, U64_MAX) for i, item in enumerate(records.array_items(span.text))]
 
-    def string_array(self, name: str) -> list[str]:
-        """An array of strings; absent means empty."""
+    def string_array(self, name: str, most: int) -> tuple[list[str], int]:
+        """An array of strings, absent means empty, and how many there are, counted to `most` + 1 alone.
+
+        Of a long text with more than `most`, none is decoded or looked at: the list is empty.
+        """
         span = self.span(name)
         if span is None:
-            return []
+            return [], 0
         if span.kind != Kind.ARRAY:
             raise refuse(self._prefix + name, "an array of strings", span)
-        return self._strings(name, span)
+        if len(span.text) > _SHORT_TEXT and (count := records.array_length(span.text, most)) > most:
+            return [], count
+        found = self._strings(name, span)
+        return found, len(found)
 
     def _strings(self, name: str, span: JsonSpan) -> list[str]:
-        """Of an array; a client may send millions."""
         found = records.strings_of(span.text)
         if found is not None:
             return found

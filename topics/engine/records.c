@@ -37,7 +37,7 @@ int tp_scan_value(struct tp_value *out, const unsigned char *text, uint64_t len,
 }
 
 int64_t tp_members(const unsigned char *text, uint64_t len, uint32_t kind, struct tp_span *spans, uint64_t room,
-                   struct tp_error *error)
+                   uint64_t most, struct tp_error *error)
 {
     struct scan s = start_scan(text, len);
     int64_t n = 0;
@@ -83,6 +83,7 @@ int64_t tp_members(const unsigned char *text, uint64_t len, uint32_t kind, struc
             if ((uint64_t)n < room)
                 spans[n] = (struct tp_span){(uint32_t)(from - text), (uint32_t)(p - from), kind_at(*from)};
             n++;
+            if ((uint64_t)n > most) return n;
             p = skip_blanks(&s, p);
             if (p < s.end && *p == ',') {
                 p = skip_blanks(&s, p + 1);

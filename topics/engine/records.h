@@ -18,6 +18,7 @@ struct tp_error {
 /* Limits on client input, in bytes of compact or decoded text. */
 struct tp_limits {
     uint32_t records, record_bytes, meta_bytes, meta_keys, tag_bytes, node_bytes;
+    uint32_t members; /* of the body, and of a record, unknown ones included: E_MANY beyond them */
 };
 
 /* One scanner of write bodies: settings and caller-given room, then the results of the last call. */
@@ -73,9 +74,10 @@ struct tp_value {
 int tp_scan_value(struct tp_value *out, const unsigned char *text, uint64_t len, uint32_t open,
                   uint64_t *keys, uint64_t key_room, const uint64_t *secret);
 /* The members of one object (name, value, name, value ...) or array (value ...), validated. The spans of names and
- * strings include the quotes. Returns how many spans there are, also beyond `room` (then call again), or -1. */
+ * strings include the quotes. Returns how many spans there are, also beyond `room` (then call again), or -1. Returns as
+ * soon as there are more than `most`: the text behind them is not looked at. */
 int64_t tp_members(const unsigned char *text, uint64_t len, uint32_t kind, struct tp_span *spans, uint64_t room,
-                   struct tp_error *error);
+                   uint64_t most, struct tp_error *error);
 /* Copies valid JSON without white space outside strings; out has room for len bytes. Returns the bytes written. */
 uint64_t tp_compact(const unsigned char *text, uint64_t len, unsigned char *out);
 /* Copies valid compact JSON without the members whose key comes again later in the same object. `work`: room for

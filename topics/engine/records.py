@@ -34,12 +34,15 @@ KIND_NAMES = ("nothing", "null", "false", "true", "a number", "a string", "an ar
 """By kind, as they read in a message."""
 
 DEPTH_MAX = 127
+FIELDS_MAX = 1000
+"""Members of an object that is read field by field, unknown ones included (R-JSON-9)."""
 SECRET = ffi.new("uint64_t[2]", [int.from_bytes(os.urandom(8), "little") | 1 for _ in range(2)])
 """Seeds the hash of keys, so that no client can prepare colliding ones. Never changes in a process."""
 
 _KEY_ROOM = 1024
 _SPAN_ROOM = 64
 _SPAN_BYTES = 12
+_NO_LIMIT = 2**64 - 1
 
 
 class JsonError(RequestError):
@@ -48,6 +51,10 @@ class JsonError(RequestError):
     def __init__(self, message: str, offset: int) -> None:
         super().__init__("invalid_request", message)
         self.offset = offset
+
+
+class TooManyError(JsonError):
+    """An object with more members than it may have."""
 
 
 class JsonSpan(NamedTuple):
@@ -93,8 +100,8 @@ def object_places(
 ) -> tuple[dict[str, Place], list[str]]:
     """The members of an object by decoded name, the last of equal names, and the names that come more than once.
 
-    The whole text is validated. Raises JsonError: not strict JSON, not an object, or over `members_max`, before any
-    name is decoded.
+    The whole text is validated. Raises JsonError: not strict JSON, or not an object; TooManyError: over `members_max`,
+    before the text behind so many members is looked at.
     """
     found: dict[str, Place] = {}
     flat = _members(text, Kind.OBJECT, what, members_max)
@@ -147,6 +154,15 @@ class Items:
         return [JsonSpan(kind, text[off : off + size]) for off, size, kind in zip(step, step, step, strict=True)]
 
 
+def array_length(text: bytes, most: int | None = None) -> int:
+    """How many elements a valid array has; `most` + 1 as soon as there are more than `most`."""
+    limit = _NO_LIMIT if most is None else most
+    error = ffi.new("struct tp_error *")
+    count: int = lib.tp_members(text, len(text), Kind.ARRAY, ffi.NULL, 0, limit, error)
+    assert count >= 0, "an array that is none"
+    return count
+
+
 def strings_of(text: bytes) -> list[str] | None:
     """The elements of a valid array, decoded in one call; None when one of them is no string."""
     try:
@@ -166,18 +182,24 @@ def _members(text: bytes, kind: int, what: str, members_max: int | None) -> tupl
 def _fill(text: bytes, kind: int, what: str, members_max: int | None = None) -> tuple[_Room, int]:
     """A room with the spans, and their number: two for a member of an object."""
     room = _ROOMS.pop() if _ROOMS else _Room(_SPAN_ROOM)
-    count = lib.tp_members(text, len(text), kind, room.spans, room.count, room.error)
-    if members_max is not None and count > 2 * members_max:
+    most = _NO_LIMIT if members_max is None else 2 * members_max
+    count = lib.tp_members(text, len(text), kind, room.spans, room.count, most, room.error)
+    if count > most:
         _give_back(room)
-        raise JsonError(f"{what} has {count // 2} entries: at most {members_max} are allowed", 0)
+        raise TooManyError(too_many(what, members_max), 0)
     if count > room.count:
         room = _Room(count)
-        lib.tp_members(text, len(text), kind, room.spans, count, room.error)
+        lib.tp_members(text, len(text), kind, room.spans, count, count, room.error)
     if count >= 0:
         return room, count
     if room.error.code == E_TYPE:
         raise JsonError(f"{what} must be {KIND_NAMES[kind]}, not {KIND_NAMES[room.error.kind]}", room.error.at)
     raise json_error(room.error, text, what)
+
+
+def too_many(what: str, most: int | None) -> str:
+    """The message for an object or an array that was counted no further than its limit."""
+    return f"{what} has too many entries: at most {most} are allowed"
 
 
 def _give_back(room: _Room) -> None:
@@ -248,7 +270,7 @@ def key_room(text: bytes) -> int:
 
 # --- errors -----------------------------------------------------------------------------------------------------------
 
-E_ROOM, E_TYPE, E_MISSING, E_TWICE = 14, 15, 16, 17
+E_ROOM, E_TYPE, E_MISSING, E_TWICE, E_MANY = 14, 15, 16, 17, 18
 _CAUSES = {
     1: "it ends before it is complete",
     2: "{found} is unexpected here",

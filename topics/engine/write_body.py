@@ -17,18 +17,20 @@ from topics.engine._records import ffi, lib
 from topics.engine.incarnation import check_incarnation
 from topics.engine.producers.part import Part, parse_part
 from topics.engine.records import (
+    E_MANY,
     E_MISSING,
     E_ROOM,
     E_TWICE,
     E_TYPE,
+    FIELDS_MAX,
     KIND_NAMES,
     SECRET,
     JsonError,
     Kind,
     json_error,
-    key_room,
     normalized,
     string_value,
+    too_many,
 )
 from topics.engine.topic_config import TopicConfig
 from topics.errors import RequestError
@@ -42,6 +44,9 @@ _RESULTS = struct.Struct("=QIIII")
 _FIELDS = struct.Struct("=24I")
 _KEY_ROOM = 4096
 _CLEAN_ROOM = 65_536
+_KEY_BYTES_MIN = 4
+"""Of a member in a payload: its quotes, the colon and a digit."""
+_V_SIZE = 6
 _MARK_CLEAN = 8 | 16 | 32
 _MARK_TWICE = 64
 _NO_RECORD = 0xFFFFFFFF
@@ -100,6 +105,7 @@ def new_writer(config: Config) -> Any:
         config.max_meta_keys,
         config.max_tag_bytes,
         config.max_node_bytes,
+        FIELDS_MAX,
     )
     writer.secret = tuple(SECRET)
     return writer
@@ -157,7 +163,7 @@ class WriteScanner:
         if status < 0:
             error = self._writer.error
             if error.code == E_ROOM:
-                self._set_key_room(key_room(buffer))
+                self._grow_key_room(f"records[{error.record}]")
                 return self.scan_texts(texts)
             raise json_error(error, texts[error.record], f"records[{error.record}].data")
         scanned = self._unusual(buffer)
@@ -251,7 +257,7 @@ class WriteScanner:
     def _violation(self, violation: int, record: str) -> RequestError:
         """Check 4 of section 7.5: the words for a V_* of records.c."""
         limits = self._limits
-        if violation == 6:
+        if violation == _V_SIZE:
             message = (
                 f"{record} is larger than {limits.max_record_bytes} bytes of compact JSON (data and meta): split it"
             )
@@ -271,14 +277,21 @@ class WriteScanner:
         self._writer.keys = self._keys
         self._writer.key_room = room
 
+    def _grow_key_room(self, record: str) -> None:
+        """Makes room for all keys that a record within its limit can have. Raises: RequestError, it has more."""
+        most = self._limits.max_record_bytes // _KEY_BYTES_MIN + 1
+        if self._writer.key_room >= most:
+            raise self._violation(_V_SIZE, record)
+        self._set_key_room(most)
+
     def _grow_or_refuse(self, body: bytes) -> None:
         """Makes room for an object of very many keys, or raises the error of the last scan."""
         error = self._writer.error
         if error.code == E_ROOM:
-            self._set_key_room(key_room(body))
+            self._grow_key_room(f"records[{error.record}]")
             return
         where = "" if error.record == _NO_RECORD else f"records[{error.record}]"
-        if error.code not in (E_TYPE, E_MISSING, E_TWICE):
+        if error.code not in (E_TYPE, E_MISSING, E_TWICE, E_MANY):
             raise json_error(error, body, "the body", where)
         name = ("the body" if error.field == _BODY else where) if error.field >= _BODY else _FIELD_NAMES[error.field]
         if where and error.field < _BODY:
@@ -286,6 +299,8 @@ class WriteScanner:
         if error.code == E_MISSING:
             fix = '"records": [...]' if error.field == 0 else '"data" (null is allowed)'
             raise JsonError(f"{name} is missing: it is required, send {fix}", error.at)
+        if error.code == E_MANY:
+            raise JsonError(too_many(name, FIELDS_MAX), error.at)
         if error.code == E_TWICE:
             raise JsonError(f"{name} is given twice: send it once", error.at)
         raise JsonError(f"{name} must be {_MUST_BE[error.field]}, not {KIND_NAMES[error.kind]}", error.at)

@@ -56,6 +56,16 @@ static inline const uint8_t *read_key(struct scan *s, const uint8_t *p, const st
     return p == s->end ? fail(s, E_END, p) : p;
 }
 
+/* Counts one more member of the body or a record; 0 beyond the limit. */
+static inline int one_more(struct scan *s, const uint8_t *p, const struct tp_writer *w, uint32_t *members,
+                           uint32_t field)
+{
+    if (++*members <= w->limits.members) return 1;
+    s->error.field = field;
+    fail(s, E_MANY, p);
+    return 0;
+}
+
 static const uint8_t *wrong_type(struct scan *s, const uint8_t *p, uint32_t field)
 {
     const uint8_t *after = skip_value(s, p, 3); /* what is no JSON at all is refused as that */
@@ -123,7 +133,7 @@ static inline const uint8_t *read_label(struct scan *s, const uint8_t *p, struct
 static const uint8_t *read_record(struct scan *s, const uint8_t *p, struct tp_writer *w, struct tp_row *row,
                                   uint32_t index)
 {
-    uint32_t seen = 0, field, meta_keys = 0;
+    uint32_t seen = 0, field, meta_keys = 0, members = 0;
     uint64_t data_bytes = 0, meta_bytes = 0;
     memset(row, 0, sizeof *row);
     s->error.record = index;
@@ -132,6 +142,7 @@ static const uint8_t *read_record(struct scan *s, const uint8_t *p, struct tp_wr
     p = skip_blanks(s, p + 1);
     if (p < s->end && *p == '}') goto closed;
     for (;;) {
+        if (!one_more(s, p, w, &members, FIELD_RECORD)) return NULL;
         p = read_key(s, p, RECORD_FIELDS, &field, &seen);
         if (!p) return NULL;
         switch (field) {
@@ -213,11 +224,12 @@ static int may_be(uint32_t field, uint32_t kind)
 
 static const uint8_t *read_body(struct scan *s, const uint8_t *p, struct tp_writer *w, uint32_t *seen)
 {
-    uint32_t field;
+    uint32_t field, members = 0;
     if (*p != '{') return wrong_type(s, p, FIELD_BODY);
     p = skip_blanks(s, p + 1);
     if (p < s->end && *p == '}') return p + 1;
     for (;;) {
+        if (!one_more(s, p, w, &members, FIELD_BODY)) return NULL;
         p = read_key(s, p, BODY_FIELDS, &field, seen);
         if (!p) return NULL;
         if (field == FIELD_RECORDS) {

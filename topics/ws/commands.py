@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from topics.engine.json_fields import Fields, read_object, refuse
-from topics.engine.records import Kind, compacted
+from topics.engine.records import Kind, TooManyError, compacted
 from topics.engine.write_body import WriteBody, WriteScanner
 from topics.errors import RequestError
 from topics.tuples import make_tuple
@@ -35,11 +35,15 @@ class Subscribe(NamedTuple):
     include_tags: bool
     include_meta: bool
     lenient: bool
+    violation: RequestError | None
+    """The limit that the command breaks; it is to be refused with this once the scope is there."""
 
 
 class Unsubscribe(NamedTuple):
     request_id: bytes
     topics: list[str]
+    violation: RequestError | None
+    """The limit that the command breaks; it is to be refused with this."""
 
 
 class Publish(NamedTuple):
@@ -62,15 +66,15 @@ class Invalid(NamedTuple):
 Command = Subscribe | Unsubscribe | Publish | Ping | Invalid
 
 
-def parse_command(message: bytes, scanner: WriteScanner) -> Command:
-    """message: UTF-8."""
+def parse_command(message: bytes, scanner: WriteScanner, names_max: int) -> Command:
+    """message: UTF-8. names_max: topics that a command may name, which are counted before they are decoded."""
     try:
-        return _parse(message, scanner)
+        return _parse(message, scanner, names_max)
     except RequestError as error:
         return Invalid(error.message)
 
 
-def _parse(message: bytes, scanner: WriteScanner) -> Command:
+def _parse(message: bytes, scanner: WriteScanner, names_max: int) -> Command:
     """Raises: RequestError, it is no command."""
     fields = read_object(message, "the message")
     op = fields.string("op")
@@ -80,16 +84,17 @@ def _parse(message: bytes, scanner: WriteScanner) -> Command:
         topic = fields.string("topic")
         return make_tuple(Publish, (request_id, topic, scanner.scan(message), fields.boolean("return_seqs", True)))
     if op == "subscribe":
-        return _subscribe(fields, request_id)
+        return _subscribe(fields, request_id, names_max)
     if op == "unsubscribe":
-        return Unsubscribe(request_id, _topics_to_leave(fields))
+        return _unsubscribe(fields, request_id, names_max)
     if op == "ping":
         return Ping(request_id)
     raise RequestError("invalid_request", 'op must be "subscribe", "unsubscribe", "publish" or "ping"')
 
 
-def _subscribe(fields: Fields, request_id: bytes) -> Subscribe:
+def _subscribe(fields: Fields, request_id: bytes, names_max: int) -> Subscribe:
     starts: dict[str, Start] = {}
+    violation: RequestError | None = None
     topic = fields.nullable_string("topic")
     start = Start(fields.u64("from_seq", 0), fields.boolean("tail", False))
     if topic is not None:
@@ -98,14 +103,12 @@ def _subscribe(fields: Fields, request_id: bytes) -> Subscribe:
     if span is not None:
         if span.kind != Kind.OBJECT:
             raise refuse("topics", "an object of topic names", span)
-        topics = read_object(span.text, "topics", "topics.", members_max=None)
-        for name in topics.names():
-            entry = topics.span(name)
-            assert entry is not None, "a name of the object without a value"
-            if entry.kind != Kind.OBJECT:
-                raise refuse(f"topics.{name}", "an object", entry)
-            inner = read_object(entry.text, f"topics.{name}", f"topics.{name}.")
-            starts[name] = Start(inner.u64("from_seq", 0), inner.boolean("tail", False))
+        try:
+            starts.update(_starts(span.text, names_max))
+        except TooManyError:
+            violation = too_many_names(names_max)
+    if len(starts) > names_max:
+        violation = too_many_names(names_max)
     return Subscribe(
         request_id,
         starts,
@@ -116,12 +119,37 @@ def _subscribe(fields: Fields, request_id: bytes) -> Subscribe:
         include_tags=fields.boolean("include_tags", False),
         include_meta=fields.boolean("include_meta", True),
         lenient=fields.boolean("lenient", False),
+        violation=violation,
     )
 
 
-def _topics_to_leave(fields: Fields) -> list[str]:
-    """The names of `topics`, then that of `topic`."""
-    names = fields.string_array("topics")
+def _starts(text: bytes, names_max: int) -> dict[str, Start]:
+    """Of the object `topics`. Raises: RequestError; TooManyError, before any name is decoded."""
+    starts: dict[str, Start] = {}
+    topics = read_object(text, "topics", "topics.", names_max)
+    for name in topics.names():
+        entry = topics.span(name)
+        assert entry is not None, "a name of the object without a value"
+        if entry.kind != Kind.OBJECT:
+            raise refuse(f"topics.{name}", "an object", entry)
+        try:
+            inner = read_object(entry.text, f"topics.{name}", f"topics.{name}.")
+        except TooManyError as error:
+            raise RequestError(error.code, error.message) from None
+        starts[name] = Start(inner.u64("from_seq", 0), inner.boolean("tail", False))
+    return starts
+
+
+def _unsubscribe(fields: Fields, request_id: bytes, names_max: int) -> Unsubscribe:
+    """Of the names of `topics`, then that of `topic`."""
+    names, count = fields.string_array("topics", names_max)
     if "topic" in fields:
         names.append(fields.string("topic"))
-    return names
+        count += 1
+    return Unsubscribe(request_id, names, too_many_names(names_max) if count > names_max else None)
+
+
+def too_many_names(most: int) -> RequestError:
+    """The refusal of a command that names more topics than it may."""
+    message = f"topic and topics have too many names: at most {most} are allowed in one command"
+    return RequestError("invalid_request", message)

@@ -180,7 +180,7 @@ class Session:
         self._next_bytes = len(received.data)
         if received.kind != TEXT:
             return received
-        return parse_command(received.data, self._host.scanner)
+        return parse_command(received.data, self._host.scanner, self._host.config.max_watch_topics)
 
     def _may_begin(self, command: Command | Received) -> bool:
         """Publishes may overlap with each other, nothing else."""
@@ -257,6 +257,8 @@ class Session:
     def _subscribe(self, command: Subscribe, reply: Reply) -> None:
         if not self._rights.read:
             raise RequestError("forbidden", "subscribing needs the scope read")
+        if command.violation is not None:
+            raise command.violation
         if not command.starts:
             raise RequestError("invalid_request", "topic or topics is required: name at least one")
         for name in command.starts:
@@ -264,6 +266,8 @@ class Session:
         self._subscriptions.begin(command, lambda result: self._on_done(reply, result))
 
     def _unsubscribe(self, command: Unsubscribe, reply: Reply) -> None:
+        if command.violation is not None:
+            raise command.violation
         if not command.topics:
             raise RequestError("invalid_request", "topic or topics is required: name at least one")
         for name in command.topics:

@@ -66,17 +66,19 @@ def extend(call: Call) -> None:
 
 def _held_jobs(call: Call, fields: Fields) -> HeldJobs:
     """The fields all three share; checks 1 to 5 of 8.1 in their order."""
+    most = call.service.config.max_claim
     node = fields.string("node")
-    seqs = fields.u64s("seqs")
-    lease_ids = [_lease_id(text, index) for index, text in enumerate(fields.string_array("lease_ids"))]
+    seqs, count = fields.u64s("seqs", most)
+    texts, fences = fields.string_array("lease_ids", most)
+    lease_ids = [_lease_id(text, index) for index, text in enumerate(texts)]
     if not node:
         raise RequestError("invalid_request", "node is empty: send the node that claimed the jobs")
-    most = call.service.config.max_claim
-    if len(seqs) > most:
-        message = f"seqs has {len(seqs)} entries: at most {most} are allowed in one request"
-        raise RequestError("batch_too_large", message, {"seqs": len(seqs), "max": most})
-    if lease_ids and len(lease_ids) != len(seqs):
-        message = f'lease_ids has {len(lease_ids)} entries for {len(seqs)} seqs: send one for each ("" for no fence)'
+    if count > most:
+        message = f"seqs has {count} entries: at most {most} are allowed in one request"
+        raise RequestError("batch_too_large", message, {"seqs": count, "max": most})
+    if fences and fences != count:
+        found = f"more than {most}" if fences > most else fences
+        message = f'lease_ids has {found} entries for {count} seqs: send one for each ("" for no fence)'
         raise RequestError("invalid_request", message)
     return HeldJobs(call.name, node, seqs, lease_ids)
 
