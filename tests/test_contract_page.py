@@ -74,6 +74,6 @@ def test_the_limits_are_the_defaults_of_their_settings() -> None:
 
 LIMITS = (
     "max_batch_records", "max_record_bytes", "max_meta_bytes", "max_meta_keys", "max_tag_bytes", "max_node_bytes",
-    "max_idempotency_key_bytes", "max_limit", "max_wait_ms", "max_batch_bytes", "max_claim", "max_watch_topics",
-    "max_wait_topics",
+    "max_nodes", "max_idempotency_key_bytes", "max_limit", "max_wait_ms", "max_batch_bytes", "max_claim",
+    "max_watch_topics", "max_wait_topics",
 )  # fmt: skip

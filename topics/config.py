@@ -67,6 +67,7 @@ RANGES = {
     "max_meta_keys": (0, _U32_MAX),
     "max_tag_bytes": (0, 60_000),
     "max_node_bytes": (0, 60_000),
+    "max_nodes": (0, 1_000_000),
     "max_idempotency_key_bytes": (0, 60_000),
     "max_producer_id_bytes": (0, 30_000),
     "producer_epochs": (1, 4096),
@@ -84,6 +85,7 @@ _ZERO_IS_THE_MOST = (
     "max_meta_keys",
     "max_tag_bytes",
     "max_node_bytes",
+    "max_nodes",
     "max_idempotency_key_bytes",
     "max_producer_id_bytes",
     "max_limit",
@@ -263,6 +265,8 @@ class Config:
     max_meta_keys: int = 64
     max_tag_bytes: int = 256
     max_node_bytes: int = 128
+    max_nodes: int = 1000
+    """Names in a reader's `node`."""
     max_idempotency_key_bytes: int = 256
     max_producer_id_bytes: int = 256
     max_producers: int = 100_000

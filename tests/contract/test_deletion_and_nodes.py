@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract.conftest import MakeWorld
 from tests.contract.world import World, seqs
 
 INVALID = (400, "invalid_request", None)
@@ -216,6 +217,20 @@ def test_nodes_are_compared_byte_for_byte(world: World, node: Any, left: list[in
     """R-NODE-1: a record without one always passes; an empty name is a name."""
     noded(world, "a", "", None, "é", "ab")
     assert seqs(world.diff("t", node=node)) == left
+
+
+def test_a_reader_names_so_many_nodes_at_most(make_world: MakeWorld) -> None:
+    """R-NODE-6: however often each is named; in a watch, too."""
+    world = make_world(max_nodes=3, max_node_bytes=4)
+    noded(world, "a", "b")
+    assert seqs(world.diff("t", node=["a", "x", "y"])) == [2]
+    watch = {"topics": {"t": {}}}
+    for node in (["a"] * 4, ["n"] * 50_000, ["aaaaa", "bbbb", "cccc"], "é" * 7):
+        for path, body in (("topics/t/diff", {}), ("watch", watch)):
+            refused = world.request("POST", f"/v0/{path}", {**body, "node": node})
+            assert refused.refusal == (400, "invalid_request", None)
+    assert seqs(world.diff("t", node="a" * 12)) == [1, 2]
+    assert world.request("POST", "/v0/watch", {**watch, "node": ["a", "x", "y"]}).status == 200
 
 
 def test_filtered_records_take_no_room_in_an_answer(world: World) -> None:

@@ -142,6 +142,19 @@ def test_one_key_cannot_take_the_sessions_of_others(make_world: MakeWorld) -> No
     assert create(world, "jobs", headers=one).status == 200
 
 
+def test_names_that_sessions_keep_are_bounded_together(make_world: MakeWorld) -> None:
+    """10.2/5, R-LIM-1: those of nodes and topics; a session that is forgotten makes room."""
+    world = make_world(max_client_bytes=100_000)
+    world.write("jobs", 1)
+    nodes = [f"{number:0100}" for number in range(400)]
+    assert [create(world, "jobs", node=nodes).status for _ in range(2)] == [200, 200]
+    full = (429, "throttled", {"limit": "max_client_bytes", "max": 100_000})
+    assert create(world, "jobs", node=nodes).refusal == full
+    assert create(world, "jobs").status == 200
+    world.advance_ms(300_001)
+    assert [create(world, "jobs", node=nodes).status for _ in range(3)] == [200, 200, 429]
+
+
 @pytest.mark.http1  # a client of HTTP/2 that does not read answers no PING
 def test_idle_sessions_are_forgotten_and_used_ones_are_not(make_world: MakeWorld) -> None:
     """R-WATCH-1: after 300 s without a stream; a stream's end counts as use."""

@@ -397,6 +397,17 @@ def test_a_command_names_256_topics_at_most(make_world: MakeWorld, op: str) -> N
         assert socket.ask({"op": op, "topics": few, "topic": "t", "lenient": True})["op"] == "subscribed"
 
 
+def test_a_subscription_names_so_many_nodes_at_most(make_world: MakeWorld) -> None:
+    """R-NODE-6, 11.2: a limit, not a shape; the nodes of one within it are left out."""
+    world = make_world(max_nodes=2)
+    world.write_records("t", [{"data": 1, "node": "a"}, {"data": 2}])
+    socket = WebSocket(world)
+    refused = socket.ask({"op": "subscribe", "topic": "t", "node": ["a", "b", "c"], "request_id": 5})
+    assert error(refused) == {"op": "error", "request_id": 5, "code": "invalid_request"}
+    assert socket.ask({"op": "subscribe", "topic": "t", "node": ["a", "b"]})["op"] == "subscribed"
+    assert [record["$seq"] for record in socket.next()["records"]] == [2]
+
+
 def test_the_scope_comes_before_the_number_of_topics(make_world: MakeWorld) -> None:
     """11.3, R-WS-5."""
     world = make_world(api_keys="w:w", max_watch_topics=1)

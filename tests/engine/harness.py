@@ -11,6 +11,7 @@ from tests.engine.fake_store import FakeLoop, FakeStore, columns_of, replay, sma
 from topics.config import Config
 from topics.engine.engine import Engine
 from topics.engine.idempotency import Key
+from topics.engine.node_set import node_set
 from topics.engine.predicate import Predicate
 from topics.engine.results import (
     AppendRequest,
@@ -118,7 +119,8 @@ class Harness:
 
     def start_diff(self, from_seq: int = 0, name: str = "t", **query: Any) -> Answer:
         answer = Answer()
-        self.cancel = self.engine.diff(name, DiffQuery(from_seq, **query), answer)
+        nodes = node_set(query.pop("nodes", ()))
+        self.cancel = self.engine.diff(name, DiffQuery(from_seq, nodes=nodes, **query), answer)
         return answer
 
     def diff(self, from_seq: int = 0, name: str = "t", **query: Any) -> DiffResult:

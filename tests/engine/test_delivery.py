@@ -11,6 +11,7 @@ import pytest
 from tests.engine.harness import Harness, records
 from topics.engine.delivery.frames import Burst, CaughtUpFrame, DeletedFrame, RecordsFrame, TombstoneFrame
 from topics.engine.delivery.subscription import Subscription
+from topics.engine.node_set import node_set
 from topics.engine.results import DiffQuery
 from topics.errors import TopicsError
 
@@ -18,9 +19,9 @@ from topics.errors import TopicsError
 class Reader:
     """A sink that writes down what it gets, and has enough when the test says so."""
 
-    def __init__(self, h: Harness, **options: Any) -> None:
+    def __init__(self, h: Harness, *, nodes: tuple[bytes, ...] = (), **options: Any) -> None:
         self.feed = h.engine.open_feed(self)
-        self.options = options
+        self.options = {**options, "nodes": node_set(nodes)}
         self.bursts: list[Burst] = []
         self.told: list[Any] = []
         self.errors: list[TopicsError] = []

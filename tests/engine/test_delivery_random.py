@@ -11,6 +11,7 @@ import pytest
 from tests.engine.harness import Harness, records
 from topics.engine.delivery.frames import Burst, CaughtUpFrame, DeletedFrame, RecordsFrame, TombstoneFrame
 from topics.engine.delivery.subscription import Subscription
+from topics.engine.node_set import node_set
 from topics.engine.results import DiffQuery
 from topics.errors import TopicsError
 
@@ -35,7 +36,7 @@ class Reader:
         self.world = world
         self.nodes = nodes
         self.feed = world.h.engine.open_feed(self)
-        self.query = DiffQuery(nodes=tuple(node.encode() for node in nodes), limit=limit)
+        self.query = DiffQuery(nodes=node_set(node.encode() for node in nodes), limit=limit)
         self.cursors: dict[str, int] = {}
         self.lives: dict[str, Life | None] = {}
         self.told: dict[str, bool] = {}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from topics.config import Config
+from topics.engine import records
 from topics.engine.json_fields import Fields, read_object
-from topics.engine.records import FIELDS_MAX
+from topics.engine.node_set import NO_NODES, node_set
+from topics.engine.records import FIELDS_MAX, TooManyError
 from topics.errors import RequestError
 
 
@@ -24,7 +28,7 @@ MAYBE_U64: Reader = lambda f: f.nullable_u64("x")  # noqa: E731
 BOOLEAN: Reader = lambda f: f.boolean("x", True)  # noqa: E731
 STRING: Reader = lambda f: f.nullable_string("x")  # noqa: E731
 CHOICE: Reader = lambda f: f.choice("x", ("log", "queue"), "log")  # noqa: E731
-STRINGS: Reader = lambda f: f.strings("x")  # noqa: E731
+STRINGS: Reader = lambda f: f.strings("x", 1000)  # noqa: E731
 U64S: Reader = lambda f: f.u64s("x", 1000)[0]  # noqa: E731
 
 
@@ -140,14 +144,31 @@ def test_a_long_list_over_its_limit_is_counted_and_not_decoded() -> None:
 def test_nodes_of_a_reader_are_kept_once_each_and_those_no_record_has_are_not() -> None:
     long = "x" * 60_001
     fields = read_object(b'{"node":["a","b","a","\\u00e9","' + long.encode() + b'"]}')
-    assert fields.nodes() == (b"a", b"b", "\u00e9".encode())
-    assert read_object(b'{"node":"' + long.encode() + b'"}').nodes() == ()
+    assert fields.nodes(Config()) == node_set((b"a", b"b", "\u00e9".encode()))
+    assert read_object(b'{"node":"' + long.encode() + b'"}').nodes(Config()) == NO_NODES
+
+
+def test_a_reader_names_a_thousand_nodes_at_most_counted_before_they_are_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R-NODE-6."""
+    limits = replace(Config(), max_nodes=3, max_node_bytes=4)
+    for text in (b'["a","b","c"]', b'["aaaa","bbbb","cccc"]', b'"aaaaaaaaaaaa"', b'["a","a"]', b"[]", b"null"):
+        read_object(b'{"node":%b}' % text).nodes(limits)
+    with pytest.raises(TooManyError, match="node has too many entries: at most 3 are allowed"):
+        read_object(b'{"node":["a","a","a","a"]}').nodes(limits)
+    for text in (b'["aaaaa","bbbb","cccc"]', b'"aaaaaaaaaaaaa"', '["\u20ac\u20ac\u20ac\u20ac\u20ac"]'.encode()):
+        with pytest.raises(TooManyError, match="node has 1[35] bytes of names: at most 12 are allowed"):
+            read_object(b'{"node":%b}' % text).nodes(limits)
+    monkeypatch.setattr(records, "strings_of", None)
+    with pytest.raises(TooManyError, match="node has too many entries"):
+        read_object(b'{"node":[%b]}' % b",".join([b'""'] * 40_000)).nodes(limits)
 
 
 @pytest.mark.parametrize("count", [3, 500])
 def test_the_first_that_is_no_string_is_named_among_many(count: int) -> None:
     text = b'{"node":[' + b'"a",' * count + b"1," + b'"b",' * count + b"2]}"
     with pytest.raises(RequestError, match=rf"node\[{count}\] must be a string, not the number 1"):
-        read_object(text).strings("node")
+        read_object(text).strings("node", 1001)
     with pytest.raises(RequestError, match=rf"node\[{count}\] must be a string"):
         read_object(text).string_array("node", 1001)

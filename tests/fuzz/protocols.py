@@ -116,7 +116,7 @@ def websocket_message(data: bytes) -> None:
         data.decode()
     except UnicodeDecodeError:
         return  # refused by the framing
-    parse_command(data, SCANNER, 256)
+    parse_command(data, SCANNER, Config())
 
 
 def query(data: bytes) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from tests.http.fake_engine import FakeEngine
 from tests.http.wire import FakeProbes, Peer, make_service
+from topics.engine.node_set import node_set
 from topics.engine.predicate import Predicate
 from topics.engine.results import (
     AppendResult,
@@ -399,7 +400,7 @@ def test_the_fields_of_a_diff_reach_the_engine(peer: Peer, engine: FakeEngine) -
     body += b'"include_meta":false,"wait_ms":5,"max_batch_bytes":7,"unknown":[]}'
     engine.answers["diff"] = DiffResult(b"", 0, 0, 0, 1, None, 0, 0)
     assert peer.ask("POST", "/v0/topics/jobs/diff", body).status == 200
-    expected = DiffQuery(2**64 - 1, 2**32 - 1, (b"a", "é".encode()), True, False, True, 5, 7)
+    expected = DiffQuery(2**64 - 1, 2**32 - 1, node_set((b"a", "é".encode())), True, False, True, 5, 7)
     assert engine.last == ("jobs", expected)
     assert peer.ask("POST", "/v0/topics/jobs/diff", b'{"from":{"time":18446744073709551615}}').status == 200
     assert engine.last == ("jobs", DiffQuery(from_ms=2**64 - 1))

@@ -12,6 +12,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from topics.engine.node_set import node_set
 from topics.errors import CorruptError
 from topics.store import codec
 from topics.store.codec import Stop
@@ -355,7 +356,7 @@ def model(
 @settings(max_examples=200)
 @given(
     st.lists(json_records, max_size=6),
-    st.lists(st.sampled_from([b"a", b"b", b"", b"zz"]), max_size=2).map(tuple),
+    st.lists(st.sampled_from([b"a", b"b", b"", b"zz", b'\x01"\\\n\x7f', b"\x01"]), max_size=4).map(tuple),
     st.integers(1, 7),
     st.integers(1, 100),
     st.tuples(st.booleans(), st.booleans(), st.booleans()),
@@ -376,7 +377,7 @@ def test_a_projection_equals_the_model(
     offsets = (base + np.cumsum(lengths) - lengths).astype(np.uint32)
     seqs = np.arange(100, 100 + len(written), dtype=np.uint64)
     projection = Projection(
-        9, limit=limit, budget=budget, nodes=nodes, include_tags=tags, include_meta=meta, include_data=data
+        9, limit=limit, budget=budget, nodes=node_set(nodes), include_tags=tags, include_meta=meta, include_data=data
     )
     examined = projection.add(framed, base, offsets[:split], lengths[:split], seqs[:split])
     if examined == len(seqs[:split]):

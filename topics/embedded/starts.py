@@ -17,6 +17,7 @@ from topics.engine.column_read import ColumnPage
 from topics.engine.engine import Engine
 from topics.engine.idempotency import Key
 from topics.engine.identity import Identity
+from topics.engine.node_set import node_set
 from topics.engine.one_by_one import OneByOne
 from topics.engine.predicate import Predicate
 from topics.engine.queue.results import AckResult, ClaimRequest, ExtendResult
@@ -179,7 +180,7 @@ class Starts:
         arguments.count("limit", limit)
         node_text = arguments.encoded("node", node)
         arguments.count("wait_ms", wait_ms)
-        nodes = (node_text,) if node else ()
+        nodes = node_set((node_text,) if node else ())
         query = DiffQuery(from_seq, limit, nodes, include_tags=True, wait_ms=wait_ms, from_ms=from_time)
         return lambda done: self._engine.diff(topic, query, lambda result: done(parse_page(topic, result)))
 

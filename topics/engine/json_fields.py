@@ -12,9 +12,10 @@ from typing import TypeVar
 
 import msgspec
 
-from topics.config import RANGES
+from topics.config import RANGES, Config
 from topics.engine import records
-from topics.engine.records import FIELDS_MAX, JsonSpan, Kind, Place, string_value
+from topics.engine.node_set import NodeSet, node_set
+from topics.engine.records import FIELDS_MAX, JsonSpan, Kind, Place, TooManyError, string_value, too_many
 from topics.errors import RequestError
 
 U32_MAX = 2**32 - 1
@@ -170,20 +171,33 @@ class Fields:
         raise refuse(self._prefix + name, " or ".join(f'"{choice}"' for choice in choices), span)
 
     # --- containers -------------------------------------------------------------------------------------------------
-    def strings(self, name: str) -> tuple[str, ...]:
-        """A string (one of them), an array of strings, or null or absent (none)."""
+    def strings(self, name: str, most: int) -> tuple[str, ...]:
+        """A string (one of them), an array of strings, or null or absent (none).
+
+        Raises: RequestError; TooManyError: over `most`, before a long array is decoded.
+        """
         span = self.nullable_span(name)
         if span is None:
             return ()
         if span.kind == Kind.STRING:
             return (string_value(span.text),)
         if span.kind == Kind.ARRAY:
-            return tuple(self._strings(name, span))
+            found, count = self._few_strings(name, span, most)
+            if count > most:
+                raise TooManyError(too_many(self._prefix + name, most), 0)
+            return tuple(found)
         raise refuse(self._prefix + name, "a string, an array of strings or null", span)
 
-    def nodes(self) -> tuple[bytes, ...]:
-        """Field `node` of a reader, who may stay: each name once, and none that is longer than those of records."""
-        return tuple(dict.fromkeys(node.encode() for node in self.strings("node") if len(node) <= NODE_BYTES_MAX))
+    def nodes(self, limits: Config) -> NodeSet:
+        """Field `node` of a reader, who may stay: without names that are longer than those of records.
+
+        Raises: RequestError; TooManyError: more names, or more bytes of them, than a reader may name (R-NODE-6).
+        """
+        names = {node.encode() for node in self.strings("node", limits.max_nodes) if len(node) <= NODE_BYTES_MAX}
+        size, most = sum(map(len, names)), limits.max_nodes * limits.max_node_bytes
+        if size > most:
+            raise TooManyError(f"node has {size} bytes of names: at most {most} are allowed", 0)
+        return node_set(names)
 
     def u64s(self, name: str, most: int) -> tuple[list[int], int]:
         """A required array of whole numbers, and how many there are.
@@ -215,6 +229,9 @@ class Fields:
             return [], 0
         if span.kind != Kind.ARRAY:
             raise refuse(self._prefix + name, "an array of strings", span)
+        return self._few_strings(name, span, most)
+
+    def _few_strings(self, name: str, span: JsonSpan, most: int) -> tuple[list[str], int]:
         if len(span.text) > _SHORT_TEXT and (count := records.array_length(span.text, most)) > most:
             return [], count
         found = self._strings(name, span)

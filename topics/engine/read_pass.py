@@ -15,6 +15,7 @@ from topics.config import Config
 from topics.engine import refusals
 from topics.engine.floors import Entry, enter
 from topics.engine.index import Selection
+from topics.engine.node_set import NO_NODES
 from topics.engine.pieces import Plan, own_frames, plan_pieces
 from topics.engine.results import DiffQuery, DiffResult, Done
 from topics.engine.retention import when_retained
@@ -140,7 +141,7 @@ class ReadPass:
                 topic.id,
                 limit=query.limit,
                 budget=budget,
-                nodes=query.nodes if filtered else (),
+                nodes=query.nodes if filtered else NO_NODES,
                 include_tags=query.include_tags,
                 include_meta=query.include_meta,
                 include_data=query.include_data,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
+from topics.engine.node_set import NO_NODES, NodeSet
 from topics.engine.topic_config import TopicConfig
 from topics.errors import RequestError, TopicsError
 from topics.store.rows import Rows
@@ -151,8 +152,8 @@ class DiffQuery(NamedTuple):
 
     from_seq: int = 0
     limit: int = 0
-    nodes: tuple[bytes, ...] = ()
-    """Records whose node equals one of these are left out (R-NODE)."""
+    nodes: NodeSet = NO_NODES
+    """Records whose node is one of these are left out (R-NODE)."""
     include_tags: bool = False
     include_meta: bool = True
     include_data: bool = True

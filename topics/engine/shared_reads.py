@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from topics.engine.node_set import NO_NODES, node_count, node_names
 from topics.engine.read_pass import ReadPass
 from topics.engine.results import DiffQuery, DiffResult, Done
 from topics.engine.retention import expired_through
@@ -21,7 +22,7 @@ State = tuple[object, ...]
 _MANY_WAITERS = 4
 """From so many on it pays to read once without a node filter for those with one."""
 _FEW_NODES = 4
-"""Of a filter: what was read is looked through for each of them. A client may name millions."""
+"""Of a filter: what was read is looked through for each of them. A client may name a thousand."""
 _PLAIN_NODE = re.compile(rb"[A-Za-z0-9._:@/ -]*")
 """Spelled alike in JSON."""
 _KEPT_BYTES, _KEPT_RESULTS = 16 << 20, 64
@@ -75,7 +76,7 @@ class SharedReads:
 
     def _from_unfiltered(self, topic: Topic, query: DiffQuery, state: State) -> DiffResult | None:
         """The result without the node filter, read once for all, less what the filter leaves out."""
-        plain = query._replace(nodes=())
+        plain = query._replace(nodes=NO_NODES)
         key = (topic, plain, *state)
         found = self._results.get(key)
         if found is None:
@@ -83,7 +84,7 @@ class SharedReads:
             found = self._results.get(key)  # unless it waits for the disk
         if found is None or not topic.config.dedupe_node:
             return found
-        nodes = query.nodes
+        nodes = node_names(query.nodes)
         if not all(map(_PLAIN_NODE.fullmatch, nodes)):
             return None
         if not any(_NODE + node + b'"' in found.records for node in nodes):
@@ -121,7 +122,7 @@ class SharedReads:
 def _may_share(topic: Topic, query: DiffQuery) -> bool:
     """A reader with a node filter that has nearly caught up: others probably stand there, too."""
     is_near = 0 <= topic.head - query.from_seq <= query.limit
-    return is_near and 0 < len(query.nodes) <= _FEW_NODES and len(topic.waiters) >= _MANY_WAITERS
+    return is_near and 0 < node_count(query.nodes) <= _FEW_NODES and len(topic.waiters) >= _MANY_WAITERS
 
 
 def _rows(result: DiffResult) -> list[tuple[bytes, bytes]] | None:

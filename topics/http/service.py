@@ -125,7 +125,7 @@ class Service:
         """Before the first request: what only a loop has."""
         self.heartbeats = Heartbeats(timers)
         config = self.config
-        limits = config.max_watch_sessions, config.max_watch_sessions_per_key
+        limits = config.max_watch_sessions, config.max_watch_sessions_per_key, config.max_client_bytes
         self.sessions = Sessions(timers.clock, random_bytes, *limits)
 
     @property

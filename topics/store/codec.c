@@ -407,14 +407,21 @@ static char *put_string(char *out, const uint8_t *at, uint32_t len)
     return out;
 }
 
-static int node_is_listed(const uint8_t *node, uint32_t len, const uint8_t *nodes, uint32_t nodes_bytes)
+/* Whether a set of names (tp_project) has this node; 0 where its bytes are no set. */
+static int node_is_listed(const uint8_t *node, uint32_t len, const uint8_t *set, uint32_t size)
 {
-    for (uint32_t at = 0; nodes_bytes - at >= 2;) {
-        uint32_t listed = get16(nodes + at);
-        at += 2;
-        if (listed > nodes_bytes - at) return 0;
-        if (listed == len && memcmp(nodes + at, node, len) == 0) return 1;
-        at += listed;
+    if (size < 4 || get32(set) > (size - 4) / 4) return 0;
+    uint32_t low = 0, high = get32(set);
+    const uint8_t *ends = set + 4, *names = ends + 4ull * high;
+    uint32_t names_bytes = size - 4 - 4 * high;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        uint32_t from = middle ? get32(ends + 4ull * (middle - 1)) : 0, end = get32(ends + 4ull * middle);
+        if (from > end || end > names_bytes) return 0;
+        int order = end - from != len ? (end - from < len ? -1 : 1) : memcmp(names + from, node, len);
+        if (!order) return 1;
+        if (order < 0) low = middle + 1;
+        else high = middle;
     }
     return 0;
 }

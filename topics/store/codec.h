@@ -100,7 +100,8 @@ void tp_scan_frames(const char *bytes, uint64_t size, uint64_t base, struct tp_f
                     struct tp_frame *out, uint64_t capacity);
 
 /* Renders rows as JSON array elements joined by ','. Row i: bytes[offsets[i] - base, + lengths[i]), seq seqs[i].
- * Skips rows whose node is in `nodes` (packed: u16 length, bytes). Verifies every frame it delivers or skips. */
+ * Skips rows whose node is in `nodes`: u32 count; the end of each name (u32), counted from the first name; the names,
+ * ascending by length and then by bytes. Verifies every frame it delivers or skips. */
 void tp_project(char *out, uint64_t room, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
                 const uint32_t *lengths, const uint64_t *seqs, uint32_t count, const char *nodes,
                 uint32_t nodes_bytes, struct tp_projection *state);

@@ -22,7 +22,7 @@ class Projection:
     """Collects `{"$seq":..,"$ts":..,"$node"?,"$tag"?,"data":..,"meta"?}` joined by ',' until a limit or budget is met.
 
     limit: records. budget: accounted bytes; the record that would pass it is left out, the first one never is.
-    nodes: records whose node equals one of these are skipped; they count for neither bound.
+    nodes: a set as codec.h has it; records whose node is in it are skipped, and count for neither bound.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Projection:
         *,
         limit: int,
         budget: int,
-        nodes: tuple[bytes, ...] = (),
+        nodes: bytes = b"",
         include_tags: bool = False,
         include_meta: bool = True,
         include_data: bool = True,
@@ -43,8 +43,7 @@ class Projection:
         self._state.include_tags = include_tags
         self._state.include_meta = include_meta
         self._state.include_data = include_data
-        # A name longer than a frame can hold equals none; the prefix could not hold its length.
-        self._nodes = b"".join(len(node).to_bytes(2, "little") + node for node in nodes if len(node) < 1 << 16)
+        self._nodes = nodes
         self._out = bytearray()
 
     @property

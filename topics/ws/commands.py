@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from topics.config import Config
 from topics.engine.json_fields import Fields, read_object, refuse
+from topics.engine.node_set import NO_NODES, NodeSet
 from topics.engine.records import Kind, TooManyError, compacted
 from topics.engine.write_body import WriteBody, WriteScanner
 from topics.errors import RequestError
@@ -28,7 +30,7 @@ class Start(NamedTuple):
 class Subscribe(NamedTuple):
     request_id: bytes
     starts: dict[str, Start]
-    nodes: tuple[bytes, ...]
+    nodes: NodeSet
     limit: int
     max_batch_bytes: int
     include_data: bool
@@ -66,15 +68,15 @@ class Invalid(NamedTuple):
 Command = Subscribe | Unsubscribe | Publish | Ping | Invalid
 
 
-def parse_command(message: bytes, scanner: WriteScanner, names_max: int) -> Command:
-    """message: UTF-8. names_max: topics that a command may name, which are counted before they are decoded."""
+def parse_command(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
+    """message: UTF-8. limits: of lists, which are counted before they are decoded."""
     try:
-        return _parse(message, scanner, names_max)
+        return _parse(message, scanner, limits)
     except RequestError as error:
         return Invalid(error.message)
 
 
-def _parse(message: bytes, scanner: WriteScanner, names_max: int) -> Command:
+def _parse(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
     """Raises: RequestError, it is no command."""
     fields = read_object(message, "the message")
     op = fields.string("op")
@@ -84,17 +86,19 @@ def _parse(message: bytes, scanner: WriteScanner, names_max: int) -> Command:
         topic = fields.string("topic")
         return make_tuple(Publish, (request_id, topic, scanner.scan(message), fields.boolean("return_seqs", True)))
     if op == "subscribe":
-        return _subscribe(fields, request_id, names_max)
+        return _subscribe(fields, request_id, limits)
     if op == "unsubscribe":
-        return _unsubscribe(fields, request_id, names_max)
+        return _unsubscribe(fields, request_id, limits.max_watch_topics)
     if op == "ping":
         return Ping(request_id)
     raise RequestError("invalid_request", 'op must be "subscribe", "unsubscribe", "publish" or "ping"')
 
 
-def _subscribe(fields: Fields, request_id: bytes, names_max: int) -> Subscribe:
+def _subscribe(fields: Fields, request_id: bytes, limits: Config) -> Subscribe:
     starts: dict[str, Start] = {}
+    nodes = NO_NODES
     violation: RequestError | None = None
+    names_max = limits.max_watch_topics
     topic = fields.nullable_string("topic")
     start = Start(fields.u64("from_seq", 0), fields.boolean("tail", False))
     if topic is not None:
@@ -109,10 +113,14 @@ def _subscribe(fields: Fields, request_id: bytes, names_max: int) -> Subscribe:
             violation = too_many_names(names_max)
     if len(starts) > names_max:
         violation = too_many_names(names_max)
+    try:
+        nodes = fields.nodes(limits)
+    except TooManyError as error:
+        violation = violation or RequestError(error.code, error.message)
     return Subscribe(
         request_id,
         starts,
-        nodes=fields.nodes(),
+        nodes=nodes,
         limit=fields.u32("limit", SUBSCRIBE_LIMIT),
         max_batch_bytes=fields.u64("max_batch_bytes", 0),
         include_data=fields.boolean("include_data", True),

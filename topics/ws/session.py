@@ -108,7 +108,8 @@ class Session:
     # --- what the connection below tells -----------------------------------------------------------------------------
     @property
     def held_bytes(self) -> int:
-        return self._framing.held_bytes + (0 if self._next is None else self._next_bytes)
+        held = self._framing.held_bytes + self._subscriptions.held_bytes
+        return held + (0 if self._next is None else self._next_bytes)
 
     def large_writes(self) -> Sequence[bytes]:
         return ()
@@ -180,7 +181,7 @@ class Session:
         self._next_bytes = len(received.data)
         if received.kind != TEXT:
             return received
-        return parse_command(received.data, self._host.scanner, self._host.config.max_watch_topics)
+        return parse_command(received.data, self._host.scanner, self._host.config)
 
     def _may_begin(self, command: Command | Received) -> bool:
         """Publishes may overlap with each other, nothing else."""

@@ -19,6 +19,7 @@ from topics.ws.host import Host
 from topics.ws.look_up import Found, LookUp
 
 _RENDERING = "websocket"
+_COUNT_AGAIN_BYTES = 65_536
 
 
 class Reader(Protocol):
@@ -34,7 +35,7 @@ class Reader(Protocol):
 class Subscriptions:
     """The sink of the connection's feed. Nothing is delivered from `pause` to `go_on`."""
 
-    __slots__ = ("_feed", "_host", "_look_up", "_reader", "_write")
+    __slots__ = ("_count_again", "_feed", "_host", "_look_up", "_reader", "_write", "held_bytes")
 
     def __init__(self, host: Host, reader: Reader) -> None:
         self._host = host
@@ -42,6 +43,10 @@ class Subscriptions:
         self._write = reader.write
         self._feed = host.engine.open_feed(self)
         self._look_up: LookUp | None = None
+        self.held_bytes = 0
+        """Of the nodes that subscriptions leave out, those of ended ones perhaps included."""
+        self._count_again = _COUNT_AGAIN_BYTES
+        """From so many bytes on they are counted exactly."""
 
     @property
     def beginning(self) -> bool:
@@ -77,7 +82,16 @@ class Subscriptions:
             from_seq = state.head_seq if start.tail else start.from_seq
             self._feed.subscribe(name, query, from_seq)
             shown[name] = {"from_seq": from_seq, "head_seq": state.head_seq, "earliest_seq": state.earliest_seq}
+        self._keep(query)
         return replies.subscribed(command.request_id, shown)
+
+    def _keep(self, query: DiffQuery) -> None:
+        """Counts what the subscriptions of a command keep together."""
+        self.held_bytes += len(query.nodes)
+        if self.held_bytes > self._count_again:
+            kept = {id(each.query.nodes): len(each.query.nodes) for each in self._feed.subscriptions.values()}
+            self.held_bytes = sum(kept.values())
+            self._count_again = 2 * self.held_bytes + _COUNT_AGAIN_BYTES
 
     def leave(self, name: str) -> None:
         self._feed.unsubscribe(name)

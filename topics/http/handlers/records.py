@@ -154,7 +154,7 @@ def diff(call: Call) -> None:
     query = DiffQuery(
         from_seq=fields.u64("from_seq", 0),
         limit=fields.u32("limit", 0),
-        nodes=fields.nodes(),
+        nodes=fields.nodes(call.service.config),
         include_tags=fields.boolean("include_tags", False),
         include_meta=fields.boolean("include_meta", True),
         wait_ms=fields.u32("wait_ms", 0),

@@ -28,7 +28,7 @@ def create_session(call: Call) -> None:
     starts = _starts(fields, call.service.config.max_watch_topics)
     query = DiffQuery(
         limit=fields.u32("limit", 0),
-        nodes=fields.nodes(),
+        nodes=fields.nodes(call.service.config),
         include_tags=fields.boolean("include_tags", False),
         include_meta=fields.boolean("include_meta", True),
         include_data=fields.boolean("include_data", True),

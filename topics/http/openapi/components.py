@@ -107,7 +107,7 @@ SCHEMAS: dict[str, Schema] = {
     },
     "Nodes": {
         "description": "Records written by these nodes are left out.",
-        "anyOf": [text(), listing(text()), {"type": "null"}],
+        "anyOf": [text(), listing(text(), maxItems=1000), {"type": "null"}],
     },
     "ReadFrom": question((), "Where to begin.", from_seq=u64(default=0), tail=boolean(False, "from the head on")),
     "Known": {

@@ -17,7 +17,7 @@ SESSION_TTL_MS = 300_000
 class Session:
     """key_id: of the key that made it, None without keys. cursors: after the last frame sent on any of its streams."""
 
-    __slots__ = ("cursors", "interval_ns", "key_id", "query", "streams", "used_ns", "wid")
+    __slots__ = ("cursors", "interval_ns", "key_id", "query", "size", "streams", "used_ns", "wid")
 
     def __init__(self, key_id: int | None, query: DiffQuery, interval_ns: int, cursors: Cursors) -> None:
         self.wid = ""
@@ -27,21 +27,27 @@ class Session:
         self.interval_ns = interval_ns
         """Between heartbeats."""
         self.cursors = cursors
+        self.size = len(query.nodes) + sum(map(len, cursors))
+        """Bytes of the names it keeps."""
         self.streams = 0
         """Open now."""
         self.used_ns = 0
 
 
 class Sessions:
-    """most: of them at a time; most_of_key: of one key. 0 for no limit."""
+    """most: of them at a time; most_of_key: of one key; most_bytes: of the names they keep. 0 is no limit."""
 
-    def __init__(self, clock: Clock, random_bytes: Callable[[int], bytes], most: int, most_of_key: int) -> None:
+    def __init__(
+        self, clock: Clock, random_bytes: Callable[[int], bytes], most: int, most_of_key: int, most_bytes: int
+    ) -> None:
         self._clock = clock
         self._random_bytes = random_bytes
         self._most = most
         self._most_of_key = most_of_key
+        self._most_bytes = most_bytes
         self._of_key: Counter[int | None] = Counter()
         """How many there are, by `key_id`."""
+        self._bytes = 0
         self._by_wid: dict[str, Session] = {}
         self._idle: dict[Session, None] = {}
         """Those without a stream, least recently used first."""
@@ -57,6 +63,9 @@ class Sessions:
             raise limit_reached("max_watch_sessions", self._most)
         if most_of_key and key_id is not None and self._of_key[key_id] >= most_of_key:
             raise limit_reached("max_watch_sessions_per_key", most_of_key)
+        if self._most_bytes and self._bytes + session.size > self._most_bytes:
+            raise limit_reached("max_client_bytes", self._most_bytes)
+        self._bytes += session.size
         session.wid = "wid_" + base64.urlsafe_b64encode(self._random_bytes(16)).rstrip(b"=").decode()
         session.used_ns = self._clock.monotonic_ns()
         self._by_wid[session.wid] = session
@@ -66,6 +75,7 @@ class Sessions:
     def _forget(self, gone: list[Session]) -> None:
         for session in gone:
             del self._idle[session], self._by_wid[session.wid]
+            self._bytes -= session.size
             self._of_key[session.key_id] -= 1
             if not self._of_key[session.key_id]:
                 del self._of_key[session.key_id]
