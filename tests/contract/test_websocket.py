@@ -397,6 +397,28 @@ def test_a_command_names_256_topics_at_most(make_world: MakeWorld, op: str) -> N
         assert socket.ask({"op": op, "topics": few, "topic": "t", "lenient": True})["op"] == "subscribed"
 
 
+def test_a_connection_follows_so_many_topics_at_most(make_world: MakeWorld) -> None:
+    """R-WS-6, R-LIM-1: those that are there; what is left frees its place, and what is followed may be replaced."""
+    world = make_world(ws_max_subscriptions=2)
+    for name in "tuv":
+        world.put(name)
+    socket, other = WebSocket(world), WebSocket(world)
+
+    def subscribe(*names: str) -> Any:
+        answer = socket.ask({"op": "subscribe", "topics": {name: {} for name in names}, "lenient": True})
+        return answer if answer["op"] == "subscribed" else error(answer)["code"]
+
+    assert subscribe("t", "u", "v") == "throttled"
+    assert subscribe("t", "absent", "none")["op"] == "subscribed"
+    assert socket.next()["op"] == "caught_up"
+    assert subscribe("u", "v") == "throttled"
+    assert subscribe("t", "u")["op"] == "subscribed"
+    socket.frames(2)
+    assert other.ask({"op": "subscribe", "topic": "v"})["op"] == "subscribed"
+    assert socket.ask({"op": "unsubscribe", "topic": "t"})["op"] == "unsubscribed"
+    assert subscribe("v")["op"] == "subscribed"
+
+
 def test_a_subscription_names_so_many_nodes_at_most(make_world: MakeWorld) -> None:
     """R-NODE-6, 11.2: a limit, not a shape; the nodes of one within it are left out."""
     world = make_world(max_nodes=2)

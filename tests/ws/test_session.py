@@ -29,7 +29,11 @@ class Feed:
     def __init__(self) -> None:
         self.paused = True
         self.closed = False
-        self.names: set[str] = set()
+        self.subscriptions: dict[str, None] = {}
+
+    @property
+    def names(self) -> set[str]:
+        return set(self.subscriptions)
 
     def pause(self) -> None:
         self.paused = True
@@ -44,10 +48,10 @@ class Feed:
         self.closed = True
 
     def subscribe(self, name: str, query: Any, from_seq: int) -> None:
-        self.names.add(name)
+        self.subscriptions[name] = None
 
     def unsubscribe(self, name: str) -> bool:
-        self.names.discard(name)
+        self.subscriptions.pop(name, None)
         return True
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from topics.engine.delivery.frames import Burst, CaughtUpFrame, RecordsFrame, TombstoneFrame
 from topics.engine.delivery.subscription import Subscription
+from topics.engine.refusals import limit_reached
 from topics.engine.results import DiffQuery
 from topics.errors import TopicsError, as_request_error
 from topics.ws import replies
@@ -76,6 +77,7 @@ class Subscriptions:
             include_data=command.include_data,
             max_batch_bytes=command.max_batch_bytes,
         )
+        self._check_room(found)
         shown: dict[str, dict[str, int]] = {}
         for name, state in found.items():
             start: Start = command.starts[name]
@@ -84,6 +86,12 @@ class Subscriptions:
             shown[name] = {"from_seq": from_seq, "head_seq": state.head_seq, "earliest_seq": state.earliest_seq}
         self._keep(query)
         return replies.subscribed(command.request_id, shown)
+
+    def _check_room(self, found: Found) -> None:
+        """Raises: RequestError, the connection follows too many topics (R-WS-6)."""
+        most, followed = self._host.config.ws_max_subscriptions, self._feed.subscriptions
+        if most and len(followed) + sum(name not in followed for name in found) > most:
+            raise limit_reached("ws_max_subscriptions", most)
 
     def _keep(self, query: DiffQuery) -> None:
         """Counts what the subscriptions of a command keep together."""
