@@ -147,6 +147,8 @@ class Config:
     """A longer WebSocket message closes its connection with 1009. 0: any."""
     ws_max_frame_bytes: int = 16 << 20
     """The same for one frame of it."""
+    ws_pass_frames: int = 256
+    """Of all WebSockets in a pass of the loop; 0: no limit."""
     ws_max_subscriptions: int = 10_000
     """Of one WebSocket; 0: no limit."""
     ws_publishes_in_flight: int = 256

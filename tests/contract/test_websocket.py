@@ -378,6 +378,18 @@ def test_an_unsubscribed_topic_is_silent(world: World) -> None:
         assert error(socket.ask({"op": "unsubscribe", **nothing}))["code"] == "invalid_request"
 
 
+def test_a_flood_of_frames_is_answered_in_order_and_others_between(make_world: MakeWorld) -> None:
+    """R-WS-7."""
+    world = make_world(ws_pass_frames=50)
+    flood, other = WebSocket(world), WebSocket(world)
+    pings = b"".join(frame(client.PING, b"%d" % number) for number in range(3000))
+    flood.send(pings + text({"op": "publish", "topic": "t", "records": ONE}) + text({"op": "ping"}))
+    assert other.ask({"op": "ping"}) == {"op": "pong", "request_id": None}
+    answers = flood.frames(3002)
+    assert [payload for _, payload in answers[:3000]] == [b"%d" % number for number in range(3000)]
+    assert [b'"op":"ack"' in answers[3000][1], b'"op":"pong"' in answers[3001][1]] == [True, True]
+
+
 @pytest.mark.parametrize("op", ["subscribe", "unsubscribe"])
 def test_a_command_names_256_topics_at_most(make_world: MakeWorld, op: str) -> None:
     """R-WS-5: `topic` included; nothing is done beyond that."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 
+from tests.ws.passes import no_turns
 from topics.clock import SystemClock
 from topics.config import Config
 from topics.errors import RequestError
@@ -44,7 +45,7 @@ class Echo:
                 self._conn.close()
                 return
             self._conn.write(switching_protocols(accept))
-            self._framing = Framing(_MAX_FRAME_BYTES, _MAX_MESSAGE_BYTES)
+            self._framing = Framing(_MAX_FRAME_BYTES, _MAX_MESSAGE_BYTES, no_turns())
         self._framing.feed(data)
         while (received := self._framing.take()) is not None:
             if received.kind in (TEXT, BINARY):

@@ -11,12 +11,13 @@ from wsproto.events import Ping as WsPing
 
 from tests.ws import client
 from tests.ws.client import Incoming, close_code, frame
+from tests.ws.passes import no_turns
 from topics.ws.framing import BINARY, CLOSED, PING, TEXT, Framing, Received, text_frame
 
 
 def receive(data: bytes, pieces: int = 0, max_frame: int = 0, max_message: int = 0) -> list[Received]:
     """What a connection takes from these bytes; pieces: bytes a receive, 0 for all at once."""
-    framing = Framing(max_frame, max_message)
+    framing = Framing(max_frame, max_message, no_turns())
     found: list[Received] = []
     step = pieces or max(1, len(data))
     for at in range(0, len(data), step):
@@ -75,7 +76,7 @@ def test_a_violation_is_closed_with_its_code_and_nothing_more_is_taken(data: byt
 
 @pytest.mark.parametrize("head", [b"\x82\x7e", b"\x82\x7e\x01", b"\x82\x7f", b"\x82\x7f\0\0\0\0\0\0\x01"])
 def test_nothing_behind_a_frame_that_is_not_masked_is_taken_though_its_head_comes_in_pieces(head: bytes) -> None:
-    framing = Framing(0, 0)
+    framing = Framing(0, 0, no_turns())
     framing.feed(head)
     assert framing.take() is None
     framing.feed(frame(client.TEXT, b"the rest of the head, and behind it"))
@@ -110,7 +111,7 @@ def test_a_message_over_its_limit_is_refused_however_many_frames_it_has() -> Non
 
 
 def test_what_is_kept_of_a_message_is_counted_and_let_go() -> None:
-    framing = Framing(0, 0)
+    framing = Framing(0, 0, no_turns())
     framing.feed(frame(client.TEXT, b"x" * 300, fin=False))
     assert framing.held_bytes > 300
     assert framing.take() is None
@@ -186,7 +187,7 @@ def test_what_is_taken_here_is_what_wsproto_has(parts: list[bytes], pieces: int)
 
 
 def test_what_was_taken_is_not_kept() -> None:
-    framing = Framing(0, 0)
+    framing = Framing(0, 0, no_turns())
     framing.feed(frame(client.TEXT, b"x" * 60_000) + frame(client.TEXT, b"y")[:3])
     assert framing.take() is not None
     assert framing.take() is None

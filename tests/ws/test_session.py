@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.ws import client
 from tests.ws.client import Incoming, frame, text
+from tests.ws.passes import Passes
 from topics.config import Config
 from topics.engine.results import AppendRequest, AppendResult, TopicState
 from topics.engine.topic_config import DEFAULT
@@ -19,6 +20,7 @@ from topics.engine.write_body import WriteScanner
 from topics.errors import RequestError, StorageError
 from topics.ws.host import Host
 from topics.ws.session import HELD_BYTES, Rights, Session
+from topics.ws.turns import FrameTurns
 
 CONFIG = Config(ws_publishes_in_flight=8, max_watch_topics=10_000)
 
@@ -114,11 +116,13 @@ class Wire:
 
 
 class Peer:
-    def __init__(self) -> None:
+    def __init__(self, budget: int = 0) -> None:
         self.engine = Engine()
         self.wire = Wire()
         self.released = 0
-        host = Host(CONFIG, lambda: 0, WriteScanner(CONFIG), self.engine)  # type: ignore[arg-type]
+        self.passes = Passes()
+        self.turns = FrameTurns(self.passes, budget)
+        host = Host(CONFIG, lambda: 0, WriteScanner(CONFIG), self.engine, self.turns)  # type: ignore[arg-type]
         self.session = Session(host, self.wire, Rights(True, True, True, lambda name: name != "secret"), self._release)
 
     def _release(self) -> None:

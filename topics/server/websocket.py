@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from topics.engine.ports import Timers
 from topics.http.call import Call
 from topics.http.scope import Scope
 from topics.http.service import Service
@@ -9,13 +10,15 @@ from topics.http.transport import Transport, Waits
 from topics.ws.handshake import accept_key, switching_protocols
 from topics.ws.host import Host
 from topics.ws.session import Rights, Session
+from topics.ws.turns import FrameTurns
 
 
 class WebSockets:
     """Takes upgrades from `service` and ends its sessions when the server drains."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, timers: Timers) -> None:
         self._service = service
+        self._turns = FrameTurns(timers, service.config.ws_pass_frames)
         self._host: Host | None = None
         self._open: set[ServedSession] = set()
         service.open_websocket = self.open
@@ -46,8 +49,12 @@ class WebSockets:
         """What sessions share, from the first one on."""
         service = self._service
         if self._host is None:
-            self._host = Host(service.config, service.now_ns, service.scanner, service.engine)
+            self._host = Host(service.config, service.now_ns, service.scanner, service.engine, self._turns)
         return self._host
+
+    def next_pass(self) -> None:
+        """The pass of the loop ends, before what its requests staged is flushed."""
+        self._turns.next_pass()
 
     def _end_all(self) -> None:
         for session in list(self._open):

@@ -7,6 +7,7 @@ Source: RFC 6455 section 5, wire contract 11.6.
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Generator
 from typing import Final, NamedTuple
 
@@ -16,6 +17,7 @@ from wsproto.extensions import Extension
 from wsproto.frame_protocol import CloseReason, FrameDecoder, FrameProtocol, Opcode, RsvBits
 
 from topics.tuples import make_tuple
+from topics.ws.turns import FrameTurns
 
 TEXT: Final = 1
 BINARY: Final = 2
@@ -30,6 +32,8 @@ _EXTENDED = {126: 2, 127: 8}
 """Bytes of the length behind a head that says so."""
 _HEAD_BYTES_MAX = 14
 _REASON_BYTES_MAX = 123
+_LOOKED_AT_BYTES = 65_536
+"""What waits for the next turn is moved to the front when so much lies before it, and as much as it is long itself."""
 
 
 class Received(NamedTuple):
@@ -62,14 +66,31 @@ class Framing:
     frame by frame, so that behind it the next text can be taken here again.
     """
 
-    __slots__ = ("_at", "_connection", "_events", "_fragmented", "_input", "_limits", "_missing", "_partial", "closed")
+    __slots__ = (
+        "_at",
+        "_behind",
+        "_behind_bytes",
+        "_connection",
+        "_events",
+        "_fragmented",
+        "_input",
+        "_limits",
+        "_missing",
+        "_partial",
+        "_turns",
+        "closed",
+    )
 
-    def __init__(self, max_frame_bytes: int, max_message_bytes: int) -> None:
-        """0 is no limit."""
+    def __init__(self, max_frame_bytes: int, max_message_bytes: int, turns: FrameTurns) -> None:
+        """0 is no limit. turns: what frames are charged to; no more are looked at once the turn is over."""
+        self._turns = turns
         self._limits = max_frame_bytes, max_message_bytes
         self._input = b""
         self._at = 0
         """How much of it has been looked at."""
+        self._behind: deque[bytes] = deque()
+        """What came while some of it was yet to be looked at."""
+        self._behind_bytes = 0
         self._missing = 0
         """Bytes of the frame wsproto is in that it has not been given."""
         self._fragmented = False
@@ -85,21 +106,37 @@ class Framing:
     @property
     def held_bytes(self) -> int:
         """Of a message that is not whole, and what was not looked at yet."""
-        return len(self._partial) + len(self._input) - self._at
+        return len(self._partial) + len(self._input) - self._at + self._behind_bytes
+
+    @property
+    def unread(self) -> bool:
+        """There are bytes that were not looked at, or not enough of them for a frame."""
+        return self._at < len(self._input) or bool(self._behind)
 
     def feed(self, data: bytes) -> None:
         """Bytes of the peer; `take` says what they mean."""
-        if not self.closed:
-            self._input = self._input[self._at :] + data if self._at < len(self._input) else data
+        if self.closed:
+            return
+        if self.unread:
+            self._behind.append(data)
+            self._behind_bytes += len(data)
+        else:
+            self._input = data
             self._at = 0
 
     def take(self) -> Received | None:
-        """The next thing the peer said, None until more bytes come."""
-        received = self._take()
-        if received is None:
-            # What was looked at is not kept: an idle connection holds none of what came last.
-            self._input = self._input[self._at :]
-            self._at = 0
+        """The next thing the peer said, None until more bytes come or, with some `unread`, until its next turn."""
+        while (received := self._take()) is None:
+            over = self._turns.over
+            if not over or self._at > max(_LOOKED_AT_BYTES, len(self._input) // 2):
+                # What was looked at is not kept: an idle connection holds none of what came last.
+                self._input = self._input[self._at :]
+                self._at = 0
+            if over or not self._behind:
+                return None
+            piece = self._behind.popleft()
+            self._behind_bytes -= len(piece)
+            self._input += piece
         return received
 
     def _take(self) -> Received | None:
@@ -108,6 +145,8 @@ class Framing:
                 received = self._take_event(self._events)
                 if received is not None:
                     return received
+            elif self._turns.over:
+                return None
             elif self._missing:
                 if self._at == len(self._input):
                     return None
@@ -144,6 +183,7 @@ class Framing:
             except UnicodeDecodeError:
                 return None
         self._at = end
+        self._turns.spend_frame(size)
         return make_tuple(Received, (TEXT, payload, 0))
 
     def _begin_frame(self) -> bool:
@@ -172,6 +212,7 @@ class Framing:
         piece = self._input[self._at : self._at + size]
         self._at += len(piece)
         self._missing = size - len(piece)
+        self._turns.spend_frame(len(piece))
         self._connection.receive_data(piece)
         self._events = self._connection.events()
 

@@ -12,6 +12,7 @@ from topics.engine.delivery.subscription import Sink
 from topics.engine.results import AppendRequest, AppendResult, Done, TopicState
 from topics.engine.write_body import WriteScanner
 from topics.errors import RequestError
+from topics.ws.turns import FrameTurns
 
 
 class WsEngine(Protocol):
@@ -38,3 +39,4 @@ class Host:
     now_ns: Callable[[], int]
     scanner: WriteScanner
     engine: WsEngine
+    turns: FrameTurns

@@ -8,6 +8,7 @@ its own commands and deliveries, and nothing else (R-WS-3). Source: wire contrac
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol
@@ -22,6 +23,8 @@ from topics.ws.commands import Command, Invalid, Publish, Subscribe, Unsubscribe
 from topics.ws.framing import BINARY, PING, TEXT, Framing, Received, pong_frame, text_frame
 from topics.ws.host import Host
 from topics.ws.subscriptions import Subscriptions
+
+_log = logging.getLogger(__name__)
 
 HELD_BYTES = 65_536
 """Input kept while commands wait; with more, reading pauses."""
@@ -72,6 +75,7 @@ class Session:
         "_ended",
         "_framing",
         "_host",
+        "_in_line",
         "_next",
         "_next_bytes",
         "_paused",
@@ -81,6 +85,7 @@ class Session:
         "_rights",
         "_subscriptions",
         "_transport",
+        "_turns",
         "_withheld",
     )
 
@@ -89,7 +94,10 @@ class Session:
         self._transport = transport
         self._rights = rights
         self._release = release
-        self._framing = Framing(host.config.ws_max_frame_bytes, host.config.ws_max_message_bytes)
+        self._turns = host.turns
+        self._in_line = False
+        """Waits for its turn: what came is looked at then."""
+        self._framing = Framing(host.config.ws_max_frame_bytes, host.config.ws_max_message_bytes, host.turns)
         self._replies: deque[Reply] = deque()
         """Of commands begun, oldest first; the first is not done."""
         self._withheld = 0
@@ -126,7 +134,10 @@ class Session:
     def receive(self, data: bytes | memoryview) -> None:
         if not self._ended:
             self._framing.feed(bytes(data))
-            self._pump()
+            if self._in_line:
+                self._settle_reading()
+            else:
+                self._pump()
 
     def end_of_stream(self) -> None:
         """A peer that closes without a close frame: there is nobody to talk to."""
@@ -156,14 +167,19 @@ class Session:
     # --- commands ----------------------------------------------------------------------------------------------------
     def _pump(self) -> None:
         """Executes what has come, as far as it may go."""
-        if self._pumping:
+        if self._pumping or self._in_line:
             return
         self._pumping = True
+        turns = self._turns
+        turns.begin()
         try:
             while not (self._ended or self._closing or self._transport.over_high_water):
                 command = self._next if self._next is not None else self._take()
                 self._next = None
                 if command is None:
+                    if turns.over and self._framing.unread:
+                        self._in_line = True
+                        turns.wait(self._on_turn)
                     break
                 if not self._may_begin(command):
                     self._next = command
@@ -173,6 +189,16 @@ class Session:
             self._pumping = False
         if not self._ended:
             self._settle_reading()
+
+    def _on_turn(self) -> None:
+        self._in_line = False
+        try:
+            if not self._ended:
+                self._pump()
+        except Exception:
+            _log.exception("a WebSocket failed by a bug of ours; it is closed")
+            self._end()
+            self._transport.close()
 
     def _take(self) -> Command | Received | None:
         received = self._framing.take()
@@ -201,9 +227,13 @@ class Session:
         try:
             if isinstance(command, Publish):
                 self._publish(command, reply)
+                if reply.text is None:
+                    self._turns.left += 1  # bounded otherwise: by those that wait for their commit
             elif isinstance(command, Subscribe):
+                self._turns.left -= len(command.starts)
                 self._subscribe(command, reply)
             elif isinstance(command, Unsubscribe):
+                self._turns.left -= len(command.topics)
                 self._unsubscribe(command, reply)
             else:
                 self._on_done(reply, replies.pong(command.request_id))
@@ -314,7 +344,7 @@ class Session:
     def _settle_reading(self) -> None:
         """Reads no faster than commands are executed."""
         waits = self._framing.held_bytes > HELD_BYTES and (
-            self._next is not None or self._closing or self._transport.over_high_water
+            self._next is not None or self._in_line or self._closing or self._transport.over_high_water
         )
         if waits != self._paused:
             self._paused = waits
