@@ -36,6 +36,8 @@ RANGES = {
     "h2_resets_per_s": (1, 1 << 30),
     "h2_control_burst": (1, 1 << 30),
     "h2_controls_per_s": (1, 1 << 30),
+    "h2_drain_bytes": (1, 1 << 40),
+    "h2_drain_ms": (1, 1 << 40),
     "pressure_full_backlog": (1, 1 << 30),
     "pressure_full_latency_ms": (1, 1 << 30),
     "pressure_full_lag_ms": (1, 1 << 30),
@@ -178,6 +180,11 @@ class Config:
     h2_control_burst: int = 10_000
     h2_controls_per_s: int = 2000
     """The same for frames that carry nothing: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, unknown ones."""
+    h2_drain_bytes: int = 128 << 20
+    """Taken and dropped of request bodies that go on after their answers, before the streams are reset; counted over
+    the streams of one connection that do so at the same time."""
+    h2_drain_ms: int = 10_000
+    """The same for time, of each stream."""
 
     # --- ring
     io: str = "auto"

@@ -12,7 +12,7 @@ PARK = b"GET /park HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /v0/topics/b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n"
 WAIT = b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n"
 STREAM = b"GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n"
-WAITS = Waits(head=60, idle=75, ping_after=20, ping_timeout=20, stall=30)
+WAITS = Waits(head=60, idle=75, ping_after=20, ping_timeout=20, stall=30, drain=10)
 
 
 def test_pipelined_requests_are_answered_in_order(peer: Peer) -> None:

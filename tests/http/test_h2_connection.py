@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.http.h2_peer import H2Client, H2Peer, frame
 from tests.http.wire import Echo, Peer, make_service
 from topics.errors import RequestError
-from topics.http.admission import UNREAD_BODY_BYTES_MAX
 from topics.http.connection import HttpConnection
 from topics.http.h2_connection import PREFACE, Http2Connection
 from topics.http.keyring import parse_keys
@@ -20,7 +19,7 @@ from topics.http.response import JSON
 from topics.http.stream import Block
 from topics.http.transport import Arriving, Waits
 
-WAITS = Waits(head=60, idle=75, ping_after=20, ping_timeout=20, stall=30)
+WAITS = Waits(head=60, idle=75, ping_after=20, ping_timeout=20, stall=30, drain=10)
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 
 
@@ -167,14 +166,83 @@ def test_expect_continue_is_answered_when_the_body_is_wanted(h2: H2Peer) -> None
 
 
 # --- bodies and their limits -----------------------------------------------------------------------------------------
-def test_a_body_announced_too_large_is_refused_unread(echo: Echo) -> None:
+def test_a_body_announced_too_large_is_refused_at_once_and_its_stream_waits_for_the_client(echo: Echo) -> None:
+    """R-NET-7."""
     h2 = H2Peer(make_service(echo.routes(), max_body_bytes=1000))
     headers = {"content-type": "application/json", "content-length": str(1 << 40)}
     stream = h2.client.begin("POST", "/v0/topics/a", None, headers, end=False)
     seen = h2.seen(stream)
     assert seen.response.code == "payload_too_large"
-    assert seen.reset == ErrorCodes.NO_ERROR
+    assert seen.reset is None
     assert h2.ask("GET", "/v0/topics/a").status == 200
+
+
+def send_all(h2: H2Peer, stream: int, size: int) -> None:
+    """A body as a client sends it that looks at no answer before its end, as far as the windows open."""
+    rest = b"x" * size
+    while rest:
+        left = h2.client.send_body(stream, rest)
+        h2.flush()
+        assert len(left) < len(rest), "the windows stay shut"
+        rest = left
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_refused_body_of_many_windows_may_be_sent_to_its_end(echo: Echo, announced: bool) -> None:
+    """R-NET-7: a client that reads the answer only then has it."""
+    h2 = H2Peer(make_service(echo.routes(), max_body_bytes=1000))
+    size = 6 << 20
+    headers = {"content-type": "application/json"} | ({"content-length": str(size)} if announced else {})
+    stream = h2.client.begin("POST", "/v0/topics/a", None, headers, end=False)
+    send_all(h2, stream, size)
+    seen = h2.seen(stream)
+    assert (seen.response.code, seen.reset) == ("payload_too_large", None)
+    assert (h2.server.held_bytes, h2.server.arriving) == (0, [])
+
+
+def test_more_of_a_refused_body_than_is_drained_resets_its_stream(echo: Echo) -> None:
+    """R-NET-7: a frame counts as a KiB at least, and the streams of a connection together."""
+    h2 = H2Peer(make_service(echo.routes(), max_body_bytes=1000, h2_drain_bytes=29 * 1024))
+    first, second = (
+        h2.client.begin("POST", "/nowhere", None, {"content-type": "application/json"}, end=False) for _ in range(2)
+    )
+    for number in (first, second):
+        for _ in range(10):
+            h2.client.h2.send_data(number, b"")
+            h2.client.h2.send_data(number, b"x")
+    assert h2.seen(second).reset == ErrorCodes.NO_ERROR
+    assert (h2.seen(first).reset, h2.seen(first).response.status) == (None, 404)
+    third = h2.client.begin("POST", "/nowhere", None, {"content-type": "application/json"}, end=False)
+    send_all(h2, third, 7 * 1024)
+    assert h2.seen(third).reset is None, "what the second one had used is free again"
+    h2.client.send_body(first, b"x" * 10_240, end=False)
+    assert h2.seen(first).reset == ErrorCodes.NO_ERROR
+    assert h2.ask("GET", "/v0/topics/a").status == 200
+
+
+def test_a_refused_body_that_goes_on_for_too_long_resets_its_stream(h2: H2Peer) -> None:
+    """R-NET-7: however fast it comes."""
+    stream = h2.client.begin("POST", "/nowhere", None, {"content-type": "application/json"}, end=False)
+    h2.flush()
+    for _ in range(WAITS.drain):
+        h2.service.tick += 1
+        h2.client.send_body(stream, b"x" * 1000, end=False)
+        h2.flush()
+        h2.server.overdue(WAITS)
+        assert h2.seen(stream).reset is None
+    h2.service.tick += 1
+    h2.server.overdue(WAITS)
+    assert (h2.seen(stream).reset, h2.seen(stream).response.status) == (ErrorCodes.NO_ERROR, 404)
+    assert not h2.wire.closed
+
+
+def test_a_reader_that_waits_is_not_hurried_by_a_refused_body(h2: H2Peer) -> None:
+    """R-SSE-6."""
+    h2.client.begin("GET", "/stream")
+    h2.flush()
+    h2.client.begin("POST", "/nowhere", None, {"content-type": "application/json"}, end=False)
+    h2.flush()
+    assert h2.server.patient
 
 
 def test_a_body_that_grows_too_large_is_refused_where_it_does(echo: Echo) -> None:
@@ -182,10 +250,6 @@ def test_a_body_that_grows_too_large_is_refused_where_it_does(echo: Echo) -> Non
     stream = h2.client.begin("POST", "/v0/topics/a", b"x" * 1001, {"content-type": "application/json"}, end=False)
     assert h2.seen(stream).response.code == "payload_too_large"
     assert h2.server.held_bytes == 0
-    h2.client.send_body(stream, b"x" * (UNREAD_BODY_BYTES_MAX - 1001), end=False)
-    assert h2.seen(stream).reset is None
-    h2.client.send_body(stream, b"x" * 1002, end=False)
-    assert h2.seen(stream).reset == ErrorCodes.NO_ERROR
 
 
 def test_the_windows_open_again_as_a_body_is_taken(h2: H2Peer) -> None:

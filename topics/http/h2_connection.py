@@ -30,7 +30,7 @@ from h2.exceptions import H2Error, ProtocolError
 from h2.settings import SettingCodes
 
 from topics.errors import RequestError
-from topics.http.admission import UNREAD_BODY_BYTES_MAX, ignores_body, refusal_before_body, usable_body
+from topics.http.admission import ignores_body, refusal_before_body, usable_body
 from topics.http.allowance import Allowance
 from topics.http.call import Call, run
 from topics.http.errors import BadRequestError, envelope, extra_headers, status_of
@@ -56,6 +56,8 @@ _PADDING_BYTES_MAX = 4096
 """Of the frames of a head that is within its limit: padding, lengths, frame heads."""
 _STREAMS_A_CONTROL = 32
 """Each SETTINGS frame may change the windows of all streams: so many take as long as another control frame."""
+DROPPED_FRAME_BYTES = 1024
+"""A DATA frame that is dropped counts as so many bytes at least: a small one costs as much."""
 _UPDATES_A_FRAME = 2
 """WINDOW_UPDATEs a peer may answer a DATA frame with: the stream's and the connection's."""
 
@@ -68,6 +70,7 @@ class Http2Connection:
         "_controls",
         "_cutter",
         "_drained",
+        "_dropped_bytes",
         "_ended",
         "_gone",
         "_h2",
@@ -102,6 +105,8 @@ class Http2Connection:
         """Whole requests that are not run while the peer leaves answers unread."""
         self._held_bodies = 0
         """Bytes of bodies in `_streams` and `_waiting`."""
+        self._dropped_bytes = 0
+        """Sum of `dropped_bytes` of `_streams`: of bodies that go on after their answers. Nothing is held of them."""
         self._resets = Allowance(config.h2_reset_burst, config.h2_resets_per_s, now_ns)
         self._controls = Allowance(config.h2_control_burst, config.h2_controls_per_s, now_ns)
         self._since = service.tick
@@ -145,7 +150,8 @@ class Http2Connection:
     @property
     def patient(self) -> bool:
         """Every answer under way goes on, and waits for its reader (R-SSE-6)."""
-        return bool(self._streams) and all(stream.streaming for stream in self._streams.values())
+        answers = [stream for stream in self._streams.values() if not stream.finished]
+        return bool(answers) and all(stream.streaming for stream in answers)
 
     # --- input -------------------------------------------------------------------------------------------------------
     def receive(self, data: bytes | memoryview) -> None:
@@ -220,7 +226,10 @@ class Http2Connection:
         for stream in list(self._streams.values()):
             waited = tick - stream.since
             stalls = stream.out_bytes and not stream.streaming
-            if waited > (waits.head if stream.body is not None else waits.stall if stalls else waited):
+            if stream.finished:
+                if waited > waits.drain:
+                    self._reset(stream, ErrorCodes.NO_ERROR)
+            elif waited > (waits.head if stream.body is not None else waits.stall if stalls else waited):
                 self._reset(stream, ErrorCodes.CANCEL)
         if self._paused:
             self._since = tick  # what it says is not read: it is not silent
@@ -278,12 +287,12 @@ class Http2Connection:
         stream = self._streams.get(number)
         if stream is None:
             return
-        stream.since = self.service.tick
         body = stream.body
         if body is None:
-            stream.dropped_bytes += len(data)
-            self._end_input(stream)
+            if stream.ending or stream.finished:
+                self._drop(stream, len(data))
             return
+        stream.since = self.service.tick
         body += data
         self._held_bodies += len(data)
         limit = self.service.planner.max_body_bytes
@@ -426,7 +435,7 @@ class Http2Connection:
                 self._sender.queue(stream, part)
         else:
             stream.finished = True
-            self._end_input(stream)
+            self._await_end(stream)
         self._settle()
 
     def open_stream(self, stream: Http2Stream, status: int, content_type: bytes, headers: bytes) -> None:
@@ -452,7 +461,7 @@ class Http2Connection:
     def _on_sent(self, stream: Http2Stream) -> None:
         stream.since = self.service.tick
         if stream.finished:
-            self._end_input(stream)
+            self._await_end(stream)
         elif stream.over_high_water and stream.out_bytes <= self.service.config.stream_low_water_bytes:
             stream.over_high_water = False
             self._drained.append(stream)
@@ -464,14 +473,23 @@ class Http2Connection:
             if stream.on_drained is not None and stream.on_disconnect is not None:
                 stream.on_drained()
 
-    def _end_input(self, stream: Http2Stream) -> None:
-        """After the answer: forgets the stream, unless a little of a body is still to come and be dropped."""
-        if not stream.finished:
-            return
-        plan = stream.plan
+    def _await_end(self, stream: Http2Stream) -> None:
+        """After the answer: forgets the stream, unless its body is still to come.
+
+        Many clients look at an answer only when they have sent everything, and lose it when the stream is reset before
+        (R-NET-7). So the rest of the body is dropped for a while, in `_drop` and `overdue`.
+        """
+        stream.plan = None
+        stream.since = self.service.tick
         if stream.input_ended:
             self._forget(stream)
-        elif max(stream.dropped_bytes, 0 if plan is None else plan.content_length) > UNREAD_BODY_BYTES_MAX:
+
+    def _drop(self, stream: Http2Stream, size: int) -> None:
+        """Counts a piece of a body that comes after the answer. Resets the stream when that was too much."""
+        size = max(size, DROPPED_FRAME_BYTES)
+        stream.dropped_bytes += size
+        self._dropped_bytes += size
+        if self._dropped_bytes > self.service.config.h2_drain_bytes:
             self._reset(stream, ErrorCodes.NO_ERROR)
 
     # --- ends --------------------------------------------------------------------------------------------------------
@@ -507,6 +525,8 @@ class Http2Connection:
     def _forget(self, stream: Http2Stream) -> None:
         """The stream is over; whoever waits for it hears so."""
         self._streams.pop(stream.id, None)
+        self._dropped_bytes -= stream.dropped_bytes
+        stream.dropped_bytes = 0
         self._take_body(stream)
         self._sender.discard(stream)
         call, stream.call = stream.call, None

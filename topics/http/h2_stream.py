@@ -63,12 +63,13 @@ class Http2Stream:
         self.call: Call | None = None
         """In a handler's hands, not answered."""
         self.since = connection.service.tick
-        """When the present wait began, for more of the body or for room to send."""
+        """When the present wait began: for more of the body, for room to send, or after the answer for the body's
+        end."""
         self._counted: Principal | None = None
         """Whose request is in flight while its body arrives, or it waits its turn; a call counts itself."""
         self.input_ended = input_ended
         self.dropped_bytes = 0
-        """Of a body that nobody wants."""
+        """Of the body, dropped after the answer; a frame counts as `h2_connection.DROPPED_FRAME_BYTES` at least."""
         self.ending = False
         """What is queued is the last of the answer."""
         self.finished = False

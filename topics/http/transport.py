@@ -31,6 +31,7 @@ class Waits(NamedTuple):
 
     head: for a request head, or for more of a body. idle: between requests. ping_after: silence of an HTTP/2 peer
     until it is asked for a sign of life; ping_timeout: for that sign. stall: for a peer to take more of an answer.
+    drain: for the rest of a request body after the answer, over HTTP/2.
     """
 
     head: int
@@ -38,6 +39,7 @@ class Waits(NamedTuple):
     ping_after: int
     ping_timeout: int
     stall: int
+    drain: int
 
 
 class Arriving(NamedTuple):

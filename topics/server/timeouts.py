@@ -41,6 +41,7 @@ class Sweep:
             config.write_stall_timeout_ms,
             config.h2_ping_after_ms,
             config.h2_ping_timeout_ms,
+            config.h2_drain_ms,
         )
         self._every_ms = max(10, min(LOOK_EVERY_MS, shortest_ms // 4))
         head = self._ticks(config.head_timeout_ms)
@@ -50,6 +51,7 @@ class Sweep:
             ping_after=self._ticks(config.h2_ping_after_ms),
             ping_timeout=self._ticks(config.h2_ping_timeout_ms),
             stall=self._ticks(config.write_stall_timeout_ms),
+            drain=self._ticks(config.h2_drain_ms),
         )
         least = config.min_body_bytes_per_s * _PACE_WINDOW_MS // 1000
         self._pace = BodyPace(self._ticks(_PACE_WINDOW_MS), least) if least else None
