@@ -9,8 +9,8 @@ from h2.settings import SettingCodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.http.h2_peer import H2Client, H2Peer, frame
-from tests.http.wire import Echo, Peer, make_service
+from tests.http.h2_peer import H2Client, H2Peer, Seen, frame
+from tests.http.wire import Echo, Peer, Response, make_service
 from topics.errors import RequestError
 from topics.http.connection import HttpConnection
 from topics.http.h2_connection import PREFACE, Http2Connection
@@ -316,6 +316,54 @@ def test_a_request_http_1_would_not_take_is_400(h2: H2Peer, method: str, target:
 def test_a_foreign_host_is_refused_in_either_place(h2: H2Peer) -> None:
     assert h2.ask("GET", "/v0/topics/a", None, host="evil.example").status == 403
     assert h2.ask("GET", "/v0/topics/a", None, host="localhost").status == 200
+
+
+def ask_list(h2: H2Peer, *fields: tuple[bytes, bytes]) -> Response:
+    """A GET of a topic with no host but those of `fields`."""
+    stream = h2.client.begin("GET", "/v0/topics/a", end=False)
+    given = [(b":method", b"GET"), (b":scheme", b"http"), (b":path", b"/v0/topics/a"), *fields]
+    h2.flush()
+    number = h2.client.h2.get_next_available_stream_id()
+    h2.client.seen[number] = Seen()
+    h2.client.h2.send_headers(number, given, end_stream=True)
+    response = h2.seen(number).response
+    h2.client.h2.end_stream(stream)
+    assert h2.seen(stream).response.status == 200, "others of the connection go on"
+    assert not h2.wire.closed
+    return response
+
+
+def test_a_request_without_any_host_is_served(h2: H2Peer) -> None:
+    """R-NET-12: as over HTTP/1.0, by a server that checks Host."""
+    (old,) = Peer(h2.service).send(b"GET /v0/topics/a HTTP/1.0\r\n\r\n")
+    for fields in ((), ((b":authority", b""),)):
+        response = ask_list(h2, *fields)
+        assert (response.status, response.body) == (200, old.body)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ((b":authority", b"localhost"), (b"host", b"127.0.0.1")),
+        ((b":authority", b"localhost"), (b"host", b"")),
+        ((b":authority", b""), (b"host", b"localhost")),
+        ((b":authority", b"localhost"), (b"host", b"localhost"), (b"host", b"localhost")),
+        ((b"host", b"localhost"), (b"x", b"y"), (b"host", b"localhost")),
+        ((b"host", b"localhost"), (b"host", b"evil.example")),
+        ((b":authority", b"localhost\1localhost"),),
+    ],
+)
+def test_a_request_with_two_hosts_is_400_alone(h2: H2Peer, fields: tuple[tuple[bytes, bytes], ...]) -> None:
+    """R-NET-12."""
+    response = ask_list(h2, *fields)
+    assert (response.status, response.code) == (400, "invalid_request")
+    assert "one Host" in response.json["error"]["message"]
+
+
+def test_a_request_with_the_same_host_in_both_places_is_served(h2: H2Peer) -> None:
+    """R-NET-12."""
+    assert ask_list(h2, (b":authority", b"localhost"), (b"host", b"localhost")).json["headers"] == {"host": "localhost"}
+    assert ask_list(h2, (b":authority", b"evil.example"), (b"host", b"evil.example")).status == 403
 
 
 # --- answers and the peer's windows ----------------------------------------------------------------------------------

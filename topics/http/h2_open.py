@@ -14,7 +14,7 @@ from h2.settings import SettingCodes, Settings
 from hpack import Decoder, HeaderTuple, OversizedHeaderListError
 
 from topics.config import Config
-from topics.http.h2_request import list_limit
+from topics.http.h2_request import list_limit, with_one_authority
 
 _DEFAULT_WINDOW = 65_535
 _PSEUDO_FIELDS = 4
@@ -40,7 +40,7 @@ class _PeerSettings(Settings):
 
 
 class _FieldDecoder(Decoder):
-    """A field may be one byte, and what follows for each of them costs more than its bytes say."""
+    """Bounds the number of fields, too: each may be one byte, and costs more than that. Of hosts, one is left."""
 
     def __init__(self, list_bytes_max: int, fields_max: int) -> None:
         super().__init__(list_bytes_max)
@@ -50,7 +50,7 @@ class _FieldDecoder(Decoder):
         fields = list(super().decode(data, raw))
         if len(fields) > self._fields_max:
             raise OversizedHeaderListError(f"a header list of more than {self._fields_max} fields")
-        return fields
+        return with_one_authority(fields)
 
 
 def open_h2(config: Config) -> ServedH2:
