@@ -110,6 +110,17 @@ def test_a_message_over_its_limit_is_refused_however_many_frames_it_has() -> Non
     assert [received.kind for received in both] == [PING, TEXT, TEXT]
 
 
+def test_the_close_after_too_much_says_what_was_too_long() -> None:
+    """11.6."""
+    (frame_,) = receive(frame(client.TEXT, b"x" * 1001), max_frame=1000, max_message=1000)
+    assert frame_.data[4:] == b"a frame is over 1000 bytes: send it in fragments, or less of it"
+    parts = frame(client.TEXT, b"x" * 900, fin=False) + frame(0, b"x" * 101)
+    (message,) = receive(parts, max_frame=1000, max_message=1000)
+    assert message.data[4:] == b"a message is over 1000 bytes: send less at once"
+    (other,) = receive(frame(client.TEXT, b"x", mask=b""), max_frame=1000)
+    assert b"over" not in other.data
+
+
 def test_what_is_kept_of_a_message_is_counted_and_let_go() -> None:
     framing = Framing(0, 0, no_turns())
     framing.feed(frame(client.TEXT, b"x" * 300, fin=False))

@@ -77,6 +77,7 @@ class Framing:
         "_limits",
         "_missing",
         "_partial",
+        "_refusals",
         "_turns",
         "closed",
     )
@@ -91,6 +92,8 @@ class Framing:
         self._behind: deque[bytes] = deque()
         """What came while some of it was yet to be looked at."""
         self._behind_bytes = 0
+        self._refusals: _Limits | None = None
+        """wsproto's view of the limits, made with its connection."""
         self._missing = 0
         """Bytes of the frame wsproto is in that it has not been given."""
         self._fragmented = False
@@ -208,7 +211,8 @@ class Framing:
     def _hand_over(self, size: int) -> None:
         """Gives wsproto so many bytes, as far as they are here."""
         if self._connection is None:
-            self._connection = Connection(ConnectionType.SERVER, extensions=[_Limits(*self._limits)])
+            self._refusals = _Limits(*self._limits)
+            self._connection = Connection(ConnectionType.SERVER, extensions=[self._refusals])
         piece = self._input[self._at : self._at + size]
         self._at += len(piece)
         self._missing = size - len(piece)
@@ -241,7 +245,8 @@ class Framing:
         if connection is not None and connection.state is ConnectionState.REMOTE_CLOSING:
             return Received(CLOSED, bytes(connection.send(event.response())), int(event.code))
         code = int(event.code)
-        reason = "not valid UTF-8" if code == CloseReason.INVALID_FRAME_PAYLOAD_DATA else event.reason or ""
+        refusal = "" if self._refusals is None else self._refusals.refusal
+        reason = "not valid UTF-8" if code == CloseReason.INVALID_FRAME_PAYLOAD_DATA else refusal or event.reason or ""
         return Received(CLOSED, close_frame(code, reason), code)
 
     def close(self, code: int, reason: str = "") -> bytes:
@@ -271,6 +276,8 @@ class _Limits(Extension):
         self._max_frame_bytes = max_frame_bytes
         self._max_message_bytes = max_message_bytes
         self._message_bytes = 0
+        self.refusal = ""
+        """The reason to close with after a refusal, at most 123 bytes; wsproto would say "error in extension"."""
 
     def offer(self) -> bool:
         return False
@@ -286,6 +293,10 @@ class _Limits(Extension):
         if opcode is not Opcode.CONTINUATION:
             self._message_bytes = 0
         self._message_bytes += payload_length
-        if 0 < self._max_frame_bytes < payload_length or 0 < self._max_message_bytes < self._message_bytes:
+        if 0 < self._max_frame_bytes < payload_length:
+            self.refusal = f"a frame is over {self._max_frame_bytes} bytes: send it in fragments, or less of it"
+        elif 0 < self._max_message_bytes < self._message_bytes:
+            self.refusal = f"a message is over {self._max_message_bytes} bytes: send less at once"
+        if self.refusal:
             return CloseReason.MESSAGE_TOO_BIG
         return RsvBits(False, False, False)
