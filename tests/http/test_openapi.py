@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from topics.config import Config
 from topics.http.errors import STATUS
 from topics.http.openapi.description import Description
 from topics.http.openapi.document import document, operation_key
@@ -17,7 +18,7 @@ from topics.http.openapi.page import HEADERS
 from topics.http.routes import Route
 from topics.http.table import ROUTES
 
-DOCUMENT = document(ROUTES)
+DOCUMENT = document(ROUTES, Config())
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -32,7 +33,7 @@ def test_every_route_is_described(route: Route) -> None:
 
 
 def test_it_is_json_and_its_references_lead_somewhere() -> None:
-    text = Description(ROUTES).json.decode()
+    text = Description(ROUTES, Config()).json.decode()
     assert json.loads(text) == DOCUMENT
     for name in set(re.findall(r'"#/components/schemas/([^"]+)"', text)):
         assert name in DOCUMENT["components"]["schemas"]
@@ -59,10 +60,40 @@ def test_every_error_code_is_described_with_its_status() -> None:
 
 
 def test_the_page_loads_nothing_and_runs_nothing() -> None:
-    page = Description(ROUTES).page.decode()
+    page = Description(ROUTES, Config()).page.decode()
     assert "<script" not in page
     assert not re.search(r"(?:src|href)\s*=\s*['\"]?(?:https?:)?//", page)
     assert b"default-src 'none'" in HEADERS
     assert b"unsafe" not in HEADERS
     for _, _, operation in operations():
         assert operation["summary"] in page.replace("&#x27;", "'")
+
+
+def body_of(shown: dict[str, Any], path: str) -> dict[str, Any]:
+    """Of a POST."""
+    found: dict[str, Any] = shown["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    return found
+
+
+def test_limits_are_those_in_force() -> None:
+    """5.2: a client that checks its requests against the description sends what the server takes."""
+    other = document(ROUTES, Config(max_tag_bytes=7, max_batch_records=3))
+    schemas = [shown["components"]["schemas"] for shown in (DOCUMENT, other)]
+    assert [one["NewRecord"]["properties"]["tag"]["maxLength"] for one in schemas] == [256, 7]
+    assert schemas[0]["NewRecord"]["properties"]["meta"]["maxProperties"] == 64
+    assert schemas[0]["Leases"]["properties"]["seqs"]["maxItems"] == 1000
+    records = [body_of(shown, "/v0/topics/{topic}")["properties"]["records"] for shown in (DOCUMENT, other)]
+    assert [one["maxItems"] for one in records] == [10_000, 3]
+
+
+def test_what_excludes_each_other_is_described_so() -> None:
+    """7.5, 7.6: a producer's part beside a key, and two places to begin."""
+    apart = body_of(DOCUMENT, "/v0/topics/{topic}")["not"]["allOf"]
+    assert [part["required"] for part in apart] == [["producer"], ["idempotency_key"]]
+    assert body_of(DOCUMENT, "/v0/topics/{topic}/diff")["not"] == {"required": ["from", "from_seq"]}
+
+
+@pytest.mark.parametrize(("path", "needed"), [("/v0/topics/{topic}", True), ("/v0/topics/{topic}/diff", False)])
+def test_a_topic_has_a_possible_name_where_a_write_may_create_it(path: str, needed: bool) -> None:
+    """5.1."""
+    assert ("pattern" in DOCUMENT["paths"][path]["post"]["parameters"][0]["schema"]) is needed

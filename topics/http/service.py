@@ -88,7 +88,7 @@ class Service:
         self.writer = ResponseWriter()
         self.compressor = Compressor(config.gzip_level, config.gzip_min_bytes, config.gzip_max_bytes)
         self.scanner = WriteScanner(config)
-        self.description = Description(routes.routes)
+        self.description = Description(routes.routes, config)
         self.stream_slots = StreamSlots(config.max_sse_connections, config.max_sse_connections_per_key)
         """Of SSE streams and WebSockets together; whoever opens one takes a slot first."""
         self.gate: Gate | None = None

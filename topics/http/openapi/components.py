@@ -5,7 +5,19 @@ from __future__ import annotations
 from topics.engine.producers.part import EPOCH_MAX, PART_MAX, PIECE_MAX
 from topics.engine.topic_config import DURABILITIES
 from topics.http.errors import STATUS
-from topics.http.openapi.shapes import Schema, answer, boolean, listing, nullable, one_of, question, text, u32, u64
+from topics.http.openapi.shapes import (
+    Schema,
+    Setting,
+    answer,
+    boolean,
+    listing,
+    nullable,
+    one_of,
+    question,
+    text,
+    u32,
+    u64,
+)
 
 REASONS = ("cap", "ttl", "mixed", "source_trim", "recreated", "crash")
 _I32 = {"type": "integer", "format": "int32", "minimum": -(2**31), "maximum": 2**31 - 1}
@@ -28,6 +40,8 @@ _CONFIG = {
 }
 TOPIC_NAME = text(pattern="^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$")
 ROUTER_NAME = text(pattern="^[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}$")
+NODE = text(maxLength=Setting("max_node_bytes"))
+"""`maxLength` counts characters and the limits count bytes: what it refuses is refused, and some of the rest."""
 INCARNATION = text("another one whenever seqs may name other records", pattern="^[0-9a-f]{16}$")
 _DEAD_LETTER = TOPIC_NAME | {"description": "topic that takes jobs delivered too often"}
 
@@ -50,19 +64,19 @@ SCHEMAS: dict[str, Schema] = {
     "NewRecord": question(
         ("data",),
         data={"description": "any JSON value, null too"},
-        tag=nullable(text("what deletes and filters match; at most 256 bytes")),
-        node=nullable(text("who wrote it; at most 128 bytes")),
-        meta={"description": "any JSON value; at most 16384 bytes and 64 keys"},
+        tag=nullable(text("what deletes and filters match", maxLength=Setting("max_tag_bytes"))),
+        node=nullable(NODE | {"description": "who wrote it"}),
+        meta={"description": "any JSON value, within a limit of bytes", "maxProperties": Setting("max_meta_keys")},
     ),
     "Part": question(
         ("id", "epoch", "part"),
         "The part of a producer's records that this write is: known again later, and appended once. Not beside a key.",
-        id=text("the producer; at most 256 bytes", minLength=1),
+        id=text("the producer", minLength=1, maxLength=Setting("max_producer_id_bytes")),
         epoch=u64("grows from run to run, or from batch to batch", maximum=EPOCH_MAX),
         part=u32("of the epoch", maximum=PART_MAX),
         piece=u32("of the part, where it comes in several requests", maximum=PIECE_MAX),
         last=boolean(True),
-        attempt=text("names one try at sending the pieces; at most 256 bytes"),
+        attempt=text("names one try at sending the pieces", maxLength=Setting("max_producer_id_bytes")),
     ),
     "Record": answer(
         S_seq=u64(),
@@ -121,9 +135,9 @@ SCHEMAS: dict[str, Schema] = {
     "StreamStart": answer(from_seq=u64(), head_seq=u64(), earliest_seq=u64()),
     "Leases": question(
         ("node", "seqs"),
-        node=text(minLength=1),
-        seqs=listing(u64(), maxItems=1000),
-        lease_ids=listing(text(), description='none, or one a seq; "" does not fence'),
+        node=NODE | {"minLength": 1},
+        seqs=listing(u64(), maxItems=Setting("max_claim")),
+        lease_ids=listing(text(), maxItems=Setting("max_claim"), description='none, or one a seq; "" does not fence'),
     ),
     "Error": answer(
         error=answer(

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import msgspec
 
+from topics.config import Config
 from topics.http.openapi.document import document
 from topics.http.openapi.page import page
 from topics.http.routes import Route
@@ -15,13 +16,14 @@ from topics.http.routes import Route
 class Description:
     """What the server says of itself; never changes while it runs."""
 
-    def __init__(self, routes: Sequence[Route]) -> None:
+    def __init__(self, routes: Sequence[Route], config: Config) -> None:
         self._routes = routes
+        self._config = config
 
     @cached_property
     def json(self) -> bytes:
-        return msgspec.json.encode(document(self._routes))
+        return msgspec.json.encode(document(self._routes, self._config))
 
     @cached_property
     def page(self) -> bytes:
-        return page(document(self._routes))
+        return page(document(self._routes, self._config))

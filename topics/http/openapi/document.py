@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from topics import __version__
+from topics.config import Config
 from topics.http.errors import STATUS
 from topics.http.openapi.components import ROUTER_NAME, SCHEMAS, TOPIC_NAME
 from topics.http.openapi.operations import OPERATIONS, Operation
-from topics.http.openapi.shapes import Schema, ref, text
+from topics.http.openapi.shapes import Schema, ref, text, with_settings
 from topics.http.routes import Access, Body, Route
 from topics.http.scope import Scope
 
@@ -40,19 +41,21 @@ def operation_key(route: Route) -> str:
     return f"{route.method} {re.sub(r':[^/]+', ':', route.pattern)}"
 
 
-def document(routes: Sequence[Route]) -> dict[str, Any]:
-    """OpenAPI 3.1. Raises KeyError for a route nobody described."""
+def document(routes: Sequence[Route], config: Config) -> dict[str, Any]:
+    """OpenAPI 3.1, with the limits in force. Raises KeyError for a route nobody described."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         path = re.sub(r":([^/]+)", r"{\1}", route.pattern)
         paths.setdefault(path, {})[route.method.lower()] = _operation(route, OPERATIONS[operation_key(route)])
     scheme = {"type": "http", "scheme": "bearer", "description": "Needed once keys are configured."}
-    return {
+    made: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "topics", "version": __version__, "description": _ABOUT, "license": {"name": "MIT"}},
         "paths": paths,
         "components": {"schemas": SCHEMAS, "securitySchemes": {"key": scheme}},
     }
+    filled: dict[str, Any] = with_settings(made, config)
+    return filled
 
 
 def _operation(route: Route, about: Operation) -> dict[str, Any]:
@@ -92,7 +95,7 @@ def _lenient(schema: Schema) -> Schema:
 
 def _name(route: Route, parameter: str) -> Schema:
     """A name has to be a possible one where it may become a resource; elsewhere an impossible one is merely absent."""
-    if route.method == "PUT":
+    if route.method == "PUT" or ((route.method, parameter) == ("POST", "topic") and route.pattern.endswith("/:topic")):
         return TOPIC_NAME if parameter == "topic" else ROUTER_NAME
     return text()
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from topics.http.openapi.components import INCARNATION, LIMIT, TOPIC_NAME
+from topics.http.openapi.components import INCARNATION, LIMIT, NODE, TOPIC_NAME
 from topics.http.openapi.shapes import (
     Schema,
+    Setting,
     answer,
     boolean,
     listing,
@@ -22,6 +23,7 @@ from topics.http.openapi.shapes import (
     u32,
     u64,
 )
+from topics.names import NAME_MAX
 
 JSON, SSE, PLAIN, HTML = "application/json", "text/event-stream", "text/plain", "text/html"
 
@@ -46,7 +48,7 @@ _TOUCH = "counts as a look at the topic"
 _SHOWN = {"incarnation": boolean(False, "show it in the answer")}
 _PAGE = {
     "page_size": u64("clamped to 1..1000", default=100),
-    "cursor": text("`next_cursor` of the page before"),
+    "cursor": text("`next_cursor` of the page before", pattern="^[A-Za-z0-9+/_-]*={0,2}$"),
     "prefix": text("names that begin with it"),
 }
 _LEASE = u64("clamped to 100..86400000")
@@ -184,18 +186,28 @@ OPERATIONS: dict[str, Operation] = {
         {200: _WRITTEN_OR_STAGED, 201: _WRITTEN_OR_STAGED},
         (404, 409, 422),
         {"return_seqs": boolean(True)},
-        {"Idempotency-Key": text("used when the body has no `idempotency_key`; at most 256 bytes")},
+        {
+            "Idempotency-Key": text(
+                "used when the body has no `idempotency_key`", maxLength=Setting("max_idempotency_key_bytes")
+            )
+        },
         question(
             ("records",),
-            records=listing(ref("NewRecord"), minItems=1, maxItems=10_000),
-            node=nullable(text("for records without their own")),
-            idempotency_key=nullable(text("a write with a key seen lately appends nothing and answers as the first")),
+            records=listing(ref("NewRecord"), minItems=1, maxItems=Setting("max_batch_records")),
+            node=nullable(NODE | {"description": "for records without their own"}),
+            idempotency_key=nullable(
+                text(
+                    "a write with a key seen lately appends nothing and answers as the first",
+                    maxLength=Setting("max_idempotency_key_bytes"),
+                )
+            ),
             create=nullable(boolean()),
             config={"anyOf": [ref("Config"), {"type": "null"}]},
             disable_backpressure=boolean(False),
             incarnation=nullable(INCARNATION | {"description": "refuse the write when the topic has another one"}),
             producer={"anyOf": [ref("Part"), {"type": "null"}]},
-        ),
+        )
+        | {"not": {"allOf": [_given("producer"), _given("idempotency_key")]}},
     ),
     "POST /v0/topics/:/diff": Operation(
         "Read records above a cursor, or wait for some",
@@ -229,7 +241,8 @@ OPERATIONS: dict[str, Operation] = {
             include_meta=boolean(True),
             wait_ms=u32("how long to wait for something; at most 30000", default=0),
             max_batch_bytes=u64("0: 1 MiB; at most 8 MiB", default=0),
-        ),
+        )
+        | {"not": {"required": ["from", "from_seq"]}},
     ),
     "POST /v0/topics/:/delete": Operation(
         "Delete records below a seq, with matching tags, or both",
@@ -266,8 +279,9 @@ OPERATIONS: dict[str, Operation] = {
             topics={
                 "type": "object",
                 "additionalProperties": ref("Known"),
+                "propertyNames": {"maxLength": NAME_MAX},
                 "minProperties": 1,
-                "maxProperties": 256,
+                "maxProperties": Setting("max_wait_topics"),
             },
             wait_ms=u32("how long to wait for news; at most 30000", default=0),
         ),
@@ -294,7 +308,7 @@ OPERATIONS: dict[str, Operation] = {
         "8.2",
         {200: answer(topic=text(), claimed=listing(_JOB), count=u64(), ready=u64(), performance=performance())},
         (404, 409),
-        body=question(("node",), node=text(minLength=1, maxLength=128), max=u32(default=0), lease_ms=nullable(_LEASE)),
+        body=question(("node",), node=NODE | {"minLength": 1}, max=u32(default=0), lease_ms=nullable(_LEASE)),
     ),
     "POST /v0/topics/:/ack": Operation(
         "Complete leased jobs",
@@ -349,7 +363,7 @@ OPERATIONS: dict[str, Operation] = {
         {200: None},
         (404, 406, 409),
         {
-            "node": text(minLength=1, maxLength=128),
+            "node": NODE | {"minLength": 1},
             "max": u64("leases at a time; clamped to 1..1000", default=1),
             "lease_ms": _LEASE,
             "token": text("the key, for clients that cannot send headers"),
@@ -419,7 +433,7 @@ OPERATIONS: dict[str, Operation] = {
                 "type": "object",
                 "additionalProperties": ref("ReadFrom"),
                 "minProperties": 1,
-                "maxProperties": 256,
+                "maxProperties": Setting("max_watch_topics"),
             },
             node=ref("Nodes"),
             limit=u32(default=256),

@@ -4,8 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from topics.config import Config
+
 Schema = dict[str, Any]
 U64_MAX, U32_MAX = 2**64 - 1, 2**32 - 1
+
+
+class Setting(str):
+    """The name of a setting, in the place of the number that `with_settings` puts there."""
+
+    __slots__ = ()
+
+
+def with_settings(schema: Any, config: Config) -> Any:
+    """A description in which each `Setting` is the value it has."""
+    if isinstance(schema, Setting):
+        return getattr(config, schema)
+    if isinstance(schema, dict):
+        return {key: with_settings(value, config) for key, value in schema.items()}
+    if isinstance(schema, list):
+        return [with_settings(value, config) for value in schema]
+    return schema
 
 
 def u64(about: str = "", **more: Any) -> Schema:
