@@ -79,26 +79,31 @@ def test_many_threads_are_all_answered_and_may_end_at_once(disk: Disk, tmp_path:
 def test_the_wheel_alone_is_had_only_when_nothing_is_to_be_done(disk: Disk) -> None:
     driver = Driver(disk.loop)
     assert driver.call(disk.write(0)) == 1
-    assert driver.take_alone()
-    refused: list[bool] = []
-    thread = threading.Thread(target=lambda: refused.append(driver.take_alone()))
-    thread.start()
-    thread.join()
-    assert refused == [False]
-    driver._inbox.append(Call(disk.write(1)))
-    driver.leave()
+    refused: list[str | None] = []
     answered = threading.Event()
-    driver.submit(disk.write(2), lambda _call: answered.set())
+
+    def run(_: None) -> str:
+        thread = threading.Thread(target=lambda: refused.append(driver.run_alone(str, "beside it")))
+        thread.start()
+        thread.join()
+        driver._inbox.append(Call(disk.write(1), lambda _call: answered.set()))
+        return "done"
+
+    assert driver.run_alone(run, None) == "done"
+    assert refused == [None]
     assert answered.wait(30), "who left woke nobody for the call that came meanwhile"
     driver.end(nothing)
-    assert not driver.take_alone()
+    assert driver.run_alone(str, "after the end") is None
 
 
 def test_an_unexpected_error_of_who_was_alone_ends_the_driver(disk: Disk) -> None:
+    def fail(_: None) -> None:
+        raise ZeroDivisionError("a bug")
+
     driver = Driver(disk.loop)
     assert driver.call(disk.write(0)) == 1
-    assert driver.take_alone()
-    driver.leave(ZeroDivisionError("a bug"))
+    with pytest.raises(ZeroDivisionError):
+        driver.run_alone(fail, None)
     with pytest.raises(LogFailedError, match="a bug"):
         driver.call(disk.write(1))
 

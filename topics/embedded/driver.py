@@ -25,6 +25,7 @@ from topics.embedded.maintenance import NEVER, Maintenance
 from topics.errors import LogFailedError, TopicsError, UsageError
 from topics.loop import Loop
 
+A = TypeVar("A")
 R = TypeVar("R")
 
 _log = logging.getLogger("topics.embedded")
@@ -124,35 +125,36 @@ class Driver:
         finally:
             signals.release()
 
-    def take_alone(self) -> bool:
-        """Takes the wheel if nobody has it and nothing is to be done: no calls, no timers, and no look for completions.
+    def run_alone(self, do: Callable[[A], R | None], argument: A) -> R | None:
+        """`do(argument)` in one go if nobody has the wheel and nothing is to be done: no calls, no timers, and no look
+        for completions. None: something is, or that is what `do` returned.
 
-        Whoever gets True calls nothing that waits, and gives the wheel back by `leave`. Raises as `call` does.
+        `do` waits for nothing. Raises as `call` does; what `do` raises and is no TopicsError ends the log.
         """
         loop = self._loop
         signals.hold(loop.ring.wake)
-        if not self._take_wheel():
-            signals.release()
-            return False
-        now_ns = loop.clock.monotonic_ns()
-        if (
-            self._refusal is None
-            and not self._inbox
-            and loop.is_quiet(now_ns)
-            and (not loop.operations_in_flight or now_ns - self._drove_ns < _LOOK_NS)
-        ):
-            return True
-        self._release_wheel()
-        signals.release()
-        self._check()
-        return False
-
-    def leave(self, error: BaseException | None = None) -> None:
-        """error: what the engine raised, and should not have."""
         try:
-            if error is not None:
+            if not self._take_wheel():
+                return None
+            now_ns = loop.clock.monotonic_ns()
+            if not (
+                self._refusal is None
+                and not self._inbox
+                and loop.is_quiet(now_ns)
+                and (not loop.operations_in_flight or now_ns - self._drove_ns < _LOOK_NS)
+            ):
+                self._release_wheel()
+                self._check()
+                return None
+            try:
+                return do(argument)
+            except TopicsError:
+                raise
+            except BaseException as error:
                 self._fail(error)
-            self._give_wheel()
+                raise
+            finally:
+                self._give_wheel()
         finally:
             signals.release()
 

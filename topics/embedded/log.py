@@ -162,22 +162,10 @@ class Log:
 
     def _write(self, request: AppendRequest) -> AppendResult:
         """In one go when nothing else is going on, which is what a lone caller finds; else as a call on the loop."""
-        driver = self._driver
-        if driver.take_alone():
-            unexpected: BaseException | None = None
-            try:
-                result = self._engine.append_alone(request)
-            except TopicsError:
-                raise
-            except BaseException as error:
-                unexpected = error
-                raise
-            finally:
-                driver.leave(unexpected)
-            if result is not None:
-                return result
-
-        return driver.call(self._starts.appending(request))
+        result = self._driver.run_alone(self._engine.append_alone, request)
+        if result is not None:
+            return result
+        return self._driver.call(self._starts.appending(request))
 
     def append_soon(self, topic: str, value: Any) -> Soon:
         """Appends one JSON-encodable value with others that come soon; returns at once, or when too much is under way.
