@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,39 +14,12 @@ from typing import Any
 import pytest
 
 import topics
+from tests.embedded.at import At
 from topics.uring.probe import probe
-
-PACKAGE = str(Path(topics.__file__).parent)
 
 
 class Alarm(Exception):
     """What the handler of an alarm raises."""
-
-
-class At:
-    """Raises a signal at one of the places where Python looks for them: when the package's functions begin, and when
-    what they called in C has returned. Counted from 0."""
-
-    def __init__(self, place: int, number: int) -> None:
-        self.left = place
-        self.number = number
-
-    def __enter__(self) -> At:
-        sys.setprofile(self._profile)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.setprofile(None)
-
-    @property
-    def reached(self) -> bool:
-        return self.left < 0
-
-    def _profile(self, frame: FrameType, event: str, _argument: object) -> None:
-        if event in {"call", "c_return"} and frame.f_code.co_filename.startswith(PACKAGE):
-            self.left -= 1
-            if self.left == -1:
-                signal.raise_signal(self.number)
 
 
 @pytest.fixture(params=["uring", "portable"])
@@ -70,8 +42,8 @@ def number(request: pytest.FixtureRequest) -> Iterator[int]:
 
     before = signal.signal(request.param, on_alarm)
     yield request.param
-    assert signal.getsignal(request.param) is on_alarm
-    signal.signal(request.param, before)
+    after = signal.signal(request.param, before)
+    assert after is on_alarm
 
 
 CALLS: dict[str, Callable[[topics.Log, int], Any]] = {

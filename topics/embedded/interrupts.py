@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # signal.signal makes enums of what it takes and returns, for ten times the price
 import os
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -24,61 +25,71 @@ Handler = Any
 """What signal.getsignal returns: a callable, a number (default, ignored) or None (set by C)."""
 
 _NUMBERS = tuple(range(1, 32))
-_get_handler, _set_handler, _get_ident = _signal.getsignal, _signal.signal, threading.get_ident
+_get_handler, _set_handler = _signal.getsignal, _signal.signal
+_get_ident, _getframe = threading.get_ident, sys._getframe
 
 
 class HeldSignals:
-    """The signals of this process. `hold` and `release` nest, and cost a comparison off the main thread."""
+    """The signals of this process. `hold` and `release` nest, and cost a comparison off the main thread.
+
+    The function that calls `hold` calls `release` in a `finally`, and holds once.
+
+    Python runs handlers, which may raise, after every call into C, at the start of every function and at every turn of
+    a loop. So any step below may be the last one, and each leaves enough for `_put_back` to find: a handler is written
+    down before its place is taken. `_depth` is assigned once all places are taken, and is 0 again before the first is
+    put back; while it is 0, a signal that reaches `_note` has all handlers put back and its own called.
+    """
 
     def __init__(self) -> None:
         self._main = threading.main_thread().ident
         self._noting = self._note  # one object, to be known again
         self._depth = 0
+        """How many hold; more than 0 only while all places are taken."""
+        self._holder: FrameType | None = None
+        """The function that was the first to hold. Once it has ended, so has its hold: an exception may have kept it
+        from its `release`."""
         self._wake: Callable[[], None] = _nothing
         self._replaced: dict[int, Handler] = {}
-        """By number, the handlers whose place `_note` has."""
+        """By number, the handlers whose place `_note` has, or had a moment ago."""
+        self._changes = 0
+        """How often places were taken or put back."""
         self._came: list[tuple[int, FrameType | None]] = []
         self._seen: list[Handler] = []
         self._handled: list[int] = []
-        """The numbers with a handler in Python, when all were as in `_seen`."""
+        """The numbers with a handler in Python, when all were as in `_seen`; assigned before it."""
 
     def hold(self, wake: Callable[[], None]) -> None:
         """Until `release` no handler runs; a signal calls `wake` of the first to hold. Raises what one raises now."""
         if _get_ident() != self._main:
             return
+        holder = _getframe(1)
         if self._depth:
-            self._depth += 1
-            return
-        handlers = list(map(_get_handler, _NUMBERS))
-        if handlers != self._seen:
-            self._seen = handlers
-            self._handled = [number for number, handler in zip(_NUMBERS, handlers, strict=True) if callable(handler)]
-        replaced = self._replaced
-        if replaced:  # somebody raised in the midst of `_put_back`
-            self._replaced = replaced = {n: old for n, old in replaced.items() if _get_handler(n) is self._noting}
-        self._wake = wake
-        self._depth = 1
-        noting = self._noting
-        try:
-            for number in self._handled:
-                handler = _set_handler(number, noting)
-                if handler is not noting:
-                    replaced[number] = handler
-        except BaseException:
-            self.release()
-            raise
+            if self._goes_on_in(holder):
+                self._depth += 1
+                return
+            self._give_up()
+        while True:
+            try:
+                change = self._take_places()
+            except BaseException:
+                self._put_back()
+                raise
+            # No handler runs from here to the end: nothing is called.
+            if self._changes == change:
+                self._wake, self._holder, self._depth = wake, holder, 1
+                return
 
     def release(self) -> None:
         """Ends the innermost `hold`; the outermost calls the handlers of what came. Raises what they raise."""
         if _get_ident() != self._main:
             return
-        if self._depth > 1:
+        if self._depth > 1 and _getframe(1) is not self._holder:
             self._depth -= 1
             return
+        self._depth, self._holder = 0, None
         try:
-            self._put_back()  # still held: a handler that has its place again may call a log
+            self._put_back()
         finally:
-            self._depth = 0
             if self._came:
                 self._call_handlers()
 
@@ -93,38 +104,83 @@ class HeldSignals:
             self._call_handlers()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._depth:
-            self._came.append((number, frame))
+        self._came.append((number, frame))
+        if self._depth and self._goes_on_in(frame):
             self._wake()
-        else:
-            self._call(number, frame)
+            return
+        try:
+            self._give_up()
+        finally:
+            self._call_handlers()
+
+    def _goes_on_in(self, frame: FrameType | None) -> bool:
+        """Whether the function that was the first to hold is among the callers of `frame`, or is it."""
+        holder = self._holder
+        while frame is not None and frame is not holder:
+            frame = frame.f_back
+        return frame is not None
+
+    def _give_up(self) -> None:
+        self._depth, self._holder = 0, None
+        self._put_back()
+
+    def _take_places(self) -> int:
+        """Puts `_note` in the place of every handler; returns `_changes` as it is unless one of them was called."""
+        change = self._changes = self._changes + 1
+        handlers = list(map(_get_handler, _NUMBERS))
+        if handlers != self._seen:
+            self._handled = [number for number, handler in zip(_NUMBERS, handlers, strict=True) if callable(handler)]
+            self._seen = handlers
+        replaced, noting = self._replaced, self._noting
+        for number in self._handled:
+            handler = handlers[number - 1]
+            if handler is not noting:
+                replaced[number] = handler
+                was = _set_handler(number, noting)
+                if was is not handler and was is not noting:
+                    replaced[number] = was
+        return change
 
     def _put_back(self) -> None:
-        """One that raises in the midst of this leaves `_note` for others, which calls theirs until the next time."""
-        replaced = self._replaced
-        for number in replaced:
-            _set_handler(number, replaced[number])
-        replaced.clear()
+        """Raises what a handler raises that has its place again, once all have theirs.
+
+        Who put another in the place of `_note` meanwhile keeps it.
+        """
+        self._changes += 1
+        replaced, noting = self._replaced, self._noting
+        try:
+            for number in list(replaced):
+                handler = replaced.get(number)
+                if handler is not None and _get_handler(number) is noting:
+                    _set_handler(number, handler)
+                replaced.pop(number, None)
+        except BaseException:
+            self._put_back()
+            raise
 
     def _call_handlers(self) -> None:
+        came = self._came
         try:
-            while self._came:
-                self._call(*self._came.pop(0))
+            while came:
+                number, frame = signal = came[0]
+                del came[0]
+                try:
+                    handler = self._replaced.get(number) or _get_handler(number)
+                    calls = callable(handler) and handler is not self._noting
+                except BaseException:  # of another's handler
+                    came.insert(0, signal)
+                    raise
+                if calls:
+                    handler(number, frame)
         finally:
-            if self._came:
+            if came:
                 self._call_handlers()
-
-    def _call(self, number: int, frame: FrameType | None) -> None:
-        handler = self._replaced[number] if number in self._replaced else _get_handler(number)
-        if callable(handler) and handler is not self._noting:
-            handler(number, frame)
 
     def on_fork(self) -> None:
         """In the child, whose main thread is the one that forked; the one that held may be gone."""
         self._main = _get_ident()
-        self._depth = 0
         self._came.clear()
-        self._put_back()
+        self._give_up()
 
 
 def _nothing() -> None:

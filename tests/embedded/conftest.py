@@ -1,0 +1,29 @@
+"""For the tests of the library in this process."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from topics.embedded.interrupts import signals
+
+
+def handlers() -> dict[signal.Signals, Any]:
+    """By signal, what handles it."""
+    return {number: signal.getsignal(number) for number in signal.valid_signals() if isinstance(number, signal.Signals)}
+
+
+@pytest.fixture(autouse=True)
+def _all_handlers_are_as_before() -> Iterator[None]:
+    """Fails the test that leaves another handler behind, and puts back the one from before for those that follow."""
+    before = handlers()
+    yield
+    changed = {number.name: (before[number], found) for number, found in handlers().items() if found != before[number]}
+    for name in changed:
+        signal.signal(signal.Signals[name], before[signal.Signals[name]])
+    assert not changed
+    assert signals._depth == 0
+    assert not signals._replaced
