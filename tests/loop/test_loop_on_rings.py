@@ -339,6 +339,18 @@ def test_a_signal_ends_the_wait_and_reaches_its_callback(kernel_loop: Loop) -> N
     assert seen == [signal.SIGTERM]
 
 
+def test_a_signal_that_c_code_handles_is_left_to_it(kernel_loop: Loop) -> None:
+    """`getsignal` tells of such a handler as None, which `signal` does not take."""
+    getsignal, before = signal.getsignal, [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGTERM else getsignal(number))
+        uninstall = install_signal_handlers(kernel_loop, lambda number: None)
+        assert getsignal(signal.SIGINT) != before[0]
+        assert getsignal(signal.SIGTERM) == before[1]
+        uninstall()
+    assert [getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
 def test_another_thread_ends_the_wait(kernel_loop: Loop) -> None:
     thread = threading.Thread(target=lambda: kernel_loop.call_soon_threadsafe(kernel_loop.stop))
     kernel_loop.call_soon(thread.start)

@@ -17,6 +17,7 @@ def install_signal_handlers(
 ) -> Callable[[], None]:
     """Calls `callback(number)` in the loop for each of these signals. Main thread only. Returns the undo.
 
+    A signal that C code handles is left to it: its handler could not be put back.
     A signal that comes after Python looked for one and before the kernel sleeps would wait for the next event; so the
     C handler also writes to the ring's wake descriptor, where the ring has one.
     """
@@ -24,14 +25,25 @@ def install_signal_handlers(
     def on_signal(number: int, _frame: FrameType | None) -> None:
         loop.call_soon_threadsafe(lambda: callback(number))
 
-    before: dict[signal.Signals, Any] = {number: signal.signal(number, on_signal) for number in signals}
+    before: dict[signal.Signals, Any] = {}
     wake_fd = loop.ring.wake_fd
-    fd_before = signal.set_wakeup_fd(wake_fd, warn_on_full_buffer=False) if wake_fd >= 0 else -1
+    fd_before: int | None = None
 
     def uninstall() -> None:
         for number, handler in before.items():
             signal.signal(number, handler)
-        if wake_fd >= 0:
+        if fd_before is not None:
             signal.set_wakeup_fd(fd_before)
 
+    try:
+        for number in signals:
+            handler = signal.getsignal(number)
+            if handler is not None:
+                before[number] = handler
+                signal.signal(number, on_signal)
+        if wake_fd >= 0:
+            fd_before = signal.set_wakeup_fd(wake_fd, warn_on_full_buffer=False)
+    except BaseException:  # another signal's handler raised
+        uninstall()
+        raise
     return uninstall

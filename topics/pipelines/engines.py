@@ -34,7 +34,7 @@ def silent(_: str) -> None:
 
 class Stop:
     """Notes SIGINT and SIGTERM while it is entered, so that a run ends between two units. Another signal of the same
-    kind does what it did before."""
+    kind does what it did before. A signal that C code handles is left to it."""
 
     def __init__(self) -> None:
         self.requested = False
@@ -43,7 +43,15 @@ class Stop:
 
     def __enter__(self) -> Stop:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+            try:
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    handler = signal.getsignal(number)
+                    if handler is not None:  # what C code has installed could not be put back
+                        self._before[number] = handler
+                        signal.signal(number, self._note)
+            except BaseException:  # another signal's handler raised
+                self._restore()
+                raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -63,9 +71,15 @@ class Stop:
             self.on_request()
 
     def _restore(self) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        self._before = {}
+        try:
+            for number in list(self._before):
+                handler = self._before.get(number)
+                if handler is not None and signal.getsignal(number) == self._note:
+                    signal.signal(number, handler)
+                self._before.pop(number, None)
+        except BaseException:  # a handler raised, which ends its caller, and not this
+            self._restore()
+            raise
 
 
 class Engine(Protocol):
