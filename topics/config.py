@@ -219,6 +219,7 @@ class Config:
     """A checkpoint starts when this many bytes of log are not yet in segments."""
     checkpoint_every_ms: int = 60_000
     checkpoint_bytes_per_pass: int = 1 << 20
+    checkpoint_topics_per_pass: int = 256
     checkpoint_us_per_pass: int = 1000
     """How long a checkpoint copies records before it lets others run; then they get twice that. 0: no such limit."""
     segment_max_events: int = 10_000

@@ -236,7 +236,7 @@ class FakeCatalog:
         fields = {"name": topic.name, "id": topic_id, "config": topic.config, "head": topic.head, "floor": topic.floor}
         return json.dumps(fields).encode()
 
-    def prepare_snapshot(self) -> Iterator[None]:
+    def prepare_snapshot(self, topics_a_step: int) -> Iterator[None]:
         yield
 
     def snapshot(self) -> list[bytes]:

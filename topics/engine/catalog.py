@@ -35,7 +35,7 @@ from topics.engine.routers.controls import images_of
 from topics.engine.routers.forward import add_hops, seq_runs
 from topics.engine.routers.recovery import ROUTER_TYPES, RouterRecovery
 from topics.engine.routers.replay import runs_by_file
-from topics.engine.snapshot import Snapshot, TopicImage, image_of
+from topics.engine.snapshot import Prepared, Rest, Snapshot, TopicImage, image_of, key_rows_of
 from topics.engine.topic import Life, Topic
 from topics.engine.topic_config import TopicConfig
 from topics.store.catalog import NO_TAG, SEQ_MAX, Deletions, RowColumns, SeqRange
@@ -62,8 +62,8 @@ class EngineCatalog:
         """There is a snapshot, and the whole log behind it."""
         self._lost: dict[int, list[NDArray[np.uint64]]] = {}
         """Seqs of copies whose originals are nowhere."""
-        self._prepared: dict[int, list[bytes]] = {}
-        """Rows of producers for the next snapshot, by topic: JSON."""
+        self._prepared: Prepared | None = None
+        """Of the next snapshot."""
         self._routers = RouterRecovery(core, self._gaps)
         self._log_rows = self._routers.log_rows
 
@@ -79,6 +79,9 @@ class EngineCatalog:
         registry = self._core.registry
         for each in image.topics:
             self._take_image(each)
+        for topic_id, keys in image.keys:
+            for key in keys:
+                self.add_idempotency(topic_id, key.key, key.first_seq, key.count, key.started_ms)
         for topic_id, rows in image.producers:
             topic = self._topics.get(topic_id)
             if topic is not None:
@@ -518,21 +521,46 @@ class EngineCatalog:
     def describe(self, topic_id: int) -> bytes:
         return msgspec.json.encode(image_of(self._topics[topic_id], None))
 
-    def prepare_snapshot(self) -> Iterator[None]:
-        now_ms = self._core.clock.now_ms()
-        self._prepared.clear()
-        for topic in list(self._topics.values()):
-            if topic.producers is None or topic.id not in self._topics:
-                continue
-            rows: list[bytes] = []
-            for step in topic.producers.images_in_steps(now_ms):
-                rows.append(b"," + msgspec.json.encode((topic.id, step)))
-                yield
-            self._prepared[topic.id] = rows
+    def prepare_snapshot(self, topics_a_step: int) -> Iterator[None]:
+        """Encodes topics, keys and producers, a bounded number a step.
 
-    def _pack_producers(self, now_ms: int) -> list[bytes]:
+        Each topic is told of as it is at its step. What happens to it later is in the log behind the cut, as what
+        happens behind the snapshot is. Producers outlive that: those that append meanwhile are told of again.
+
+        Releases reservations: what is above a topic's seqs is not given out without a new one.
+        """
+        now_ms = self._core.clock.now_ms()
+        prepared = self._prepared = Prepared()
+        topics = list(self._topics.values())
+        step = max(1, topics_a_step)
+        for at in range(0, len(topics), step):
+            some = [topic for topic in topics[at : at + step] if topic.visible]
+            prepared.topics.append(b"".join([b"," + self._image(topic, now_ms) for topic in some]))
+            yield
+        for topic in topics:
+            for rows in key_rows_of(topic, now_ms) if topic.visible else ():
+                prepared.keys.append(b"," + msgspec.json.encode((topic.id, rows)))
+                yield
+        for topic in topics:
+            if topic.producers is None or not topic.visible:
+                continue
+            told: list[bytes] = []
+            for some_of_them in topic.producers.images_in_steps(now_ms):
+                told.append(b"," + msgspec.json.encode((topic.id, some_of_them)))
+                yield
+            prepared.producers[topic.id] = told
+
+    def _image(self, topic: Topic, now_ms: int) -> bytes:
+        if topic.stage_class == "disk":
+            topic.reserved = topic.next_seq - 1
+            topic.growing = 0
+        image = image_of(topic, now_ms)
+        if topic is self._core.registry.staging:
+            image.staged = self._core.staged.images()
+        return msgspec.json.encode(image)
+
+    def _pack_producers(self, prepared: Mapping[int, Sequence[bytes]], now_ms: int) -> list[bytes]:
         """Return the rows that were prepared, and after them those of producers that have appended since."""
-        prepared, self._prepared = self._prepared, {}
         rows: list[bytes] = []
         for topic in self._topics.values():
             if topic.producers is not None:
@@ -544,26 +572,21 @@ class EngineCatalog:
         return rows
 
     def snapshot(self) -> list[bytes | memoryview]:
-        """Releases reservations: what is above their topic's seqs is not given out without a new one."""
-        registry = self._core.registry
-        now_ms = self._core.clock.now_ms()
-        images: list[msgspec.Raw] = []
-        encode = msgspec.json.Encoder().encode
-        for topic in self._topics.values():
-            if not topic.is_made:
-                continue
-            if topic.stage_class == "disk":
-                topic.reserved = topic.next_seq - 1
-                topic.growing = 0
-            topic_image = image_of(topic, now_ms)
-            if topic is registry.staging:
-                topic_image.staged = self._core.staged.images()
-            images.append(msgspec.Raw(encode(topic_image)))
-        last_lease = self._core.lease_ids.reserved
-        routers = images_of(list(self._core.routers.by_name.values()))
-        ties = self._core.routers.ties(self._core.usage.log_files())
-        image = Snapshot(registry.last_id, registry.last_order, images, last_lease, routers, ties)
-        return image.pack(self._pack_producers(now_ms))
+        core = self._core
+        if self._prepared is None:
+            for _ in self.prepare_snapshot(len(self._topics)):
+                pass
+        prepared, self._prepared = self._prepared, None
+        assert prepared is not None
+        rest = Rest(
+            core.registry.last_id,
+            core.registry.last_order,
+            core.lease_ids.reserved,
+            images_of(list(core.routers.by_name.values())),
+            core.routers.ties(core.usage.log_files()),
+        )
+        producers = self._pack_producers(prepared.producers, core.clock.now_ms())
+        return rest.pack({b"topics": prepared.topics, b"keys": prepared.keys, b"producers": producers})
 
     def take_deletions(self) -> list[Deletions]:
         usage = self._core.usage

@@ -91,7 +91,7 @@ class KeyStore:
         self._entries = {key: entry for key, entry in self._entries.items() if entry.first_seq > seq}
 
     def within(self, now_ms: int, window_ms: int) -> Iterator[tuple[bytes, KeyEntry]]:
-        """Entries a duplicate may still find after a restart (snapshot)."""
-        for key, entry in self._entries.items():
+        """Entries a duplicate may still find after a restart (snapshot), of those there are now."""
+        for key, entry in list(self._entries.items()):
             if not entry.in_memory and now_ms - entry.started_ms <= window_ms:
                 yield key, entry

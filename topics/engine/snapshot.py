@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -14,6 +14,8 @@ from topics.engine.producers.staged import StagedRow
 from topics.engine.routers.controls import RouterImage, images_of
 from topics.engine.routers.hops import Run
 from topics.engine.topic import NO_RESERVATION, Topic
+
+_KEYS_A_STEP = 1000
 
 
 class KeyRow(msgspec.Struct, array_like=True, gc=False):
@@ -38,6 +40,7 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
     reserved: int = 0
     generation: int = 0
     keys: list[KeyRow] = msgspec.field(default_factory=list)
+    """Of a snapshot made by a version that did not have them by themselves."""
     leases: list[LeaseRow] = msgspec.field(default_factory=list)
     """Of a queue that keeps them; of its jobs leased at least once, those that are there still."""
     hops: list[Run] = msgspec.field(default_factory=list)
@@ -58,6 +61,8 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
 Image = TypeVar("Image", TopicImage, msgspec.Raw)
 """Raw: encoded one by one, so that the images of many topics are not objects all at the same time."""
 
+KeyRows = tuple[int, list[KeyRow]]
+"""Topic id, and some of its idempotency keys."""
 ProducerRows = tuple[int, list[ProducerRow]]
 """Topic id, and some of its producers."""
 
@@ -71,28 +76,60 @@ class Snapshot(msgspec.Struct, Generic[Image]):
     routers: list[RouterImage] = []
     ties: list[tuple[int, int]] = []
     """Source and destination (topic ids) of routers that are gone, whose forwards the log may still hold."""
+    keys: list[KeyRows] = []
     producers: list[ProducerRows] = []
     """A later row of a producer is newer."""
 
-    def pack(self, producers: Sequence[bytes]) -> list[bytes | memoryview]:
-        """JSON in pieces; producers: `ProducerRows`, encoded, a comma before each."""
-        assert not self.producers, "they are given"
-        text = msgspec.json.encode(self)
-        if not producers:
-            return [text]
-        assert text.endswith(b"[]}"), "producers come last"
-        first, *others = producers
-        if not others:
-            return [memoryview(text)[:-2], first[1:] + b"]}"]
-        return [memoryview(text)[:-2], first[1:], *others[:-1], others[-1] + b"]}"]
+
+class Prepared:
+    """What a snapshot tells of topics, encoded step by step: JSON, a comma before each item."""
+
+    def __init__(self) -> None:
+        self.topics: list[bytes] = []
+        """Any number of images each."""
+        self.keys: list[bytes] = []
+        """`KeyRows`."""
+        self.producers: dict[int, list[bytes]] = {}
+        """`ProducerRows`, by topic id."""
+
+
+class Rest(msgspec.Struct):
+    """The members of `Snapshot` that are not lists of any length."""
+
+    last_id: int
+    last_order: int
+    last_lease: int
+    routers: list[RouterImage]
+    ties: list[tuple[int, int]]
+
+    def pack(self, lists: Mapping[bytes, Sequence[bytes]]) -> list[bytes | memoryview]:
+        """A `Snapshot` as JSON in pieces. lists: the other members by name; of each the items, encoded, a comma before
+        each, in pieces of any number of them."""
+        pieces: list[bytes | memoryview] = []
+        for name, items in lists.items():
+            pieces.append(b'%b"%b":[' % (b"," if pieces else b"{", name))
+            told = [piece for piece in items if piece]
+            if told:
+                pieces += [memoryview(told[0])[1:], *told[1:]]
+            pieces.append(b"]")
+        return [*pieces, b"," + msgspec.json.encode(self)[1:]]
+
+
+def key_rows_of(topic: Topic, now_ms: int) -> Iterator[list[KeyRow]]:
+    """Yield the idempotency keys that a restart keeps, a thousand at a time."""
+    rows: list[KeyRow] = []
+    within = () if topic.keys is None else topic.keys.within(now_ms, topic.config.idempotency_window_ms)
+    for key, entry in within:
+        rows.append(KeyRow(key, entry.first_seq, entry.records, entry.started_ms))
+        if len(rows) == _KEYS_A_STEP:
+            yield rows
+            rows = []
+    if rows:
+        yield rows
 
 
 def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
-    """Return the committed state of a topic; now_ms None: as its files describe it, without idempotency keys."""
-    keys: list[KeyRow] = []
-    if now_ms is not None and topic.keys is not None:
-        within = topic.keys.within(now_ms, topic.config.idempotency_window_ms)
-        keys = [KeyRow(key, entry.first_seq, entry.records, entry.started_ms) for key, entry in within]
+    """Return the committed state of a topic, without idempotency keys; now_ms None: as its files describe it."""
     producers: list[ProducerRow] = []
     if now_ms is None and topic.producers is not None:
         producers = topic.producers.described()
@@ -110,7 +147,7 @@ def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
         [(gap.first, gap.last, gap.reason) for gap in topic.floors.gaps],
         0 if topic.reserved == NO_RESERVATION else topic.reserved,
         topic.generation,
-        keys,
+        [],
         leases,
         list(topic.hops.runs) if topic.hops is not None else [],
         images_of(list(topic.feeders)) if now_ms is None else [],

@@ -196,14 +196,15 @@ class Catalog(Protocol):
         """A JSON object for segment headers and footers: `name`, `id`, `config`, `head`, and the floors; what `adopt`
         takes back. Only for a topic that exists."""
 
-    def prepare_snapshot(self) -> Iterator[None]:
+    def prepare_snapshot(self, topics_a_step: int) -> Iterator[None]:
         """Does what the next `snapshot` may find done, a bounded share a step, to be walked to its end. What changes
-        meanwhile is in the snapshot, too."""
+        meanwhile is in the log behind the cut, or in the snapshot, too."""
 
     def snapshot(self) -> Sequence[bytes | memoryview]:
         """A JSON value, in pieces: everything about topics that neither rows in files nor the log from the cut on say:
         names, ids, configs, heads, floors, gaps, reservations, idempotency keys inside their window, producers, the
-        next topic id and order number. Taken at one instant; only what is committed."""
+        next topic id and order number. Only what is committed; of each topic as it was at one instant, from the
+        beginning of `prepare_snapshot` on."""
 
     def take_deletions(self) -> list[Deletions]:
         """Records in segments and packs deleted one by one since the last call, for the flag in their files.

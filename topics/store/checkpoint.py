@@ -404,9 +404,8 @@ class Checkpointer:
     async def take_snapshot(self, *, clean: bool, flagging: Collection[str] = ()) -> None:
         """The catalog and the files in use, of one instant; flagging: see StorePart. Raises OSError."""
         turns = self._turns()
-        for _ in self._catalog.prepare_snapshot():
-            if turns.over:
-                await turns.rest()
+        for _ in self._catalog.prepare_snapshot(self._config.checkpoint_topics_per_pass):
+            await turns.rest()
         part = StorePart(
             replay=self._replay,
             segments=list(self._manifest.all_segments()),

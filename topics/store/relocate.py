@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 
 RUNS_MAX = 8
 """A topic with so many runs in packs is merged into one run or into its first segment."""
-_TOPICS_PER_PASS = 256
 _SYNCS_IN_FLIGHT = 64
 _READS_PER_PASS = 512
 _WINDOW_ROWS = 16_384
@@ -63,6 +62,7 @@ class Relocation:
         self._turns = turns
         self._spawn = spawn
         self._budget = copying.config.checkpoint_bytes_per_pass
+        self._topics_per_pass = max(1, copying.config.checkpoint_topics_per_pass)
         self._all_shared = all_shared
         self.packs = PackCopy(copying, turns)
         self._gathering = Gathering(copying)
@@ -73,7 +73,7 @@ class Relocation:
         announced to the catalog by then is as if it had not been."""
         try:
             for number, topic_id in enumerate(topic_ids):
-                if number % _TOPICS_PER_PASS == _TOPICS_PER_PASS - 1 or self._turns.over:
+                if number % self._topics_per_pass == self._topics_per_pass - 1 or self._turns.over:
                     await self._turns.rest()
                 await self._copy_topic(topic_id, from_files)
             await self.packs.flush()

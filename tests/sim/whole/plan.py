@@ -234,6 +234,7 @@ def choose_settings(rng: random.Random, base: Config) -> dict[str, Any]:
         "commit": rng.choice(("auto", "auto", "link", "direct", "dsync")),
         "commit_window_us": rng.choice((0, 0, 0, 200)),
         "commit_in_place_max_us": rng.choice((0, 20_000, 20_000)),
+        "checkpoint_topics_per_pass": rng.choice((1, 1, 2, base.checkpoint_topics_per_pass)),
         "pass_read_bytes": rng.choice((1, 3000, base.pass_read_bytes, base.pass_read_bytes)),
     }
     if base.cold_dir:
