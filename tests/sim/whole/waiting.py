@@ -67,7 +67,9 @@ class _Waiter(Client):
         self.known, self.due_ns = {name: self.heads[name] for name in names}, 0
         known: dict[str, Any] = {}
         for name, head in self.known.items():
-            known[name] = head if head is None else rng.choice((head[0], {"seq": head[0], "incarnation": head[1]}))
+            named = None if head is None else {"seq": head[0], "incarnation": head[1]}
+            # To one who knows seq 0 alone it is no news that the topic is gone (R-WAIT-1).
+            known[name] = head[0] if head is not None and head[0] and rng.random() < 0.5 else named
         self.least = dict(self.shared.highest)
         body = {"topics": known, "wait_ms": rng.choice((0, 5, 400, 400))}
         wire.ask("POST", "/v0/wait", body, self._answered)
