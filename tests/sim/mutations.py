@@ -123,11 +123,29 @@ MUTANTS = (
         'if before.cap != (0, 0) and topic.stage_class != "ephemeral":',
         "if False:",
     ),
+    Mutant(
+        "topics told of before the log is cut",
+        (
+            (
+                "store/checkpoint.py",
+                "        replay = await self._cut(rotate=not scarce)\n",
+                "        for _ in self._catalog.prepare_snapshot(1):\n"
+                "            await self._loop.next_pass()\n"
+                "        replay = await self._cut(rotate=not scarce)\n",
+            ),
+            (
+                "store/checkpoint.py",
+                "        for _ in self._catalog.prepare_snapshot(self._config.checkpoint_topics_per_pass):\n"
+                "            await turns.rest()\n",
+                "",
+            ),
+        ),
+    ),
     _one(
         "idempotency keys lost at a checkpoint",
         "engine/snapshot.py",
-        "if now_ms is not None and topic.keys is not None:",
-        "if False:",
+        "within = () if topic.keys is None else topic.keys",
+        "within = () if topic.keys else topic.keys or topic.key_store()",
     ),
     _one(
         "seqs not reserved ahead of use",
@@ -417,8 +435,8 @@ MUTANTS = (
     _one(
         "a reservation counted on that a snapshot has released",
         "engine/catalog.py",
-        "                topic.reserved = topic.next_seq - 1\n                topic.growing = 0\n",
-        "                topic.reserved = topic.next_seq - 1\n",
+        "            topic.reserved = topic.next_seq - 1\n            topic.growing = 0\n        image",
+        "            topic.reserved = topic.next_seq - 1\n        image",
     ),
     _one(
         "a reservation counted on that failed",
@@ -789,8 +807,8 @@ MUTANTS = (
     _one(
         "what is staged lost at a checkpoint",
         "engine/catalog.py",
-        "            if topic is registry.staging:\n",
-        "            if False:\n",
+        "        if topic is self._core.registry.staging:\n",
+        "        if False:\n",
         "tests/engine/test_staged_parts.py",
     ),
     _one(
