@@ -153,6 +153,8 @@ class Config:
     """Of all WebSockets in a pass of the loop; 0: no limit."""
     ws_max_subscriptions: int = 10_000
     """Of one WebSocket; 0: no limit."""
+    ws_max_request_id_bytes: int = 1024
+    """Of a command's `request_id`, which every reply repeats; 0: no limit."""
     ws_publishes_in_flight: int = 256
     """Publishes of a WebSocket that wait for their commit at a time; what comes behind them waits unread."""
     gzip_level: int = 1

@@ -143,6 +143,19 @@ def test_a_request_id_comes_back(world: World, request_id: Any) -> None:
     assert error(found) == {"op": "error", "request_id": request_id, "code": "topic_not_found"}
 
 
+def test_a_request_id_has_a_limit_of_bytes(make_world: MakeWorld) -> None:
+    """R-WS-8: counted before it is copied; the command is not executed."""
+    socket = WebSocket(make_world())
+    longest = "x" * 1022
+    assert socket.ask({"op": "ping", "request_id": longest}) == {"op": "pong", "request_id": longest}
+    for too_long in (longest + "x", [0] * 1000):
+        found = socket.ask({"op": "publish", "topic": "t", "records": ONE, "request_id": too_long})
+        assert error(found) == INVALID_JSON
+    assert error(socket.ask({"op": "subscribe", "topic": "t"}))["code"] == "topic_not_found"
+    unlimited = WebSocket(make_world(ws_max_request_id_bytes=0))
+    assert unlimited.ask({"op": "ping", "request_id": "x" * 5000}) == {"op": "pong", "request_id": "x" * 5000}
+
+
 def test_binary_is_told_that_it_means_nothing(world: World) -> None:
     """11.2: no request_id key; the connection stays open."""
     socket = WebSocket(world).send(frame(client.BINARY, b"\0"))

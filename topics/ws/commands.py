@@ -81,7 +81,7 @@ def _parse(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
     fields = read_object(message, "the message")
     op = fields.string("op")
     span = fields.span("request_id")
-    request_id = b"null" if span is None else compacted(span.text)
+    request_id = b"null" if span is None else _short(span.text, limits.ws_max_request_id_bytes)
     if op == "publish":
         topic = fields.string("topic")
         return make_tuple(Publish, (request_id, topic, scanner.scan(message), fields.boolean("return_seqs", True)))
@@ -92,6 +92,13 @@ def _parse(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
     if op == "ping":
         return Ping(request_id)
     raise RequestError("invalid_request", 'op must be "subscribe", "unsubscribe", "publish" or "ping"')
+
+
+def _short(request_id: bytes, most: int) -> bytes:
+    """Return a `request_id` as replies have it. most: of its bytes, 0 for any. Raises: RequestError, it has more."""
+    if 0 < most < len(request_id):
+        raise RequestError("invalid_request", f"request_id has {len(request_id)} bytes: use at most {most}")
+    return compacted(request_id)
 
 
 def _subscribe(fields: Fields, request_id: bytes, limits: Config) -> Subscribe:
