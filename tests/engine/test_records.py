@@ -326,6 +326,24 @@ def test_equal_long_keys_are_found_escaped_or_not() -> None:
     assert json_model.kept(json_model.parse(records.normalized(text)[0])) == {name: json_model.Number("2")}
 
 
+@pytest.mark.parametrize("count", [25, 1024, 1025, 5000, 262_144])
+def test_one_repeated_key_is_found_among_many(count: int) -> None:
+    """R-DATA-1: wherever the two are, and none is found where all differ."""
+    rng = random.Random(count)
+    names = rng.sample(range(1 << 40), count)
+    assert not records.check(_object_of(names)).maybe_twice
+    for _ in range(5):
+        first, second = rng.sample(range(count), 2)
+        repeated = names.copy()
+        repeated[second] = names[first]
+        assert records.check(_object_of(repeated)).maybe_twice
+    assert records.check(_object_of([7] * count)).maybe_twice
+
+
+def _object_of(names: list[int]) -> bytes:
+    return b"{%b}" % b",".join([b'"%x":0' % name for name in names])
+
+
 @pytest.mark.parametrize("distinct", [1, 100, 100_000])
 def test_a_hundred_thousand_keys_take_linear_time_however_many_are_equal(distinct: int) -> None:
     text = b"{" + b",".join(b'"k%d":%d' % (i % distinct, i) for i in range(100_000)) + b"}"

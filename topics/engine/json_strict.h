@@ -4,7 +4,8 @@
  * containers. Nothing is allocated and nothing recurses: room comes from the caller, nesting is a small array.
  * Input needs no terminator and is never read beyond its end.
  */
-enum { DEPTH_MAX = 127, NO_RECORD = 0xffffffff, ESCAPED_KEY_BYTES = 256, PAIRWISE_KEYS = 24 };
+enum { DEPTH_MAX = 127, NO_RECORD = 0xffffffff, ESCAPED_KEY_BYTES = 256, PAIRWISE_KEYS = 24,
+       SPREAD_KEYS = 1024 };
 enum { KIND_NULL = 1, KIND_FALSE, KIND_TRUE, KIND_NUMBER, KIND_STRING, KIND_ARRAY, KIND_OBJECT };
 enum {
     E_END = 1, E_SYNTAX, E_UTF8, E_CONTROL, E_ESCAPE, E_SURROGATE, E_NUMBER, E_RANGE, E_DEPTH, E_LITERAL, E_TRAILING,
@@ -344,17 +345,66 @@ static int hash_key(const uint8_t *p, const uint8_t *end, int escaped, const uin
 #define LESS_NUMBER(a, b) ((a) < (b))
 DEFINE_SORT(sort_hashes, uint64_t, LESS_NUMBER)
 
+/* Puts the hashes in order of their eight bits from `shift` on; ends[b] is then the end of those whose bits are b. */
+static void spread(uint64_t *hashes, uint64_t n, unsigned shift, uint32_t *ends)
+{
+    uint32_t next[256];
+    memset(ends, 0, 256 * sizeof *ends);
+    for (uint64_t i = 0; i < n; i++) ends[hashes[i] >> shift & 255]++;
+    for (uint32_t b = 0, sum = 0; b < 256; b++) {
+        next[b] = sum;
+        sum += ends[b];
+        ends[b] = sum;
+    }
+    for (uint32_t b = 0; b < 256; b++)
+        while (next[b] < ends[b]) {
+            uint64_t hash = hashes[next[b]];
+            for (uint32_t to; (to = hash >> shift & 255) != b;) {
+                uint64_t swap = hashes[next[to]];
+                hashes[next[to]++] = hash;
+                hash = swap;
+            }
+            hashes[next[b]++] = hash;
+        }
+}
+
+static int equal_pair(const uint64_t *hashes, uint64_t n)
+{
+    for (uint64_t i = 1; i < n; i++)
+        for (uint64_t j = 0; j < i; j++)
+            if (hashes[i] == hashes[j]) return 1;
+    return 0;
+}
+
+/* Whether two of them are equal; changes their order. */
 static int has_equal(uint64_t *hashes, uint64_t n)
 {
-    if (n <= PAIRWISE_KEYS) {
-        for (uint64_t i = 1; i < n; i++)
-            for (uint64_t j = 0; j < i; j++)
-                if (hashes[i] == hashes[j]) return 1;
-        return 0;
-    }
+    if (n <= PAIRWISE_KEYS) return equal_pair(hashes, n);
     sort_hashes(hashes, n);
     for (uint64_t i = 1; i < n; i++)
         if (hashes[i] == hashes[i - 1]) return 1;
+    return 0;
+}
+
+/* The same for any number: many are spread by eight of their bits, twice, so that few are left to be compared. A
+ * quarter of a million keys fit into a record, and then it is four. */
+static int has_equal_among_many(uint64_t *hashes, uint64_t n)
+{
+    if (n <= SPREAD_KEYS) return has_equal(hashes, n);
+    if (equal_pair(hashes, PAIRWISE_KEYS)) return 1;
+    uint32_t ends[256], inner[256];
+    spread(hashes, n, 56, ends);
+    for (uint32_t b = 0, from = 0; b < 256; from = ends[b++]) {
+        uint64_t *some = hashes + from;
+        uint32_t count = ends[b] - from;
+        if (count <= SPREAD_KEYS / 4) {
+            if (has_equal(some, count)) return 1;
+            continue;
+        }
+        spread(some, count, 48, inner);
+        for (uint32_t c = 0, at = 0; c < 256; at = inner[c++])
+            if (has_equal(some + at, inner[c] - at)) return 1;
+    }
     return 0;
 }
 
@@ -436,7 +486,7 @@ after:
     }
     if (*p != (is_object[depth] ? '}' : ']')) return fail(s, E_SYNTAX, p);
     if (is_object[depth] && s->keys) {
-        if (!s->twice && has_equal(s->keys + base[depth], s->key_count - base[depth])) s->twice = 1;
+        if (!s->twice && has_equal_among_many(s->keys + base[depth], s->key_count - base[depth])) s->twice = 1;
         s->key_count = base[depth];
     }
     p++;
