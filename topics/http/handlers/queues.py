@@ -70,7 +70,7 @@ def _held_jobs(call: Call, fields: Fields) -> HeldJobs:
     node = fields.string("node")
     seqs, count = fields.u64s("seqs", most)
     texts, fences = fields.string_array("lease_ids", most)
-    lease_ids = [_lease_id(text, index) for index, text in enumerate(texts)]
+    lease_ids = [_lease_id(text, index) for index, text in enumerate(texts)] if fences <= most else []
     if not node:
         raise RequestError("invalid_request", "node is empty: send the node that claimed the jobs")
     if count > most:
