@@ -61,6 +61,8 @@ class Tags:
 
     def matching(self, predicate: Predicate) -> NDArray[np.uint32]:
         """Numbers of the tags that match; R-DEL-8."""
+        if predicate.is_prefix and not predicate.value:
+            return np.fromiter(self._numbers.values(), np.uint32, len(self._numbers))
         if predicate.is_prefix:
             found = [number for tag, number in self._numbers.items() if tag.startswith(predicate.value)]
         else:
@@ -77,10 +79,19 @@ class Tags:
         matches = [number != NO_TAG and predicate.matches(names[number]) for number in each.tolist()]
         return np.array(matches, np.bool_)[places]
 
-    def rows_matching(self, chunk: Chunk, numbers: NDArray[np.uint32]) -> NDArray[np.intp]:
-        """Live rows of the chunk that bear one of these tags."""
+    def among(self, numbers: NDArray[np.uint32]) -> NDArray[np.bool_] | np.uint32:
+        """For `rows_matching`: whether each number, and above them NO_TAG, is one of these; a single one as it is."""
+        if len(numbers) == 1:
+            return np.uint32(numbers[0])
+        found = np.zeros(len(self._names) + 1, np.bool_)
+        found[numbers] = True
+        return found
+
+    def rows_matching(self, chunk: Chunk, among: NDArray[np.bool_] | np.uint32) -> NDArray[np.intp]:
+        """Live rows of the chunk that bear one of the tags that `among` was made of."""
         if chunk.tags is None or not chunk.live:
             return np.empty(0, np.intp)
         column = chunk.tags[: chunk.count]
-        rows = np.flatnonzero(column == numbers[0] if len(numbers) == 1 else np.isin(column, numbers))
+        bears = among[np.minimum(column, len(among) - 1)] if isinstance(among, np.ndarray) else column == among
+        rows = np.flatnonzero(bears)
         return rows[chunk.flags[rows] < 0x80]
