@@ -98,6 +98,14 @@ def test_the_token_is_found_without_decoding_the_rest(parts: list[str]) -> None:
     assert token_of(text) == parse_query(text).get("token")
 
 
+def test_pairs_behind_the_first_thousand_are_not_looked_at() -> None:
+    """2.2: a head holds sixty thousand."""
+    for behind, seen in ((999, True), (1000, False)):
+        for filler in ("&", "a=1&", "%61&"):
+            text = f"{filler * behind}token=x"
+            assert (parse_query(text).get("token") == "x") is (token_of(text) == "x") is seen
+
+
 @pytest.mark.parametrize("target", ["/v0/topics/a", "/v0/topics/q/work", "/v0/watch/w", "/v0/health", "/nowhere"])
 def test_a_query_is_decoded_behind_the_key(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """2.4, 4.3: sixty thousand pairs are no work for whoever has none."""

@@ -7,6 +7,9 @@ from urllib.parse import unquote_plus
 
 Query = dict[str, str]
 
+PAIRS_MAX = 1000
+"""A head holds sixty thousand, and each takes 2 us."""
+
 _TOKEN = re.compile(
     r"(?:\A|&)(?:t|%74)(?:o|%6[fF])(?:k|%6[bB])(?:e|%65)(?:n|%6[eE])(?:=([^&]*))?(?=&|\Z)"  # however it is escaped
 )
@@ -15,9 +18,12 @@ _FALSE = ("false", "0")
 
 
 def parse_query(text: str) -> Query:
-    """Form decoding (`%XX`, `+`; malformed escapes stay). The last of equal keys counts, of `token` the first."""
+    """Form decoding (`%XX`, `+`; malformed escapes stay). The last of equal keys counts, of `token` the first.
+
+    Only the first PAIRS_MAX pairs are looked at.
+    """
     query: Query = {}
-    for pair in text.split("&"):
+    for pair in _first_pairs(text):
         if not pair:
             continue
         key, _, value = pair.partition("=")
@@ -27,8 +33,14 @@ def parse_query(text: str) -> Query:
     return query
 
 
+def _first_pairs(text: str) -> list[str]:
+    return text.split("&", PAIRS_MAX)[:PAIRS_MAX]
+
+
 def token_of(text: str) -> str | None:
     """`parse_query(text).get("token")`, without decoding anything else: before its key a client is worth no more."""
+    if text.count("&") >= PAIRS_MAX:
+        text = "&".join(_first_pairs(text))
     found = _TOKEN.search(text)
     return None if found is None else unquote_plus(found[1] or "")
 
