@@ -12,7 +12,7 @@ from topics.errors import RequestError
 def predicate(text: str) -> Predicate:
     span = read_object(f'{{"match":{text}}}'.encode()).span("match")
     assert span is not None
-    return parse_predicate(span)
+    return parse_predicate(span, 256)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,18 @@ def test_any_other_shape_is_refused_by_name(text: str) -> None:
     with pytest.raises(RequestError, match="match") as caught:
         predicate(text)
     assert caught.value.code == "invalid_request"
+
+
+def test_its_text_is_no_longer_than_a_tag() -> None:
+    """R-DEL-11: however it is spelled; a router kept megabytes of it."""
+    assert predicate(f'"{"a" * 256}*"') == Predicate(True, b"a" * 256)
+    escaped = "\\u0061" * 256
+    assert predicate(f'["tag", "Eq", "{escaped}"]') == Predicate(False, b"a" * 256)
+    long = "a" * 257
+    many = ",".join(['"tag"'] * 100_000)
+    for text in (f'"{long}"', f'"{long}*"', f'["tag","Eq","{long}"]', f'["tag","Glob","{long}*"]', f"[{many}]"):
+        with pytest.raises(RequestError, match="match is too long"):
+            predicate(text)
 
 
 @pytest.mark.parametrize(

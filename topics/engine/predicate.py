@@ -18,6 +18,10 @@ from topics.engine.records import JsonSpan, Kind, string_value
 from topics.errors import RequestError
 
 _PARTS = 3
+_ESCAPED_BYTES = 6
+"""Of a character of one byte, as in \\u0061."""
+_ROOM_BYTES = 1024
+"""For all but the text: quotes, brackets, the operator, blanks."""
 _SHAPE = '["tag", "Eq", value], ["tag", "Glob", "prefix*"] or a string'
 
 
@@ -46,8 +50,24 @@ class Predicate(NamedTuple):
         return msgspec.json.encode(["tag", operator, text])
 
 
-def parse_predicate(span: JsonSpan, name: str = "match") -> Predicate:
-    """The predicate in field `name`. Raises RequestError invalid_request for any other shape."""
+def parse_predicate(span: JsonSpan, most: int, name: str = "match") -> Predicate:
+    """The predicate in field `name`, of a text of at most `most` bytes, as tags have.
+
+    Raises: RequestError invalid_request, it has another shape, or a longer text.
+    """
+    if len(span.text) > _ESCAPED_BYTES * most + _ROOM_BYTES:  # however it is escaped, and before it is decoded
+        raise _too_long(name, most)
+    found = _parse_predicate(span, name)
+    if len(found.value) > most:
+        raise _too_long(name, most)
+    return found
+
+
+def _too_long(name: str, most: int) -> RequestError:
+    return RequestError("invalid_request", f"{name} is too long: a tag has at most {most} bytes, and so has its match")
+
+
+def _parse_predicate(span: JsonSpan, name: str) -> Predicate:
     if span.kind == Kind.STRING:
         return Predicate.of(string_value(span.text))
     if span.kind != Kind.ARRAY:

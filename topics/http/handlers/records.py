@@ -217,7 +217,7 @@ def delete_records(call: Call) -> None:
     fields = call.fields()
     before_seq = fields.nullable_u64("before_seq")
     span = fields.nullable_span("match")
-    match = None if span is None else parse_predicate(span)
+    match = None if span is None else parse_predicate(span, call.service.config.max_tag_bytes)
     if before_seq is None and match is None:
         raise RequestError("invalid_request", "before_seq, match or both are required")
 

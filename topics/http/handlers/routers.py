@@ -22,7 +22,7 @@ def put_router(call: Call) -> None:
         fields.boolean("preserve_node", True),
         fields.boolean("preserve_tag", True),
         fields.boolean("create_dest", True),
-        None if match is None else parse_predicate(match, "filter"),
+        None if match is None else parse_predicate(match, call.service.config.max_tag_bytes, "filter"),
         fields.boolean("allow_cycle", False),
         fields.choice("guarantee", GUARANTEES, AT_LEAST_ONCE),
     )

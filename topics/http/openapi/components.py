@@ -101,7 +101,7 @@ SCHEMAS: dict[str, Schema] = {
             text(),
             {
                 "type": "array",
-                "prefixItems": [{"const": "tag"}, {"const": "Eq"}, text()],
+                "prefixItems": [{"const": "tag"}, {"const": "Eq"}, text(maxLength=Setting("max_tag_bytes"))],
                 "items": False,
                 "minItems": 3,
             },
