@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -28,15 +28,15 @@ class SocketStream:
     """A real socket as a `Stream`."""
 
     def __init__(self, address: tuple[str, int]) -> None:
-        self._socket = socket.create_connection(address, timeout=10)
+        self.socket = socket.create_connection(address, timeout=10)
         self._poll = select.poll()  # a test process may have more descriptors than select takes
-        self._poll.register(self._socket, select.POLLIN)
+        self._poll.register(self.socket, select.POLLIN)
         self.reset_by_server = False
         self._ended = False
 
     def send(self, data: bytes) -> None:
         try:
-            self._socket.sendall(data)
+            self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
             self._ended = True
 
@@ -44,7 +44,7 @@ class SocketStream:
         data = b""
         while not self._ended and self._poll.poll(0):
             try:
-                piece = self._socket.recv(1 << 20)
+                piece = self.socket.recv(1 << 20)
             except ConnectionResetError:
                 piece = b""
             self._ended = not piece
@@ -56,11 +56,11 @@ class SocketStream:
         return self._ended
 
     def finish_sending(self) -> None:
-        self._socket.shutdown(socket.SHUT_WR)
+        self.socket.shutdown(socket.SHUT_WR)
 
     def reset(self) -> None:
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._socket.close()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
         self._ended = True
 
     def wait(self, seconds: float) -> None:
@@ -69,12 +69,14 @@ class SocketStream:
             self._poll.poll(seconds * 1000)
 
     def close(self) -> None:
-        self._socket.close()
+        self.socket.close()
         self._ended = True
 
 
 class LiveWorld(World):
     """A data directory and the processes that serve it, one after the other."""
+
+    command: ClassVar[list[str]] = COMMAND
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         self.directory = directory
@@ -112,7 +114,7 @@ class LiveWorld(World):
         env |= {f"TOPICS_{name.upper()}": _env_text(value) for name, value in values.items()}
         # Standard error goes to a file: a pipe nobody reads would stop a talkative server.
         with open(self.directory / "stderr", "ab") as stderr:
-            return subprocess.Popen(COMMAND, env=env, stderr=stderr)
+            return subprocess.Popen(self.command, env=env, stderr=stderr)
 
     def descriptors(self) -> int:
         """How many the process has open."""
