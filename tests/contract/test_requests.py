@@ -166,6 +166,22 @@ def test_a_chunked_body_is_refused_as_soon_as_it_crosses_the_limit(make_world: M
     assert connection.answer().refusal == (413, "payload_too_large", None)
 
 
+def test_bodies_of_all_but_writes_have_a_limit_of_their_own(make_world: MakeWorld) -> None:
+    """2.3/1: by length and unpacked; TOPICS_MAX_COMMAND_BYTES."""
+    world = make_world(max_command_bytes=100)
+    world.write("t", "x" * 1000)
+    gzipped = {**JSON_TYPE, "Content-Encoding": "gzip"}
+    for method, path in (("PUT", "/v0/topics/t"), ("POST", "/v0/topics/t/diff")):
+        assert world.request(method, path, b"{}" + b" " * 98, JSON_TYPE).status == 200
+        for _ in range(3):  # the lane learns the name from the first
+            assert world.request(method, path, b"{}" + b" " * 98, JSON_TYPE).status == 200
+            assert world.request(method, path, b"{}" + b" " * 99, JSON_TYPE).status == 413
+        assert world.request(method, path, gzip.compress(b"{}" + b" " * 98), gzipped).status == 200
+        assert world.request(method, path, gzip.compress(b"{}" + b" " * 99), gzipped).status == 413
+    unlimited = make_world(max_command_bytes=0, max_body_bytes=1 << 22)
+    assert unlimited.request("PUT", "/v0/topics/t", b"{}" + b" " * (2 << 20), JSON_TYPE).status == 201
+
+
 def test_zero_as_body_limit_means_none(make_world: MakeWorld) -> None:
     """14: TOPICS_MAX_BODY_BYTES."""
     world = make_world(max_body_bytes=0)

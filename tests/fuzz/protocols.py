@@ -67,8 +67,8 @@ def _routes(echo: Echo) -> RouteTable:
     return RouteTable(
         [
             Route("GET", "/v0/topics/:topic", Scope.READ, echo.echo),
-            Route("POST", "/v0/topics/:topic", Scope.WRITE, echo.echo, Body.JSON),
-            Route("PUT", "/v0/topics/:topic", Scope.ADMIN, echo.echo, Body.JSON_OR_EMPTY),
+            Route("POST", "/v0/topics/:topic", Scope.WRITE, echo.echo, Body.JSON, large=True),
+            Route("PUT", "/v0/topics/:topic", Scope.ADMIN, echo.echo, Body.JSON_OR_EMPTY, large=True),
             Route("GET", "/park", Scope.READ, echo.park),
             Route("GET", "/wait", Scope.READ, echo.wait),
             Route("GET", "/stream", Scope.READ, echo.stream, stream=True),

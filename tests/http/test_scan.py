@@ -77,7 +77,7 @@ def test_answers_of_many_topics_are_what_the_general_path_would_say(
 @pytest.mark.parametrize("reads", [False, True])
 def test_a_name_learnt_since_is_no_other_ones_group_however_many_scans_there_were(reads: bool) -> None:
     """A scanner counts from 256 scans before 2^32 on."""
-    scanner = ffi.gc(lib.tp_scanner_new(1 << 14, 100, 1 << 20, 255, 0), lib.tp_scanner_free)
+    scanner = ffi.gc(lib.tp_scanner_new(1 << 14, 100, 1 << 20, 0, 255, 0), lib.tp_scanner_free)
     assert lib.tp_learn_host(scanner, b"x", 1) == 0
     suffix, rows, topics, count = b"/diff" * reads, ffi.new("void **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
     requests, groups = ffi.new("unsigned char[]", 10 * REQUEST.size), ffi.new("unsigned char[]", 10 * GROUP.size)
@@ -102,7 +102,7 @@ def test_a_name_learnt_since_is_no_other_ones_group_however_many_scans_there_wer
 
 
 def test_of_too_many_hosts_the_one_not_met_for_the_longest_time_is_forgotten() -> None:
-    scanner = ffi.gc(lib.tp_scanner_new(1 << 14, 100, 1 << 20, 255, 0), lib.tp_scanner_free)
+    scanner = ffi.gc(lib.tp_scanner_new(1 << 14, 100, 1 << 20, 0, 255, 0), lib.tp_scanner_free)
     lib.tp_learn_topic(scanner, b"a", 1, lib.TP_NO_KEY)
     requests, groups = ffi.new("unsigned char[]", REQUEST.size), ffi.new("unsigned char[]", GROUP.size)
 

@@ -153,9 +153,9 @@ class Echo:
             [
                 Route("GET", "/v0/topics/:topic", Scope.READ, self.echo),
                 Route("DELETE", "/v0/topics/:topic", Scope.DELETE, self.echo),
-                Route("POST", "/v0/topics/:topic", Scope.WRITE, self.echo, Body.JSON),
-                Route("PUT", "/v0/topics/:topic", Scope.ADMIN, self.echo, Body.JSON_OR_EMPTY),
-                Route("POST", "/v0/topics/:topic/delete", Scope.DELETE, self.echo, Body.JSON),
+                Route("POST", "/v0/topics/:topic", Scope.WRITE, self.echo, Body.JSON, large=True),
+                Route("PUT", "/v0/topics/:topic", Scope.ADMIN, self.echo, Body.JSON_OR_EMPTY, large=True),
+                Route("POST", "/v0/topics/:topic/delete", Scope.DELETE, self.echo, Body.JSON, large=True),
                 Route("GET", "/v0/topics", Scope.READ, self.echo),
                 Route("GET", "/park", Scope.READ, self.park),
                 Route("GET", "/wait", Scope.READ, self.wait),

@@ -4,7 +4,13 @@ from typing import Any
 
 class _Lib:
     def tp_scanner_new(
-        self, max_head_bytes: int, max_head_fields: int, max_body_bytes: int, max_key_bytes: int, secret: int
+        self,
+        max_head_bytes: int,
+        max_head_fields: int,
+        max_body_bytes: int,
+        max_command_bytes: int,
+        max_key_bytes: int,
+        secret: int,
     ) -> Any: ...
     def tp_scanner_free(self, scanner: Any) -> None: ...
     def tp_learn_host(self, scanner: Any, host: bytes, length: int) -> int: ...

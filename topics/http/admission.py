@@ -45,10 +45,10 @@ def ignores_body(plan: Plan) -> bool:
     return plan.route is None or plan.route.body is Body.IGNORED
 
 
-def usable_body(service: Service, plan: Plan, body: bytes) -> bytes:
+def usable_body(plan: Plan, body: bytes) -> bytes:
     """A whole body of a JSON route as the handler gets it, decompressed. Raises RequestError."""
     if plan.gzip:
-        body = gunzip(body, service.planner.max_body_bytes)
+        body = gunzip(body, plan.max_body_bytes)
     refusal = plan.body_refusal(not body)
     if refusal is not None:
         try:

@@ -343,7 +343,7 @@ class HttpConnection:
         plan, body = self._plan, self._body
         assert plan is not None
         if isinstance(body, ChunkedBody):
-            limit = self.service.planner.max_body_bytes
+            limit = plan.max_body_bytes
             try:
                 rest = body.feed(data)
             except BadRequestError as error:
@@ -395,7 +395,7 @@ class HttpConnection:
             body = b""
         elif not plan.usual_body:
             try:
-                body = usable_body(service, plan, body)
+                body = usable_body(plan, body)
             except RequestError as error:
                 self._refuse(plan, error)
                 return

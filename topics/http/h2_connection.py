@@ -295,7 +295,8 @@ class Http2Connection:
         stream.since = self.service.tick
         body += data
         self._held_bodies += len(data)
-        limit = self.service.planner.max_body_bytes
+        assert stream.plan is not None, "a body of a request"
+        limit = stream.plan.max_body_bytes
         if limit and len(body) > limit:
             self._take_body(stream)
             self._refuse(stream, too_large(limit))
@@ -393,7 +394,7 @@ class Http2Connection:
             return
         if not ignores_body(plan) and not plan.usual_body:
             try:
-                body = usable_body(service, plan, body)
+                body = usable_body(plan, body)
             except RequestError as error:
                 self._refuse(stream, error)
                 return

@@ -71,6 +71,7 @@ class Lane:
             config.max_head_bytes,
             config.max_head_fields,
             config.max_body_bytes,
+            config.max_command_bytes,
             config.max_idempotency_key_bytes,
             secret,
         )

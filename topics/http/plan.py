@@ -112,6 +112,7 @@ class Plan:
         "has_body",
         "is_head",
         "keep_alive",
+        "max_body_bytes",
         "missing",
         "name",
         "name_json",
@@ -148,6 +149,7 @@ class Plan:
         self.expects_continue = request.expects_continue and self.has_body
         self.is_head = request.method == "HEAD"
         self.keep_alive = request.keep_alive
+        self.max_body_bytes = max_body_bytes
         self.too_large = too_large(max_body_bytes) if 0 < max_body_bytes < length else None
         self.accepts_gzip = b"accept-encoding" in headers and offers_gzip(headers[b"accept-encoding"])
         encoding = headers.get(b"content-encoding")
@@ -186,7 +188,8 @@ class Plan:
 
 
 def too_large(max_body_bytes: int) -> RequestError:
-    return RequestError("payload_too_large", f"the body is over {max_body_bytes} bytes (TOPICS_MAX_BODY_BYTES)")
+    settings = "TOPICS_MAX_BODY_BYTES; TOPICS_MAX_COMMAND_BYTES but for writes"
+    return RequestError("payload_too_large", f"the body is over {max_body_bytes} bytes ({settings})")
 
 
 class Keep(enum.Enum):
@@ -210,7 +213,9 @@ class Planner:
         max_head_bytes: int = 65_536,
         max_head_fields: int = 100,
         max_body_bytes: int = 64 << 20,
+        max_command_bytes: int = 1 << 20,
     ) -> None:
+        """max_body_bytes, max_command_bytes: 0 for no limit; the latter for bodies of routes that are not `large`."""
         self.kept: dict[bytes, Plan] = {}
         """Plans by whole head. Read by connections; filled here."""
         self._kept_secret: dict[bytes, Plan] = {}
@@ -221,7 +226,8 @@ class Planner:
         self._kept_secret_lists: dict[bytes, Plan] = {}
         """By the SHA-256 of the list."""
         self.max_head_bytes = max_head_bytes
-        self.max_body_bytes = max_body_bytes
+        self._max_body_bytes = max_body_bytes
+        self._max_command_bytes = max_command_bytes
         self.max_head_fields = max_head_fields
         self._routes = routes
         self._parser = parser
@@ -286,6 +292,12 @@ class Planner:
                 _keep(self._kept_secret_lists, _digest_of(fields, whole), plan, _KEPT_PLANS)
         return plan
 
+    def _body_limit(self, route: Route | None) -> int:
+        most, of_commands = self._max_body_bytes, self._max_command_bytes
+        if route is None or route.large or route.body is Body.IGNORED or not of_commands:
+            return most
+        return min(most, of_commands) if most else of_commands
+
     def _make(self, request: Request, head_bytes: int) -> tuple[Plan, Keep]:
         target = request.framing.method, request.framing.target
         aim = self._aims.get(target)
@@ -302,10 +314,10 @@ class Planner:
             query.pop("token", None)
             framing = request.framing._replace(target=b"")
             request = request._replace(query="", framing=framing)
-            plan = Plan(request, aim.with_query(query), foreign, verdict, self.max_body_bytes)
+            plan = Plan(request, aim.with_query(query), foreign, verdict, self._body_limit(aim.route))
             plan.query = query
             return plan, Keep.NOT
-        plan = Plan(request, aim, foreign, verdict, self.max_body_bytes)
+        plan = Plan(request, aim, foreign, verdict, self._body_limit(aim.route))
         comes_once = aim.route is not None and aim.route.stream
         if head_bytes > _KEPT_HEAD_BYTES or comes_once:
             return plan, Keep.NOT

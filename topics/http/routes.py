@@ -50,6 +50,8 @@ class Route:
     always: bool = False
     stream: bool = False
     access: Access = Access.KEY
+    large: bool = False
+    """The body holds records, and may be as large as any: those of other routes have a limit of their own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ struct name {
 
 struct tp_scanner {
     uint32_t max_head_bytes, max_head_fields, max_key_bytes;
-    uint64_t max_body_bytes, secret;
+    uint64_t max_body_bytes, max_command_bytes, secret; /* of a write; of a read, too; 0: any */
     uint8_t *digests;
     uint32_t key_count;
     uint32_t host_count;
@@ -62,13 +62,14 @@ struct tp_scanner {
 };
 
 tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, uint64_t max_body_bytes,
-                           uint32_t max_key_bytes, uint64_t secret)
+                           uint64_t max_command_bytes, uint32_t max_key_bytes, uint64_t secret)
 {
     tp_scanner *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     s->max_head_bytes = max_head_bytes;
     s->max_head_fields = max_head_fields;
     s->max_body_bytes = max_body_bytes;
+    s->max_command_bytes = max_command_bytes;
     s->max_key_bytes = max_key_bytes;
     s->secret = secret | 1;
     s->stamp = SCANS_BEFORE;
@@ -378,7 +379,8 @@ static int read_request(tp_scanner *s, const char *from, const char *end, struct
         return TP_MISS_FIELD;
     uint32_t number = *slot_of(s, hash_name(s, line, name_len, key), line, name_len, key);
     if (!number || s->names[number - 1].forgotten) return TP_MISS_TOPIC;
-    if (idempotency_len && s->names[number - 1].reads) return TP_MISS_FIELD;
+    if (s->names[number - 1].reads && (idempotency_len || (s->max_command_bytes && length > s->max_command_bytes)))
+        return TP_MISS_FIELD;
     if ((uint64_t)(end - p) < length) return TP_MISS_PART;
     r->topic = number - 1;
     r->off = (uint32_t)(p - from);

@@ -5,7 +5,7 @@ typedef struct tp_scanner tp_scanner;
 
 /* What a whole server's scans share: names and hosts learnt, limits. NULL: no memory. `secret` seeds the hash. */
 tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, uint64_t max_body_bytes,
-                           uint32_t max_key_bytes, uint64_t secret);
+                           uint64_t max_command_bytes, uint32_t max_key_bytes, uint64_t secret);
 void tp_scanner_free(tp_scanner *s);
 /* A Host value requests may carry, exactly so; one that is not known yet. Its place, below 16: when all are taken, that of the one
  * which no scan has met for the longest time, and which is forgotten. -1: too long. */

@@ -84,6 +84,7 @@ class Service:
             max_head_bytes=config.max_head_bytes,
             max_head_fields=config.max_head_fields,
             max_body_bytes=config.max_body_bytes,
+            max_command_bytes=config.max_command_bytes,
         )
         self.writer = ResponseWriter()
         self.compressor = Compressor(config.gzip_level, config.gzip_min_bytes, config.gzip_max_bytes)

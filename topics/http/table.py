@@ -23,7 +23,7 @@ ROUTES = (
     Route("GET", "/v0/topics/:topic", Scope.READ, topics.get_topic),
     Route("GET", "/v0/topics", Scope.READ, topics.list_topics),
     Route("DELETE", "/v0/topics/:topic", Scope.DELETE, topics.delete_topic),
-    Route("POST", "/v0/topics/:topic", Scope.WRITE, records.write, Body.JSON),
+    Route("POST", "/v0/topics/:topic", Scope.WRITE, records.write, Body.JSON, large=True),
     Route("POST", "/v0/topics/:topic/diff", Scope.READ, records.diff, Body.JSON_OR_EMPTY),
     Route("POST", "/v0/topics/:topic/delete", Scope.DELETE, records.delete_records, Body.JSON),
     Route("POST", "/v0/wait", Scope.READ, wait.wait, Body.JSON),
