@@ -24,15 +24,13 @@ from typing import ClassVar, NamedTuple
 
 from tests.contract.live_world import LiveWorld
 from tests.limits.cases import Case, cases
-from tests.limits.client import Client
+from tests.limits.client import ROOM_BYTES, Client
 from tests.limits.known import LARGE_BODY, MS_A_MIB, known
 from tests.limits.values import Scale
 from topics.config import Config
 
 _RUNS = 3
 _U64 = struct.Struct("=Q")
-_ROOM_BYTES = 4096
-"""Of a body, for its other fields."""
 
 
 class LimitsWorld(LiveWorld):
@@ -79,7 +77,7 @@ def measure(world: LimitsWorld, client: Client, case: Case, limit_ms: float) -> 
         world.begin()
         status = client.send(case, request)
         best = min(best, Row(world.longest_ms, case, status, request.body_bytes), key=lambda row: row.ms)
-        if best.ms <= limit_ms:
+        if best.ms <= limit_ms or best.excess:
             break
     return best
 
@@ -92,7 +90,7 @@ def main() -> int:
     parser.add_argument("--only", default="*", help="of `operation field: case`")
     options = parser.parse_args()
     limit_ms = float(os.environ.get("TOPICS_LIMITS_MS", "20"))
-    scale = Scale(Config(), options.body_bytes - _ROOM_BYTES, options.records, options.topics)
+    scale = Scale(Config(), options.body_bytes - ROOM_BYTES, options.records, options.topics)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
         (Path(directory) / "longest").write_bytes(bytes(_U64.size))
@@ -102,11 +100,13 @@ def main() -> int:
         try:
             client = Client(world, scale)
             client.fill()
-            for case in cases():
+            for case in cases():  # an interrupt ends them, and what was measured is shown
                 if fnmatchcase(f"{case.operation} {case.field}: {case.name}", options.only):
                     rows.append(measure(world, client, case, limit_ms))
                     if rows[-1].ms > limit_ms:
                         print(f"{rows[-1].ms:.1f} ms: {case.operation} {case.field}: {case.name}", file=sys.stderr)
+        except KeyboardInterrupt:
+            print("interrupted: not all cases ran", file=sys.stderr)
         finally:
             world.close()
     rows.sort(reverse=True, key=lambda row: row.ms)

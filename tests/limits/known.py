@@ -16,13 +16,29 @@ class Known(NamedTuple):
     why: str
 
 
-LARGE_BODY = "a body of megabytes is unpacked, joined and scanned at one go"
-MS_A_MIB = 6
+LARGE_BODY = "a write or a message of megabytes is unpacked, joined and scanned at one go"
+MS_A_MIB = 8
 """What that takes at most."""
 KNOWN = (
     Known(
-        "PUT /v0/topics/:", "body.cap_*", "1", 2000,
+        "*", "body.records*", "equal members", 1500,
+        "objects that repeat keys are rewritten one by one, in one pass for all of a body's records",
+    ),
+    Known(
+        "PUT /v0/topics/:", "body.cap_*", "1", 1500,
         "a cap that evicts a million records counts their tags down one by one",
+    ),
+    Known(
+        "POST /v0/topics/:/delete", "body.match", "*tags*", 400,
+        "a delete by tag is applied at one instant, and looks at each of a million tags and records",
+    ),
+    Known(
+        "DELETE /v0/topics/:", "path", "a large topic", 100,
+        "a million tags are freed at once",
+    ),
+    Known(
+        "POST /v0/checkpoint", "*", "*", 500,
+        "the image of all topics that a snapshot holds is made in one pass",
     ),
 )  # fmt: skip
 
