@@ -265,7 +265,7 @@ class Config:
 
     # --- limits
     max_body_bytes: int = 64 << 20
-    max_command_bytes: int = 1 << 20
+    max_command_bytes: int = 0
     """The same for all requests but writes, whose bodies are looked at in one pass. 0: no limit of their own."""
     max_topics: int = 100_000
     max_routers: int = 10_000

@@ -16,7 +16,7 @@ class Known(NamedTuple):
     why: str
 
 
-LARGE_BODY = "a write or a message of megabytes is unpacked, joined and scanned at one go"
+LARGE_BODY = "a body or a message of megabytes is unpacked, joined and scanned at one go"
 MS_A_MIB = 8
 """What that takes at most."""
 KNOWN = (
@@ -35,10 +35,6 @@ KNOWN = (
     Known(
         "DELETE /v0/topics/:", "path", "a large topic", 100,
         "a million tags are freed at once",
-    ),
-    Known(
-        "POST /v0/checkpoint", "*", "*", 500,
-        "the image of all topics that a snapshot holds is made in one pass",
     ),
 )  # fmt: skip
 

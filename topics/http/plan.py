@@ -213,7 +213,7 @@ class Planner:
         max_head_bytes: int = 65_536,
         max_head_fields: int = 100,
         max_body_bytes: int = 64 << 20,
-        max_command_bytes: int = 1 << 20,
+        max_command_bytes: int = 0,
     ) -> None:
         """max_body_bytes, max_command_bytes: 0 for no limit; the latter for bodies of routes that are not `large`."""
         self.kept: dict[bytes, Plan] = {}
