@@ -265,3 +265,29 @@ def test_tags_taken_before_their_rows_come_count_like_those_of_rows() -> None:
     index.give_back_tags(index.take_tags([b"d"]))
     index.kill_through(4)
     assert index.tags is None
+
+
+@pytest.mark.parametrize("how", ["through", "all tags"])
+@pytest.mark.parametrize("come", [True, False])
+def test_tags_of_rows_that_are_to_come_outlive_a_delete_of_all_rows(how: str, come: bool) -> None:
+    files = FileTable()
+    file = files.add(FileKind.WAL, "wal")
+    usage = Usage()
+    usage.use(files)
+    index = Index(usage)
+    for seq in range(1, 11):
+        index.append_row(seq, file.file_id, 0, 64, _size(seq), 0, 0, b"t%d" % seq)
+    numbers = index.take_tags([b"t1", None, b"new", b"t10"])
+    if how == "through":
+        assert index.kill_through(10) == 10
+    else:
+        assert sum(len(part.seqs) for part in index.kill_matching(Predicate(True, b""), 10)) == 10
+    if come:
+        ones = np.ones(4, np.uint32)
+        index.append_rows(11, file.file_id, ones, ones, ones, 0, np.zeros(4, np.uint8), numbers)
+        index.append_row(15, file.file_id, 0, 64, 1, 0, 0, b"later")
+        for tag, seqs in ((b"t1", [11]), (b"new", [13]), (b"later", [15]), (b"t10", [14])):
+            assert [part.seqs.tolist() for part in index.kill_matching(Predicate(False, tag), 15)] == [seqs]
+    else:
+        index.give_back_tags(numbers)
+    assert index.tags is None

@@ -75,6 +75,7 @@ class Index:
 
     __slots__ = (
         "_firsts",
+        "_tags_ahead",
         "_to_shrink",
         "_usage",
         "bytes",
@@ -100,6 +101,8 @@ class Index:
         self.earliest = 0
         self.last_seq = 0
         self.tags: Tags | None = None
+        self._tags_ahead = 0
+        """Rows to come for which `take_tags` has taken a tag."""
         self.table: ChunkTable | None = None
         """Made by the first bulk read."""
 
@@ -154,6 +157,7 @@ class Index:
             chunk.flags[at] = flags[part]
             if isinstance(tags, np.ndarray):
                 chunk.tag_column()[at] = tags[part]
+                self._tags_ahead -= _bearing(tags[part])
             elif tags is not None:
                 take = self._take_tag
                 chunk.tag_column()[at] = [NO_TAG if tag is None else take(tag) for tag in tags[part]]
@@ -272,10 +276,13 @@ class Index:
     def take_tags(self, tags: list[bytes | None]) -> NDArray[np.uint32]:
         """Take tags for rows that are to come; return their numbers, for `append_rows` or `give_back_tags`."""
         take = self._take_tag
-        return np.array([NO_TAG if tag is None else take(tag) for tag in tags], np.uint32)
+        numbers = np.array([NO_TAG if tag is None else take(tag) for tag in tags], np.uint32)
+        self._tags_ahead += _bearing(numbers)
+        return numbers
 
     def give_back_tags(self, numbers: NDArray[np.uint32]) -> None:
         """Give back numbers of `take_tags`: their rows do not come."""
+        self._tags_ahead -= _bearing(numbers)
         if self.tags is not None:
             self.tags.drop_rows(numbers)
             if not len(self.tags):
@@ -519,11 +526,17 @@ class Index:
                 size -= int(sums[len(rows) - 1])
                 yield chunk, rows
 
+    def _forget_tags(self) -> None:
+        """All rows that bear tags are about to die: one by one takes half a second of a million. Tags of rows to come
+        are counted among the others, which then go one by one."""
+        if not self._tags_ahead:
+            self.tags = None
+
     def kill_through(self, seq: int) -> int:
         """All live rows up to and including `seq` die; returns how many."""
         before = self.live
         if seq >= self.last_seq:
-            self.tags = None  # at once: one by one takes half a second of a million
+            self._forget_tags()
         for chunk in self.chunks:
             if chunk.first > seq:
                 break
@@ -541,7 +554,7 @@ class Index:
             return killed
         among = tags.among(numbers)
         if len(numbers) == len(tags) and upto >= self.last_seq:
-            self.tags = None  # at once, as above
+            self._forget_tags()
         for chunk in self.chunks:
             if chunk.first > upto:
                 break
@@ -669,6 +682,11 @@ class Index:
         if not self._is_to_shrink(chunk):
             return [chunk]
         return chunk.thinned(_HOLE_ROWS_MAX) if chunk.live else []
+
+
+def _bearing(numbers: NDArray[np.uint32]) -> int:
+    """How many of these numbers are of tags."""
+    return int(np.count_nonzero(numbers != NO_TAG))
 
 
 def _last_ts(chunk: Chunk) -> int:
