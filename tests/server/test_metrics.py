@@ -195,9 +195,13 @@ def test_a_page_is_begun_after_it_was_asked_for_and_shared_beyond_ten_at_once() 
     assert frames() == [4, 4], "an older page, as ten were made at once"
     world.run_ms(100)
     assert frames() == [100, 100], "which is no older than this"
+    for _ in range(1000):
+        frames()
     counters.frames = 200
     world.run_ms(2000)
     assert frames() == [200, 200]
+    counters.frames = 300
+    assert frames() == [300, 300], "a flood that is over is forgotten"
 
 
 def test_one_that_fails_to_be_made_is_answered_and_the_next_is_made() -> None:

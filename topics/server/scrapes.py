@@ -43,6 +43,8 @@ class Scrapes:
         if page is None:
             page = self._pages[key] = _Page()
         allowed = self._allowance.spend(1, now_ns)
+        if not allowed:
+            self._allowance.earn(1)  # who is turned away takes nothing: a flood is over when it is over
         if not allowed and page.content and now_ns - page.began_ns <= self._share_ns:
             done(page.content)
             return
