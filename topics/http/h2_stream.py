@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from topics.errors import RequestError
-from topics.http.call import Call
+from topics.http.call import SHARED_BYTES_MIN, Call
 from topics.http.errors import BadRequestError
 from topics.http.h2_request import SHORT_BODY
 from topics.http.plan import Plan
@@ -21,9 +21,6 @@ from topics.http.upgrade import OpenUpgraded
 
 if TYPE_CHECKING:
     from topics.http.h2_connection import Http2Connection
-
-
-LARGE_BYTES = 65_536
 
 
 class Http2Stream:
@@ -184,7 +181,7 @@ class Http2Stream:
 
     def large_writes(self) -> list[bytes]:
         """Of what is queued, that which other answers may be sending, too."""
-        return [part for part in self._out if len(part) >= LARGE_BYTES]
+        return [part for part in self._out if len(part) >= SHARED_BYTES_MIN]
 
     def clear(self) -> None:
         self._out.clear()
