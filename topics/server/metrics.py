@@ -64,9 +64,7 @@ class ServerMetrics:
     def text(self, within: Prefixes) -> Iterator[bytes]:
         """Prometheus text format 0.0.4, piece by piece. within: the families by topic show these topics alone."""
         now = self._snapshot()
-        for leases in _leases(now):
-            now.leases += leases
-            yield b""
+        yield from _count_leases(now)
         for family in self._families(now):
             yield _rendered(family)
         yield from _topic_families(now, within)
@@ -74,9 +72,7 @@ class ServerMetrics:
     def json(self) -> Iterator[bytes]:
         """The short form, in its last piece."""
         now = self._snapshot()
-        for leases in _leases(now):
-            now.leases += leases
-            yield b""
+        yield from _count_leases(now)
         engine, log = now.engine, now.log
         shown: dict[str, Any] = {"topics": engine.topics}
         shown |= {f"topics_{name}": engine.topics_by_class[name] for name in DURABILITIES}
@@ -140,8 +136,11 @@ class ServerMetrics:
         return stages
 
 
-def _leases(now: Snapshot) -> Iterator[int]:
-    return now.backend.engine.leases_in_flight() if now.backend is not None else iter(())
+def _count_leases(now: Snapshot) -> Iterator[bytes]:
+    """Set `leases`; an empty piece is yielded at each step."""
+    for leases in now.backend.engine.leases_in_flight() if now.backend is not None else ():
+        now.leases += leases
+        yield b""
 
 
 class _One(Collector):
