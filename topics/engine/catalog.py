@@ -63,7 +63,7 @@ class EngineCatalog:
         self._lost: dict[int, list[NDArray[np.uint64]]] = {}
         """Seqs of copies whose originals are nowhere."""
         self._prepared: Prepared | None = None
-        """Of the next snapshot."""
+        """Of the next snapshot, once it is whole."""
         self._routers = RouterRecovery(core, self._gaps)
         self._log_rows = self._routers.log_rows
 
@@ -75,7 +75,7 @@ class EngineCatalog:
         self._is_exact = snapshot is not None and not log_cut
         if snapshot is None:
             return
-        image = msgspec.json.decode(snapshot, type=Snapshot[TopicImage])
+        image = msgspec.json.decode(snapshot, type=Snapshot)
         registry = self._core.registry
         for each in image.topics:
             self._take_image(each)
@@ -530,7 +530,7 @@ class EngineCatalog:
         Releases reservations: what is above a topic's seqs is not given out without a new one.
         """
         now_ms = self._core.clock.now_ms()
-        prepared = self._prepared = Prepared()
+        prepared = Prepared()
         topics = list(self._topics.values())
         step = max(1, topics_a_step)
         for at in range(0, len(topics), step):
@@ -549,6 +549,7 @@ class EngineCatalog:
                 told.append(b"," + msgspec.json.encode((topic.id, some_of_them)))
                 yield
             prepared.producers[topic.id] = told
+        self._prepared = prepared
 
     def _image(self, topic: Topic, now_ms: int) -> bytes:
         if topic.stage_class == "disk":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Generic, TypeVar
 
 import msgspec
 
@@ -58,19 +57,16 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
         return [Gap(*gap) for gap in self.gaps]
 
 
-Image = TypeVar("Image", TopicImage, msgspec.Raw)
-"""Raw: encoded one by one, so that the images of many topics are not objects all at the same time."""
-
 KeyRows = tuple[int, list[KeyRow]]
 """Topic id, and some of its idempotency keys."""
 ProducerRows = tuple[int, list[ProducerRow]]
 """Topic id, and some of its producers."""
 
 
-class Snapshot(msgspec.Struct, Generic[Image]):
+class Snapshot(msgspec.Struct):
     last_id: int
     last_order: int
-    topics: list[Image]
+    topics: list[TopicImage]
     last_lease: int = 0
     """Highest lease id that may have been used."""
     routers: list[RouterImage] = []

@@ -31,7 +31,7 @@ class Listed(NamedTuple):
     """Paths of segments whose footers are theirs, too: a directory can be built from them."""
     replay: dict[int, int]
     """Of each shard: the log file in which replay begins. One that is not named is replayed whole."""
-    topics: Snapshot[TopicImage]
+    topics: Snapshot
 
     def needs(self, path: str) -> bool:
         """Recovery from this snapshot reads the file."""
@@ -57,7 +57,7 @@ def read_listed(data: bytes | bytearray, path: str, config: Config) -> Listed:
     ends |= {f"{tiers.hot}/{pack.path}": pack.size for pack in part.packs}
     replay = {shard: start.file_no for shard, start in part.replay.items()}
     sealed = {tiers.path(segment) for segment in part.segments if segment.sealed}
-    return Listed(file.number, ends, sealed, replay, msgspec.json.decode(file.catalog, type=Snapshot[TopicImage]))
+    return Listed(file.number, ends, sealed, replay, msgspec.json.decode(file.catalog, type=Snapshot))
 
 
 def find(root: SimDirectory, path: str, *, durable: bool) -> Node | None:
