@@ -47,14 +47,11 @@ class Aim:
     query: decoded when it is first asked for, and nobody asks before the key was.
     """
 
-    __slots__ = ("_text", "match", "missing", "name", "name_json", "query", "route")
-
-    query: Query
+    __slots__ = ("_query", "_text", "match", "missing", "name", "name_json", "route")
 
     def __init__(self, request: Request, routes: RouteTable) -> None:
         self._text = request.query
-        if not request.query:
-            self.query = {}
+        self._query: Query | None = None
         self.route: Route | None = None
         self.name = ""
         """The path parameter, decoded."""
@@ -63,16 +60,17 @@ class Aim:
         """Why there is nothing to run: path, method or name. Steps 4 to 6 of 2.4."""
         self.name_json = msgspec.json.encode(self.name)
 
-    def __getattr__(self, name: str) -> Query:
-        """For what was not set."""
-        if name != "query":
-            raise AttributeError(name)
-        self.query = query = parse_query(self._text)
+    @property
+    def query(self) -> Query:
+        # No __getattr__: with one, Python looks every other attribute up the slow way, too.
+        query = self._query
+        if query is None:
+            query = self._query = parse_query(self._text) if self._text else {}
         return query
 
     def with_query(self, query: Query) -> Aim:
         """Forgets the text, which has a secret in it."""
-        self._text, self.query = "", query
+        self._text, self._query = "", query
         return self
 
     def _resolve(self, request: Request, match: Match | None) -> RequestError | None:
@@ -118,15 +116,12 @@ class Plan:
         "name_json",
         "plain",
         "principal",
-        "query",
         "request",
         "route",
         "too_large",
         "unauthorized",
         "usual_body",
     )
-
-    query: Query
 
     def __init__(
         self, request: Request, aim: Aim, foreign: RequestError | None, verdict: Verdict, max_body_bytes: int
@@ -139,8 +134,6 @@ class Plan:
         self.name = aim.name
         self.name_json = aim.name_json
         self._aim = aim
-        if not request.query:
-            self.query = {}
         self.missing = aim.missing
         self.foreign = foreign
         self.principal, self.counted, self.unauthorized, self.forbidden = verdict
@@ -167,12 +160,9 @@ class Plan:
         )
         """Nothing about the head needs a second look: the body is `content_length` bytes and then the handler runs."""
 
-    def __getattr__(self, name: str) -> Query:
-        """For what was not set."""
-        if name != "query":
-            raise AttributeError(name)
-        self.query = query = self._aim.query
-        return query
+    @property
+    def query(self) -> Query:
+        return self._aim.query
 
     def body_refusal(self, body_is_empty: bool) -> RequestError | None:
         """Steps 2 and 3 of 2.3 for a JSON route; whether the body, decompressed, is empty may matter."""
@@ -314,9 +304,7 @@ class Planner:
             query.pop("token", None)
             framing = request.framing._replace(target=b"")
             request = request._replace(query="", framing=framing)
-            plan = Plan(request, aim.with_query(query), foreign, verdict, self._body_limit(aim.route))
-            plan.query = query
-            return plan, Keep.NOT
+            return Plan(request, aim.with_query(query), foreign, verdict, self._body_limit(aim.route)), Keep.NOT
         plan = Plan(request, aim, foreign, verdict, self._body_limit(aim.route))
         comes_once = aim.route is not None and aim.route.stream
         if head_bytes > _KEPT_HEAD_BYTES or comes_once:
