@@ -24,6 +24,8 @@ RANGES = {
     "max_head_bytes": (256, 1 << 30),
     "max_head_fields": (4, 1 << 20),
     "max_backlog_bytes": (4096, 1 << 62),
+    "max_log_bytes": (0, 1 << 62),
+    "max_log_wait_ms": (0, 60_000),
     "listen_backlog": (0, 65_535),
     "keepalive_ms": (0, 32_767_000),
     "ws_publishes_in_flight": (1, 1 << 20),
@@ -234,6 +236,11 @@ class Config:
     disk_reserve_bytes: int = 16 << 20
     disk_low_water_bytes: int = 64 << 20
     max_backlog_bytes: int = 256 << 20
+    max_log_bytes: int = 1 << 30
+    """Of the log that no checkpoint has taken yet: from half of it on commits are held back; at it
+    appends are refused. 0: any."""
+    max_log_wait_ms: int = 1000
+    """How long each commit may be held back for it."""
 
     # --- routers
     router_delay_ms: int = 10
@@ -249,6 +256,8 @@ class Config:
     """Deliveries of a pass end after this; what is left waits for the next passes. 0: none waits."""
     pass_read_bytes: int = 1 << 20
     """Diffs of a pass begin until they read so much; the others wait for the next passes. 0: none waits."""
+    pass_search_steps: int = 64
+    """Deletes by tag look at so many chunks of 8192 records, or 256 tags each, in a pass, all together. 0: at all."""
     pressure_full_backlog: int = 1000
     """Topics waiting for their delivery at which the pressure is 1."""
     pressure_full_latency_ms: int = 25
@@ -384,6 +393,7 @@ def tiny_config(data_dir: str) -> Config:
         wal_file_bytes=256 * 1024,
         hot_tail_bytes=256 * 1024,
         checkpoint_wal_bytes=512 * 1024,
+        max_log_bytes=64 << 20,
         segment_max_events=100,
         segment_max_bytes=64 * 1024,
         pack_run_bytes=4096,

@@ -59,6 +59,8 @@ class FakeLog:
         self.read_only = False
         self.disk_full = False
         self.backlogged = False
+        self.retry_ms = 0
+        """Not 0: the log is as long as it may be."""
         self.commit_window_ns = 0
         self._reserve_users = 0
 
@@ -167,6 +169,11 @@ class FakeLog:
 
     def is_backlogged(self) -> bool:
         return self.backlogged
+
+    def append_retry_ms(self) -> int:
+        return self.retry_ms
+
+    append_wait_ns = 0
 
     def commit(self, error: StorageError | None = None) -> None:
         """What is staged is written (and synced where asked for), or fails."""

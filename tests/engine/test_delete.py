@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 
-from tests.engine.harness import Harness, records
-from topics.errors import RequestError, StorageError
+from tests.engine.harness import Answer, Harness, records
+from topics.engine.queue.results import ClaimRequest
+from topics.engine.steps import Steps
+from topics.engine.tags import Tags
+from topics.errors import RequestError, StorageError, TopicsError
 from topics.store.rows import Record, pack_rows
 
 
@@ -123,3 +128,181 @@ def test_the_memory_of_dead_tags_is_freed() -> None:
     h.delete(match="*")
     assert index.tags is None
     assert index.chunks == []
+
+
+def one_step_a_pass(h: Harness, others: int = 1) -> None:
+    """A search for what a delete matches takes many passes, as in a topic of millions of records; others: steps of
+    other searches before it."""
+    h.engine._core.searches = Steps(1)
+    h.engine._core.searches.use(h.loop)
+    h.engine._core.searches.run(iter([None] * others))
+
+
+def tagged(h: Harness, count: int) -> None:
+    for number in range(count):
+        h.append(number, tag=f"tag-{number}")
+
+
+@pytest.mark.parametrize("match", ["tag-*", "*"])
+@pytest.mark.parametrize("durability", ["disk", "fsync", "ephemeral"])
+def test_what_is_written_while_a_delete_searches_is_untouched(match: str, durability: str) -> None:
+    """R-DEL-4: the moment is that of the request; also after a restart."""
+    h = Harness()
+    h.put(durability=durability)
+    tagged(h, 3)
+    one_step_a_pass(h)
+    answer = h.start_delete(match=match)
+    later = h.start_append(records("later", tag="tag-9"))
+    assert not answer.given
+    h.settle()
+    assert later.get().last_seq == 4
+    while not answer.given:
+        h.settle()
+    assert answer.get().deleted == 3
+    assert h.seqs() == [4]
+    if durability != "ephemeral":
+        h.restart()
+        assert h.seqs() == [4]
+
+
+def test_what_was_written_before_a_delete_and_is_not_committed_yet_goes_with_it() -> None:
+    h = Harness()
+    tagged(h, 3)
+    one_step_a_pass(h)
+    before = h.start_append(records("before", tag="tag-new"))
+    answer = h.start_delete(match="tag-*")
+    h.settle()
+    while not answer.given:
+        h.settle()
+    assert before.get().last_seq == 4
+    assert answer.get().deleted == 4
+    h.restart()
+    assert h.seqs() == []
+
+
+def test_readers_see_all_that_a_delete_matches_or_nothing_of_it() -> None:
+    h = Harness()
+    tagged(h, 5)
+    one_step_a_pass(h)
+    answer = h.start_delete(match="tag-*", before_seq=5)
+    seen = [h.seqs()]
+    while not answer.given:
+        h.settle()
+        seen.append(h.seqs())
+    assert [seqs for seqs in seen if seqs not in ([1, 2, 3, 4, 5], [5])] == []
+    assert answer.get().deleted == 4
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_delete_of_records_ends_with_its_topic(again: bool) -> None:
+    h = Harness()
+    tagged(h, 3)
+    one_step_a_pass(h)
+    answer = h.start_delete(match="tag-*")
+    gone = Answer()
+    h.engine.delete_topic("t", if_empty=False, done=gone)
+    if again:
+        h.start_append(records(1, tag="tag-1"))
+    while not (gone.given and answer.given):
+        h.settle()
+    with pytest.raises(TopicsError) as refused:
+        answer.get()
+    assert refused.value.code == "topic_not_found"
+    if again:
+        h.settle()
+        assert h.seqs() == [1]
+
+
+def test_records_that_go_while_a_delete_searches_are_not_counted_twice() -> None:
+    h = Harness()
+    h.put(cap_records=4)
+    tagged(h, 4)
+    one_step_a_pass(h, others=20)
+    answer = h.start_delete(match="tag-*")
+    h.append(5, tag="other")
+    h.delete(before_seq=3)
+    while not answer.given:
+        h.settle()
+    assert answer.get().deleted == 2
+    assert h.seqs() == [5]
+
+
+def test_two_deletes_that_search_at_once_count_each_record_once() -> None:
+    h = Harness()
+    tagged(h, 6)
+    one_step_a_pass(h)
+    answers = [h.start_delete(match="tag-*"), h.start_delete(match="*"), h.start_delete(match="tag-3")]
+    while not all(answer.given for answer in answers):
+        h.settle()
+    assert [answer.get().deleted for answer in answers] == [6, 0, 0]
+
+
+def test_a_job_whose_record_is_deleted_among_many_leaves_the_queue() -> None:
+    """R-DEL-10; those that were never leased are more than those that were."""
+    h = Harness()
+    h.put(type="queue")
+    h.append(*range(50), tag="x")
+    answer = Answer()
+    h.engine.claim(ClaimRequest("t", "w", 2), answer)
+    h.settle()
+    assert h.delete(match="x").deleted == 50
+    state = h.state().queue
+    assert state is not None
+    assert (state.ready, state.in_flight) == (0, 0)
+
+
+def test_a_search_for_a_glob_looks_at_so_many_tags_and_chunks_a_pass() -> None:
+    h = Harness()
+    tags = [f"tag-{number}".encode() for number in range(40_000)]
+    for at in range(0, len(tags), 1000):
+        rows = pack_rows([Record(b"1", tag) for tag in tags[at : at + 1000]])
+        h.start_append(rows)
+        h.settle()
+    looked = [0]
+
+    names = Tags.names
+
+    def count(self: Tags, start: int, end: int) -> list[bytes]:
+        looked[-1] += end - start
+        return names(self, start, end)
+
+    with patch.object(Tags, "names", count):
+        answer = h.start_delete(match="tag-1*")
+        while not answer.given:
+            looked.append(0)
+            h.engine.flush()
+            if h.store.log.filling.waiters:
+                h.store.log.commit(None)
+    assert answer.get().deleted == 11_111
+    assert len(looked) > 2
+    assert max(looked) <= 64 * 256
+
+
+@pytest.mark.parametrize("match", ["x", "*", "y"])
+def test_what_a_delete_takes_from_segments_is_gathered_for_the_checkpoint_a_chunk_a_step(match: str) -> None:
+    """All of a chunk, or some."""
+    h = Harness()
+    for _ in range(20):
+        h.start_append(pack_rows([Record(b"1", b"y" if match == "y" and at % 10 == 0 else b"x") for at in range(1000)]))
+        h.settle()
+    h.checkpoint()
+    h.append("in the log", tag=match)
+    count = h.delete(match=match).deleted - 1
+    assert count == (2000 if match == "y" else 20_000)
+    catalog = h.engine.catalog
+    assert len(list(catalog.prepare_deletions())) >= 3
+    seqs = [seq for part in catalog.take_deletions() for seq in part.seqs.tolist()]
+    assert len(seqs) == len(set(seqs)) == count
+    assert all(seq % 10 == 1 for seq in seqs) or match != "y"
+    assert catalog.take_deletions() == []
+
+
+def test_a_restart_after_a_checkpoint_finds_what_a_delete_by_tag_left() -> None:
+    h = Harness()
+    for number in range(30):
+        h.append(number, tag="x" if number % 3 else "y")
+    h.checkpoint()
+    h.delete(match="x")
+    h.checkpoint()
+    h.restart()
+    assert h.seqs() == list(range(1, 31, 3))

@@ -2,25 +2,61 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.engine.harness import Answer, records
 from tests.engine.real_world import RealWorld
+from topics.engine.routers.driver import LOOKS_A_PASS, STEPS_A_PASS, TRIES_A_ROUND, Forwarding
 from topics.engine.routers.forward import Forward
-from topics.engine.routers.router import RouterConfig
+from topics.engine.routers.router import Router, RouterConfig
+from topics.engine.routers.steps import Steps
+from topics.engine.topic_config import TopicConfig
 
 
-def routed(destinations: int) -> RealWorld:
+def routed(destinations: int, **topic: Any) -> RealWorld:
+    """A source, and so many destinations of this configuration."""
     world = RealWorld(wal_file_bytes=1 << 20)
     world.put("source")
+    answers: list[Answer] = []
     for number in range(destinations):
-        world.put(f"dest{number}")
-        made = Answer()
-        world.engine.put_router(
-            f"router{number}", RouterConfig(source="source", dest=f"dest{number}"), lambda _name: True, made
-        )
-        world.until(lambda made=made: made.given)  # type: ignore[misc]
+        answers += Answer(), Answer()
+        world.engine.put_topic(f"dest{number}", TopicConfig.make(**topic), answers[-2])
+        config = RouterConfig(source="source", dest=f"dest{number}")
+        world.engine.put_router(f"router{number}", config, lambda _name: True, answers[-1])
+    world.until(lambda: all(answer.given for answer in answers))
+    world.advance_ms(1000)
     return world
+
+
+class Work:
+    """What routers cost, in units of work."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.noted: list[str] = []
+        """Routers that were found to be behind, by name."""
+        self.stepped: list[str] = []
+        """Routers that a step was begun of."""
+        note, begin = Forwarding.note, Steps.begin
+        monkeypatch.setattr(
+            Forwarding, "note", lambda own, router: (self._count(self.noted, router), note(own, router))[1]
+        )
+        monkeypatch.setattr(Steps, "begin", lambda own, router: (self._count(self.stepped, router), begin(own, router)))
+
+    @staticmethod
+    def _count(names: list[str], router: Router) -> None:
+        names.append(router.name)
+
+    def of_passes(self, world: RealWorld, ms: int) -> tuple[int, int]:
+        """The most that a pass noted, and stepped, within so much virtual time."""
+        until = world.real_loop.clock.monotonic_ns() + ms * 1_000_000
+        noted = stepped = 0
+        while world.real_loop.clock.monotonic_ns() < until:
+            before = len(self.noted), len(self.stepped)
+            world.real_loop.run_pass(1_000_000)
+            noted, stepped = max(noted, len(self.noted) - before[0]), max(stepped, len(self.stepped) - before[1])
+        return noted, stepped
 
 
 def write_for(world: RealWorld, ms: int) -> int:
@@ -65,3 +101,83 @@ def test_a_reader_who_waits_at_a_destination_is_not_kept_waiting_by_a_busy_sourc
     world.until(lambda: poll.given)
     assert world.real_loop.clock.monotonic_ns() - before < 10_000_000
     assert poll.get().next_from_seq > at
+
+
+def test_the_routers_of_one_source_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 3 * LOOKS_A_PASS
+    world = routed(count)
+    work = Work(monkeypatch)
+    written: list[Answer] = []
+    world.real_loop.call_soon(lambda: written.append(world.start_append(records("news"), "source")))
+    noted, stepped = work.of_passes(world, 1000)
+    assert noted <= LOOKS_A_PASS
+    assert stepped <= STEPS_A_PASS
+    assert sorted(work.stepped) == sorted(f"router{number}" for number in range(count))
+    assert {head_of(world, f"dest{number}") for number in range(count)} == {1}
+
+
+def test_destinations_that_are_all_waited_for_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 3 * STEPS_A_PASS
+    world = routed(count)
+    polls = [world.start_diff(0, f"dest{number}", wait_ms=20_000) for number in range(count)]
+    work = Work(monkeypatch)
+    world.real_loop.call_soon(lambda: world.start_append(records("news"), "source"))
+    assert work.of_passes(world, 100)[1] <= STEPS_A_PASS
+    assert [poll.get().next_from_seq for poll in polls] == [1] * count
+
+
+def test_a_read_drives_none_but_the_routers_that_feed_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = routed(300)
+    world.append("news", name="source")
+    work = Work(monkeypatch)
+    poll = world.start_diff(0, "dest7")
+    world.until(lambda: poll.given)
+    assert poll.get().next_from_seq == 1
+    assert work.stepped == ["router7"]
+
+
+def test_a_source_that_is_written_to_while_its_routers_take_turns_has_them_all_look_again() -> None:
+    count = 3 * LOOKS_A_PASS
+    world = routed(count)
+    written = write_for(world, 20)
+    world.advance_ms(1000)
+    assert {head_of(world, f"dest{number}") for number in range(count)} == {written}
+
+
+def held(destinations: int) -> RealWorld:
+    """Each of the destinations is full."""
+    world = routed(destinations, cap_records=1, discard="reject")
+    for number in range(2):
+        world.append(number, name="source")
+    world.advance_ms(1000)
+    return world
+
+
+def test_what_routers_without_room_cost_does_not_grow_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = held(4 * TRIES_A_ROUND)
+    work = Work(monkeypatch)
+    world.advance_ms(1000)
+    rounds = 1000 // world.config.router_retry_ms
+    assert 4 * TRIES_A_ROUND < len(work.stepped) <= (rounds + 1) * TRIES_A_ROUND
+    assert len(set(work.stepped)) == 4 * TRIES_A_ROUND  # each in its turn
+
+
+def test_routers_that_wait_for_the_same_room_go_on_when_one_of_them_found_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 8 * TRIES_A_ROUND
+    world = held(count)
+    cleared = [Answer() for _ in range(count)]
+    for number, answer in enumerate(cleared):
+        world.engine.delete_records(f"dest{number}", 2, None, answer)
+    world.until(lambda: all(answer.given for answer in cleared))
+    work = Work(monkeypatch)
+    world.advance_ms(2 * world.config.router_retry_ms)  # eight rounds of tries would take four times that
+    assert len(set(work.stepped)) == count
+    assert {head_of(world, f"dest{number}") for number in range(count)} == {2}
+
+
+def test_a_router_without_room_goes_on_for_who_reads_its_destination(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = held(2 * TRIES_A_ROUND)
+    work = Work(monkeypatch)
+    for _ in range(3):
+        head_of(world, "dest5")
+    assert work.stepped.count("router5") >= 3

@@ -24,18 +24,6 @@ KNOWN = (
         "*", "body.records*", "equal members", 1500,
         "objects that repeat keys are rewritten one by one, in one pass for all of a body's records",
     ),
-    Known(
-        "PUT /v0/topics/:", "body.cap_*", "1", 1500,
-        "a cap that evicts a million records counts their tags down one by one",
-    ),
-    Known(
-        "POST /v0/topics/:/delete", "body.match", "*tags*", 400,
-        "a delete by tag is applied at one instant, and looks at each of a million tags and records",
-    ),
-    Known(
-        "DELETE /v0/topics/:", "path", "a large topic", 100,
-        "a million tags are freed at once",
-    ),
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from tests.http.fake_engine import FakeEngine
 from tests.http.wire import Response, Wire
 from tests.sim import SimClient, SimRing
+from topics.clock import ManualClock
 from topics.config import Config, tiny_config
 from topics.engine.names import Prefixes
 from topics.engine.results import EngineStats, TopicState
@@ -17,6 +18,7 @@ from topics.engine.topic_config import DURABILITIES
 from topics.loop.loop import Loop
 from topics.server.app import Server
 from topics.store.counters import CheckpointCounters, LogCounters
+from topics.store.log_bound import LogBound
 
 MS = 1_000_000
 
@@ -59,6 +61,7 @@ class ServedFakeEngine(FakeEngine):
 class FakeLog:
     def __init__(self) -> None:
         self.counters = LogCounters()
+        self.bound = LogBound(ManualClock(), max_bytes=0, max_wait_ns=0)
         self.queue_depth = 0
         self.read_only = ""
 

@@ -47,6 +47,8 @@ class Faults:
         self.struck: Counter[str] = Counter()
         self.failures: list[tuple[str, str]] = []
         """Kind and path of each operation that failed or transferred nothing. No cut, interruption or lie is here."""
+        self.on_struck: Callable[[str, int, str], object] = _nobody
+        """Told of each operation that is to go wrong: its kind, the errno, its path."""
         self._rules: list[Rule] = []
         self.lies = 0
         self.deceived: dict[object, int] = {}
@@ -89,10 +91,15 @@ class Faults:
                 continue
             rule.left -= 1
             self.struck[kind] += 1
+            self.on_struck(kind, rule.error, path)
             if (rule.error or (kind != "sync" and not rule.keep)) and rule.error not in AGAIN:
                 self.failures.append((kind, path))
             return Fault(rule.error, rule.keep)
         return None
+
+
+def _nobody(_kind: str, _error: int, _path: str) -> None:
+    pass
 
 
 def sweep(run: Callable[[Faults], None], errors: dict[str, int], *, once: bool = True) -> int:

@@ -19,7 +19,7 @@ class Mutant(NamedTuple):
     places: int = 1
     """How often each text is in its file; all are broken."""
     hunt: str = "records"
-    """Which seeds have to notice (hunt.py), or the file of the tests that do."""
+    """Which seeds have to notice (kinds.py), or the file of the tests that do."""
 
 
 def _one(name: str, path: str, text: str, instead: str, hunt: str = "records") -> Mutant:
@@ -310,6 +310,21 @@ MUTANTS = (
             ("store/checkpoint.py", "        await self._sync_log()\n", ""),
         ),
     ),
+    _one(
+        "no append refused for the length of the log",
+        "store/log.py",
+        "if not bound.is_reached(self.backlog_bytes) or self.admission.closed:",
+        "if True:",
+        "tests/contract/test_log_bound.py",
+    ),
+    _one(
+        "a log found long counts as empty",
+        "store/checkpoint.py",
+        "        bound.on_emptied(self._log.held_bytes)\n        bound.on_pressed",
+        "        bound.on_pressed",
+        "tests/contract/test_log_bound.py",
+    ),
+    _one("no commit held back", "store/wal.py", "self._bound.held_ns()", "0", "tests/contract/test_log_bound.py"),
     _one("a copy in the cold directory not synced", "store/tiering.py", "await files.fsync(write_fd)", "pass"),
     Mutant(
         "the last $ts forgotten by recovery",

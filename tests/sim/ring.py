@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import stat
 from collections.abc import Callable, Sequence
 
@@ -20,6 +19,7 @@ from tests.sim.events import Events, SimStalledError
 from tests.sim.faults import Faults
 from tests.sim.file import SimFile
 from tests.sim.files import SimFiles
+from tests.sim.genome import Seed, stream
 from tests.sim.network import Endpoint, SimNetwork
 from tests.sim.sockets import SimSockets
 from topics.clock import ManualClock
@@ -41,7 +41,7 @@ class SimRing:
 
     def __init__(
         self,
-        seed: int = 0,
+        seed: Seed = 0,
         *,
         clock: ManualClock | None = None,
         disk: SimDisk | None = None,
@@ -57,13 +57,11 @@ class SimRing:
     ) -> None:
         self.seed = seed
         self.life = life
-        self.rng = random.Random(f"{seed}:{life}:ring")
+        self.rng = stream(seed, f"{life}:ring")
         self.events = network.events if network is not None else Events(clock or ManualClock())
         self.clock = self.events.clock
         self.disk = disk if disk is not None else SimDisk()
-        self.network = network or SimNetwork(
-            self.events, random.Random(f"{seed}:{life}:network"), split=split, jitter=shuffle
-        )
+        self.network = network or SimNetwork(self.events, stream(seed, f"{life}:network"), split=split, jitter=shuffle)
         self.faults = faults if faults is not None else Faults()
         self.receive_buffer_bytes = receive_buffer_bytes
         self._options = {
@@ -74,8 +72,8 @@ class SimRing:
             "fd_limit": fd_limit,
             "pass_ns": pass_ns,
         }
-        self._random_bytes = random.Random(f"{seed}:{life}:bytes")
-        order_rng = random.Random(f"{seed}:{life}:order")
+        self._random_bytes = stream(seed, f"{life}:bytes")
+        order_rng = stream(seed, f"{life}:order")
         self._core = Core(self.events, self.disk, self.faults, self.rng, shuffle, fd_limit, order_rng)
         self._files = SimFiles(self._core)
         self._sockets = SimSockets(self._core, self.network, buffers=receive_buffers, buffer_bytes=receive_buffer_bytes)

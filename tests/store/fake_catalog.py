@@ -244,6 +244,9 @@ class FakeCatalog:
         topics = [{name: getattr(topic, name) for name in names} for topic in self.topics.values()]
         return [json.dumps({"topics": topics}).encode()]
 
+    def prepare_deletions(self) -> Iterator[None]:
+        yield
+
     def take_deletions(self) -> list[Deletions]:
         deleted, self.deleted = self.deleted, []
         out = []

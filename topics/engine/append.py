@@ -390,7 +390,10 @@ class Appender:
             filling = topic.filling
             if reserves or filling is None:
                 filling = None
-                self.core.check_backlog()
+                if created:  # its creation is staged already, and found room
+                    self.core.check_backlog()
+                else:
+                    self.core.check_log()
             reserved = reserve(self.core, topic, first + count - 1, now_ms, count) if reserves else 0
             framed = self.core.log.stage_records(topic.id, first, ts, rows, fsync=fsync, node=node, extension=extension)
             if filling is None:
@@ -439,7 +442,7 @@ class Appender:
         if topic.stage_class == "ephemeral":
             batch.file_id, framed = core.memory.stage_gathered(topic.id, frames, first, ts)
         else:
-            core.check_backlog()
+            core.check_log()
             records, pending = topic.pending_records + count, topic.pending_bytes + size
             floors = eviction_payload(topic, topic.config, records=records, size=pending)
             framed = core.log.stage_gathered(

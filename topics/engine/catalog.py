@@ -500,11 +500,13 @@ class EngineCatalog:
                 where = _where(rows)
                 self._core.usage.left_files(chunk.file_ids[where])
                 self._core.usage.placed(file_id, len(rows))
-                chunk.file_ids[where] = file_id
+                chunk.moved(where, file_id)
                 chunk.offsets[where] = offsets[start:end][alive]
                 if lengths is not None:
                     chunk.lengths[where] = lengths[start:end][alive]
+                    chunk.set_flags(chunk.flags.copy())  # a search may have looked at these
                     chunk.flags[where] &= np.uint8(~FLAG_COPY & 0xFF)
+                    topic.index.table = None
         return seqs[died]
 
     def _lie_in_log(self, file_ids: NDArray[np.uint32]) -> NDArray[np.bool_]:
@@ -588,6 +590,9 @@ class EngineCatalog:
         )
         producers = self._pack_producers(prepared.producers, core.clock.now_ms())
         return rest.pack({b"topics": prepared.topics, b"keys": prepared.keys, b"producers": producers})
+
+    def prepare_deletions(self) -> Iterator[None]:
+        return self._core.deletions.gather()
 
     def take_deletions(self) -> list[Deletions]:
         usage = self._core.usage

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.engine.tag_filter import TagFilter
 from topics.store.catalog import NO_TAG
 from topics.store.plain_rows import addresses_of
 
@@ -14,6 +17,9 @@ _ROWS_MIN = 16
 THIN = 16
 """A chunk of which less than one row in so many lives is thin, if it has at least `THIN_ROWS_MIN`."""
 THIN_ROWS_MIN = 1024
+
+_FILTER_ROWS_MIN = 1024
+"""The tags of fewer rows are as quickly looked through."""
 
 DEAD = 0x80
 """In `flags`, above the frame's own: the row is not live (deleted, evicted, or a hole)."""
@@ -28,7 +34,9 @@ class Chunk:
 
     __slots__ = (
         "addresses",
+        "bytes",
         "count",
+        "file_id",
         "file_ids",
         "first",
         "flags",
@@ -37,6 +45,7 @@ class Chunk:
         "offsets",
         "packed",
         "sizes",
+        "tag_filter",
         "tags",
         "thinned_at",
         "ts",
@@ -46,6 +55,10 @@ class Chunk:
         self.first = first
         self.count = 0
         self.live = 0
+        self.bytes = 0
+        """Sizes of the live rows together."""
+        self.file_id = 0
+        """The file in which all live rows lie; 0: perhaps in several."""
         self.file_ids: NDArray[np.uint32] = np.empty(capacity, np.uint32)
         self.offsets: NDArray[np.uint32] = np.empty(capacity, np.uint32)
         self.lengths: NDArray[np.uint32] = np.empty(capacity, np.uint32)
@@ -53,6 +66,8 @@ class Chunk:
         self.ts: NDArray[np.uint64] = np.empty(capacity, np.uint64)
         self.flags: NDArray[np.uint8] = np.empty(capacity, np.uint8)
         self.tags: NDArray[np.uint32] | None = None
+        self.tag_filter: TagFilter | None = None
+        """Of its tags; None until it takes no more rows, and in one that is a part of another."""
         self.packed: tuple[int, bytes] | None = None
         """Its row of a ChunkTable, and `count` when that was made."""
         self.addresses = b""
@@ -97,6 +112,26 @@ class Chunk:
         if needed > len(self.flags):
             self.resize(min(CHUNK_ROWS_MAX, max(_ROWS_MIN, needed, 2 * len(self.flags))))
 
+    def take(self, rows: int, size: int, file_id: int) -> None:
+        """So many more rows, all live, in one file; their columns are the caller's to fill."""
+        if self.file_id != file_id:
+            self.file_id = 0 if self.live else file_id
+        self.count += rows
+        self.live += rows
+        self.bytes += size
+
+    def moved(self, rows: slice | NDArray[np.intp], file_id: int) -> None:
+        """These rows lie in another file now."""
+        self.file_ids[rows] = file_id
+        if self.file_id != file_id:
+            self.file_id = file_id if bool((self.file_ids[: self.count] == file_id).all()) else 0
+
+    def set_flags(self, flags: NDArray[np.uint8]) -> None:
+        """Another column; the index's table of chunks is the caller's to make anew."""
+        self.flags = flags
+        self.packed = None
+        self.addresses = b""
+
     def tag_column(self) -> NDArray[np.uint32]:
         """The column of tags, made when the first tag comes."""
         if self.tags is None:
@@ -111,6 +146,14 @@ class Chunk:
         self.ts[start:end] = self.ts[start - 1] if start else 0
         self.sizes[start:end] = 0
         self.count = end
+
+    def close(self) -> None:
+        """It takes no more rows."""
+        if self.count < self.capacity // 2:
+            self.resize(self.count)
+        self.thinned_at = CHUNK_ROWS_MAX
+        if self.tags is not None and self.count >= _FILTER_ROWS_MIN:
+            self.tag_filter = TagFilter(self.tags[: self.count])
 
     @property
     def is_thin(self) -> bool:
@@ -134,7 +177,10 @@ class Chunk:
         if self.tags is not None:
             part.tag_column()[:] = self.tags[start:end]
         part.count = end - start
-        part.live = int(np.count_nonzero(part.flags < DEAD))
+        alive = part.flags < DEAD
+        part.live = int(np.count_nonzero(alive))
+        part.bytes = int(part.sizes[alive].sum(dtype=np.uint64))
+        part.file_id = self.file_id
         part.thinned_at = part.live
         return part
 
@@ -143,3 +189,18 @@ class Chunk:
         if self.live == self.count:
             return np.arange(start, end)
         return np.flatnonzero(self.flags[start:end] < DEAD) + start
+
+
+class Dead(NamedTuple):
+    """Rows of a chunk that died. which: shape (n,), those of rows [0, n); None: all that live by the flags of a chunk
+    that is gone."""
+
+    chunk: Chunk
+    which: NDArray[np.bool_] | None
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """Their numbers, ascending."""
+        if self.which is None:
+            return np.flatnonzero(self.chunk.flags[: self.chunk.count] < DEAD)
+        return np.flatnonzero(self.which)

@@ -19,6 +19,7 @@ from topics.engine.routers.registry import Routers
 from topics.engine.scheduling.scheduler import Scheduler
 from topics.engine.sealed import SealedDeletions
 from topics.engine.shared_reads import SharedReads
+from topics.engine.steps import Steps
 from topics.engine.topic import Topic
 from topics.engine.usage import Usage
 from topics.store.filetable import FileTable
@@ -54,6 +55,8 @@ class Core:
         self.stager: Stager
         self.quiet_from_ms = self.quiet_until_ms = 0
         """From one to before the other, by the wall clock, nothing expires in any topic."""
+        self.log_refusals = 0
+        """Appends and creations refused because of a long log."""
         self.closing = False
         """No more waiting: long polls answer at once."""
         self.awake: dict[Topic, None] = {}
@@ -68,6 +71,8 @@ class Core:
         """Requests that wait for a checkpoint to end."""
         self.reads = SharedReads(self)
         self.turns = ReadTurns(loop, config.pass_read_bytes)
+        self.searches = Steps(config.pass_search_steps or 1 << 62)
+        """For records that are to be deleted."""
         self.cohorts = Cohorts(self)
         self.routers = Routers()
         self.forwarding: Forwarding
@@ -79,7 +84,7 @@ class Core:
         self.in_log: set[int] = set()
         """Ids of topics with rows in files of the log, and a few more."""
         self.lease_ids = LeaseIds(self)
-        self.deletions = SealedDeletions()
+        self.deletions = SealedDeletions(self.usage)
         """Rows in sealed files deleted one by one since the last checkpoint."""
 
     def use(self, store: StorePort) -> None:
@@ -89,11 +94,21 @@ class Core:
         self.memory = store.memory
         self.requested = store.requested
         self.usage.use(store.files, store.memory)
+        self.usage.reclaim.use(self.loop)
+        self.searches.use(self.loop)
 
     def check_backlog(self) -> None:
         """Raises RequestError throttled while the disk is too far behind."""
         if self.log.is_backlogged():
             raise refusals.backlogged()
+
+    def check_log(self) -> None:
+        """The same for what brings records or topics: refused, too, while the log is as long as it may be (R-LOG-2)."""
+        self.check_backlog()
+        retry_ms = self.log.append_retry_ms()
+        if retry_ms:
+            self.log_refusals += 1
+            raise refusals.log_too_long(retry_ms)
 
     def catch_up(self, topic: Topic, then: Callable[[], None]) -> None:
         """Calls `then` when what the sources of a topic's routers hold now was forwarded; at once without routers.

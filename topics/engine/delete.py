@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from topics.engine import refusals
+from topics.engine.chunk import Dead
 from topics.engine.controls import encode, removal
 from topics.engine.core import Core
+from topics.engine.matching import Matching
 from topics.engine.operations import Operation
 from topics.engine.predicate import Predicate
 from topics.engine.results import DeleteResult, Done
@@ -18,7 +20,7 @@ from topics.store.format import FrameType
 class RecordDeletion(Operation):
     """Applied when all that was written before it is published, and to nothing written later (R-DEL-4)."""
 
-    __slots__ = ("before_seq", "done", "match", "upto")
+    __slots__ = ("before_seq", "done", "matching", "upto")
 
     def __init__(  # noqa: PLR0917 - built in one place
         self,
@@ -26,18 +28,22 @@ class RecordDeletion(Operation):
         topic: Topic,
         upto: int,
         before_seq: int | None,
-        match: Predicate | None,
+        matching: Matching | None,
         done: Done[DeleteResult],
     ) -> None:
+        """matching: a search that has ended."""
         super().__init__(core, topic)
         self.upto = upto
         self.before_seq = before_seq
-        self.match = match
+        self.matching = matching
         self.done = done
 
     def apply(self, commit: Commit) -> None:
         topic = self.topic
-        deleted = delete_now(self.core, topic, self.upto, self.before_seq, self.match)
+        if self.matching is not None:
+            deleted = _kill(self.core, topic, self.matching)
+        else:
+            deleted = delete_now(self.core, topic, self.upto, self.before_seq, None)
         self.core.wake(topic)
         self.done(DeleteResult(deleted, topic.earliest, topic.head, topic.index.live, topic.index.bytes))
 
@@ -53,15 +59,24 @@ def delete_now(core: Core, topic: Topic, upto: int, before_seq: int | None, matc
         return 0
     if match is None:
         return topic.lose_through(deleted=bound)
-    deleted = 0
-    for rows in topic.index.kill_matching(match, bound):
-        deleted += len(rows.seqs)
-        for file_id in set(rows.file_ids.tolist()):
-            if core.usage.is_sealed(file_id):
-                its = rows.rows(rows.file_ids == file_id)
-                core.deletions.add(topic.id, file_id, its.seqs, its.offsets, its.lengths)
-        if topic.queue is not None:
-            topic.queue.forget(rows.seqs.tolist())
+    matching = Matching(topic.index, match, bound)
+    for _ in matching.steps():
+        pass
+    return _kill(core, topic, matching)
+
+
+def _kill(core: Core, topic: Topic, matching: Matching) -> int:
+    """What a search has found dies in one; returns how many."""
+    found = matching.kill()
+    deleted = sum([each.records for each in found])
+    for each in found:
+        core.deletions.add_later(topic.id, Dead(each.chunk, each.which))
+    if topic.queue is not None and found:
+        if deleted <= len(topic.queue.jobs):
+            for each in found:
+                topic.queue.forget((Dead(each.chunk, each.which).rows + each.chunk.first).tolist())
+        else:
+            topic.queue.forget_dead()
     topic.floors.settle_gaps(topic.earliest)
     return deleted
 
@@ -81,23 +96,46 @@ def delete_records(
 def _delete_records(
     core: Core, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]
 ) -> None:
-    """After the copies on their way are there."""
+    """After the copies on their way are there. What matches is searched for first, a bounded share a pass."""
     topic = core.registry.by_name.get(name)
     if topic is None:
         done(refusals.topic_not_found(name))
-        return
-    if topic.life is Life.DELETING:
+    elif topic.life is Life.DELETING:
         topic.parked.append(lambda: delete_records(core, name, before_seq, match, done))
+    elif match is None:
+        _stage(core, topic, before_seq, None, done)
+    else:
+        upto = topic.next_seq - 1
+        matching = Matching(topic.index, match, upto if before_seq is None else min(before_seq - 1, upto))
+
+        def on_found() -> None:
+            bound = before_seq
+            if topic.next_seq - 1 > upto:  # of the moment when the search began
+                bound = upto + 1 if before_seq is None else min(before_seq, upto + 1)
+            _stage(core, topic, bound, matching, done)
+
+        core.searches.run(matching.steps(), on_found)
+
+
+def _stage(
+    core: Core, topic: Topic, before_seq: int | None, matching: Matching | None, done: Done[DeleteResult]
+) -> None:
+    if topic.life is Life.DELETING:  # since the search began
+        topic.parked.append(lambda: _stage(core, topic, before_seq, matching, done))
+        return
+    if topic.life is Life.GONE:
+        done(refusals.topic_not_found(topic.name))
         return
     now_ms = core.clock.now_ms()
     try:
         core.check_backlog()
         expire(core, topic, now_ms)
-        operation = RecordDeletion(core, topic, topic.next_seq - 1, before_seq, match, done)
+        operation = RecordDeletion(core, topic, topic.next_seq - 1, before_seq, matching, done)
         if topic.stage_class == "ephemeral":
             operation.stage_unlogged()
             return
-        payload = removal(topic, before=before_seq, match=match and (match.is_prefix, match.value.decode()))
+        match = matching and (matching.predicate.is_prefix, matching.predicate.value.decode())
+        payload = removal(topic, before=before_seq, match=match)
         with core.log.use_reserve():
             core.log.stage_control(topic.id, FrameType.DELETE_RECORDS, payload.upto, now_ms, encode(payload))
     except TopicsError as error:

@@ -265,6 +265,8 @@ class Engine:
         self._forwarding.flush()
         core.scheduler.drain()
         core.turns.next_pass()
+        core.searches.next_pass()
+        core.usage.reclaim.next_pass()
         if core.turns:
             core.reads.trim()
         else:
@@ -300,8 +302,8 @@ class Engine:
 
     @property
     def throttle_window_ns(self) -> int:
-        """How long commits are held back to gather more because of load; 0 while they are not."""
-        return self._core.scheduler.throttle_window_ns
+        """How long commits are held back because of load or of a long log; 0 while they are not."""
+        return max(self._core.scheduler.throttle_window_ns, self._core.log.append_wait_ns)
 
     def load(self) -> LoadStats:
         """For metrics."""
@@ -350,6 +352,7 @@ class Engine:
             producers.producers,
             producers.parts,
             core.staged.bytes,
+            core.log_refusals,
         )
 
     def topic_count(self) -> int:

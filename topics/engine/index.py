@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.chunk import CHUNK_ROWS_MAX, DEAD, THIN, Chunk
+from topics.engine.chunk import CHUNK_ROWS_MAX, DEAD, THIN, Chunk, Dead
 from topics.engine.chunk_table import ChunkTable
-from topics.engine.predicate import Predicate
 from topics.engine.tags import Tags
 from topics.engine.usage import Usage
 from topics.store.catalog import NO_TAG
@@ -60,14 +59,45 @@ _NOTHING = Selection(
 )
 
 
+class Found:
+    """Some rows of a chunk, which lived when they were found.
+
+    which: shape (n,), those of rows [0, n); None: all that live. records, size: how many they are, and their bytes.
+    """
+
+    __slots__ = ("_before", "_live", "chunk", "flags", "records", "size", "which")
+
+    def __init__(self, chunk: Chunk, which: NDArray[np.bool_] | None, records: int, size: int) -> None:
+        self.chunk = chunk
+        self.which = which
+        self.records = records
+        self.size = size
+        self.flags = self._before = chunk.flags
+        """The chunk's once they are dead."""
+        self._live = chunk.live
+        if which is not None:
+            self.flags = chunk.flags.copy()
+            self.flags[: len(which)] |= which.view(np.uint8) << _DEAD_BIT
+
+    @property
+    def holds(self) -> bool:
+        """Nothing has become of the chunk's rows since; that none has come is the searcher's to know."""
+        chunk = self.chunk
+        return chunk.live == self._live and chunk.flags is self._before
+
+
 _FIRST_ROWS = 16
 _WINDOW_ROWS = 64
 _NEXT_ROWS = 1024
 _FEW_CHUNKS = 8
 """Up to here chunks are taken out of the list of all one by one."""
+_CHUNKS_A_STEP = 16
+"""Of 200 KB each, whose memory is given back."""
 _FEW_ROWS = 64
 """Up to here Python's own numbers are faster than arrays of them."""
 _MANY_ROWS = 1 << 16
+_DEAD_BIT = np.uint8(7)
+assert DEAD == 1 << _DEAD_BIT
 
 
 class Index:
@@ -123,8 +153,7 @@ class Index:
         chunk.flags[row] = flags
         if tag is not None:
             chunk.tag_column()[row] = self._take_tag(tag)
-        chunk.count = row + 1
-        chunk.live += 1
+        chunk.take(1, size, file_id)
         self._added(file_id, seq, seq, 1, size)
 
     def append_rows(  # noqa: PLR0917 - columns
@@ -143,7 +172,7 @@ class Index:
         tags: texts, or what `take_tags` made of them.
         """
         count = len(offsets)
-        done = 0
+        done = total = 0
         while done < count:
             chunk = self._chunk_for(first_seq + done)
             rows = min(count - done, CHUNK_ROWS_MAX - chunk.count)
@@ -161,27 +190,29 @@ class Index:
             elif tags is not None:
                 take = self._take_tag
                 chunk.tag_column()[at] = [NO_TAG if tag is None else take(tag) for tag in tags[part]]
-            chunk.count += rows
-            chunk.live += rows
+            size = int(sizes[part].sum(dtype=np.uint64))
+            chunk.take(rows, size, file_id)
             done += rows
-        self._added(file_id, first_seq, first_seq + count - 1, count, int(sizes.sum(dtype=np.uint64)))
+            total += size
+        self._added(file_id, first_seq, first_seq + count - 1, count, total)
 
     def append_placed(self, first_seq: int, file_id: int, base: int, placed: bytes | bytearray) -> bool:
         """As `append_rows`, from a packed PLACED a row; False when they are not all the next ones of one chunk."""
         count = len(placed) // PLACED.size
-        chunk = self.extend(first_seq, count, 0)
+        chunk = self.extend(first_seq, count, 0, file_id)
         if chunk is None:
             return False
         addresses = chunk.addresses or chunk.find_addresses()
         size = place_rows(addresses, [0, chunk.count - count, count], placed, file_id, base)
         self.bytes += size
+        chunk.bytes += size
         usage = self._usage
         usage.records += count
         usage.bytes += size
         usage.placed(file_id, count)
         return True
 
-    def extend(self, first_seq: int, count: int, size: int) -> Chunk | None:
+    def extend(self, first_seq: int, count: int, size: int, file_id: int) -> Chunk | None:
         """As `append_rows` without tags, but the columns of its last `count` rows, and Usage, are the caller's to fill.
 
         None, and nothing was done, when the rows are not all the next ones of one chunk.
@@ -195,8 +226,7 @@ class Index:
             return None
         if end > len(chunk.flags):
             chunk.reserve(count)
-        chunk.count = end
-        chunk.live += count
+        chunk.take(count, size, file_id)
         self.live += count
         self.bytes += size
         self.last_seq = first_seq + count - 1
@@ -219,7 +249,7 @@ class Index:
                 chunk = self._chunk_for(int(seqs[start]))
                 limit = chunk.first + CHUNK_ROWS_MAX
                 stop = start + int(np.searchsorted(seqs[start:end], np.uint64(limit)))
-                self._scatter(chunk, seqs[start:stop], columns, ts, tags, start)
+                self._scatter(chunk, seqs[start:stop], file_id, columns, ts, tags, start)
                 start = stop
         if len(seqs):
             total = int(columns.sizes.sum(dtype=np.uint64))
@@ -229,6 +259,7 @@ class Index:
         self,
         chunk: Chunk,
         seqs: NDArray[np.uint64],
+        file_id: int,
         columns: Selection,
         ts: NDArray[np.uint64],
         tags: list[bytes | None],
@@ -249,7 +280,8 @@ class Index:
         if tags:
             take = self._take_tag
             chunk.tag_column()[rows] = [NO_TAG if tag is None else take(tag) for tag in tags[part]]
-        chunk.live += len(seqs)
+        chunk.count -= len(seqs)  # counted with the holes
+        chunk.take(len(seqs), int(columns.sizes[part].sum(dtype=np.uint64)), file_id)
 
     def _chunk_for(self, seq: int) -> Chunk:
         """The chunk whose next row is `seq`: the last one, perhaps after a few holes, or a new one."""
@@ -262,9 +294,7 @@ class Index:
             if chunk.live and 0 < hole <= _HOLE_ROWS_MAX and chunk.count + hole < CHUNK_ROWS_MAX:
                 chunk.add_holes(hole)
                 return chunk
-            if chunk.count < chunk.capacity // 2:
-                chunk.resize(chunk.count)
-            chunk.thinned_at = CHUNK_ROWS_MAX
+            chunk.close()
             if chunk.is_thin:  # it was the last until now
                 self._to_shrink[chunk] = None
         # A topic that has filled a chunk is not small: its next one need not grow from nothing.
@@ -286,7 +316,7 @@ class Index:
         if self.tags is not None:
             self.tags.drop_rows(numbers)
             if not len(self.tags):
-                self.tags = None
+                self._forget_tags()
 
     def _take_tag(self, tag: bytes) -> int:
         if self.tags is None:
@@ -406,7 +436,11 @@ class Index:
         for chunk in reversed(self.chunks):
             if chunk.end <= upto + 1:
                 break
-            rows = chunk.live_rows(max(0, upto + 1 - chunk.first), chunk.count)
+            if chunk.first > upto:
+                records -= chunk.live
+                size -= chunk.bytes
+                continue
+            rows = chunk.live_rows(upto + 1 - chunk.first, chunk.count)
             records -= len(rows)
             size -= int(chunk.sizes[rows].sum(dtype=np.uint64))
         return records, size
@@ -457,17 +491,12 @@ class Index:
 
     def last_before(self, ts_ms: int) -> int:
         """The highest live seq whose `$ts` is below `ts_ms`; 0 when there is none."""
-        found = 0
-        for chunk in self.chunks:
-            if not chunk.live:
-                continue
-            rows = int(np.searchsorted(chunk.ts[: chunk.count], np.uint64(ts_ms)))
-            alive = chunk.live_rows(0, rows)
+        position = bisect_left(self.chunks, ts_ms, key=_last_ts)
+        for chunk in reversed(self.chunks[max(0, position - 1) : position + 1]):  # of two one has a live row before it
+            alive = chunk.live_rows(0, int(np.searchsorted(chunk.ts[: chunk.count], np.uint64(ts_ms))))
             if len(alive):
-                found = chunk.first + int(alive[-1])
-            if rows < chunk.count:
-                break
-        return found
+                return chunk.first + int(alive[-1])
+        return 0
 
     # --- killing -----------------------------------------------------------------------------------------------------
     def evict_one(self) -> int:
@@ -476,10 +505,7 @@ class Index:
         chunk = self.chunks[self.position_of(seq)]
         row = seq - chunk.first
         chunk.flags[row] |= DEAD
-        chunk.live -= 1
-        if chunk.live * THIN <= chunk.count and self._is_to_shrink(chunk):
-            self._to_shrink[chunk] = None
-        self._lost(1, int(chunk.sizes[row]))
+        self._died(chunk, 1, int(chunk.sizes[row]))
         self._usage.left(int(chunk.file_ids[row]), 1)
         if self.tags is not None and chunk.tags is not None and (number := int(chunk.tags[row])) != NO_TAG:
             self._drop_tag(number)
@@ -495,27 +521,34 @@ class Index:
 
         None above `upto` does. Returns the last one's seq, 0 when none had to.
         """
-        last = 0
-        for chunk, rows in self._oldest(records, size, upto):
-            last = chunk.first + int(rows[-1])
-            self._kill_rows(chunk, rows)
-        if last:
-            self._after_kill()
+        oldest = list(self._oldest(records, size, upto))
+        if not oldest:
+            return 0
+        last = _last_seq(*oldest[-1])
+        for chunk, rows in oldest:
+            if rows is not None:
+                self._kill_rows(chunk, rows)
+        self._kill_chunks([chunk for chunk, rows in oldest if rows is None])
+        self._after_kill()
         return last
 
     def oldest_through(self, records: int, size: int, upto: int) -> int:
         """What `evict_oldest` would return; nothing dies."""
-        last = 0
-        for chunk, rows in self._oldest(records, size, upto):
-            last = chunk.first + int(rows[-1])
-        return last
+        oldest = list(self._oldest(records, size, upto))
+        return _last_seq(*oldest[-1]) if oldest else 0
 
-    def _oldest(self, records: int, size: int, upto: int) -> Iterator[tuple[Chunk, NDArray[np.intp]]]:
-        """The fewest oldest live rows, up to `upto`, that are at least `records` and `size` bytes together."""
+    def _oldest(self, records: int, size: int, upto: int) -> Iterator[tuple[Chunk, NDArray[np.intp] | None]]:
+        """The fewest oldest live rows, up to `upto`, that are at least `records` and `size` bytes together. None: all
+        rows of the chunk."""
         for chunk in self.chunks:
             if (records <= 0 and size <= 0) or chunk.first > upto:
                 return
             if not chunk.live:
+                continue
+            if chunk.end <= upto + 1 and (chunk.live <= records or chunk.bytes < size):
+                records -= chunk.live
+                size -= chunk.bytes
+                yield chunk, None
                 continue
             rows = chunk.live_rows(0, min(chunk.count, upto + 1 - chunk.first))
             sums = np.cumsum(chunk.sizes[rows], dtype=np.uint64)
@@ -527,47 +560,95 @@ class Index:
                 yield chunk, rows
 
     def _forget_tags(self) -> None:
-        """All rows that bear tags are about to die: one by one takes half a second of a million. Tags of rows to come
-        are counted among the others, which then go one by one."""
-        if not self._tags_ahead:
-            self.tags = None
+        """All rows that bear tags are about to die. Tags of rows to come are counted among the others, which then are
+        counted down one by one."""
+        if not self._tags_ahead and self.tags is not None:
+            tags, self.tags = self.tags, None
+            if tags.dead or tags.numbers_end > _FEW_ROWS:
+                self._usage.reclaim.run(tags.forget())
 
     def kill_through(self, seq: int) -> int:
         """All live rows up to and including `seq` die; returns how many."""
         before = self.live
         if seq >= self.last_seq:
             self._forget_tags()
-        for chunk in self.chunks:
-            if chunk.first > seq:
-                break
-            if chunk.live:
-                self._kill_rows(chunk, chunk.live_rows(0, min(chunk.count, seq + 1 - chunk.first)))
+        position = self.position_of(seq)
+        if position < 0:
+            return 0
+        chunk = self.chunks[position]
+        if chunk.end <= seq + 1:
+            position += 1
+        else:
+            self._kill_rows(chunk, chunk.live_rows(0, seq + 1 - chunk.first))
+        self._kill_chunks(self.chunks[:position])
         if self.live != before:
             self._after_kill()
         return before - self.live
 
-    def kill_matching(self, predicate: Predicate, upto: int) -> list[Selection]:
-        """Live rows up to `upto` whose tag matches die; returns them."""
-        killed: list[Selection] = []
-        tags = self.tags
-        if tags is None or not len(numbers := tags.matching(predicate)):
-            return killed
-        among = tags.among(numbers)
-        if len(numbers) == len(tags) and upto >= self.last_seq:
+    def _kill_chunks(self, chunks: list[Chunk]) -> None:
+        """All rows of these chunks die; `_after_kill` comes once they are through. It costs what the chunks are, not
+        their rows: their memory is given back, and their tags are counted down, in turns.
+
+        Their flags stay as they are: they say whose tags there are to count.
+        """
+        records = size = 0
+        by_file: dict[int, int] = {}
+        for chunk in chunks:
+            records += chunk.live
+            size += chunk.bytes
+            if chunk.file_id:
+                by_file[chunk.file_id] = by_file.get(chunk.file_id, 0) + chunk.live
+            elif chunk.live:
+                self._usage.left_files(chunk.file_ids[chunk.live_rows(0, chunk.count)])
+            chunk.live = chunk.bytes = 0
+            self._to_shrink[chunk] = None
+        for file_id, rows in by_file.items():
+            self._usage.left(file_id, rows)
+        if not records:
+            return
+        self._lost(records, size)
+        if self.tags is not None:
+            self._count_down([Dead(chunk, None) for chunk in chunks if chunk.tags is not None])
+        if len(chunks) > _FEW_CHUNKS:
+            self._usage.reclaim.run(_given_back(chunks))
+
+    def kill_found(self, found: list[Found]) -> None:
+        """These rows die, all of which hold. It costs what their chunks are: each gets other flags."""
+        if not found:
+            return
+        if sum([each.records for each in found]) == self.live:
             self._forget_tags()
-        for chunk in self.chunks:
-            if chunk.first > upto:
-                break
-            rows = tags.rows_matching(chunk, among)
-            rows = rows[: int(np.searchsorted(rows, upto + 1 - chunk.first))]
-            if len(rows):
-                killed.append(_columns(chunk, rows))
-                self._kill_rows(chunk, rows)
-                if not len(tags):
-                    break
-        if killed:
-            self._after_kill()
-        return killed
+        records = size = 0
+        by_file: dict[int, int] = {}
+        whole: list[Chunk] = []
+        dead: list[Dead] = []
+        for each in found:
+            chunk, which, count = each.chunk, each.which, each.records
+            if which is None:
+                whole.append(chunk)
+                continue
+            records += count
+            size += each.size
+            if chunk.file_id:
+                by_file[chunk.file_id] = by_file.get(chunk.file_id, 0) + count
+            else:
+                self._usage.left_files(chunk.file_ids[: len(which)][which])
+            chunk.set_flags(each.flags)
+            chunk.live -= count
+            chunk.bytes -= each.size
+            if chunk.live * THIN <= chunk.count and self._is_to_shrink(chunk):
+                self._to_shrink[chunk] = None
+            if chunk.tags is not None:
+                dead.append(Dead(chunk, which))
+        for file_id, rows in by_file.items():
+            self._usage.left(file_id, rows)
+        if records:
+            self.table = None
+            self._lost(records, size)
+        if self.tags is not None and dead:
+            self._count_down(dead)
+        self._kill_chunks(whole)
+        self._after_kill()
 
     def kill_run(self, first: int, last: int) -> list[tuple[Chunk, NDArray[np.intp]]]:
         """Like `kill_seqs` for first, first + 1, ... last: mostly a few live rows of one chunk."""
@@ -591,15 +672,12 @@ class Index:
         """Rows [start, end) of a chunk, all live, die: `_kill_rows` and `_after_kill` for the commonest case."""
         count = end - start
         chunk.flags[start:end] |= DEAD
-        chunk.live -= count
-        self._lost(count, sum(chunk.sizes[start:end].tolist()))
+        self._died(chunk, count, sum(chunk.sizes[start:end].tolist()))
         self._usage.left_files(chunk.file_ids[start:end])
         if self.tags is not None and chunk.tags is not None:
             self.tags.drop_rows(chunk.tags[start:end])
             if not len(self.tags):
-                self.tags = None
-        if chunk.live * THIN <= chunk.count and self._is_to_shrink(chunk):
-            self._to_shrink[chunk] = None
+                self._forget_tags()
         self._drop_dead_rows()
         if chunk.first + start <= self.earliest < chunk.first + end:
             if end < chunk.count and chunk.flags[end] < DEAD:
@@ -627,15 +705,38 @@ class Index:
         if not len(rows):
             return
         chunk.flags[rows] |= DEAD
-        chunk.live -= len(rows)
-        if chunk.live * THIN <= chunk.count and self._is_to_shrink(chunk):
-            self._to_shrink[chunk] = None
-        self._lost(len(rows), int(chunk.sizes[rows].sum(dtype=np.uint64)))
+        self._died(chunk, len(rows), int(chunk.sizes[rows].sum(dtype=np.uint64)))
         self._usage.left_files(chunk.file_ids[rows])
         if self.tags is not None and chunk.tags is not None:
+            if len(rows) > _FEW_ROWS:
+                which = np.zeros(int(rows[-1]) + 1, np.bool_)
+                which[rows] = True
+                self._count_down([Dead(chunk, which)])
+                return
             self.tags.drop_rows(chunk.tags[rows])
             if not len(self.tags):
-                self.tags = None
+                self._forget_tags()
+
+    def _count_down(self, dead: list[Dead]) -> None:
+        """Have the tags of dead rows counted down, in turns: until then they count as tags that are there."""
+        tags = self.tags
+        assert tags is not None, "rows bore tags"
+        waits = bool(tags.dead)
+        tags.dead += dead
+        if not waits:
+            self._usage.reclaim.run(self._counted_down(tags))
+
+    def _counted_down(self, tags: Tags) -> Iterator[None]:
+        yield from tags.count_down()
+        if self.tags is tags and not len(tags):
+            self._forget_tags()
+
+    def _died(self, chunk: Chunk, count: int, size: int) -> None:
+        chunk.live -= count
+        chunk.bytes -= size
+        if chunk.live * THIN <= chunk.count and self._is_to_shrink(chunk):
+            self._to_shrink[chunk] = None
+        self._lost(count, size)
 
     def _lost(self, count: int, size: int) -> None:
         self.live -= count
@@ -648,7 +749,7 @@ class Index:
         assert self.tags is not None, "a row bears a tag"
         self.tags.drop(number)
         if not len(self.tags):
-            self.tags = None
+            self._forget_tags()
 
     def _is_to_shrink(self, chunk: Chunk) -> bool:
         return not chunk.live or (chunk.is_thin and chunk is not self.chunks[-1])
@@ -682,6 +783,18 @@ class Index:
         if not self._is_to_shrink(chunk):
             return [chunk]
         return chunk.thinned(_HOLE_ROWS_MAX) if chunk.live else []
+
+
+def _last_seq(chunk: Chunk, rows: NDArray[np.intp] | None) -> int:
+    """The last seq of these rows; None: of all that live."""
+    return chunk.first + int((chunk.live_rows(0, chunk.count) if rows is None else rows)[-1])
+
+
+def _given_back(chunks: list[Chunk]) -> Iterator[None]:
+    """The memory of chunks that are gone, which nobody else holds by the next pass."""
+    while chunks:
+        del chunks[-_CHUNKS_A_STEP:]
+        yield
 
 
 def _bearing(numbers: NDArray[np.uint32]) -> int:

@@ -173,7 +173,7 @@ class Lifecycle:
 
     def _stage_creation(self, name: str, config: TopicConfig, done: Done[PutResult] | None) -> Topic:
         core = self.core
-        core.check_backlog()
+        core.check_log()
         drawn = incarnation.draw(core.loop.random_bytes)
         topic = Topic(name, core.registry.take_id(), config, core.registry.take_order(), core.usage, drawn)
         payload = encode(CreatePayload(name, msgspec.Raw(config.as_json()), drawn))

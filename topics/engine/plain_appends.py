@@ -111,7 +111,7 @@ class PlainBatch(Operation):
             del pending[0]
             topic.pending_records -= rows
             topic.pending_bytes -= nbytes
-            chunk = topic.index.extend(first, rows, nbytes)
+            chunk = topic.index.extend(first, rows, nbytes, file_id)
             if chunk is None:
                 others.append((topic, first, at, rows))
             else:
@@ -176,7 +176,7 @@ class PlainAppender:
     ) -> list[int]:
         """See `Engine.append_plain`."""
         core = self._core
-        if not core.log.is_one_shard or self._appender.has_quota:
+        if not core.log.is_one_shard or self._appender.has_quota or core.log.append_retry_ms():
             return list(range(len(groups)))
         tagged = any_tagged(spans)
         left: list[int] = []

@@ -75,6 +75,14 @@ def backlogged() -> RequestError:
     return RequestError("throttled", message, {"retry_after_ms": 1000})
 
 
+def log_too_long(retry_after_ms: int) -> RequestError:
+    message = (
+        f"the log is as long as it may be, and a checkpoint is emptying it: try again in {retry_after_ms} ms, or raise "
+        "TOPICS_MAX_LOG_BYTES"
+    )
+    return RequestError("throttled", message, {"retry_after_ms": retry_after_ms})
+
+
 def overloaded() -> RequestError:
     message = "deliveries do not keep up with the writes: try again in a second, or send disable_backpressure"
     return RequestError("throttled", message, {"retry_after_ms": 1000})

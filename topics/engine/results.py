@@ -212,3 +212,5 @@ class EngineStats(NamedTuple):
     producer_parts: int = 0
     staged_bytes: int = 0
     """Bytes of pieces that wait for their parts; 512 more for each."""
+    log_refusals: int = 0
+    """Appends and creations refused because the log was as long as it may be."""

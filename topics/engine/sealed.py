@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.engine.chunk import Dead
+from topics.engine.usage import Usage
 from topics.store.catalog import Deletions
 
 
 class SealedDeletions:
-    """Gathers what dies; `take` hands it over."""
+    """Gathers what dies; `take` hands it over. What dies in one is looked at later, a chunk a step."""
 
-    def __init__(self) -> None:
+    def __init__(self, usage: Usage) -> None:
+        self._usage = usage
+        self._later: list[tuple[int, Dead]] = []
         self._parts: dict[tuple[int, int], tuple[array[int], array[int], array[int]]] = {}
 
     def add(
@@ -32,8 +37,29 @@ class SealedDeletions:
         part[1].frombytes(offsets.tobytes())
         part[2].frombytes(lengths.tobytes())
 
+    def add_later(self, topic_id: int, dead: Dead) -> None:
+        """Rows of one topic, wherever they lie."""
+        file_id = dead.chunk.file_id
+        if not file_id or self._usage.is_sealed(file_id):
+            self._later.append((topic_id, dead))
+
+    def gather(self) -> Iterator[None]:
+        """Look at what was added to be looked at later."""
+        while self._later:
+            topic_id, dead = self._later.pop()
+            chunk, rows = dead.chunk, dead.rows
+            here = chunk.file_ids[rows]
+            for file_id in np.unique(here).tolist():
+                if self._usage.is_sealed(file_id):
+                    its = rows[here == file_id]
+                    seqs = (its + chunk.first).astype(np.uint64)
+                    self.add(topic_id, file_id, seqs, chunk.offsets[its], chunk.lengths[its])
+            yield
+
     def take(self) -> list[Deletions]:
         """All of it, once."""
+        for _ in self.gather():
+            pass
         parts, self._parts = self._parts, {}
         return [
             Deletions(

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.chunk import Chunk
+from topics.engine.chunk import Dead
 from topics.engine.predicate import Predicate
 from topics.store.catalog import NO_TAG
 
+_A_STEP = 512
+"""Tags that are counted down or forgotten in a step."""
+
 
 class Tags:
-    """Counted: a tag without live records is forgotten and its number given to another."""
+    """Counted: a tag without live records is forgotten and its number given to another.
 
-    __slots__ = ("_counts", "_free", "_names", "_numbers")
+    Many that died together are counted down in steps. Until then they count as if they lived, which nobody sees: whose
+    rows match is said by the rows.
+    """
+
+    __slots__ = ("_counts", "_credit", "_free", "_names", "_numbers", "dead")
 
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
         self._names: list[bytes] = []
-        self._counts: list[int] = []
+        self._counts = array("I")
         self._free: list[int] = []
+        self.dead: list[Dead] = []
+        """Whose tags are to be counted down."""
+        self._credit = 0
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def take(self, tag: bytes, rows: int = 1) -> int:
         """The number of `tag`, which so many more live rows bear."""
+        if self.dead:
+            self._pay(rows)
         number = self._numbers.get(tag)
         if number is not None:
             self._counts[number] += rows
@@ -40,58 +55,89 @@ class Tags:
         self._numbers[tag] = number
         return number
 
-    def drop(self, number: int, rows: int = 1) -> None:
-        """So many rows of this tag died."""
-        count = self._counts[number] - rows
-        assert count >= 0, "more rows of a tag died than lived"
-        self._counts[number] = count
-        if not count:
-            del self._numbers[self._names[number]]
-            self._names[number] = b""
-            self._free.append(number)
+    def drop(self, number: int) -> None:
+        """A row of this tag died."""
+        count = self._counts[number]
+        assert count > 0, "more rows of a tag died than lived"
+        self._counts[number] = count - 1
+        if count == 1:
+            self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        del self._numbers[self._names[number]]
+        self._names[number] = b""
+        self._free.append(number)
 
     def drop_rows(self, numbers: NDArray[np.uint32]) -> None:
         """A row died for each element; NO_TAG among them is no tag."""
-        for number, rows in zip(*np.unique(numbers, return_counts=True), strict=True):
-            if number != NO_TAG:
-                self.drop(int(number), int(rows))
+        numbers = numbers[numbers != NO_TAG]
+        counts = np.frombuffer(self._counts, np.uint32)
+        assert counts[numbers].all(), "more rows of a tag died than lived"
+        np.subtract.at(counts, numbers, np.uint32(1))
+        for number in set(numbers[counts[numbers] == 0].tolist()):
+            self._forget(number)
+
+    def _pay(self, rows: int) -> None:
+        """A row that comes counts one down: evictions do not run ahead of the steps, however many there are a pass."""
+        self._credit += rows
+        chunk, which = self.dead[-1]
+        if self._credit >= (chunk.count if which is None else len(which)):
+            numbers = self._next_dead()
+            self._credit -= len(numbers)
+            self.drop_rows(numbers)
+
+    def _next_dead(self) -> NDArray[np.uint32]:
+        dead = self.dead.pop()
+        assert dead.chunk.tags is not None, "rows bore tags"
+        return dead.chunk.tags[dead.rows]
+
+    def count_down(self) -> Iterator[None]:
+        """Drop the tags of the dead, a bounded number a step."""
+        while self.dead:
+            numbers = self._next_dead()
+            for at in range(0, len(numbers), _A_STEP):
+                self.drop_rows(numbers[at : at + _A_STEP])
+                yield
+
+    def forget(self) -> Iterator[None]:
+        """Give back the memory of tags that no row bears, a bounded number a step."""
+        while self.dead:
+            self.dead.pop()
+            yield
+        while self._names:
+            del self._names[-_A_STEP:]
+            yield
+        while self._free:
+            del self._free[-_A_STEP:]
+            yield
+        numbers = self._numbers
+        while numbers:
+            for _ in range(min(_A_STEP, len(numbers))):
+                numbers.popitem()
+            yield
 
     def name(self, number: int) -> bytes:
         return self._names[number]
 
-    def matching(self, predicate: Predicate) -> NDArray[np.uint32]:
-        """Numbers of the tags that match; R-DEL-8."""
-        if predicate.is_prefix and not predicate.value:
-            return np.fromiter(self._numbers.values(), np.uint32, len(self._numbers))
-        if predicate.is_prefix:
-            found = [number for tag, number in self._numbers.items() if tag.startswith(predicate.value)]
-        else:
-            number = self._numbers.get(predicate.value)
-            found = [] if number is None else [number]
-        return np.array(found, np.uint32)
+    @property
+    def numbers_end(self) -> int:
+        """All numbers are below."""
+        return len(self._names)
+
+    def names(self, start: int, end: int) -> list[bytes]:
+        """The tags of these numbers; b"": of none just now."""
+        return self._names[start:end]
+
+    def number(self, tag: bytes) -> int:
+        """NO_TAG: no row bears it."""
+        return self._numbers.get(tag, NO_TAG)
 
     def match(self, numbers: NDArray[np.uint32], predicate: Predicate) -> NDArray[np.bool_]:
         """Which of these, of live rows, are of tags that match. It costs what they are, not what tags there are."""
         if not predicate.is_prefix:
-            return np.isin(numbers, self.matching(predicate))
+            equal: NDArray[np.bool_] = numbers == self._numbers.get(predicate.value, NO_TAG - 1)
+            return equal
         each, places = np.unique(numbers, return_inverse=True)
         names = self._names
         matches = [number != NO_TAG and predicate.matches(names[number]) for number in each.tolist()]
         return np.array(matches, np.bool_)[places]
-
-    def among(self, numbers: NDArray[np.uint32]) -> NDArray[np.bool_] | np.uint32:
-        """For `rows_matching`: whether each number, and above them NO_TAG, is one of these; a single one as it is."""
-        if len(numbers) == 1:
-            return np.uint32(numbers[0])
-        found = np.zeros(len(self._names) + 1, np.bool_)
-        found[numbers] = True
-        return found
-
-    def rows_matching(self, chunk: Chunk, among: NDArray[np.bool_] | np.uint32) -> NDArray[np.intp]:
-        """Live rows of the chunk that bear one of the tags that `among` was made of."""
-        if chunk.tags is None or not chunk.live:
-            return np.empty(0, np.intp)
-        column = chunk.tags[: chunk.count]
-        bears = among[np.minimum(column, len(among) - 1)] if isinstance(among, np.ndarray) else column == among
-        rows = np.flatnonzero(bears)
-        return rows[chunk.flags[rows] < 0x80]

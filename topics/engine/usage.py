@@ -5,20 +5,26 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.engine.steps import Steps
 from topics.store.filetable import FileKind, FileTable, StoredFile
 from topics.store.memory import MemoryFrames
+
+_STEPS_A_PASS = 1
+_STEPS_MAX = 8
 
 
 class Usage:
     """Kept exact by every index: the quota, the metrics and the files' right to exist depend on it."""
 
-    __slots__ = ("_files", "_memory", "bytes", "pending_bytes", "records")
+    __slots__ = ("_files", "_memory", "bytes", "pending_bytes", "reclaim", "records")
 
     def __init__(self) -> None:
         self.records = 0
         self.bytes = 0
         self.pending_bytes = 0
         """Staged, not yet live."""
+        self.reclaim = Steps(_STEPS_A_PASS, _STEPS_MAX)
+        """What is to be counted and freed of records that are gone already."""
         self._files = FileTable()
         self._memory: MemoryFrames | None = None
 

@@ -12,6 +12,7 @@ from topics.engine.scheduling.scheduler import LoadStats
 from topics.http.engine_api import EngineApi
 from topics.loop.loop import Loop
 from topics.store.counters import CheckpointCounters, LogCounters
+from topics.store.log_bound import LogBound
 
 
 class ServedEngine(EngineApi, Protocol):
@@ -36,6 +37,9 @@ class LogNumbers(Protocol):
 
     @property
     def counters(self) -> LogCounters: ...
+
+    @property
+    def bound(self) -> LogBound: ...
 
     @property
     def queue_depth(self) -> int: ...

@@ -257,6 +257,11 @@ def _log_families(now: Snapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily("topics_wal_queue_depth", "Submissions not yet committed", now.queue_depth)
     yield GaugeMetricFamily("topics_wal_queue_depth_peak", "Most of them at a time", log.queue_depth_peak)
     yield CounterMetricFamily("topics_wal_submit_full_total", "Submissions refused for backlog", log.submit_full)
+    held, most = (0, 0) if now.backend is None else (now.backend.log.bound.bytes, now.backend.log.bound.max_bytes)
+    yield GaugeMetricFamily("topics_wal_held_bytes", "Of the log that no checkpoint has taken yet", held)
+    yield GaugeMetricFamily("topics_wal_held_max_bytes", "What that may be at most (0: any)", most)
+    refused = now.engine.log_refusals
+    yield CounterMetricFamily("topics_wal_held_refused_total", "Appends and creations refused for that", refused)
     yield GaugeMetricFamily("topics_wal_read_only", "1 once the log refuses writes after a failure", int(now.read_only))
     bounds = [*map(str, FSYNC_BUCKETS_US), "+Inf"]
     latency = HistogramMetricFamily("topics_wal_fsync_latency_us", "Duration of the log's syncs in microseconds")

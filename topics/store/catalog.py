@@ -206,6 +206,9 @@ class Catalog(Protocol):
         next topic id and order number. Only what is committed; of each topic as it was at one instant, from the
         beginning of `prepare_snapshot` on."""
 
+    def prepare_deletions(self) -> Iterator[None]:
+        """Does what the next `take_deletions` may find done, a bounded share a step."""
+
     def take_deletions(self) -> list[Deletions]:
         """Records in segments and packs deleted one by one since the last call, for the flag in their files.
 

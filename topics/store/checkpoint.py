@@ -106,6 +106,10 @@ class Checkpointer:
         self._given_up: list[int] = []
         """Ids of segments and packs that the next snapshot does not list; they go when it is there."""
         self._stopped = False
+        self._beginning = False
+        """One was started and has not run yet."""
+        self._emptied = True
+        """The last one left nothing in the log but what came meanwhile."""
         self._ended_ns = 0
         """When the last one ended, well or not."""
         self._frames_seen = 0
@@ -130,6 +134,11 @@ class Checkpointer:
         """Looks once a second whether a checkpoint is due."""
         self._ended_ns = self._loop.clock.monotonic_ns()
         self._loop.call_later(_LOOK_EVERY_NS, self._look)
+        bound = self._log.bound
+        bound.on_emptied(self._log.held_bytes)
+        bound.on_pressed = self._begin
+        if bound.pressed:
+            self._begin()
 
     def stop(self) -> None:
         """No more by itself; one that runs ends what the log waits for, and moves no more segments."""
@@ -142,13 +151,20 @@ class Checkpointer:
         self._loop.call_later(_LOOK_EVERY_NS, self._look)
         counters = self._log.counters
         by_bytes = counters.bytes_written - self._bytes_seen >= self._config.checkpoint_wal_bytes
+        by_bytes |= self._log.bound.pressed
         since_ms = (self._loop.clock.monotonic_ns() - self._ended_ns) // 1_000_000
         by_time = (
             since_ms >= self._config.checkpoint_every_ms
             and counters.frames + counters.uncounted_frames != self._frames_seen
         )
         by_space = self._is_space_wanted()
-        if (by_bytes or by_time or by_space) and self._running is None and not self._log.read_only:
+        if by_bytes or by_time or by_space:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Starts one, unless one runs."""
+        if self._running is None and not self._beginning and not self._stopped and not self._log.read_only:
+            self._beginning = True
             self._loop.spawn(self._run_logged(), "checkpoint")
 
     def _is_space_wanted(self) -> bool:
@@ -162,10 +178,14 @@ class Checkpointer:
         return room is not None and not self._log.space.lacks(room + self._snapshot_bytes + BLOCK_BYTES)
 
     async def _run_logged(self) -> None:
+        self._beginning = False
         try:
             await self.run()
         except (OSError, StorageError) as error:
             log.error("checkpoint failed: %s", error)
+        else:
+            if self._log.bound.pressed and self._emptied:  # else the next look tries again
+                self._begin()
 
     async def until_idle(self) -> None:
         """Returns when none runs; in the same step the next one may begin."""
@@ -218,8 +238,9 @@ class Checkpointer:
     # --- how ---------------------------------------------------------------------------------------------------------
     async def _checkpoint(self, clean: bool, moves: bool, *, whole: bool, on_shown: OnShown) -> None:
         began_ns = self._loop.clock.monotonic_ns()
-        counters = self._log.counters
+        counters, bound = self._log.counters, self._log.bound
         bytes_seen = counters.bytes_written
+        held_bytes = bound.bytes
         scarce = self._log.disk_full or self._met_full_disk or self._scarcity.is_tight(self._snapshot_bytes)
         if scarce:
             self._live_at_attempt = live_rows(self._table) if self._log.disk_full else -1
@@ -245,8 +266,12 @@ class Checkpointer:
             await self._log.retire(file)
         self._frames_seen, self._bytes_seen = frames_seen, bytes_seen
         copying = relocation.copying
-        took_ms = (self._loop.clock.monotonic_ns() - began_ns) // 1_000_000
-        self.counters.count(copying.copied_rows, copying.copied_bytes, took_ms)
+        took_ns = self._loop.clock.monotonic_ns() - began_ns
+        self.counters.count(copying.copied_rows, copying.copied_bytes, took_ns // 1_000_000)
+        self._emptied = is_whole
+        bound.on_emptied(self._log.held_bytes)
+        if is_whole:
+            bound.on_checkpoint(held_bytes, took_ns)
         on_shown(is_whole)
         if moves:
             await self._move_to_cold()
@@ -293,6 +318,7 @@ class Checkpointer:
                 future: Future[Commit] = Future()
                 wal.staging.when_committed(True, future.set_result)
                 waits.append(future)
+        self._log.bound.let_go()
         replay = {}
         for shard, future in enumerate(waits):
             commit = await future
@@ -355,6 +381,10 @@ class Checkpointer:
         would be missing there, so the floors as they are now become durable first, in a snapshot that changes nothing
         else: the log behind it is the same as before. It names the files, for a start that finds this cut short.
         """
+        turns = self._turns()
+        for _ in self._catalog.prepare_deletions():
+            if turns.over:
+                await turns.rest()
         self._unflagged += self._catalog.take_deletions()
         if not self._unflagged:
             self._doubtful = frozenset()
@@ -435,6 +465,7 @@ class Checkpointer:
             future: Future[Commit] = Future()
             wal.staging.when_committed(True, future.set_result)
             waits.append(future)
+        self._log.bound.let_go()
         for future in waits:
             error = (await future).error
             if error is not None:

@@ -19,6 +19,7 @@ from topics.store.filetable import FileKind, FileTable, StoredFile
 from topics.store.format import FrameType, shard_directory
 from topics.store.gathered import Gathered
 from topics.store.hottail import HotTail
+from topics.store.log_bound import LogBound
 from topics.store.plain_rows import TopicRows
 from topics.store.rows import Framed, Rows
 from topics.store.side_by_side import all_of
@@ -48,6 +49,9 @@ class Log:
         self.counters = LogCounters()
         self.admission = Admission()
         self.tail = HotTail(config.hot_tail_bytes)
+        self.bound = LogBound(
+            loop.clock, max_bytes=config.max_log_bytes, max_wait_ns=config.max_log_wait_ms * 1_000_000
+        )
         self.space = DiskSpace(
             loop,
             config.data_dir,
@@ -89,6 +93,7 @@ class Log:
                 admission=self.admission,
                 space=self.space,
                 counters=self.counters,
+                bound=self.bound,
                 last_batch_no=start.last_batch_no,
                 commit=config.commit,
                 sync_every_ns=config.sync_every_ms * 1_000_000,
@@ -239,6 +244,21 @@ class Log:
         self.counters.submit_full += 1
         return True
 
+    def append_retry_ms(self) -> int:
+        """The log is as long as it may be: after how long a refused append may be tried again.
+
+        0: it is not, or no append finds space on the disk anyway, which its own refusal says.
+        """
+        bound = self.bound
+        if not bound.is_reached(self.backlog_bytes) or self.admission.closed:
+            return 0
+        return bound.retry_after_ms
+
+    @property
+    def append_wait_ns(self) -> int:
+        """How long commits are held back just now because the log gets long."""
+        return self.bound.wait_ns
+
     def commit_in_place(self) -> None:
         """From here on a commit that needs one write blocks the thread for it, instead of a turn through the ring.
 
@@ -317,6 +337,7 @@ class Log:
 
     async def close(self) -> None:
         """Drains and ends; nothing may be staged any more."""
+        self.bound.let_go()
         self.space.close()
         for wal in self._wals:
             await wal.close()

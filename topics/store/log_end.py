@@ -8,20 +8,28 @@ from topics.store.commit import Batch, Durability
 from topics.store.counters import LogCounters
 from topics.store.format import BATCH_ALIGN, BATCH_HEADER_BYTES, BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET, align_up
 from topics.store.hottail import HotTail
+from topics.store.log_bound import LogBound
 from topics.store.walfile import WalDirectory, WalFile
 
 
 class LogEnd:
     """Gives a batch its place behind all that is written; `on_written` moves behind it."""
 
-    def __init__(
-        self, clock: Clock, directory: WalDirectory, tail: HotTail, counters: LogCounters, durable: Durability
+    def __init__(  # noqa: PLR0917 - called in one place
+        self,
+        clock: Clock,
+        directory: WalDirectory,
+        tail: HotTail,
+        counters: LogCounters,
+        durable: Durability,
+        bound: LogBound,
     ) -> None:
         self._clock = clock
         self._directory = directory
         self._tail = tail
         self._counters = counters
         self._durable = durable
+        self._bound = bound
         self.file: WalFile | None = None
         self.header = b""
         """The file header, until the first batch takes it to the disk."""
@@ -80,6 +88,7 @@ class LogEnd:
         counters.batches += 1
         counters.bytes_written += batch.used
         counters.commit.add(elapsed_ns)
+        self._bound.on_written(batch.used)
         if synced:
             self.synced_commits += 1
             counters.count_sync(elapsed_ns)

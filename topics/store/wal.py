@@ -32,10 +32,11 @@ from topics.store.counters import LogCounters
 from topics.store.faster_way import FasterWay
 from topics.store.files_ahead import FilesAhead
 from topics.store.filetable import StoredFile
-from topics.store.format import BATCH_HEADER_BYTES, BLOCK_BYTES
+from topics.store.format import BATCH_HEADER_BYTES, BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET
 from topics.store.group_pause import GroupPause
 from topics.store.hottail import HotTail
 from topics.store.in_place import InPlace
+from topics.store.log_bound import LogBound
 from topics.store.log_end import LogEnd
 from topics.store.rows import Framed, Rows
 from topics.store.space import DiskSpace
@@ -93,6 +94,7 @@ class Wal:
         admission: Admission,
         space: DiskSpace,
         counters: LogCounters,
+        bound: LogBound,
         last_batch_no: int,
         commit: str,
         sync_every_ns: int,
@@ -109,11 +111,14 @@ class Wal:
         self._admission = admission
         self._space = space
         self._counters = counters
+        self._bound = bound
         self._setting = commit
         self.window_ns = window_ns
         """How long after a commit's end the next one is held back to gather more."""
         self._pause = GroupPause(gather_ns)
         self._window_timer: Timer | None = None
+        self._window_ends_ns = 0
+        """When the timer brings the next pass."""
         self._groups = FasterWay(Primitive.LINK, Primitive.DSYNC)
         self._measures = commit == "auto" and directory.direct_works
         """Small synced groups go through the ring by whichever of the two is faster."""
@@ -134,7 +139,7 @@ class Wal:
         self.in_place = InPlace(loop, in_place_max_ns)
         self._flight: _Flight | None = None
         self._durable = Durability(last_batch_no)
-        self._end = LogEnd(loop.clock, directory, tail, counters, self._durable)
+        self._end = LogEnd(loop.clock, directory, tail, counters, self._durable, bound)
         self._sync = BackgroundSync(
             loop,
             self._durable,
@@ -171,8 +176,8 @@ class Wal:
 
     @property
     def end_bytes(self) -> int:
-        """Of the file that is written to: what it holds."""
-        return self._end.file.position if self._end.file is not None else 0
+        """Of the file that is written to: what it holds behind its header."""
+        return max(0, self._end.file.position - WAL_FIRST_BATCH_OFFSET) if self._end.file is not None else 0
 
     @property
     def queue_depth(self) -> int:
@@ -195,7 +200,9 @@ class Wal:
     ) -> tuple[Framed, Commit] | None:
         """Stages and commits a request in this call, if commits may end in place: see `Alone.write`."""
         in_place = self.in_place
-        if self._flight is not None or self.window_ns or not (in_place.always or in_place.takes_alone()):
+        if self._flight is not None or self.window_ns or self._bound.pressed:
+            return None
+        if not (in_place.always or in_place.takes_alone()):
             return None
         written = self._alone.write(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)
         if written is not None and not in_place.always:
@@ -215,7 +222,11 @@ class Wal:
         window_ns = self.window_ns
         if not window_ns and batch.wants_sync and not self.in_place.always:
             window_ns = self._pause.pause_ns
-        if window_ns and batch.used < _WINDOW_BYTES_MAX and self._window_is_open(window_ns):
+        held_ns = self._bound.held_ns()
+        if window_ns and batch.used < _WINDOW_BYTES_MAX:
+            held_ns = max(held_ns, self._end.committed_ns + window_ns - self._clock.monotonic_ns())
+        if held_ns > 0:
+            self._come_again(held_ns)
             return
         if batch.wants_sync and not self._sync.lets_commit():
             return
@@ -226,14 +237,16 @@ class Wal:
         assert self._end.file is not None, "there is room in a file"
         self._send(self.staging.take(), self._end.file)
 
-    def _window_is_open(self, window_ns: int) -> bool:
-        """A commit ended a moment ago: those it answered are likely to write again. The timer brings the next pass."""
-        left_ns = self._end.committed_ns + window_ns - self._clock.monotonic_ns()
-        if left_ns <= 0:
-            return False
-        if self._window_timer is None:
-            self._window_timer = self._loop.call_later(left_ns, self._on_window)
-        return True
+    def _come_again(self, held_ns: int) -> None:
+        """What holds the next commit back ends then: the writers that the last one answered are likely to write again,
+        or the log is getting too long (`LogBound`)."""
+        ends_ns = self._clock.monotonic_ns() + held_ns
+        if self._window_timer is not None:
+            if self._window_ends_ns <= ends_ns:
+                return
+            self._window_timer.cancel()
+        self._window_ends_ns = ends_ns
+        self._window_timer = self._loop.call_later(held_ns, self._on_window)
 
     def _on_window(self) -> None:
         self._window_timer = None

@@ -6,9 +6,10 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from tests.sim.genome import Genome
 from tests.sim.seeds import Run, run_chunk, run_side_by_side, seeds_parser, tell_unless_dead
 from tests.sim.whole.plan import SHORT, WHOLE
-from tests.sim.whole.run import replay, run
+from tests.sim.whole.run import replay, run, run_genome
 
 
 def until_failure(seeds: range, run: Run) -> int:
@@ -23,13 +24,21 @@ def main() -> int:
     parser = seeds_parser("The whole server from a seed.")
     parser.add_argument("--trace", type=Path, help="where the trace of --seed goes; by default standard output")
     parser.add_argument("--until-failure", action="store_true", help="one seed after another, to the first that fails")
+    parser.add_argument("--genome", type=Genome.parse, help="a seed with changes (tests/sim/genome.py), line by line")
     parser.add_argument("--short", action="store_true", help="one crash each, and a fifth of the requests")
     options = parser.parse_args()
     length = SHORT if options.short else WHOLE
     sys.unraisablehook = tell_unless_dead
-    if options.seed is not None:
+    if options.seed is not None or options.genome is not None:
         out = options.trace.open("w") if options.trace else sys.stdout
-        run(options.seed, lambda line: print(line, file=out), length=length)
+
+        def say(line: str) -> None:
+            print(line, file=out)
+
+        if options.genome is not None:
+            run_genome(options.genome, say, length=length)
+        else:
+            run(options.seed, say, length=length)
         return 0
     seeds = range(options.first, options.first + options.count)
     if options.until_failure:

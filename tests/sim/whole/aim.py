@@ -21,6 +21,7 @@ import errno
 import random
 from collections.abc import Iterator
 
+from tests.sim.genome import stream
 from tests.sim.whole.plan import Faulty, Life, Plan, PlannedFault, Starting
 from topics.engine import append
 from topics.store import checkpoint, space
@@ -39,12 +40,12 @@ _BLOCK_BYTES = 4096
 
 def aim(plan: Plan) -> None:
     """Changes what a plan has in store, if it is the seed for it."""
-    rng = random.Random(f"{plan.seed}:aim")
+    rng = stream(plan.seed, "aim")
     if rng.random() < _AIMED:
         kinds = (_short_commits, _failed_sync, _failed_sync, _failed_stop, _scarce_checkpoint, _scarce_checkpoint)
         rng.choice(kinds)(plan, rng)
         return
-    rng = random.Random(f"{plan.seed}:chain")
+    rng = stream(plan.seed, "chain")
     if rng.random() < _CHAINS:
         _broken_chain(plan, rng)
     elif rng.random() < _KILLED_STARTS:
@@ -105,11 +106,11 @@ def _killed_starts(plan: Plan, rng: random.Random) -> None:
     plan.look_every_ns = 3_000_000
     plan.shard_counts = (1, 2, 3, 4)
     for at in range(1, len(plan.lives)):
-        _change(plan, at, starting=_choose_killed(rng))
-    plan.last = plan.last._replace(starting=_choose_killed(rng))
+        _change(plan, at, starting=choose_killed(rng))
+    plan.last = plan.last._replace(starting=choose_killed(rng))
 
 
-def _choose_killed(rng: random.Random) -> Starting:
+def choose_killed(rng: random.Random) -> Starting:
     effects = [rng.choice((rng.randint(1, 40), rng.randint(1, 250))) for _ in range(rng.choice((1, 2, 3, 5)))]
     return Starting(tuple((count, rng.random() < 0.5) for count in effects), twice=rng.random() < 0.3)
 
@@ -117,13 +118,13 @@ def _choose_killed(rng: random.Random) -> Starting:
 def _failed_starts(plan: Plan, rng: random.Random) -> None:
     for at in range(len(plan.lives)):
         if rng.random() < 0.6:
-            starting = plan.lives[at].starting._replace(faulty=_choose_trouble(rng), cut_after=rng.random() < 0.4)
+            starting = plan.lives[at].starting._replace(faulty=choose_trouble(rng), cut_after=rng.random() < 0.4)
             _change(plan, at, starting=starting)
-    starting = plan.last.starting._replace(faulty=_choose_trouble(rng), cut_after=rng.random() < 0.4)
+    starting = plan.last.starting._replace(faulty=choose_trouble(rng), cut_after=rng.random() < 0.4)
     plan.last = plan.last._replace(starting=starting)
 
 
-def _choose_trouble(rng: random.Random) -> Faulty:
+def choose_trouble(rng: random.Random) -> Faulty:
     kind = rng.choice(("open", "read", "write", "write", "sync", "sync", "rename", "unlink", "space", "descriptors"))
     if kind == "space":
         return Faulty(space_bytes=rng.choice((0, 4096, 20_000, 100_000)))
@@ -143,12 +144,10 @@ def small_numbers(plan: Plan) -> Iterator[None]:
     """For the run of a plan."""
     reserve, look_ns = (append._RESERVE_MIN, append._RESERVE_REQUESTS), checkpoint._LOOK_EVERY_NS
     check_ns = space._CHECK_NS
-    append._RESERVE_MIN, append._RESERVE_REQUESTS = random.Random(f"{plan.seed}:reserve").choice(
-        (reserve, (1, 1), (4, 2))
-    )
+    append._RESERVE_MIN, append._RESERVE_REQUESTS = stream(plan.seed, "reserve").choice((reserve, (1, 1), (4, 2)))
     looks_ns = (look_ns, look_ns, 20_000_000, 3_000_000)
-    checkpoint._LOOK_EVERY_NS = plan.look_every_ns or random.Random(f"{plan.seed}:look").choice(looks_ns)
-    space._CHECK_NS = random.Random(f"{plan.seed}:check").choice((check_ns, 3_000_000, 3_000_000))
+    checkpoint._LOOK_EVERY_NS = plan.look_every_ns or stream(plan.seed, "look").choice(looks_ns)
+    space._CHECK_NS = stream(plan.seed, "check").choice((check_ns, 3_000_000, 3_000_000))
     try:
         yield
     finally:

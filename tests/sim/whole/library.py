@@ -6,13 +6,13 @@ checkpoints) runs when its time has come. A crash ends the process in the middle
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from tests.sim.genome import Seed, stream
 from tests.sim.whole.machine import Actor, Machine
 from tests.sim.whole.operation import Write
 from tests.sim.whole.owned import Owner, OwningClient
@@ -202,10 +202,10 @@ class Caller(Owner):
     kind = _CallingClient
 
 
-def make_callers(machine: Machine, seed: int) -> list[Actor]:
+def make_callers(machine: Machine, seed: Seed) -> list[Actor]:
     """The clients of a seed of the library."""
-    rng = random.Random(f"{seed}:callers")
+    rng = stream(seed, "callers")
     return [
-        Caller(machine, number, random.Random(f"{seed}:caller {number}"), topics=rng.choice((1, 2, 4)), depth=1)
+        Caller(machine, number, stream(seed, f"caller {number}"), topics=rng.choice((1, 2, 4)), depth=1)
         for number in range(rng.choice((1, 2)))
     ]

@@ -98,6 +98,10 @@ def _silent(_line: str) -> None:
     pass
 
 
+def _nothing(*_told: object) -> None:
+    pass
+
+
 _raise_later: list[BaseException | None] = []
 _complaints = _Complaints()
 _logger = logging.getLogger("topics")
@@ -157,6 +161,9 @@ class Machine:
         """Requests of clients answered in this life."""
         self.on_changed: list[Callable[[str, int | None], None]] = []
         """Told of each change of a topic that its owner has just been told of: its name and head, None: it is gone."""
+        self.on_serving: Callable[[], object] = _nothing
+        self.on_end: Callable[[bool], object] = _nothing
+        """Told when a start has succeeded, and of each kill or (True) power cut, while all is still as it was."""
         self.generation = 0
         self.found: Wrong | None = None
         """The first that was wrong; the server may have taken it for an error of its own."""
@@ -193,6 +200,7 @@ class Machine:
             self.say("START", self.plan.differences(self.config))
         if not self._open():
             return False
+        self.on_serving()
         self._shards_served = self.config.wal_shards
         if not self._excused:
             self.numbers.started(self.engine)
@@ -259,6 +267,11 @@ class Machine:
         if self.space_was_scarce and (self.ring.clock.monotonic_ns() < self._sound_ns or self.descriptors_are_few):
             return False  # without a descriptor there is no new reserve
         return not self.disk_failed and self.ring.disk.capacity_bytes is None
+
+    @property
+    def log_was_long(self) -> bool:
+        """This process has refused appends because the log was as long as it may be (R-LOG-2): routers stood still."""
+        return self.engine is not None and self.engine.stats().log_refusals > 0
 
     @property
     def lacks_nothing(self) -> bool:
@@ -363,6 +376,7 @@ class Machine:
         self._check_reserve()
         self.counts["logs that failed syncs have latched"] += bool(self.ring.failed_syncs)
         self._check_noted(power_cut=power_cut)
+        self.on_end(power_cut)
         self.say("POWER CUT" if power_cut else "KILL", f"after {self.ring.effects} operations")
         self.counts["power cuts" if power_cut else "kills"] += 1
         self.generation += 1

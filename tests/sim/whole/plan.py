@@ -7,6 +7,7 @@ import random
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
+from tests.sim.genome import Seed, stream
 from tests.sim.whole.state import PRODUCER_EPOCHS
 from topics.config import Config
 
@@ -98,6 +99,8 @@ class Life(NamedTuple):
     """Laid in wait when a graceful stop begins."""
     clock_step_ms: int = 0
     """How far the wall clock moves, back or forth, before the machine starts."""
+    tear: int = 0
+    """Decides what the crash leaves of what is not durable; 0: the seed does."""
 
 
 _CLOCK_STEPS_MS = (0, 0, 0, 5, -5, 2_000, -2_000, 70_000, -70_000, 200_000, -200_000)
@@ -123,9 +126,9 @@ class Plan:
     or end one that has just succeeded. The lives share the operations.
     """
 
-    def __init__(self, seed: int, length: Length = WHOLE) -> None:
+    def __init__(self, seed: Seed, length: Length = WHOLE) -> None:
         self.seed = seed
-        rng = random.Random(f"{seed}:plan")
+        rng = stream(seed, "plan")
         self.split = rng.random() < 0.5
         buffers = rng.choice((4, 16, 64))
         self.ring_options: dict[str, Any] = {
@@ -138,16 +141,16 @@ class Plan:
             receive_buffers=buffers,
             wal_shards=rng.choice((1, 1, 2, 3)),
             verify=rng.random() < 0.1,
-            cold_dir=COLD if random.Random(f"{seed}:cold").random() < 0.3 else "",
-            disk_reserve_bytes=random.Random(f"{seed}:reserve bytes").choice((0, 0, 128 << 10)),
-            disk_low_water_bytes=random.Random(f"{seed}:low water").choice((0, 0, 0, 40_000)),
+            cold_dir=COLD if stream(seed, "cold").random() < 0.3 else "",
+            disk_reserve_bytes=stream(seed, "reserve bytes").choice((0, 0, 128 << 10)),
+            disk_low_water_bytes=stream(seed, "low water").choice((0, 0, 0, 40_000)),
         )
         self.with_faults = rng.random() < 0.5
         self.heavy = rng.random() < 0.15
         """Large records below `fsync`, so that the log moves from file to file with bytes that are not synced."""
-        self.alone_passes = random.Random(f"{seed}:alone").choice((0, 1, 8))
+        self.alone_passes = stream(seed, "alone").choice((0, 1, 8))
         """After so many passes to itself a connection has its commits and answers in place."""
-        self.stall_ns = random.Random(f"{seed}:stall").choice((0, 0, 0, 0, 0, 0, 200_000, 3_000_000))
+        self.stall_ns = stream(seed, "stall").choice((0, 0, 0, 0, 0, 0, 200_000, 3_000_000))
         """Clients take answers up to so much later, in small parts, out of small sockets; 0: at once."""
         self.large = False
         """Records of several blocks, too."""
@@ -158,7 +161,6 @@ class Plan:
         self.forced: dict[str, Any] = {}
         """Settings that all lives have."""
         self._configs: dict[int, Config] = {}
-        self._rng = random.Random(f"{seed}:settings")
         self.lives: list[Life] = []
         left = length.crashes
         while True:
@@ -172,7 +174,7 @@ class Plan:
         if rng.random() < 0.3:
             graceful = self._life(rng, Starting())._replace(graceful=True)
             self.lives.insert(rng.randrange(len(self.lives) + 1), graceful)
-        clock = random.Random(f"{seed}:clock")
+        clock = stream(seed, "clock")
         steps = [clock.choice(_CLOCK_STEPS_MS) if clock.random() < 0.6 else 0 for _ in self.lives]
         self.lives = [life._replace(clock_step_ms=step) for life, step in zip(self.lives, steps, strict=True)]
         self.last = self.last._replace(clock_step_ms=clock.choice(_CLOCK_STEPS_MS))
@@ -199,8 +201,9 @@ class Plan:
         """The settings of the process number `life`; processes of one seed differ."""
         found = self._configs.get(life)
         if found is None:
-            rng = random.Random(f"{self.seed}:{life}:settings")
+            rng = stream(self.seed, f"{life}:settings")
             settings = choose_settings(rng, self.base) | self.forced
+            settings |= choose_bound(random.Random(f"{self.seed}:{life}:bound")) | self.forced
             if self.shard_counts:
                 settings["wal_shards"] = rng.choice(self.shard_counts)
             found = self._configs[life] = replace(self.base, **settings)
@@ -237,9 +240,18 @@ def choose_settings(rng: random.Random, base: Config) -> dict[str, Any]:
         "checkpoint_topics_per_pass": rng.choice((1, 1, 2, base.checkpoint_topics_per_pass)),
         "pass_read_bytes": rng.choice((1, 3000, base.pass_read_bytes, base.pass_read_bytes)),
     }
+    if settings["pass_read_bytes"] == 1:
+        settings["pass_search_steps"] = 1
     if base.cold_dir:
         settings |= {"hot_retain_segments": rng.choice((0, 0, 1, 4)), "hot_retain_bytes": rng.choice((0, 2000))}
     return settings
+
+
+def choose_bound(rng: random.Random) -> dict[str, Any]:
+    """How long the log may be: in many lives so short that writers wait and are refused."""
+    if rng.random() < 0.7:
+        return {}
+    return {"max_log_bytes": rng.choice((16, 64, 256)) << 10, "max_log_wait_ms": rng.choice((0, 1, 20))}
 
 
 def choose_faults(rng: random.Random) -> Faulty:

@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from tests.sim.genome import Choices, Genome, Seed, stream
 from tests.sim.whole.aim import aim, small_numbers
 from tests.sim.whole.checkpoints import Checkpoints
 from tests.sim.whole.content import content, difference
 from tests.sim.whole.forwarding import Forwarding
+from tests.sim.whole.genes import alter, length_of
 from tests.sim.whole.library import LibraryMachine, make_callers
 from tests.sim.whole.machine import Actor, Machine, SimStoppedError, Wrong
 from tests.sim.whole.monitor import TEXT
@@ -21,6 +23,7 @@ from tests.sim.whole.shared import Shared
 from tests.sim.whole.waiting import Waiting
 from tests.sim.whole.workers import Workers
 
+Watch = Callable[[Machine, Choices], None]
 _LIBRARIES = 0.2
 """Share of the seeds in which there is no server: the library, called by the same clients."""
 _WAITING = 0.25
@@ -36,16 +39,38 @@ _WITHOUT_DESCRIPTORS_NS = 20_000_000_000
 
 
 def run(
-    seed: int,
+    seed: Seed,
     say: Callable[[str], None] | None = None,
-    cast: Callable[[Machine, int], list[Actor]] | None = None,
+    cast: Callable[[Machine, Seed], list[Actor]] | None = None,
     length: Length = WHOLE,
 ) -> Counter[str]:
     """Runs a seed; returns what happened in it. Raises Wrong, or whatever the server raised. cast makes the clients."""
+    return _run(seed, say, cast, length)
+
+
+def run_genome(
+    genome: Genome, say: Callable[[str], None] | None = None, watch: Watch | None = None, length: Length = WHOLE
+) -> Counter[str]:
+    """The same of a seed with changes; `watch` gets the machine and the random streams before anything runs."""
+    choices = Choices(genome)
+    return _run(choices, say, CASTS[genome.genes.get("cast", 0)], length_of(genome, length), watch)
+
+
+def _run(
+    seed: Seed,
+    say: Callable[[str], None] | None,
+    cast: Callable[[Machine, Seed], list[Actor]] | None,
+    length: Length,
+    watch: Watch | None = None,
+) -> Counter[str]:
     plan = Plan(seed, length)
     aim(plan)
-    is_library = cast is None and random.Random(f"{seed}:kind").random() < _LIBRARIES
+    if isinstance(seed, Choices):
+        alter(plan, seed.genome)
+    is_library = cast is None and stream(seed, "kind").random() < _LIBRARIES
     machine = LibraryMachine(plan, say) if is_library else Machine(plan, say)
+    if watch is not None and isinstance(seed, Choices):
+        watch(machine, seed)
     actors = (cast or (make_callers if is_library else make_actors))(machine, seed)
     try:
         with small_numbers(plan):
@@ -66,24 +91,26 @@ def run(
     return machine.counts
 
 
-def replay(seed: int, length: Length) -> str:
+def replay(seed: Seed | Genome, length: Length) -> str:
     """The command that shows this run."""
+    if not isinstance(seed, int):
+        return f"python -m tests.sim.whole --genome '{seed}'"
     return f"make sim SEED={seed}" + (" ARGS=--short" if length != WHOLE else "")
 
 
-def make_actors(machine: Machine, seed: int) -> list[Actor]:
+def make_actors(machine: Machine, seed: Seed) -> list[Actor]:
     """The clients of a seed: some with topics of their own, and one or two other kinds beside them."""
-    rng = random.Random(f"{seed}:clients")
+    rng = stream(seed, "clients")
     kinds = rng.choice((("shared",), ("shared",), ("shared", "workers"), ("shared", "passing"), ("forwarding",)))
     actors: list[Actor] = []
     for number in range(rng.choice((1, 2, 3))):
-        client_rng = random.Random(f"{seed}:client {number}")
+        client_rng = stream(seed, f"client {number}")
         actors.append(Owner(machine, number, client_rng, topics=rng.choice((1, 2, 4)), depth=rng.choice((1, 1, 4))))
-    actors += [_CLIENTS[kind](machine, random.Random(f"{seed}:{kind}")) for kind in kinds]
-    waiting_rng = random.Random(f"{seed}:waiting")
+    actors += [_CLIENTS[kind](machine, stream(seed, kind)) for kind in kinds]
+    waiting_rng = stream(seed, "waiting")
     if waiting_rng.random() < _WAITING:
         actors.append(Waiting(machine, waiting_rng, [path.rpartition("/")[2] for a in actors for path in a.paths()]))
-    asking_rng = random.Random(f"{seed}:checkpoints")
+    asking_rng = stream(seed, "checkpoints")
     if asking_rng.random() < _ASKING:
         actors.append(Checkpoints(machine, asking_rng, [actor for actor in actors if isinstance(actor, Owner)]))
     return actors
@@ -97,24 +124,28 @@ _CLIENTS: dict[str, Callable[[Machine, random.Random], Actor]] = {
 }
 
 
-def make_workers(machine: Machine, seed: int) -> list[Actor]:
+def make_workers(machine: Machine, seed: Seed) -> list[Actor]:
     """Workers on queues, and one client with topics of its own beside them."""
     return _make(Workers, machine, seed, "workers")
 
 
-def make_forwarding(machine: Machine, seed: int) -> list[Actor]:
+def make_forwarding(machine: Machine, seed: Seed) -> list[Actor]:
     """The clients around routers, and one with topics of its own beside them."""
     return _make(Forwarding, machine, seed, "forwarding")
 
 
-def make_passing(machine: Machine, seed: int) -> list[Actor]:
+def make_passing(machine: Machine, seed: Seed) -> list[Actor]:
     """The clients of topics whose records go by themselves, and one with topics of its own beside them."""
     return _make(Passing, machine, seed, "passing")
 
 
-def _make(kind: Callable[[Machine, random.Random], Actor], machine: Machine, seed: int, name: str) -> list[Actor]:
-    owner = Owner(machine, 0, random.Random(f"{seed}:client 0"), topics=1, depth=1)
-    return [kind(machine, random.Random(f"{seed}:{name}")), owner]
+def _make(kind: Callable[[Machine, random.Random], Actor], machine: Machine, seed: Seed, name: str) -> list[Actor]:
+    owner = Owner(machine, 0, stream(seed, "client 0"), topics=1, depth=1)
+    return [kind(machine, stream(seed, name)), owner]
+
+
+CASTS: tuple[Callable[[Machine, Seed], list[Actor]] | None, ...] = (None, make_workers, make_forwarding, make_passing)
+"""By the gene `cast`; 0: the mix."""
 
 
 def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
@@ -139,7 +170,7 @@ def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
         _begin_after_lies(machine, actors)
         return
     start(machine)
-    compares_bytes = life.starting.twice and (machine.plan.seed + machine.ring.life) % 2 == 0
+    compares_bytes = life.starting.twice and (int(machine.plan.seed) + machine.ring.life) % 2 == 0
     if compares_bytes:
         _recover_again(machine)
     machine.audit(actors)
@@ -209,11 +240,13 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
     machine.arm(life.faulty)
     for actor in actors:
         actor.go()
-    ring = machine.ring
+    ring, choices = machine.ring, machine.plan.seed
     try:
         given_up_ns = ring.clock.monotonic_ns() + _WITHOUT_DESCRIPTORS_NS
 
         def is_over() -> bool:
+            if isinstance(choices, Choices) and machine.counts["operations"] >= choices.turns_at:
+                choices.turn()
             done = machine.counts["operations"] >= life.operations and machine.operations >= _OPERATIONS_MIN
             if machine.ended or (done and not machine.awaits_space):
                 return True
@@ -240,4 +273,6 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
         pass
     for actor in actors:
         actor.crashed()
+    if life.tear:
+        ring.rng.seed(life.tear)
     machine.crash(power_cut=life.power_cut)

@@ -14,10 +14,17 @@ from tests.sim.whole.clients import Client, Clients
 from tests.sim.whole.keys import Key
 from tests.sim.whole.machine import Audit, Machine
 from tests.sim.whole.wire import Wire
+from topics.store import checkpoint
 
 _WRITERS = 2
 _LATE_NS = 100_000_000
 """A long poll that has something to answer with does so at once, whatever is read or sent in pieces."""
+
+
+_LONG_MS = 5000
+"""Longer than a life. While a server looks every few milliseconds whether a checkpoint is due, a wait that runs out is
+thousands of passes: there it is 300 ms."""
+_QUICK_NS = 100_000_000
 
 
 class Topic:
@@ -315,7 +322,7 @@ class _Follower(Client):
         body = {
             "from_seq": self.cursor,
             "limit": self.rng.choice((1, 5, 1000)),
-            "wait_ms": self.rng.choice((0, 1, 20, 5000)),
+            "wait_ms": self.rng.choice((0, 1, 20, _LONG_MS if checkpoint._LOOK_EVERY_NS > _QUICK_NS else 300)),
         }
         must = [seq for seq in topic.acked if seq > self.cursor]
         deleted = topic.deleted

@@ -38,6 +38,7 @@ ALWAYS = (
     "runs of the library",
     "faults: sync",
     "faults: write",
+    "turned away by a long log",
 )
 """What each fifty seeds have done, by the name of their count."""
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from topics.engine.controls import LeaseRow
 from topics.engine.floors import Floors
 from topics.engine.index import Index
@@ -125,6 +127,11 @@ class Leases:
             job = self.jobs.get(seq)
             if job is not None:
                 self._lose(job)
+
+    def forget_dead(self) -> None:
+        """Records were deleted, more than there are jobs here."""
+        seqs = np.sort(np.fromiter(self.jobs, np.uint64, len(self.jobs)))
+        self.forget(seqs[~self._index.alive(seqs)].tolist())
 
     def _lose(self, job: Job) -> None:
         """The record is gone; a lease on it may still be answered for (R-DEL-10)."""

@@ -5,13 +5,16 @@
          steps of a busy source share commits with its writes; under heavy load (engine/scheduling) within
          `router_retry_ms` in both cases, unless somebody is reading the destination
 
-A step that finds no room waits: it is tried again every `router_retry_ms` and whenever somebody reads (R-RTR-13).
+A source may have thousands of routers, so they take turns: a pass looks at some of them, and begins fewer steps.
+A step that finds no room is tried again after `router_retry_ms`, and whenever somebody reads (R-RTR-13). Routers that
+are held take turns at that, too: what they cost has a bound, however many they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 
 from topics.engine.append import Appender
 from topics.engine.core import Core
@@ -23,8 +26,12 @@ from topics.engine.routers.steps import Steps
 from topics.engine.topic import Topic
 from topics.errors import TopicsError
 
-_ROUTERS_A_PASS = 64
+LOOKS_A_PASS = 256
+"""Routers of sources with news that a pass looks at: some microseconds each."""
+STEPS_A_PASS = 64
 """Others want to be served, too."""
+TRIES_A_ROUND = 64
+"""Of routers that are held, each `router_retry_ms`."""
 _END_ROUNDS = 2 * HOPS_MAX
 """What goes round in a cycle ends after that many hops; nothing new comes in by then."""
 _BUSY_DELAYS = 5
@@ -37,8 +44,15 @@ class Forwarding:
     def __init__(self, core: Core, appender: Appender) -> None:
         self._core = core
         self._steps = Steps(core, appender, self._on_end)
+        self._news: dict[Router, None] = {}
+        """Routers whose sources have new records, not looked at yet."""
         self._behind: dict[Router, None] = {}
         """Routers with something to do, in the order in which it came."""
+        self._held: dict[Router, None] = {}
+        """Routers that found no room, in the order in which they are tried again."""
+        self._tries = 0
+        """So many of them may be before `_tries_ns`."""
+        self._tries_ns = 0
         self._timer: Timer | None = None
         self._due_ns = 0
         self._round: list[Router] = []
@@ -49,30 +63,40 @@ class Forwarding:
     # --- when --------------------------------------------------------------------------------------------------------
     def flush(self) -> None:
         """The pass ends: sources with new records have routers that are behind."""
-        core = self._core
-        if not core.forwardable:
+        core, news = self._core, self._news
+        if core.forwardable:
+            sources, core.forwardable = core.forwardable, {}
+            for source in sources:
+                news.update(dict.fromkeys(source.routers))
+        if not news:
             return
-        sources, core.forwardable = core.forwardable, {}
-        behind = self._behind
-        for source in sources:
-            for router in source.routers:
-                dest = router.dest
-                # One that is behind already has its step coming: a busy source costs no more than this for each.
-                if router not in behind or dest.waiters or dest.routers or router.waiting or core.closing:
-                    self.note(router)
+        behind, held = self._behind, self._held
+        steps = 0
+        for router in list(islice(news, LOOKS_A_PASS)):
+            del news[router]
+            dest = router.dest
+            # One that is behind already has its step coming: a busy source costs no more than this for each.
+            is_known = router in behind or router in held
+            if not is_known or dest.waiters or dest.routers or router.waiting or core.closing:
+                steps += self.note(router)
+                if steps == STEPS_A_PASS:
+                    break
+        if news:
+            core.loop.call_later(0, _nothing)
 
-    def note(self, router: Router) -> None:
-        """The router may be behind."""
-        self._behind[router] = None
+    def note(self, router: Router) -> bool:
+        """The router may be behind. Returns whether a step was begun, or tried."""
         core = self._core
         deferred = core.scheduler.defers_routers
         if router.waiting or core.closing or (is_awaited(router.dest) and not deferred):
-            self.drive(router)
-        else:
+            return self.drive(router)
+        if router not in self._held:
+            self._behind[router] = None
             delay_ms = core.config.router_delay_ms
             busy_ms = _BUSY_DELAYS * delay_ms
             is_quiet = core.clock.monotonic_ns() - self._ran_ns > 2 * busy_ms * 1_000_000
             self._arm(core.config.router_retry_ms if deferred else delay_ms if is_quiet else busy_ms)
+        return False
 
     def _arm(self, delay_ms: int) -> None:
         """The sooner of this and what is armed already."""
@@ -88,19 +112,30 @@ class Forwarding:
         self._timer = None
         self._ran_ns = self._core.clock.monotonic_ns()
         self._round = self._round or list(self._behind)
-        part, self._round = self._round[:_ROUTERS_A_PASS], self._round[_ROUTERS_A_PASS:]
+        part, self._round = self._round[:STEPS_A_PASS], self._round[STEPS_A_PASS:]
         for router in part:
             if router in self._behind:
                 self.drive(router)
-        if self._round:
+        now_ns, held = self._ran_ns, self._held
+        if now_ns >= self._tries_ns:
+            self._tries = TRIES_A_ROUND
+            self._tries_ns = now_ns + self._core.config.router_retry_ms * 1_000_000
+        some = min(self._tries, STEPS_A_PASS)
+        self._tries -= some
+        for router in list(islice(held, some)):
+            self.drive(router)
+        if self._round or (held and self._tries):
             self._arm(1)
+        elif held:
+            self._arm(-(-(self._tries_ns - now_ns) // 1_000_000))
         elif self._behind:
             self._arm(self._core.config.router_retry_ms)
 
     def begin_shutdown(self) -> None:
-        """What can be forwarded goes out at once."""
-        for router in list(self._behind):
-            self.drive(router)
+        """What can be forwarded goes out without delay."""
+        if self._behind:
+            self._round = []
+            self._arm(1)
 
     def end(self, done: Callable[[], None]) -> None:
         """Calls `done` when all routers have come as far as they can; after that nothing is staged."""
@@ -143,7 +178,6 @@ class Forwarding:
         if router.life is not RouterLife.LIVE or not router.is_behind:
             then()
             return
-        self._behind[router] = None
         router.waiting.append((router.source.head, then))
         self.drive(router)
 
@@ -179,18 +213,25 @@ class Forwarding:
             then()
 
     # --- one step ----------------------------------------------------------------------------------------------------
-    def drive(self, router: Router) -> None:
-        """Begins a step, unless one is on its way."""
+    def drive(self, router: Router) -> bool:
+        """Begins a step, unless one is on its way. Returns whether it did."""
         if router.busy:
-            return
+            self._behind[router] = None
+            return False
         if not self._steps.can_go_on(router):
             self._rest(router)
-            return
+            return False
+        self._held.pop(router, None)
+        self._behind[router] = None
         self._steps.begin(router)
+        return True
 
     def _on_end(self, router: Router, *, blocked: bool = False, is_whole: bool = False) -> None:
         """is_whole: the step took all there was when it began, so what has come since may wait like any other."""
         router.busy = False
+        if router.blocked and not blocked and self._held:  # where one found room others may
+            self._tries += 2
+            self._arm(1)
         router.blocked = blocked
         if blocked or not self._steps.can_go_on(router):
             self._rest(router)
@@ -203,15 +244,17 @@ class Forwarding:
 
     def _rest(self, router: Router) -> None:
         """Nothing more can be done now."""
-        if not self._steps.can_go_on(router):
-            self._behind.pop(router, None)
-        else:
+        self._behind.pop(router, None)
+        self._held.pop(router, None)
+        if self._steps.can_go_on(router):
+            self._held[router] = None
             self._arm(self._core.config.router_retry_ms)
         self._release(router, everybody=True)
 
     def forget(self, router: Router) -> None:
         """It is gone."""
-        self._behind.pop(router, None)
+        for routers in (self._news, self._behind, self._held):
+            routers.pop(router, None)
         self._release(router, everybody=True)
 
 
@@ -225,3 +268,7 @@ def is_awaited(topic: Topic) -> bool:
         level = [dest for dest in below if dest not in met]
         met.update(level)
     return False
+
+
+def _nothing() -> None:
+    """A timer that makes the loop come back at once."""

@@ -169,7 +169,7 @@ def stage_forward(owner: StepOwner, appender: Appender, router: Router, step: St
     first = topic.next_seq
     last = first + step.holes + step.copies - 1
     ts = max(now_ms, topic.last_ts)
-    core.check_backlog()
+    core.check_log()
     fsync = topic.stage_class == "fsync"
     runs = hole_runs(first, step.hole_hops) + hop_runs(first + step.holes, step.hops, step.copies)
     total = router.forwarded + step.holes + step.copies + step.found

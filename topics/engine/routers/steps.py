@@ -60,7 +60,6 @@ class Steps:
     def begin(self, router: Router) -> None:
         """Of a router that can go on and has none on its way."""
         router.busy = True
-        router.blocked = False
         when_retained(self._core, router.source, self._core.clock.now_ms(), partial(self._on_source_retained, router))
 
     def can_go_on(self, router: Router) -> bool:

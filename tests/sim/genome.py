@@ -1,0 +1,85 @@
+"""What decides a life: a seed, and what was changed of what the seed has chosen.
+
+A genome is a line of text, `42;1.kill=17;client 0=7;@120=5`: the seed 42, but
+
+- `NAME=S`: the random stream of this name (`plan`, `client 0`, `2:ring`) is that of seed S;
+- `@N=S`: once N requests were answered all streams go on as those of seed S, and so do those that begin then;
+- `L.NAME=V`: the plan of life L, changed after all streams had their say (tests/sim/whole/genes.py says which names
+  there are);
+- `operations=V`, `crashes=V`, `cast=V`: how long the run is, and whose clients there are.
+
+Without a gene it is the run that the seed has always been.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Genome:
+    """A seed and its genes, by name."""
+
+    seed: int
+    genes: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Genome:
+        """Raises ValueError when it is none."""
+        seed, *genes = text.split(";")
+        pairs = [gene.rpartition("=") for gene in genes]
+        return cls(int(seed), {name: int(value) for name, _, value in pairs})
+
+    def __str__(self) -> str:
+        return ";".join([str(self.seed), *(f"{name}={value}" for name, value in self.genes.items())])
+
+    def with_gene(self, name: str, value: int) -> Genome:
+        return Genome(self.seed, {**self.genes, name: value})
+
+    def without(self, name: str) -> Genome:
+        return Genome(self.seed, {gene: value for gene, value in self.genes.items() if gene != name})
+
+
+class Choices:
+    """The random streams of one run of a genome."""
+
+    def __init__(self, genome: Genome) -> None:
+        self.genome = genome
+        self._given: list[tuple[str, random.Random]] = []
+        self._turns = sorted((int(name[1:]), value) for name, value in genome.genes.items() if name.startswith("@"))
+        self._seed = genome.seed
+        self.turns_at = self._turns[0][0] if self._turns else 1 << 60
+        """After so many answers the streams are others."""
+
+    def __int__(self) -> int:
+        return self.genome.seed
+
+    def __str__(self) -> str:
+        return str(self.genome)
+
+    def stream(self, name: str) -> random.Random:
+        rng = random.Random(f"{self.genome.genes.get(name, self._seed)}:{name}")
+        self._given.append((name, rng))
+        return rng
+
+    def turn(self) -> None:
+        """The answers of `turns_at` were given."""
+        at, self._seed = self._turns.pop(0)
+        for name, rng in self._given:
+            rng.seed(f"{self._seed}:{name}:{at}")
+        self.turns_at = self._turns[0][0] if self._turns else 1 << 60
+
+    @property
+    def names(self) -> list[str]:
+        """Of the streams there were."""
+        return [name for name, _ in self._given]
+
+
+Seed = int | Choices
+"""What streams come from: a number alone, or one with changes."""
+
+
+def stream(seed: Seed, name: str) -> random.Random:
+    """The random numbers that decide one kind of choice."""
+    return random.Random(f"{seed}:{name}") if isinstance(seed, int) else seed.stream(name)

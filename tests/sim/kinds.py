@@ -1,0 +1,83 @@
+"""Seeds of one kind, one after another, to the first that fails: what a broken server (mutants.py) is run against.
+
+python -m tests.sim.kinds records|queues|forwarding|passing|routers|again [--seeds 400]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import sys
+from collections.abc import Callable
+
+from tests.contract.test_router_crashes import Overtaken, Story
+from tests.sim.again import run as again
+from tests.sim.whole.run import make_forwarding, make_passing, make_workers, run
+
+_STEPS = 60
+
+
+def _records(seed: int) -> None:
+    run(seed)
+
+
+def _queues(seed: int) -> None:
+    run(seed, cast=make_workers)
+
+
+def _forwarding(seed: int) -> None:
+    run(seed, cast=make_forwarding)
+
+
+def _passing(seed: int) -> None:
+    run(seed, cast=make_passing)
+
+
+def _routers(seed: int) -> None:
+    guarantee = ("at_least_once", "exactly_once")[seed % 2]
+    kind = (Story, Overtaken)[seed % 4 // 2]
+    story = kind(seed, ("fsync", "disk", "mixed")[seed % 3], shards=1 + seed % 3, guarantee=guarantee)
+    for _ in range(_STEPS):
+        story.step()
+    story.check()
+    story.world.close()
+
+
+HUNTS: dict[str, Callable[[int], object]] = {
+    "records": _records,
+    "queues": _queues,
+    "forwarding": _forwarding,
+    "passing": _passing,
+    "routers": _routers,
+    "again": again.run,
+}
+
+
+def hunt(kind: str, seeds: int) -> tuple[int, str] | None:
+    """(seed, what was noticed) of the first that fails; None: none of them."""
+    gc.disable()
+    for seed in range(seeds):
+        try:
+            HUNTS[kind](seed)
+        except Exception as error:
+            return seed, f"{type(error).__name__}: {error}".partition("\n")[0]
+        if seed % 25 == 0:
+            gc.collect()
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=[*HUNTS])
+    parser.add_argument("--seeds", type=int, default=400)
+    options = parser.parse_args()
+    logging.disable()
+    found = hunt(options.kind, options.seeds)
+    if found is not None:
+        print(f"seed {found[0]}: {found[1]}")
+    return 1 if found is not None else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

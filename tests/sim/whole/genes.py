@@ -1,0 +1,55 @@
+"""What genes change of a plan (tests/sim/genome.py), once the seed has chosen all of it.
+
+Of the life L, counted from 0, the last of them only audited: `L.kill` how many operations of the ring come after its
+requests, `L.cut` whether the power goes, `L.tear` what that leaves, `L.graceful`, `L.settles`, `L.clock` in ms,
+`L.faults` and `L.start` the numbers that choose its faults and its starts anew, 0: there are none.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from tests.sim.genome import Genome
+from tests.sim.whole.aim import choose_killed, choose_trouble
+from tests.sim.whole.plan import Faulty, Length, Life, Plan, Starting, choose_faults
+
+
+def _faults(value: int) -> dict[str, Any]:
+    return {"faulty": choose_faults(random.Random(f"{value}:faults")) if value else Faulty()}
+
+
+def _start(value: int) -> dict[str, Any]:
+    rng = random.Random(f"{value}:start")
+    starting = Starting(twice=rng.random() < 0.3) if not value or rng.random() < 0.3 else choose_killed(rng)
+    if value and rng.random() < 0.3:
+        starting = starting._replace(faulty=choose_trouble(rng), cut_after=rng.random() < 0.4)
+    return {"starting": starting if value else Starting()}
+
+
+LIFE_GENES: dict[str, Callable[[int], dict[str, Any]]] = {
+    "kill": lambda value: {"effects_left": max(1, value)},
+    "cut": lambda value: {"power_cut": bool(value)},
+    "tear": lambda value: {"tear": value},
+    "graceful": lambda value: {"graceful": bool(value)},
+    "settles": lambda value: {"settles": bool(value)},
+    "clock": lambda value: {"clock_step_ms": value},
+    "faults": _faults,
+    "start": _start,
+}
+
+
+def length_of(genome: Genome, length: Length) -> Length:
+    genes = genome.genes
+    return Length(max(1, genes.get("crashes", length.crashes)), max(1, genes.get("operations", length.operations)))
+
+
+def alter(plan: Plan, genome: Genome) -> None:
+    """Changes what the genome says; genes of lives that there are not change nothing."""
+    lives: list[Life] = [*plan.lives, plan.last]
+    for name, value in genome.genes.items():
+        number, _, field = name.partition(".")
+        if number.isdecimal() and field in LIFE_GENES and int(number) < len(lives):
+            lives[int(number)] = lives[int(number)]._replace(**LIFE_GENES[field](value))
+    *plan.lives, plan.last = lives
