@@ -12,10 +12,10 @@ CRASHES ?= 20
 # Seeds of `make sim` and `make again`; or one of them, to see what happens in it.
 N ?= 1000
 SEED ?=
-# Processes that run tests side by side.
+# Processes that run tests, or lives, side by side.
 JOBS ?= 2
 
-.PHONY: serve test spark spark-cluster spark-packages model bench-peers fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits
+.PHONY: serve test spark spark-cluster spark-packages model bench-peers fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
@@ -89,6 +89,11 @@ exports: venv
 	$(BIN)/python -m pytest -m slow tests/pipelines $(ARGS)
 
 MINUTES ?= 30
+# Lives of the server that show something new are kept and changed; CORPUS: where they stay for the next hunt.
+CORPUS ?= .hunt
+hunt: venv
+	$(BIN)/python -W ignore -m tests.sim.hunt --minutes $(MINUTES) --corpus $(CORPUS) --jobs $(JOBS) $(ARGS)
+
 # The decoders, coverage-guided; installs atheris once.
 fuzz: venv
 	$(BIN)/python -m pip install -q --disable-pip-version-check "atheris>=3"

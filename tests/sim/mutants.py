@@ -15,6 +15,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.sim.mutations import MUTANTS, Mutant
@@ -24,6 +26,21 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def seeds_until_noticed(mutant: Mutant, seeds: int) -> tuple[int, str]:
     """(number of seeds it took, 1 for a test; what was noticed); 0 when none of them did."""
+    with broken_tree(mutant) as tree:
+        if mutant.hunt.startswith("tests/"):
+            done = run_in(tree, "-m", "pytest", "-x", "-p", "no:cacheprovider", mutant.hunt)
+            failed = re.search(r"^FAILED \S+::(\S+)", done.stdout, re.MULTILINE)
+            return (1, failed[1]) if failed is not None else (0, "")
+        done = run_in(tree, "-W", "ignore", "-m", "tests.sim.kinds", mutant.hunt, "--seeds", str(seeds))
+    found = re.search(r"^seed (\d+): (.*)$", done.stdout, re.MULTILINE)
+    if found is None:
+        return 0, ""
+    return int(found[1]) + 1, found[2]
+
+
+@contextmanager
+def broken_tree(mutant: Mutant) -> Iterator[Path]:
+    """A copy of the tree, broken."""
     with tempfile.TemporaryDirectory(prefix="topics-mutant-") as name:
         tree = Path(name)
         for part in ("topics", "tests"):
@@ -37,19 +54,11 @@ def seeds_until_noticed(mutant: Mutant, seeds: int) -> tuple[int, str]:
                 raise SystemExit(f"{mutant.name}: {path} holds {code.count(text)} times: {text}")
             file.write_text(code.replace(text, instead))
             if file.suffix == ".c":
-                _run(tree, "-c", f"import build_ffi; build_ffi.build('topics/{path[:-2]}')", check=True)
-        if mutant.hunt.startswith("tests/"):
-            done = _run(tree, "-m", "pytest", "-x", "-p", "no:cacheprovider", mutant.hunt)
-            failed = re.search(r"^FAILED \S+::(\S+)", done.stdout, re.MULTILINE)
-            return (1, failed[1]) if failed is not None else (0, "")
-        done = _run(tree, "-W", "ignore", "-m", "tests.sim.hunt", mutant.hunt, "--seeds", str(seeds))
-    found = re.search(r"^seed (\d+): (.*)$", done.stdout, re.MULTILINE)
-    if found is None:
-        return 0, ""
-    return int(found[1]) + 1, found[2]
+                run_in(tree, "-c", f"import build_ffi; build_ffi.build('topics/{path[:-2]}')", check=True)
+        yield tree
 
 
-def _run(tree: Path, *arguments: str, check: bool = False) -> subprocess.CompletedProcess[str]:
+def run_in(tree: Path, *arguments: str, check: bool = False) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=tree,

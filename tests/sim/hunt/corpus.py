@@ -1,0 +1,160 @@
+"""The lives that are kept, because they have shown something that no life before them had."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from tests.sim.genome import Genome
+from tests.sim.hunt.blocks import Blocks
+from tests.sim.hunt.changes import Shape
+
+_FILE = "lives.jsonl"
+_RARE = 30
+"""What more runs have shown some life of those that are kept shows anyway."""
+_FADES = 0.5
+"""Of what a feature counts for, each time a life that shows it was chosen."""
+_PHASES = 3
+
+
+class Told(NamedTuple):
+    """What a run has shown. frames: functions that were under way at an end or a fault, with their lines."""
+
+    features: set[int]
+    frames: set[str]
+
+
+class Stored(msgspec.Struct):
+    """A line of the file: a life, the blocks that ran in each phase as the digits of a number, and its frames."""
+
+    genome: str
+    phases: list[str]
+    frames: list[str]
+
+
+class Header(msgspec.Struct):
+    """The first line: sum, first and last block of each function of the code that the lives have run on."""
+
+    functions: dict[str, tuple[int, int, int]]
+
+
+class Kept:
+    """One life. own: the features that it was the first to show; rare: all that few lives had shown by then."""
+
+    def __init__(self, genome: Genome, shape: Shape, own: frozenset[int], rare: frozenset[int], told: Told) -> None:
+        self.genome = genome
+        self.shape = shape
+        self.own = own
+        self.rare = rare
+        numbers = [0] * _PHASES
+        for feature in told.features:
+            if feature >> 32 == 0 and not feature & 7:
+                numbers[(feature >> 3 & 3) - 1] |= 1 << (feature >> 5)
+        self.stored = Stored(str(genome), [f"{number:x}" for number in numbers], sorted(told.frames))
+        self.changed = 0
+        """How often it was chosen to be changed."""
+
+
+class Corpus:
+    """In memory, and as lines of text in a directory, if there is one."""
+
+    def __init__(self, directory: Path | None, blocks: Blocks | None = None, *, read_only: bool = False) -> None:
+        self._directory = directory
+        self._read_only = read_only
+        self._functions = {} if blocks is None else blocks.functions
+        self.kept: list[Kept] = []
+        self.hits: Counter[int] = Counter()
+        """In how many runs each feature was seen."""
+
+    def read(self) -> tuple[list[Genome], bool]:
+        """What earlier hunts have kept, to be run again: the code may be another.
+
+        Where it is, those lives come first that ran the functions that have changed since, in many ways (True).
+        """
+        path = self._directory / _FILE if self._directory is not None else None
+        if path is None or not path.exists():
+            return [], False
+        header, *lines = path.read_bytes().splitlines()
+        known = msgspec.json.decode(header, type=Header).functions
+        lives = [msgspec.json.decode(line, type=Stored) for line in lines]
+        changed = {name for name, (text_sum, _, _) in known.items() if self._sum(name) != text_sum}
+        if changed:
+            lives = _by_what_they_ran(lives, changed, known)
+        return [Genome.parse(life.genome) for life in lives], bool(changed)
+
+    def _sum(self, name: str) -> int:
+        function = self._functions.get(name)
+        return -1 if function is None else function.sum
+
+    def add(self, genome: Genome, shape: Shape, told: Told) -> int:
+        """Takes what a run has shown; the number of features that are new."""
+        features = told.features
+        own = frozenset(feature for feature in features if feature not in self.hits)
+        self.hits.update(features)
+        if own:
+            rare = frozenset(feature for feature in features if self.hits[feature] <= _RARE)
+            self.kept.append(Kept(genome, shape, own, rare, told))
+        return len(own)
+
+    def choose(self, rng: random.Random) -> Kept:
+        """A life that is to be changed: rather one with features that few runs have shown, and not always the same."""
+        hits = self.hits
+        weights = [sum(1 / hits[feature] for feature in kept.own) / (1 + kept.changed) for kept in self.kept]
+        kept = rng.choices(self.kept, weights)[0]
+        kept.changed += 1
+        return kept
+
+    def write(self) -> None:
+        """Leaves the lives that together show all features."""
+        if self._directory is None or self._read_only:
+            return
+        self._directory.mkdir(parents=True, exist_ok=True)
+        header = Header({name: (f.sum, f.blocks.start, f.blocks.stop) for name, f in self._functions.items()})
+        path = self._directory / _FILE
+        temporary = path.with_suffix(".tmp")
+        lines: Iterable[Header | Stored] = [header, *(kept.stored for kept in self.smallest())]
+        temporary.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        temporary.replace(path)
+
+    def smallest(self) -> list[Kept]:
+        """Lives that show all that is rare: newest first, each that shows something the others have not."""
+        shown: set[int] = set()
+        chosen: list[Kept] = []
+        for kept in reversed(self.kept):
+            if not kept.rare <= shown:
+                shown |= kept.rare
+                chosen.append(kept)
+        return chosen[::-1]
+
+
+def _by_what_they_ran(
+    lives: Sequence[Stored], changed: set[str], known: dict[str, tuple[int, int, int]]
+) -> list[Stored]:
+    """Greedily those that ran most of the changed functions' blocks, and were at an end or a fault in most of their
+    lines; what few lives have shown counts for more, and what chosen ones have shown for less and less."""
+    wanted = sum(1 << block for name in changed for block in range(known[name][1], known[name][2]))
+    shows: list[set[str]] = []
+    for life in lives:
+        blocks = [int(number, 16) & wanted for number in life.phases]
+        found = {f"{phase} {block}" for phase, number in enumerate(blocks) for block in _ones(number)}
+        found |= {frame for frame in life.frames if frame.partition(" ")[2].rpartition(":")[0] in changed}
+        shows.append(found)
+    count = Counter(feature for found in shows for feature in found)
+    weight = {feature: 1 / number for feature, number in count.items()}
+    left = dict(enumerate(shows))
+    ordered: list[Stored] = []
+    while left:
+        best = max(left, key=lambda index: (sum(weight[feature] for feature in left[index]), -index))
+        ordered.append(lives[best])
+        for feature in left.pop(best):
+            weight[feature] *= _FADES
+    return ordered
+
+
+def _ones(number: int) -> list[int]:
+    return [index for index, digit in enumerate(reversed(f"{number:b}")) if digit == "1"]

@@ -1,0 +1,72 @@
+"""Defects that the code has had, put back one by one: compare.py looks for them as for the mutants.
+
+Each is undone in its smallest part; the number is that of the commit that mended it.
+"""
+
+from __future__ import annotations
+
+from tests.sim.mutations import Mutant
+
+
+def _one(commit: str, name: str, path: str, text: str, instead: str) -> Mutant:
+    return Mutant(f"{name} ({commit})", ((path, text, instead),))
+
+
+PUT_BACK = (
+    _one(
+        "65a0a5c",
+        "a snapshot that was prepared in part is taken",
+        "engine/catalog.py",
+        "        prepared = Prepared()\n",
+        "        prepared = self._prepared = Prepared()\n",
+    ),
+    _one(
+        "01837d8",
+        "the tail of a shard that is used no more not synced",
+        "store/store.py",
+        "                await replay.sync_tail()\n                continue\n",
+        "                continue\n",
+    ),
+    _one(
+        "e3b3dec",
+        "a spare log file gets its old number back",
+        "store/replay.py",
+        "            last = max(last, spare_number or 0)",
+        "            last = max(last, 0)",
+    ),
+    _one(
+        "136639c",
+        "a replay begins in a file that a later one took over from",
+        "store/store.py",
+        "            stored.superseded = True\n",
+        "",
+    ),
+    _one(
+        "adf5925",
+        "seqs that a failed write had taken given out again behind a delete",
+        "engine/catalog.py",
+        "            topic.next_seq = max(topic.next_seq, seq + 1)\n",
+        "",
+    ),
+    _one(
+        "adf5925",
+        "a floor above the head",
+        "engine/delete.py",
+        "    upto = min(upto, topic.head)",
+        "    upto = upto",
+    ),
+    _one(
+        "a55fbb2",
+        "keys that a restart forgot are back",
+        "engine/catalog.py",
+        "if topic is not None and first_seq > topic.keys_forgotten:  # told",
+        "if topic is not None:  # told",
+    ),
+    _one(
+        "d261108",
+        "a checkpoint that finds no next log file takes the one there is away",
+        "store/wal.py",
+        "        self._end.cancel_rotation()\n",
+        "",
+    ),
+)

@@ -1,0 +1,125 @@
+"""R-DUR-1: the hunt, by itself: genomes, what is kept, what is aimed at, and how a failure is made small."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.sim.genome import Choices, Genome
+from tests.sim.hunt.blocks import Blocks, Function
+from tests.sim.hunt.changes import Shape, changed
+from tests.sim.hunt.corpus import Corpus, Told
+from tests.sim.hunt.hunting import Failure, Hunt, Outcome, kind_of, smaller
+from tests.sim.whole.genes import LIFE_GENES
+from tests.sim.whole.plan import SHORT, WHOLE
+from tests.sim.whole.run import run, run_genome
+
+ROOT = Path(__file__).resolve().parents[3]
+SHAPE = Shape(("plan", "client 0", "1:ring"), 3, 200)
+
+
+def test_a_genome_is_one_line_of_text() -> None:
+    genome = Genome(42, {"1.kill": 17, "client 0": 7, "@120": 5, "2.clock": -70_000})
+    assert str(genome) == "42;1.kill=17;client 0=7;@120=5;2.clock=-70000"
+    assert Genome.parse(str(genome)) == genome
+
+
+def test_a_genome_without_genes_is_the_run_of_its_seed() -> None:
+    traces: list[list[str]] = [[], []]
+    run(7, traces[0].append, length=SHORT)
+    run_genome(Genome(7), traces[1].append, length=SHORT)
+    assert traces[0] == traces[1] != []
+
+
+def test_another_second_half_leaves_the_first_as_it_was() -> None:
+    traces: list[list[str]] = [[], []]
+    run_genome(Genome(7), traces[0].append, length=SHORT)
+    run_genome(Genome(7, {"@20": 1}), traces[1].append, length=SHORT)
+    same = next(at for at, pair in enumerate(zip(*traces, strict=False)) if pair[0] != pair[1])
+    assert 20 <= same < min(map(len, traces)) - 1
+
+
+def test_a_stream_of_another_seed_leaves_the_others_alone() -> None:
+    usual, other = Choices(Genome(1)), Choices(Genome(1, {"plan": 2}))
+    assert usual.stream("clock").random() == other.stream("clock").random()
+    assert usual.stream("plan").random() != other.stream("plan").random()
+
+
+def test_whatever_is_changed_can_be_said_and_run() -> None:
+    rng, genome = random.Random(1), Genome(3, {"cast": 1})
+    names: set[str] = set()
+    for _ in range(300):
+        genome = changed(genome, SHAPE, [Genome(5, {"0.kill": 1})], rng)
+        assert Genome.parse(str(genome)) == genome
+        assert genome.genes["cast"] == 1
+        names |= genome.genes.keys()
+    assert {name.partition(".")[2] for name in names if "." in name} == LIFE_GENES.keys()
+
+
+def test_a_failure_is_made_small() -> None:
+    def run_it(genome: Genome) -> Outcome:
+        fails = genome.genes.get("1.cut") == 1 and genome.genes.get("operations", 200) >= 50
+        text = f"Wrong: lost {len(genome.genes)}" if fails else ""
+        return Outcome(genome, SHAPE, Told(set(), set()), text, 0.0)
+
+    found = Genome(9, {"plan": 4, "1.cut": 1, "@7": 3})
+    small = smaller(Failure(found, "Wrong: lost 3", 1), WHOLE, run_it)
+    assert small == Genome(9, {"1.cut": 1, "operations": 50, "crashes": 1})
+
+
+def test_one_sentence_of_an_oracle_counts_once() -> None:
+    hunt = Hunt(Corpus(None), random.Random(0))
+    outcomes = [Outcome(Genome(1), SHAPE, Told({1}, set()), f"Wrong: lost ['~{n}~'] at {n}", 0.0) for n in (1, 22)]
+    assert [hunt.took(outcome) is None for outcome in outcomes] == [False, True]
+    assert [*hunt.again.values()] == [2]
+    assert kind_of("Wrong: a head below 7") != kind_of("Wrong: a seq below 7")
+
+
+def test_a_life_that_shows_nothing_new_is_not_kept() -> None:
+    corpus = Corpus(None)
+    assert corpus.add(Genome(1), SHAPE, Told({1, 2}, set())) == 2
+    assert corpus.add(Genome(2), SHAPE, Told({1, 2}, set())) == 0
+    assert corpus.add(Genome(3), SHAPE, Told({2, 3}, set())) == 1
+    assert [kept.genome.seed for kept in corpus.kept] == [1, 3]
+
+
+def test_lives_that_ran_what_has_changed_come_first(tmp_path: Path) -> None:
+    blocks = Blocks()
+    blocks.functions = {"store/a.py:f": Function(1, range(2)), "store/a.py:g": Function(2, range(2, 4))}
+    corpus = Corpus(tmp_path, blocks)
+    serve = 3 << 3
+    for seed, block in enumerate((0, 0, 3, 1)):
+        corpus.add(Genome(seed), SHAPE, Told({block << 5 | serve, (1 << 32) + seed}, set()))
+    corpus.add(Genome(9), SHAPE, Told({1 << 33}, {"kill store/a.py:g:4"}))
+    corpus.write()
+    assert [genome.seed for genome in Corpus(tmp_path, blocks).read()[0]] == [0, 1, 2, 3, 9]
+    blocks.functions["store/a.py:g"] = Function(77, range(2, 4))
+    genomes, is_aimed = Corpus(tmp_path, blocks).read()
+    assert is_aimed
+    assert {genome.seed for genome in genomes[:2]} == {2, 9}
+
+
+def test_the_same_hunt_is_the_same_hunt(tmp_path: Path) -> None:
+    """A few lives in a process of its own, since the code of the server is exchanged there."""
+    told = [_hunt(tmp_path / str(number)) for number in range(2)]
+    assert told[0] == told[1]
+    lives, kept, features = re.findall(r"(\d+) lives, (\d+) kept, (\d+) features", told[0][0])[-1]
+    assert (int(lives), int(kept) > 1, int(features) > 5000) == (6, True, True)
+
+
+def _hunt(corpus: Path) -> tuple[str, bytes]:
+    options = ["--runs", "6", "--seed", "1", "--jobs", "0", "--short", "--corpus", str(corpus)]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.sim.hunt", *options],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return re.sub(r"[\d.]+ s of CPU|^\d+ min", "", done.stdout, flags=re.MULTILINE), (
+        corpus / "lives.jsonl"
+    ).read_bytes()
