@@ -180,10 +180,9 @@ def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
         machine.crash(power_cut=power_cut)
         start(machine)
         again = machine.survey(actors)
-        if power_cut:  # all that was shown was durable, but seqs reserved ahead are skipped
-            machine.audit(actors)
-        elif said != again:
+        if not power_cut and said != again:  # a cut leaves all that was shown, but seqs reserved ahead are skipped
             raise machine.wrong(f"a second recovery shows something else: {first_difference(said, again)}")
+        machine.audit(actors)  # this life may have drawn other incarnations
         machine.counts["recovered twice"] += 1
     machine.forgive()
 
