@@ -17,7 +17,7 @@ from tests.sim.whole.claims import claimed_too_much
 from tests.sim.whole.listed import find
 from tests.sim.whole.monitor import Monitor
 from tests.sim.whole.numbers import Numbers
-from tests.sim.whole.plan import COLD, PORT, Faulty, Plan, PlannedFault
+from tests.sim.whole.plan import COLD, LONGEST_SHORT_LOG, PORT, Faulty, Plan, PlannedFault
 from tests.sim.whole.wire import Wire
 from topics import errors
 from topics.config import Config
@@ -260,6 +260,11 @@ class Machine:
         told. What a checkpoint could not sync is in the log."""
         failures = self.ring.faults.failures[self._failures_audited :]
         return self._excused or any(kind == "sync" and "/wal-" in path for kind, path in failures)
+
+    @property
+    def log_is_short(self) -> bool:
+        """Appends may be refused for its length (R-LOG-2), while what changes no more than a topic is taken."""
+        return 0 < self.config.max_log_bytes <= LONGEST_SHORT_LOG
 
     @property
     def disk_is_sound(self) -> bool:

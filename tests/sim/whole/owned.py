@@ -83,7 +83,8 @@ class OwningClient(Client):
     @property
     def _may_refuse(self) -> bool:
         """Of two writes that nobody told of the second may be there without the first."""
-        return self.machine.space_was_scarce or self._may_lack_files
+        machine = self.machine
+        return machine.space_was_scarce or machine.log_is_short or self._may_lack_files
 
     def _settle(self) -> None:
         for topic in self.shared.topics:

@@ -13,6 +13,8 @@ from topics.config import Config
 
 PORT = 4000
 COLD = "/srv/cold"
+LONGEST_SHORT_LOG = 256 << 10
+"""Lives with a longer bound never come near it."""
 _BASE = Config(
     data_dir="/srv/topics",
     port=PORT,
@@ -251,7 +253,8 @@ def choose_bound(rng: random.Random) -> dict[str, Any]:
     """How long the log may be: in many lives so short that writers wait and are refused."""
     if rng.random() < 0.7:
         return {}
-    return {"max_log_bytes": rng.choice((16, 64, 256)) << 10, "max_log_wait_ms": rng.choice((0, 1, 20))}
+    bounds = (16 << 10, 64 << 10, LONGEST_SHORT_LOG)
+    return {"max_log_bytes": rng.choice(bounds), "max_log_wait_ms": rng.choice((0, 1, 20))}
 
 
 def choose_faults(rng: random.Random) -> Faulty:
