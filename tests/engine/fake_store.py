@@ -58,6 +58,7 @@ class FakeLog:
         self.record_frames = 0
         self.read_only = False
         self.disk_full = False
+        self.reserve_bytes = 64 * 1024
         self.backlogged = False
         self.retry_ms = 0
         """Not 0: the log is as long as it may be."""

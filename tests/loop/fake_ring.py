@@ -193,6 +193,9 @@ class FakeRing:
     def free_bytes(self, path: str) -> int:
         return 1 << 30
 
+    def volume_bytes(self, path: str) -> int:
+        return 1 << 31
+
     def direct_block_bytes(self, path: str) -> int:
         return 4096
 

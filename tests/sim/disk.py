@@ -192,8 +192,12 @@ class SimDisk:
         """Space taken by files, in whole blocks."""
         return self._used
 
+    @property
+    def volume_bytes(self) -> int:
+        return 1 << 40 if self.capacity_bytes is None else self.capacity_bytes
+
     def free_bytes(self) -> int:
-        return 1 << 40 if self.capacity_bytes is None else max(0, self.capacity_bytes - self._used)
+        return max(0, self.volume_bytes - self._used)
 
     def forget(self, file: SimFile) -> None:
         """Frees the space of a file that has neither a name nor a descriptor any more."""

@@ -214,6 +214,10 @@ class SimRing:
         self.disk.find(path)
         return self.disk.free_bytes()
 
+    def volume_bytes(self, path: str) -> int:
+        self.disk.find(path)
+        return self.disk.volume_bytes
+
     def direct_block_bytes(self, path: str) -> int:
         return self.disk.direct_block_bytes
 

@@ -68,13 +68,13 @@ class LogWorld:
         self.loop = Loop(self.ring, self.ring.clock)
         self.config = config(replace(tiny_config(DIRECTORY), disk_low_water_bytes=0, disk_reserve_bytes=0))
         self.table = FileTable()
+        self.ring.make_directory(DIRECTORY)
         self.log = Log(self.loop, self.config, self.table)
         self.reader = Reader(self.loop.files, self.table, self.log.tail)
         self.loop.on_pass_end(self.log.flush, 20)
         self.writes: list[Write] = []
         self.worlds.append(self)
         self._acks = 0
-        self.ring.make_directory(DIRECTORY)
         self.loop.run_task(self.loop.files.sync_directory("/"))
         self.loop.run_task(self.log.open([start or ShardStart()]))
 

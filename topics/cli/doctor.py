@@ -16,6 +16,7 @@ from topics.loop.choose import open_ring
 from topics.memory import page_aligned
 from topics.store.commit import explain_commit
 from topics.store.format import BLOCK_BYTES
+from topics.store.sizes import LogSizes
 from topics.uring.probe import describe, probe
 
 FILE_BYTES = 4 << 20
@@ -43,8 +44,9 @@ def report(config: Config) -> Iterator[str]:
     try:
         yield f"engine: {ring.name} (--io {config.io}): {reason}"
         made = ring.make_directory(config.data_dir)
+        low_water = LogSizes(config, ring.volume_bytes(config.data_dir)).low_water >> 20
         yield f"data directory: {config.data_dir}{' (not there yet)' if made else ''}"
-        yield f"free space: {ring.free_bytes(config.data_dir) >> 20} MiB; appends stop below {low_water(config)} MiB"
+        yield f"free space: {ring.free_bytes(config.data_dir) >> 20} MiB; appends stop below {low_water} MiB"
         block_bytes = ring.direct_block_bytes(config.data_dir)
         yield f"O_DIRECT: {f'works, blocks of {block_bytes} bytes' if block_bytes else 'does not work here'}"
         first, *cases = explain_commit(config.commit, block_bytes)
@@ -57,10 +59,6 @@ def report(config: Config) -> Iterator[str]:
         loop.close()
         if made:
             os.rmdir(config.data_dir)
-
-
-def low_water(config: Config) -> int:
-    return config.disk_low_water_bytes >> 20
 
 
 def measure_commits(loop: Loop, directory: str, *, direct: bool) -> Iterator[CommitCost]:

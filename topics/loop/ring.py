@@ -167,6 +167,9 @@ class Ring(Protocol):
     def free_bytes(self, path: str) -> int:
         """Bytes an unprivileged writer may still use on the file system of `path`."""
 
+    def volume_bytes(self, path: str) -> int:
+        """Size of the file system of `path`."""
+
     def direct_block_bytes(self, path: str) -> int:
         """Alignment (bytes) O_DIRECT needs for files in this directory; 0 where it does not work."""
 

@@ -150,7 +150,7 @@ class Checkpointer:
             return
         self._loop.call_later(_LOOK_EVERY_NS, self._look)
         counters = self._log.counters
-        by_bytes = counters.bytes_written - self._bytes_seen >= self._config.checkpoint_wal_bytes
+        by_bytes = counters.bytes_written - self._bytes_seen >= self._log.sizes.checkpoint
         by_bytes |= self._log.bound.pressed
         since_ms = (self._loop.clock.monotonic_ns() - self._ended_ns) // 1_000_000
         by_time = (

@@ -10,6 +10,7 @@ from topics.errors import DiskFullError, NoLogFileError, StorageError
 from topics.loop.loop import Loop
 from topics.store.admission import Admission
 from topics.store.format import BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET, align_up
+from topics.store.sizes import LogSizes
 from topics.store.space import DiskSpace
 from topics.store.walfile import WalDirectory, WalFile
 
@@ -20,7 +21,7 @@ _ATTEMPTS_MAX = 10
 
 
 class FilesAhead:
-    """Keeps `count` files of `file_bytes` ready, and makes the one that a batch waits for.
+    """Keeps `count` files of `sizes.file` bytes ready, and makes the one that a batch waits for.
 
     on_failed: no file can be had for the batch that waits; what is staged fails with this error.
     on_broken: the disk fails; the log becomes read-only, with this reason.
@@ -34,7 +35,7 @@ class FilesAhead:
         *,
         space: DiskSpace,
         admission: Admission,
-        file_bytes: int,
+        sizes: LogSizes,
         count: int,
         on_failed: Callable[[StorageError], None],
         on_broken: Callable[[str], None],
@@ -44,7 +45,7 @@ class FilesAhead:
         self._directory = directory
         self._space = space
         self._admission = admission
-        self._file_bytes = file_bytes
+        self._sizes = sizes
         self._count = max(1, count)
         self._on_failed = on_failed
         self._on_broken = on_broken
@@ -136,7 +137,7 @@ class FilesAhead:
     def _size(self) -> int:
         """Of the next file: on a full disk a part of the reserve, whose space may be had already."""
         part = self._space.part_bytes
-        size = min(self._file_bytes, part) if self._admission.disk_full and part else self._file_bytes
+        size = min(self._sizes.file, part) if self._admission.disk_full and part else self._sizes.file
         return max(size, self._wanted_bytes)
 
     def _on_passing_error(self, error: OSError) -> None:
@@ -155,7 +156,7 @@ class FilesAhead:
 
     async def _on_full(self, error: StorageError) -> None:
         """No space for a file ahead. If a batch waits for one, part of the reserve makes it, or the batch fails."""
-        self._space.note_full(self._file_bytes)
+        self._space.note_full(self._sizes.file)
         wanted, self._wanted_bytes = self._wanted_bytes, 0
         if not wanted:
             return
@@ -174,7 +175,7 @@ class FilesAhead:
 
     async def _prepare_small(self, wanted: int) -> WalFile:
         """A part of the reserve, or no more than the batch takes, where others were faster. Raises like `prepare`."""
-        size = max(wanted, min(self._file_bytes, self._space.part_bytes))
+        size = max(wanted, min(self._sizes.file, self._space.part_bytes))
         try:
             return await self._directory.prepare(size)
         except DiskFullError:

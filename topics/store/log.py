@@ -23,6 +23,7 @@ from topics.store.log_bound import LogBound
 from topics.store.plain_rows import TopicRows
 from topics.store.rows import Framed, Rows
 from topics.store.side_by_side import all_of
+from topics.store.sizes import LogSizes
 from topics.store.space import DiskSpace
 from topics.store.wal import Wal
 from topics.store.walfile import WalDirectory, place
@@ -49,16 +50,9 @@ class Log:
         self.counters = LogCounters()
         self.admission = Admission()
         self.tail = HotTail(config.hot_tail_bytes)
-        self.bound = LogBound(
-            loop.clock, max_bytes=config.max_log_bytes, max_wait_ns=config.max_log_wait_ms * 1_000_000
-        )
-        self.space = DiskSpace(
-            loop,
-            config.data_dir,
-            reserve_bytes=config.disk_reserve_bytes,
-            low_water_bytes=config.disk_low_water_bytes,
-            shards=max(1, config.wal_shards),
-        )
+        self.sizes = LogSizes(config, loop.ring.volume_bytes(config.data_dir))
+        self.bound = LogBound(loop.clock, max_bytes=self.sizes.log_max, max_wait_ns=config.max_log_wait_ms * 1_000_000)
+        self.space = DiskSpace(loop, config.data_dir, self.sizes, shards=max(1, config.wal_shards))
         self._wals: list[Wal] = []
         self._directories: list[WalDirectory] = []
 
@@ -70,6 +64,8 @@ class Log:
         config, loop = self._config, self._loop
         self.space.on_change.append(self._on_space_change)
         self.admission.on_latch.append(self._on_latch)
+        for path in chain.from_iterable(start.spares for start in starts):
+            self.sizes.on_found(loop.ring.file_size(path))
         shards = max(1, config.wal_shards)
         loop.ring.make_directory(f"{config.data_dir}/wal")
         for shard in range(shards):
@@ -82,8 +78,7 @@ class Log:
                 path,
                 shard=shard,
                 next_file_no=start.next_file_no,
-                file_bytes=config.wal_file_bytes,
-                spares_max=config.wal_spare_files + config.checkpoint_wal_bytes // config.wal_file_bytes,
+                sizes=self.sizes,
                 spares=list(start.spares),
             )
             wal = Wal(
@@ -100,7 +95,7 @@ class Log:
                 window_ns=config.commit_window_us * 1000,
                 gather_ns=config.commit_gather_us * 1000,
                 in_place_max_ns=config.commit_in_place_max_us * 1000,
-                file_bytes=config.wal_file_bytes,
+                sizes=self.sizes,
                 prepared_files=config.wal_spare_files,
             )
             self._directories.append(directory)
@@ -281,6 +276,11 @@ class Log:
     def read_only(self) -> str:
         """Why the log takes no writes any more; "" while it does."""
         return self.admission.read_only
+
+    @property
+    def reserve_bytes(self) -> int:
+        """Kept for deletes on a full disk."""
+        return self.space.reserve_bytes
 
     @property
     def disk_full(self) -> bool:

@@ -36,6 +36,7 @@ from topics.store.format import (
 )
 from topics.store.manifest import ReplayStart
 from topics.store.side_by_side import side_by_side
+from topics.store.sizes import START_BYTES
 
 CHUNK_BYTES = 8 << 20
 _LOOKS_AT_A_TIME = 8
@@ -62,7 +63,7 @@ class Survey(NamedTuple):
     last_file_no: int
     """Highest number of any file."""
     spares: list[str]
-    """Paths of files of the usual size that hold nothing needed."""
+    """Paths of files that hold nothing needed, of a size that log files have."""
     stale: list[str]
     """Other paths that hold nothing needed."""
 
@@ -144,8 +145,9 @@ async def survey_shard(loop: Loop, reader: DirectReader, path: str, start: int, 
             stale.append(full)
         else:
             used.append(file)
+    least_bytes = min(START_BYTES, file_bytes)
     for full in list(stale):
-        if not full.endswith(".tmp") and files.file_size(full) == file_bytes:
+        if not full.endswith(".tmp") and least_bytes <= files.file_size(full) <= file_bytes:
             stale.remove(full)
             spares.append(full)
     return Survey(sorted(used, key=lambda file: file.number), last, spares, stale)

@@ -6,7 +6,6 @@ made of the reserve. When there is space again, the reserve is made anew and app
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from topics.errors import DiskFullError
 from topics.loop.loop import Loop
 from topics.store.filecalls import unlink_if_there
 from topics.store.format import BLOCK_BYTES, align_up
+from topics.store.sizes import LogSizes
 
 _CHECK_NS = 1_000_000_000
 _FILES_OF_RESERVE = 4
@@ -34,16 +34,15 @@ def lacks_space(error: Exception) -> bool:
 class DiskSpace:
     """Watches the free space of the data directory, once a second. shards: how many may want a file of the reserve."""
 
-    def __init__(
-        self, loop: Loop, directory: str, *, reserve_bytes: int, low_water_bytes: int, shards: int = 1
-    ) -> None:
+    def __init__(self, loop: Loop, directory: str, sizes: LogSizes, *, shards: int = 1) -> None:
         self._loop = loop
         self._directory = directory
         self._reserve_path = f"{directory}/reserve"
-        self.reserve_bytes = reserve_bytes
-        self.part_bytes = align_up(reserve_bytes // (_FILES_OF_RESERVE * shards), BLOCK_BYTES)
-        """Of a log file on a full disk."""
-        self._low_water_bytes = low_water_bytes
+        self._sizes = sizes
+        self._shards = shards
+        self.reserve_bytes = sizes.reserve
+        """Of the reserve that there is, or that is made next."""
+        self._low_water_bytes = sizes.low_water
         self.full = False
         """Appends are refused."""
         self._wanted_bytes = 0
@@ -54,8 +53,17 @@ class DiskSpace:
         self.on_change: list[Callable[[], None]] = []
         """Called after `full` changed."""
 
+    @property
+    def part_bytes(self) -> int:
+        """Of a log file on a full disk."""
+        return align_up(self.reserve_bytes // (_FILES_OF_RESERVE * self._shards), BLOCK_BYTES)
+
     async def open(self) -> None:
         """Makes the reserve (a missing one means: full) and starts watching."""
+        found = self._found_bytes()
+        if found > self._sizes.reserve_max:
+            await self._loop.files.unlink(self._reserve_path)  # it was to be larger before
+        self.reserve_bytes = max(self._sizes.reserve, min(found, self._sizes.reserve_max))
         await self._make_reserve()
         self._check()
 
@@ -65,9 +73,6 @@ class DiskSpace:
     async def _make_reserve(self) -> None:
         """The reserve file at its full size, or none of it."""
         files = self._loop.files
-        with contextlib.suppress(FileNotFoundError):
-            if self._loop.ring.file_size(self._reserve_path) > self.reserve_bytes:
-                await files.unlink(self._reserve_path)  # it was to be larger before
         if self.reserve_bytes == 0:
             self.has_reserve = True
             return
@@ -83,6 +88,23 @@ class DiskSpace:
             self.note_full()
         finally:
             await files.close(fd)
+
+    def _found_bytes(self) -> int:
+        try:
+            return self._loop.ring.file_size(self._reserve_path)
+        except FileNotFoundError:
+            return 0
+
+    async def _grow_reserve(self, size: int) -> None:
+        """As the log has grown. Whoever needs the reserve meanwhile removes the file, and then nothing has grown."""
+        files = self._loop.files
+        fd = await files.open(self._reserve_path, os.O_RDWR)
+        try:
+            await files.allocate_zeroed(fd, size)
+        finally:
+            await files.close(fd)
+        if self.has_reserve:
+            self.reserve_bytes = size
 
     def free_bytes(self) -> int:
         """What may still be written, the reserve not counted. Raises OSError."""
@@ -144,6 +166,8 @@ class DiskSpace:
                 wanted = max(wanted, self.part_bytes) + self.reserve_bytes
             if free >= self._low_water_bytes + wanted:
                 self._heal()
+        elif self.has_reserve and self.reserve_bytes < self._sizes.reserve <= free - self._low_water_bytes:
+            self._heal()
         self._loop.call_later(_CHECK_NS, self._check)
 
     def _heal(self) -> None:
@@ -153,10 +177,14 @@ class DiskSpace:
 
     async def _heal_task(self) -> None:
         try:
+            if not self.full:
+                await self._grow_reserve(self._sizes.reserve)
+                return
             if not self.has_reserve:
-                with contextlib.suppress(OSError):
-                    await self._make_reserve()
+                await self._make_reserve()
             if self.has_reserve:
                 self._set_full(False)
+        except OSError:
+            pass  # looked at again in a second
         finally:
             self._healing = False

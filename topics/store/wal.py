@@ -39,6 +39,7 @@ from topics.store.in_place import InPlace
 from topics.store.log_bound import LogBound
 from topics.store.log_end import LogEnd
 from topics.store.rows import Framed, Rows
+from topics.store.sizes import LogSizes
 from topics.store.space import DiskSpace
 from topics.store.staging import Staging
 from topics.store.walfile import WalDirectory, WalFile
@@ -101,7 +102,7 @@ class Wal:
         window_ns: int,
         gather_ns: int,
         in_place_max_ns: int,
-        file_bytes: int,
+        sizes: LogSizes,
         prepared_files: int,
     ) -> None:
         self._loop = loop
@@ -112,6 +113,7 @@ class Wal:
         self._space = space
         self._counters = counters
         self._bound = bound
+        self._sizes = sizes
         self._setting = commit
         self.window_ns = window_ns
         """How long after a commit's end the next one is held back to gather more."""
@@ -129,7 +131,7 @@ class Wal:
             directory,
             space=space,
             admission=admission,
-            file_bytes=file_bytes,
+            sizes=sizes,
             count=prepared_files,
             on_failed=self._on_no_file,
             on_broken=self._latch,
@@ -424,6 +426,8 @@ class Wal:
         if self._end.file is not None:
             self._counters.rotations += 1
             self.ahead.zeroes = not self._is_bulk(self._end.file)
+            if not self._end.leaves_file:
+                self._sizes.on_filled(self._end.file.size)
             self._leave(self._end.file)
         self._end.begin(self.ahead.take())
         return True

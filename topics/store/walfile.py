@@ -12,7 +12,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from topics.errors import DiskFullError
 from topics.loop.loop import Loop
@@ -27,6 +27,7 @@ from topics.store.format import (
     wal_file_no,
 )
 from topics.store.past_cache import goes_direct
+from topics.store.sizes import LogSizes
 from topics.store.space import is_full
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,13 @@ _ZEROS = memoryview(bytes(1 << 20))
 _ZERO_PAUSE_NS = 2_000_000
 _SPARE_UNWRITTEN_PART = 16
 """A file that was not zeroed is good for another use if it was filled but for this part."""
+
+
+class Spare(NamedTuple):
+    """A file to be used again."""
+
+    path: str
+    size: int
 
 
 class WalFile:
@@ -93,8 +101,7 @@ class WalDirectory:
         *,
         shard: int,
         next_file_no: int,
-        file_bytes: int,
-        spares_max: int,
+        sizes: LogSizes,
         spares: list[str],
     ) -> None:
         self._loop = loop
@@ -102,20 +109,19 @@ class WalDirectory:
         self._path = path
         self._shard = shard
         self._next_file_no = next_file_no
-        self._file_bytes = file_bytes
-        self._spares_max = spares_max
+        self._sizes = sizes
         # Not the name an earlier run left behind: that one is being cleared away while we write ours.
         self._temporary = f"{path}/prepare-{loop.ring.random_bytes(4).hex()}.tmp"
         self.in_a_hurry = True
         """Somebody waits for the next file."""
-        self._spares: deque[str] = deque(path for path in spares if loop.ring.file_size(path) == file_bytes)
+        self._spares = deque(Spare(path, loop.ring.file_size(path)) for path in spares)
         self._boot_id = boot_hash(loop.ring.boot_id())
         self.direct_works = goes_direct(loop.ring.direct_block_bytes(path))
 
     @property
     def needs_space(self) -> bool:
         """No spare is there to make the next file of."""
-        return not self._spares
+        return not any(self._sizes.is_of_use(spare.size) for spare in self._spares)
 
     async def prepare(self, size: int, *, zeroed: bool = True) -> WalFile:
         """The next file, of at least `size` bytes, ready to be written: durable under its final name.
@@ -129,11 +135,11 @@ class WalDirectory:
         number = self._next_file_no
         self._next_file_no += 1
         path = f"{self._path}/{wal_file_name(number)}"
-        if size <= self._file_bytes and self._spares:
-            size, zeroed = self._file_bytes, True
-            spare = self._spares.popleft()
+        spare = await self._spare_for(size)
+        if spare is not None:
+            size, zeroed = spare.size, True
             try:
-                await files.rename(spare, path)
+                await files.rename(spare.path, path)
             except OSError as error:
                 self._spares.appendleft(spare)
                 self._raise(error, size)
@@ -149,14 +155,25 @@ class WalDirectory:
             with contextlib.suppress(OSError):
                 if fd >= 0:
                     await files.close(fd)
-            if size == self._file_bytes:
-                self._spares.append(path)
+            if self._sizes.is_of_use(size):
+                self._spares.append(Spare(path, size))
             else:
                 await files.unlink(path)
             raise
         stored = self._table.add(FileKind.WAL, path, fd=fd, direct_fd=direct_fd)
         stored.zeroed = zeroed
         return WalFile(stored, number, size)
+
+    async def _spare_for(self, size: int) -> Spare | None:
+        """One that holds as much; those that the log has outgrown go. One that cannot go is tried the next time."""
+        while self._spares and not self._sizes.is_of_use(self._spares[0].size):
+            try:
+                await self._loop.files.unlink(self._spares[0].path)
+            except OSError as error:
+                log.warning("removing %s failed, it is kept for now: %s", self._spares[0].path, error)
+                return None
+            self._spares.popleft()
+        return self._spares.popleft() if self._spares and self._spares[0].size >= size else None
 
     async def _create(self, temporary: str, path: str, size: int, *, zeroed: bool) -> None:
         files = self._loop.files
@@ -228,7 +245,8 @@ class WalDirectory:
         number = wal_file_no(name) if keep and directory == self._path else None
         written = stored.zeroed or stored.size >= size - size // _SPARE_UNWRITTEN_PART
         spare = ""
-        if number is not None and written and size == self._file_bytes and len(self._spares) < self._spares_max:
+        kept = len(self._spares) < self._sizes.spares_max
+        if number is not None and written and kept and self._sizes.is_of_use(size):
             spare = f"{self._path}/{spare_file_name(number)}"
             await files.rename(stored.path, spare)
         else:
@@ -238,14 +256,14 @@ class WalDirectory:
             if fd >= 0:
                 await files.close(fd)
         if spare:
-            self._spares.append(spare)
+            self._spares.append(Spare(spare, size))
 
     async def drop_spares(self) -> None:
         """Gives the spares' space back to a full disk. One that cannot go stays a spare."""
         spares, self._spares = self._spares, deque()  # nobody takes one meanwhile that is about to go
         for spare in spares:
             try:
-                await self._loop.files.unlink(spare)
+                await self._loop.files.unlink(spare.path)
             except OSError as error:
-                log.warning("removing %s failed, it is kept for reuse: %s", spare, error)
+                log.warning("removing %s failed, it is kept for reuse: %s", spare.path, error)
                 self._spares.append(spare)

@@ -106,6 +106,10 @@ class BlockingCalls:
         space = os.statvfs(path)
         return space.f_bavail * space.f_frsize
 
+    def volume_bytes(self, path: str) -> int:
+        space = os.statvfs(path)
+        return space.f_blocks * space.f_frsize
+
     def direct_block_bytes(self, path: str) -> int:
         """Found by trying: an unnamed file in the directory, written with O_DIRECT at each alignment in turn.
 

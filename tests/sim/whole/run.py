@@ -177,13 +177,13 @@ def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
     if life.starting.twice and not compares_bytes:
         said = machine.survey(actors)
         power_cut = life.power_cut and not machine.lied
-        may_catch_up = machine.log_is_short  # routers that stand still for its length (R-LOG-3) go on after a start
+        # A cut leaves what was shown, but seqs reserved ahead are skipped; routers that stood still for the length of
+        # the log (R-LOG-3) go on after a start.
+        is_repeated = not (power_cut or machine.log_is_short)
         machine.crash(power_cut=power_cut)
         start(machine)
         again = machine.survey(actors)
-        if (
-            not (power_cut or may_catch_up) and said != again
-        ):  # a cut leaves all that was shown, but seqs reserved ahead are skipped
+        if is_repeated and said != again:
             raise machine.wrong(f"a second recovery shows something else: {first_difference(said, again)}")
         machine.audit(actors)  # this life may have drawn other incarnations
         machine.counts["recovered twice"] += 1

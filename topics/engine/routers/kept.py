@@ -103,7 +103,7 @@ def _stage(core: Core, router: Router, frames: list[tuple[int, bytes]]) -> None:
         core.log.stage_control(*frame, counted=False)
     except DiskFullError:
         kept = sum(other.kept_bytes for other in core.routers.by_name.values())
-        if kept + len(payload) > core.config.disk_reserve_bytes // 2:
+        if kept + len(payload) > core.log.reserve_bytes // 2:
             raise
         with core.log.use_reserve():
             core.log.stage_control(*frame, counted=False)
