@@ -659,8 +659,8 @@ MUTANTS = (
     _one(
         "appends resumed before there is a reserve again",
         "store/space.py",
-        "if not self.has_reserve:\n                with",
-        "if not self.has_reserve and not setattr(self, 'has_reserve', True) and False:\n                with",
+        "            if not self.has_reserve:\n                await self._make_reserve()\n",
+        "            self.has_reserve = True\n",
         "records",
     ),
     # --- classes -----------------------------------------------------------------------------------------------------
