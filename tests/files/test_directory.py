@@ -15,7 +15,7 @@ import pytest
 from tests.files.sim_calls import SimCalls
 from tests.files.world import COLD, HOT, FilesWorld, read_all
 from tests.sim.file import SimFile
-from topics.engine.snapshot import FloorMarks, Snapshot, TopicImage
+from topics.engine.snapshot import FloorMarks, PlainTopics, Snapshot, TopicImage
 from topics.errors import CorruptError, FormatError, StorageError, UsageError
 from topics.files import (
     Location,
@@ -71,6 +71,10 @@ def test_names_in_snapshots_are_those_that_the_server_writes() -> None:
     assert set(re.findall(r'pack(?:\.get\(|\[)"(\w+)"', text)) <= names(Pack)
     assert set(re.findall(r'catalog(?:\.get\(|\[)"(\w+)"', text)) <= names(Snapshot)
     assert [field.name for field in msgspec.structs.fields(Run)][:4] == ["topic_id", "first_seq", "last_seq", "number"]
+    columns = re.search(r"fields = \((.*)\)", text)
+    assert columns is not None
+    known = set(re.findall(r'"(\w+)"', columns[1])) | set(re.findall(r'block\["(\w+)"', text))
+    assert known == names(PlainTopics)
     used = {"name", "id", "config", "head", "floors", "gaps"}
     assert used <= names(TopicImage)
     assert names(FloorMarks) <= set(inspect.signature(Floors.raise_to).parameters)

@@ -15,6 +15,7 @@ import pytest
         "files",
         "producers",
         "recovery",
+        "starts",
         "memory",
         "loop_echo",
         "json_scan",

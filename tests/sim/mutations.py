@@ -843,9 +843,30 @@ MUTANTS = (
     _one(
         "staged pieces that a crash left behind a part that was appended never deleted",
         "engine/catalog.py",
-        "        self._core.staged.recovered(self._topics, self._core.registry.staging)\n",
+        "        self._core.staged.recovered(registry.with_id, registry.staging)\n",
         "",
         "tests/engine/test_staged_parts.py",
+    ),
+    # --- dormant topics ----------------------------------------------------------------------------------------------
+    _one(
+        "the seqs of a topic that was dormant given out again",
+        "engine/dormant.py",
+        "        topic.next_seq = topic.head + 1\n",
+        "",
+        "tests/engine/test_dormant.py",
+    ),
+    _one(
+        "a dormant topic with records in the log left as the snapshot has it",
+        "engine/catalog.py",
+        "        topic = self._topic(topic_id)\n        if topic is None or not len(rows.seqs):\n",
+        "        topic = self._core.registry.by_id.get(topic_id)\n        if topic is None or not len(rows.seqs):\n",
+    ),
+    _one(
+        "a topic that has lost records told of as one that has not",
+        "engine/snapshot.py",
+        "        and not floors.dead_through\n",
+        "",
+        "again",
     ),
     # --- what is seen before a kill and after it ---------------------------------------------------------------------
     _one(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.store.catalog import NO_TAG, SEQ_MAX, Deletions, RowColumns, SeqRange
+from topics.store.catalog import NO_TAG, SEQ_MAX, Deletions, PackRows, RowColumns, SeqRange
 from topics.store.filetable import FileKind, FileTable
 from topics.store.format import FrameType, ProducerPart, StagedPiece
+from topics.store.row_columns import split
 
 
 class Row(NamedTuple):
@@ -89,6 +90,13 @@ class FakeCatalog:
 
     def see_rows(self, topic_id: int, rows: RowColumns) -> None:
         pass
+
+    def add_pack(self, pack: PackRows) -> None:
+        for topic_id, rows in zip(pack.topic_ids.tolist(), split(pack.rows, [0, *pack.ends.tolist()]), strict=True):
+            self.add_rows(topic_id, rows)
+
+    def untouched(self) -> Set[int]:
+        return set()
 
     def add_rows(self, topic_id: int, rows: RowColumns) -> None:
         topic = self.topics.get(topic_id)

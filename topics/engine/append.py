@@ -224,7 +224,7 @@ class Appender:
 
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None:
         """See `Engine.append`. A topic without admission or expiry, no identity: the short way."""
-        topic = self._by_name.get(request.topic)
+        topic = self.core.registry.named(request.topic)
         try:
             if (
                 topic is None
@@ -283,7 +283,7 @@ class Appender:
         Nothing is refused for want of room in the topic, and whatever its class they are on stable storage before
         `done` hears of them: what they are copies of is deleted then.
         """
-        topic = self._by_name.get(name)
+        topic = self.core.registry.named(name)
         if topic is not None and topic.life is Life.DELETING:
             topic.parked.append(lambda: self.append_copies(name, rows, done))
             return

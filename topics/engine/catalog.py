@@ -6,7 +6,7 @@ control frame says which caps held when, and at the end with those that hold now
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import pairwise
 
 import msgspec
@@ -26,24 +26,26 @@ from topics.engine.controls import (
 )
 from topics.engine.core import Core
 from topics.engine.delete import delete_now
+from topics.engine.dormant import Dormant, add_rows, run_of
 from topics.engine.floors import CRASH, Gap
 from topics.engine.idempotency import KeyEntry
-from topics.engine.index import Selection
 from topics.engine.producers.known import producers_of
 from topics.engine.queue.completion import consume_now
 from topics.engine.routers.controls import images_of
 from topics.engine.routers.forward import add_hops, seq_runs
 from topics.engine.routers.recovery import ROUTER_TYPES, RouterRecovery
 from topics.engine.routers.replay import runs_by_file
-from topics.engine.snapshot import Prepared, Rest, Snapshot, TopicImage, image_of, key_rows_of
+from topics.engine.snapshot import PlainTopics, Prepared, Rest, Snapshot, TopicImage, image_of, is_plain, key_rows_of
 from topics.engine.topic import Life, Topic
 from topics.engine.topic_config import TopicConfig
-from topics.store.catalog import NO_TAG, SEQ_MAX, Deletions, RowColumns, SeqRange
+from topics.store.catalog import NO_TAG, SEQ_MAX, Deletions, PackRows, RowColumns, SeqRange
 from topics.store.filetable import FileTable
 from topics.store.format import FLAG_COPY, ORDERED_TYPES, FrameType, ProducerPart, StagedPiece
 from topics.store.incarnation import incarnation_of_id
 
 _ANY_AGE_MS = 1 << 64
+_DORMANT_A_STEP = 8
+"""A dormant topic costs a snapshot so much less than another."""
 _AT_ONCE = ORDERED_TYPES | {FrameType.FORWARD, FrameType.KEEP, FrameType.HEAD_RESERVATION, FrameType.LEASE_IDS}
 """Controls that do not ask which rows are there."""
 
@@ -53,7 +55,7 @@ class EngineCatalog:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._topics = core.registry.by_id
+        self._topic = core.registry.with_id
         # --- while recovering
         self._gaps: dict[int, list[Gap]] = {}
         """Interior gaps wait until all rows are there: only then is it known what lives below them."""
@@ -77,13 +79,16 @@ class EngineCatalog:
             return
         image = msgspec.json.decode(snapshot, type=Snapshot)
         registry = self._core.registry
+        registry.add_dormant(Dormant(self._core.usage, image.plain))
+        if log_cut:  # nobody knows all that was given out
+            registry.make_all()
         for each in image.topics:
             self._take_image(each)
         for topic_id, keys in image.keys:
             for key in keys:
                 self.add_idempotency(topic_id, key.key, key.first_seq, key.count, key.started_ms)
         for topic_id, rows in image.producers:
-            topic = self._topics.get(topic_id)
+            topic = self._topic(topic_id)
             if topic is not None:
                 for row in rows:
                     producers_of(topic, self._core.producers).restore(row)
@@ -105,7 +110,7 @@ class EngineCatalog:
             self._core.registry.configure(topic, config, config)
 
     def _take_image(self, image: TopicImage) -> Topic | None:
-        topic = self._topics.get(image.id)
+        topic = self._topic(image.id)
         if topic is None:
             config = parse_config(image.config)
             topic = self._add(image.name, image.id, image.order, config, image.incarnation)
@@ -153,7 +158,7 @@ class EngineCatalog:
         self._reserved.pop(topic.id, None)
 
     def add_rows(self, topic_id: int, rows: RowColumns) -> None:
-        topic = self._topics.get(topic_id)
+        topic = self._topic(topic_id)
         if topic is None or not len(rows.seqs):
             return
         last = int(rows.seqs[-1])
@@ -161,28 +166,19 @@ class EngineCatalog:
         topic.last_ts = max(topic.last_ts, int(rows.ts[-1]))
         if self._log_rows.holds(topic_id) and self._core.usage.is_log(rows.file_id):
             return  # they come with `_add_held`, in one order with the copies between them
-        index = topic.index
-        new = int(np.searchsorted(rows.seqs, np.uint64(max(index.last_seq, topic.floors.dead_through)), "right"))
-        if new == len(rows.seqs):
-            return
-        part = slice(new, None)
-        seqs = rows.seqs[part]
-        file_ids = np.full(len(seqs), rows.file_id, np.uint32)
-        columns = Selection(
-            seqs, file_ids, rows.offsets[part], rows.lengths[part], rows.sizes[part], rows.flags[part], rows.ts[part]
-        )
-        tags: list[bytes | None] = []
-        if len(rows.tag_table):
-            table = rows.tag_table
-            tags = [None if number == NO_TAG else table[number] for number in rows.tags[part].tolist()]
-        index.add_scattered(seqs, rows.file_id, columns, rows.ts[part], tags)
-        self._core.in_log.add(topic_id)
+        if add_rows(topic, rows):
+            self._core.in_log.add(topic_id)
+
+    def add_pack(self, pack: PackRows) -> None:
+        left = self._core.registry.dormant.add_pack(pack) if len(pack.topic_ids) else []
+        for at, rows in zip(left, run_of(pack, left), strict=True):
+            self.add_rows(int(pack.topic_ids[at]), rows)
 
     def log_begins(self, copied_upto: Mapping[int, int]) -> None:
         self._log_rows.copied_upto = copied_upto
         if not self._is_exact:  # rebuilt: what a segment holds may be newer than what it says of its topic
             for topic_id, upto in copied_upto.items():
-                topic = self._topics.get(topic_id)
+                topic = self._topic(topic_id)
                 if topic is not None:
                     topic.head = max(topic.head, upto)
 
@@ -190,7 +186,7 @@ class EngineCatalog:
         self._log_rows.see(topic_id, rows)
 
     def _head_of(self, topic_id: int) -> int | None:
-        topic = self._topics.get(topic_id)
+        topic = self._topic(topic_id)
         return None if topic is None else topic.head
 
     def _add_held(self, lost_file: int) -> None:
@@ -199,7 +195,7 @@ class EngineCatalog:
         Copies whose originals a power cut took lie in `lost_file`, until `_tell_lost`.
         """
         for topic_id, rows in self._log_rows.resolve(self._head_of, lost_file):
-            topic = self._topics.get(topic_id)
+            topic = self._topic(topic_id)
             if topic is None or not len(rows.columns.seqs):
                 continue
             floor = max(topic.index.last_seq, topic.floors.dead_through)
@@ -226,7 +222,7 @@ class EngineCatalog:
         if kind == FrameType.TOPIC_CREATE:
             registry.last_id = max(registry.last_id, topic_id)
             registry.last_order = max(registry.last_order, seq)
-            if topic_id not in self._topics:
+            if not registry.has_id(topic_id):
                 create = msgspec.json.decode(payload, type=CreatePayload)
                 self._add(create.name, topic_id, seq, parse_config(create.config), create.incarnation)
             return
@@ -235,7 +231,7 @@ class EngineCatalog:
         if kind in ROUTER_TYPES:
             self._routers.apply_control(kind, topic_id, seq, ts_ms, payload)
             return
-        topic = self._topics.get(topic_id)
+        topic = self._topic(topic_id)
         if topic is None:
             return
         if kind == FrameType.TOPIC_DELETE:
@@ -291,12 +287,12 @@ class EngineCatalog:
             self._reserved.pop(topic.id, None)
 
     def add_idempotency(self, topic_id: int, key: bytes, first_seq: int, count: int, started_ms: int) -> None:
-        topic = self._topics.get(topic_id)
+        topic = self._topic(topic_id)
         if topic is not None and first_seq > topic.keys_forgotten:  # told by a frame behind it, perhaps
             topic.key_store().store(key, KeyEntry(first_seq, count, started_ms), started_ms, _ANY_AGE_MS)
 
     def add_part(self, topic_id: int, first_seq: int, part: ProducerPart) -> None:
-        topic = self._topics.get(topic_id)
+        topic = self._topic(topic_id)
         if topic is not None and first_seq > topic.keys_forgotten:
             producers_of(topic, self._core.producers).add(part, first_seq)
 
@@ -309,8 +305,9 @@ class EngineCatalog:
         lost_file = self._core.usage.add_file()
         self._add_held(lost_file.file_id)
         # Segments do not tell which seqs and lease ids were given out, nor does a log that was cut.
-        rebuilt = not self._is_exact and bool(self._topics)
-        for topic in self._topics.values():
+        registry = self._core.registry
+        rebuilt = not self._is_exact and bool(registry.by_id)
+        for topic in registry.by_id.values():
             index, floors = topic.index, topic.floors
             if rebuilt or incarnation.ends_with_process(topic.config):
                 topic.incarnation = incarnation.draw(self._core.loop.random_bytes)
@@ -341,7 +338,7 @@ class EngineCatalog:
             floors.settle_gaps(topic.earliest)
             if topic.queue is not None:
                 topic.queue.recovered(keep=topic.keeps_leases)
-        self._core.staged.recovered(self._topics, self._core.registry.staging)
+        self._core.staged.recovered(registry.with_id, registry.staging)
         # A rebuilt directory goes on from the clock.
         self._core.lease_ids.recovered(rebuilt_at_ms=self._core.clock.now_ms() if rebuilt else 0)
         self._gaps.clear()
@@ -369,7 +366,7 @@ class EngineCatalog:
     def topics_in_log(self) -> list[int]:
         in_log = self._core.in_log
         for topic_id in list(in_log):
-            topic = self._topics.get(topic_id)
+            topic = self._topic(topic_id)
             if topic is None or not self._lies_in_log(topic.index.chunks):
                 in_log.discard(topic_id)
         return sorted(in_log)
@@ -398,7 +395,7 @@ class EngineCatalog:
         last_seq: int = SEQ_MAX,
         rows_max: int = SEQ_MAX,
     ) -> list[RowColumns]:
-        topic = self._topics.get(topic_id)
+        topic = self._topic(topic_id)
         if topic is None:
             return []
         found: list[tuple[int, list[tuple[Chunk, NDArray[np.intp]]]]] = []
@@ -415,7 +412,7 @@ class EngineCatalog:
         return [self._columns(topic, file_id, parts) for file_id, parts in found]
 
     def last_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> int:
-        topic = self._topics.get(topic_id)
+        topic = self._topic(topic_id)
         for chunk in reversed(topic.index.chunks) if topic is not None else ():
             if chunk.live:
                 rows = chunk.live_rows(0, chunk.count)
@@ -425,7 +422,7 @@ class EngineCatalog:
         return 0
 
     def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32], *, last_seq: int = SEQ_MAX) -> SeqRange:
-        topic = self._topics.get(topic_id)
+        topic = self._topic(topic_id)
         first = last = count = total = 0
         for chunk, rows, here in topic.index.locations(0, last_seq) if topic is not None else ():
             for file_id, start, end in _runs(here):
@@ -467,7 +464,7 @@ class EngineCatalog:
         )
 
     def last_shared(self, topic_id: int) -> int:
-        topic = self._topics.get(topic_id)
+        topic = self._topic(topic_id)
         for chunk in reversed(topic.index.chunks) if topic is not None else ():
             shared = np.flatnonzero((chunk.flags[: chunk.count] & np.uint8(FLAG_COPY | DEAD)) == FLAG_COPY)
             if len(shared):
@@ -483,7 +480,7 @@ class EngineCatalog:
         lengths: NDArray[np.uint32] | None = None,
     ) -> NDArray[np.uint64]:
         self._log_rows.moved(topic_id, seqs, file_id, offsets)
-        topic = self._topics.get(topic_id)
+        topic = self._topic(topic_id)
         if topic is None:
             return seqs
         died = np.ones(len(seqs), np.bool_)
@@ -515,13 +512,20 @@ class EngineCatalog:
         return np.array([self._core.usage.is_log(file_id) for file_id in unique.tolist()], np.bool_)[inverse]
 
     def exists(self, topic_id: int) -> bool:
-        return topic_id in self._topics
+        return self._core.registry.has_id(topic_id)
+
+    def untouched(self) -> Set[int]:
+        return self._core.registry.dormant.by_id.keys()
 
     def lowest_live_seq(self, topic_id: int) -> int:
-        return self._topics[topic_id].earliest
+        topic = self._topic(topic_id)
+        assert topic is not None, "a topic that exists"
+        return topic.earliest
 
     def describe(self, topic_id: int) -> bytes:
-        return msgspec.json.encode(image_of(self._topics[topic_id], None))
+        topic = self._topic(topic_id)
+        assert topic is not None, "a topic that exists"
+        return msgspec.json.encode(image_of(topic, None))
 
     def prepare_snapshot(self, topics_a_step: int) -> Iterator[None]:
         """Encodes topics, keys and producers, a bounded number a step.
@@ -533,11 +537,13 @@ class EngineCatalog:
         """
         now_ms = self._core.clock.now_ms()
         prepared = Prepared()
-        topics = list(self._topics.values())
+        topics = list(self._core.registry.by_id.values())
         step = max(1, topics_a_step)
+        for block in self._core.registry.dormant.blocks(_DORMANT_A_STEP * step):
+            prepared.plain.append(b"," + msgspec.json.encode(block))
+            yield
         for at in range(0, len(topics), step):
-            some = [topic for topic in topics[at : at + step] if topic.visible]
-            prepared.topics.append(b"".join([b"," + self._image(topic, now_ms) for topic in some]))
+            self._tell(prepared, [topic for topic in topics[at : at + step] if topic.visible], now_ms)
             yield
         for topic in topics:
             for rows in key_rows_of(topic, now_ms) if topic.visible else ():
@@ -553,10 +559,22 @@ class EngineCatalog:
             prepared.producers[topic.id] = told
         self._prepared = prepared
 
+    def _tell(self, prepared: Prepared, topics: Sequence[Topic], now_ms: int) -> None:
+        plain: list[Topic] = []
+        others: list[bytes] = []
+        for topic in topics:
+            if topic.stage_class == "disk":
+                topic.reserved = topic.next_seq - 1
+                topic.growing = 0
+            if is_plain(topic):
+                plain.append(topic)
+            else:
+                others.append(b"," + self._image(topic, now_ms))
+        if plain:
+            prepared.plain.append(b"," + msgspec.json.encode(PlainTopics.of(plain)))
+        prepared.topics.append(b"".join(others))
+
     def _image(self, topic: Topic, now_ms: int) -> bytes:
-        if topic.stage_class == "disk":
-            topic.reserved = topic.next_seq - 1
-            topic.growing = 0
         image = image_of(topic, now_ms)
         if topic is self._core.registry.staging:
             image.staged = self._core.staged.images()
@@ -565,7 +583,7 @@ class EngineCatalog:
     def _pack_producers(self, prepared: Mapping[int, Sequence[bytes]], now_ms: int) -> list[bytes]:
         """Return the rows that were prepared, and after them those of producers that have appended since."""
         rows: list[bytes] = []
-        for topic in self._topics.values():
+        for topic in self._core.registry.by_id.values():
             if topic.producers is not None:
                 known = topic.producers
                 rows += prepared.get(topic.id, ())
@@ -577,7 +595,7 @@ class EngineCatalog:
     def snapshot(self) -> list[bytes | memoryview]:
         core = self._core
         if self._prepared is None:
-            for _ in self.prepare_snapshot(len(self._topics)):
+            for _ in self.prepare_snapshot(len(core.registry)):
                 pass
         prepared, self._prepared = self._prepared, None
         assert prepared is not None
@@ -589,7 +607,9 @@ class EngineCatalog:
             core.routers.ties(core.usage.log_files()),
         )
         producers = self._pack_producers(prepared.producers, core.clock.now_ms())
-        return rest.pack({b"topics": prepared.topics, b"keys": prepared.keys, b"producers": producers})
+        return rest.pack(
+            {b"topics": prepared.topics, b"plain": prepared.plain, b"keys": prepared.keys, b"producers": producers}
+        )
 
     def prepare_deletions(self) -> Iterator[None]:
         return self._core.deletions.gather()
@@ -597,7 +617,9 @@ class EngineCatalog:
     def take_deletions(self) -> list[Deletions]:
         usage = self._core.usage
         deletions = self._core.deletions.take()
-        return [part for part in deletions if part.topic_id in self._topics and usage.is_sealed(part.file_id)]
+        return [
+            part for part in deletions if part.topic_id in self._core.registry.by_id and usage.is_sealed(part.file_id)
+        ]
 
 
 def _where(rows: NDArray[np.intp]) -> slice | NDArray[np.intp]:

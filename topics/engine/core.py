@@ -48,8 +48,8 @@ class Core:
         self.loop = loop
         self.clock: Clock = loop.clock
         self.config = config
-        self.registry = Registry()
         self.usage = Usage()
+        self.registry = Registry(self.usage)
         self.producers = ProducerTotals(config)
         self.staged = StagedParts()
         self.stager: Stager

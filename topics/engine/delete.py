@@ -86,7 +86,7 @@ def delete_records(
 ) -> None:
     """Stages the deletion; answers at the class's commit point. At least one of before_seq and match is given."""
     assert before_seq is not None or match is not None, "the caller checks that something is to be deleted"
-    topic = core.registry.by_name.get(name)
+    topic = core.registry.named(name)
     if topic is None or topic.life is Life.CREATING:
         done(refusals.topic_not_found(name))
         return
@@ -97,7 +97,7 @@ def _delete_records(
     core: Core, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]
 ) -> None:
     """After the copies on their way are there. What matches is searched for first, a bounded share a pass."""
-    topic = core.registry.by_name.get(name)
+    topic = core.registry.named(name)
     if topic is None:
         done(refusals.topic_not_found(name))
     elif topic.life is Life.DELETING:

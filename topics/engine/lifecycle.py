@@ -12,10 +12,9 @@ from topics.engine.evictions import is_busy, log_evictions
 from topics.engine.floors import FloorMarks
 from topics.engine.names import check_topic_name
 from topics.engine.operations import Operation, Turn
-from topics.engine.registry import STAGING
 from topics.engine.results import AppendRequest, DeleteTopicResult, Done, PutResult
 from topics.engine.retention import expire, when_retained
-from topics.engine.topic import Life, Topic
+from topics.engine.topic import STAGING, Life, Topic
 from topics.engine.topic_config import DEFAULT, TopicConfig, check_dead_letter_of
 from topics.errors import TopicsError
 from topics.store.commit import Commit
@@ -121,7 +120,7 @@ class Lifecycle:
         self.core = core
 
     def put(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:
-        topic = self.core.registry.by_name.get(name)
+        topic = self.core.registry.named(name)
         try:
             if topic is None:
                 self._create(name, config, done)
@@ -152,11 +151,11 @@ class Lifecycle:
     def create_missing(self, names: tuple[str, str]) -> tuple[Topic, Topic]:
         """The topics of these names, made with the default config where missing: both, or an error (R-RTR-10)."""
         registry = self.core.registry
-        missing = [name for name in names if name not in registry.by_name]
+        missing = [name for name in names if registry.named(name) is None]
         most = self.core.config.max_topics
         if missing and most and len(registry) + len(missing) > most:
             raise refusals.limit_reached("max_topics", most)
-        first, second = (registry.by_name.get(name) or self._create(name, DEFAULT, None) for name in names)
+        first, second = (registry.named(name) or self._create(name, DEFAULT, None) for name in names)
         return first, second
 
     def _create(self, name: str, config: TopicConfig, done: Done[PutResult] | None) -> Topic:
@@ -233,7 +232,7 @@ class Lifecycle:
         Reconfiguration(core, topic, config, order, done).stage(synced=True)
 
     def delete(self, name: str, *, if_empty: bool, done: Done[DeleteTopicResult]) -> None:
-        topic = self.core.registry.by_name.get(name)
+        topic = self.core.registry.named(name)
         if topic is None:
             try:
                 self.core.log.check_writable()  # a creation that failed with the log may be found after a restart

@@ -8,7 +8,7 @@ from topics.engine.core import Core
 from topics.engine.names import Prefixes
 from topics.engine.results import Done, TopicPage
 from topics.engine.retention import expire
-from topics.engine.topic import Life
+from topics.engine.topic import Topic
 from topics.errors import TopicsError
 
 
@@ -23,7 +23,8 @@ def list_topics(  # noqa: PLR0917 - as in Engine
 ) -> None:
     """Answers when what is expired in any listed topic is durably lost, at once when nothing is."""
     now_ms = core.clock.now_ms()
-    found = list(islice(core.registry.after(after, prefix, within), page_size + 1))
+    registry = core.registry
+    found = list(islice(registry.after(after, prefix, within), page_size + 1))
     next_after = found[page_size - 1].name if len(found) > page_size else None
     del found[page_size:]
     waiting = 1
@@ -36,14 +37,14 @@ def list_topics(  # noqa: PLR0917 - as in Engine
         elif waiting:
             waiting -= 1
             if waiting == 0:
-                rows = [topic.state(now_ms) for topic in found if topic.life is not Life.GONE]
-                done(TopicPage(rows, next_after))
+                now_there = (registry.listed(topic.name) for topic in found)
+                done(TopicPage([topic.state(now_ms) for topic in now_there if topic is not None], next_after))
 
     for topic in found:
         if touch:
             topic.consumed_ms = now_ms
         try:
-            expiry = expire(core, topic, now_ms) if topic.config.ttl_ms else None
+            expiry = expire(core, topic, now_ms) if isinstance(topic, Topic) and topic.config.ttl_ms else None
         except TopicsError as error:
             on_retained(error)
             return

@@ -5,26 +5,27 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
+from topics.engine.dormant import Dormant, DormantTopic
 from topics.engine.names import Prefixes
-from topics.engine.topic import Life, Topic
+from topics.engine.topic import STAGING, Life, Topic
 from topics.engine.topic_config import DURABILITIES, TopicConfig
-
-STAGING = " staged"
-"""The name of the staging area, in the log and in snapshots: no topic can have it."""
+from topics.engine.usage import Usage
 
 
 class Registry:
-    """`by_name` holds topics being created and deleted, too: a name is taken until its topic is gone.
+    """`by_name` holds topics being created and deleted, too: a name is taken until its topic is gone. Dormant topics
+    are neither there nor in `by_id` until `named` or `with_id` ask for them.
 
     The staging area of producers is a topic by its records and its id alone: it has no name that anybody finds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, usage: Usage) -> None:
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[int, Topic] = {}
+        self.dormant = Dormant(usage)
         self.staging: Topic | None = None
         self._names: list[str] = []
-        """Of `by_name`, sorted; names are ASCII, so this is the order of bytes."""
+        """Of `by_name` and dormant topics, sorted; names are ASCII, so this is the order of bytes."""
         self.visible_by_class = dict.fromkeys(DURABILITIES, 0)
         """How many topics readers see, by class; kept, as probes ask for it often."""
         self.queues: dict[Topic, None] = {}
@@ -35,7 +36,7 @@ class Registry:
         """Of the frames that create, configure and delete topics, over all topics."""
 
     def __len__(self) -> int:
-        return len(self.by_name)
+        return len(self.by_name) + len(self.dormant)
 
     @property
     def visible_count(self) -> int:
@@ -50,9 +51,46 @@ class Registry:
         self.last_order += 1
         return self.last_order
 
+    def named(self, name: str) -> Topic | None:
+        """The topic that has the name; a dormant one is made."""
+        topic = self.by_name.get(name)
+        if topic is None and (row := self.dormant.by_name.get(name)) is not None:
+            topic = self._make(row)
+        return topic
+
+    def with_id(self, topic_id: int) -> Topic | None:
+        """The topic of this id; a dormant one is made."""
+        topic = self.by_id.get(topic_id)
+        if topic is None and (row := self.dormant.by_id.get(topic_id)) is not None:
+            topic = self._make(row)
+        return topic
+
+    def _make(self, row: int) -> Topic:
+        topic = self.dormant.make(row)
+        self.by_name[topic.name] = self.by_id[topic.id] = topic
+        return topic
+
+    def has_id(self, topic_id: int) -> bool:
+        return topic_id in self.by_id or topic_id in self.dormant.by_id
+
     def holder(self, name: str) -> Topic | None:
         """The topic that has the name, that of the staging area among them."""
-        return self.staging if name == STAGING else self.by_name.get(name)
+        return self.staging if name == STAGING else self.named(name)
+
+    def add_dormant(self, dormant: Dormant) -> None:
+        """Topics of a snapshot, before any other."""
+        assert not self.by_id, "no name is taken"
+        self.dormant = dormant
+        self._names = sorted(dormant.names)
+        for config in dormant.configs:
+            self.visible_by_class[config.durability] += 1
+        self.last_id = max([self.last_id, *dormant.by_id])
+        self.last_order = max(self.last_order, dormant.last_order)
+
+    def make_all(self) -> None:
+        """No topic is dormant any more."""
+        for row in list(self.dormant.by_id.values()):
+            self._make(row)
 
     def add(self, topic: Topic) -> None:
         assert self.holder(topic.name) is None, "a name is one topic's"
@@ -95,10 +133,18 @@ class Registry:
 
     def visible(self, name: str) -> Topic | None:
         """The topic readers see under this name."""
+        topic = self.named(name)
+        return topic if topic is not None and topic.visible else None
+
+    def listed(self, name: str) -> Topic | DormantTopic | None:
+        """The topic readers see under this name; a dormant one stays so."""
+        row = self.dormant.by_name.get(name)
+        if row is not None:
+            return DormantTopic(self.dormant, row)
         topic = self.by_name.get(name)
         return topic if topic is not None and topic.visible else None
 
-    def after(self, name: str, prefix: str = "", within: Prefixes = ()) -> Iterator[Topic]:
+    def after(self, name: str, prefix: str = "", within: Prefixes = ()) -> Iterator[Topic | DormantTopic]:
         """Visible topics behind `name` whose names begin with `prefix` and with one of `within`, ascending. Walks these
         alone, whatever else there is."""
         names = self._names
@@ -107,8 +153,8 @@ class Registry:
             for at in range(max(first, bisect_left(names, start)), len(names)):
                 if not names[at].startswith(start):
                     break
-                topic = self.by_name[names[at]]
-                if topic.visible:
+                topic = self.listed(names[at])
+                if topic is not None:
                     yield topic
 
     def _count(self, topic: Topic, change: int) -> None:

@@ -12,7 +12,8 @@ from topics.engine.producers.known import ProducerRow
 from topics.engine.producers.staged import StagedRow
 from topics.engine.routers.controls import RouterImage, images_of
 from topics.engine.routers.hops import Run
-from topics.engine.topic import NO_RESERVATION, Topic
+from topics.engine.topic import NO_RESERVATION, STAGING, Topic
+from topics.engine.topic_config import TopicConfig
 
 _KEYS_A_STEP = 1000
 
@@ -57,6 +58,61 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
         return [Gap(*gap) for gap in self.gaps]
 
 
+class PlainTopics(msgspec.Struct, gc=False):
+    """Topics of which a snapshot has nothing more to tell (see `is_plain`), as columns of shape (n,), n >= 1."""
+
+    names: list[str]
+    ids: list[int]
+    orders: list[int]
+    heads: list[int]
+    last_ts: list[int]
+    generations: list[int]
+    configs: list[msgspec.Raw]
+    """The different ones."""
+    config: list[int]
+    """Into `configs`."""
+    incarnations: str
+    """16 digits each."""
+
+    @classmethod
+    def of(cls, topics: Sequence[Topic]) -> PlainTopics:
+        """Their committed state."""
+        numbers, table = config_table([topic.config for topic in topics])
+        return cls(
+            [topic.name for topic in topics],
+            [topic.id for topic in topics],
+            [topic.order for topic in topics],
+            [topic.head for topic in topics],
+            [topic.last_ts for topic in topics],
+            [topic.generation for topic in topics],
+            table,
+            numbers,
+            "".join([topic.incarnation for topic in topics]),
+        )
+
+
+def config_table(configs: Sequence[TopicConfig]) -> tuple[list[int], list[msgspec.Raw]]:
+    """The number of each, and the different ones as JSON."""
+    table = {config: number for number, config in enumerate(dict.fromkeys(configs))}
+    return [table[config] for config in configs], [msgspec.Raw(config.as_json()) for config in table]
+
+
+def is_plain(topic: Topic) -> bool:
+    """A log on stable storage, without expiry, which has lost nothing and forwards nothing further."""
+    config, floors = topic.config, topic.floors
+    return (
+        config.durability in ("disk", "fsync")
+        and not config.ttl_ms
+        and topic.queue is None
+        and topic.hops is None
+        and not floors.dead_through
+        and not floors.gaps
+        and not topic.memory_through
+        and topic.name != STAGING
+        and (topic.reserved == NO_RESERVATION or topic.reserved <= topic.head)
+    )
+
+
 KeyRows = tuple[int, list[KeyRow]]
 """Topic id, and some of its idempotency keys."""
 ProducerRows = tuple[int, list[ProducerRow]]
@@ -67,6 +123,8 @@ class Snapshot(msgspec.Struct):
     last_id: int
     last_order: int
     topics: list[TopicImage]
+    """Those that are not in `plain`."""
+    plain: list[PlainTopics] = []
     last_lease: int = 0
     """Highest lease id that may have been used."""
     routers: list[RouterImage] = []
@@ -83,6 +141,8 @@ class Prepared:
     def __init__(self) -> None:
         self.topics: list[bytes] = []
         """Any number of images each."""
+        self.plain: list[bytes] = []
+        """`PlainTopics`."""
         self.keys: list[bytes] = []
         """`KeyRows`."""
         self.producers: dict[int, list[bytes]] = {}

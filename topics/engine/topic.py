@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from topics.engine.routers.router import Router
     from topics.engine.waiters import Waiter
 
+STAGING = " staged"
+"""The name of the staging area, in the log and in snapshots: no topic can have it."""
 NO_RESERVATION = (1 << 64) - 1
 """`reserved` of a class that needs none."""
 

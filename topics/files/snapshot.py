@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -55,7 +56,7 @@ class TopicEntry(NamedTuple):
     """A topic as a snapshot has it."""
 
     image: dict[str, Any]
-    """engine.snapshot.TopicImage."""
+    """engine.snapshot.TopicImage; of PlainTopics its columns, as the fields that they stand for."""
     segments: list[SegmentEntry]
     """Segments in seq order; the last one may be unsealed."""
     runs: list[RunEntry]
@@ -160,9 +161,28 @@ def decode(file: SnapshotFile, name: str) -> Snapshot:
                 runs[topic_id].append(RunEntry(first, last, row, pack["number"], pack["epoch"], share))
         topics = {
             image["name"]: TopicEntry(image, sorted(segments[image["id"]]), sorted(runs[image["id"]]))
-            for image in catalog["topics"]
+            for image in [*catalog["topics"], *_plain_images(catalog.get("plain", []))]
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"{name}: a snapshot whose contents this build does not know: {error!r}") from error
     has_cold = any(entry.get("tier", 0) for entry in store["segments"])
     return Snapshot(file.number, file.created_ms, store.get("clean", False), topics, has_cold)
+
+
+def _plain_images(blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The topics of `engine.snapshot.PlainTopics` as images."""
+    for block in blocks:
+        fields = ("names", "ids", "orders", "heads", "last_ts", "generations", "config")
+        for at, (name, topic_id, order, head, last_ts, generation, config) in enumerate(
+            zip(*(block[field] for field in fields), strict=True)
+        ):
+            yield {
+                "name": name,
+                "id": topic_id,
+                "order": order,
+                "config": block["configs"][config],
+                "head": head,
+                "last_ts": last_ts,
+                "generation": generation,
+                "incarnation": block["incarnations"][16 * at : 16 * at + 16],
+            }

@@ -8,7 +8,7 @@ Everything is called on the loop's thread, one call at a time, and none of it wa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -48,6 +48,17 @@ class RowColumns(NamedTuple):
     """The different tags of these rows, each once; empty when no row has one."""
 
 
+class PackRows(NamedTuple):
+    """Live records in one pack: `topic_ids[i]` has rows [ends[i - 1], ends[i]), one at least, and comes once."""
+
+    topic_ids: NDArray[np.uint64]
+    """Shape (runs,)."""
+    ends: NDArray[np.int64]
+    """Shape (runs,)."""
+    rows: RowColumns
+    """Of all runs, one behind the other: seqs increase in each."""
+
+
 class SeqRange(NamedTuple):
     """Rows in some files: first_seq 0 when there are none."""
 
@@ -75,7 +86,7 @@ class Catalog(Protocol):
         use_files(...)
         restore(snapshot or None)
         adopt(...)                          only in a directory rebuilt without a snapshot (`topics fsck --rebuild`)
-        add_rows(...)                       rows of segments and packs, each topic's in seq order
+        add_pack(...), add_rows(...)        rows of packs, then of segments, each topic's in seq order
         log_begins(copied)
         per chunk of log: apply_control for ordered controls, see_rows and add_rows by topic, add_idempotency,
             add_part and add_piece, apply_control for the others
@@ -114,6 +125,9 @@ class Catalog(Protocol):
 
         Rows at or below the topic's floors are not live (their floor was logged, their bytes are still there).
         """
+
+    def add_pack(self, pack: PackRows) -> None:
+        """The same as `add_rows` for each run. The catalog may keep the columns and look at the rows later."""
 
     def apply_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
         """A control frame (`format.FrameType`, not RECORD nor CHECKPOINT) of the log.
@@ -188,6 +202,9 @@ class Catalog(Protocol):
 
     def exists(self, topic_id: int) -> bool:
         """False: its segments and pack runs may be dropped."""
+
+    def untouched(self) -> Set[int]:
+        """Ids of topics all of whose runs are as `add_pack` gave them: none of them may be dropped."""
 
     def lowest_live_seq(self, topic_id: int) -> int:
         """E: the smallest live seq, head + 1 when there is none. What lies wholly below may be dropped."""

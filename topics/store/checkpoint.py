@@ -399,7 +399,7 @@ class Checkpointer:
     def _drop(self) -> None:
         """Forgets segments and runs that hold no live record."""
         manifest, catalog = self._manifest, self._catalog
-        for topic_id in list(manifest.topic_ids()):
+        for topic_id in manifest.topic_ids() - catalog.untouched():
             lowest = catalog.lowest_live_seq(topic_id) if catalog.exists(topic_id) else 1 << 64
             for segment in list(manifest.segments.get(topic_id, ())):
                 if segment.last_seq < lowest or self._is_dead(topic_id, segment):

@@ -6,19 +6,19 @@ A topic has one run in a pack; a run tells of itself what a segment would. The i
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
 
 from topics.errors import CorruptError, FormatError
 from topics.store import codec
-from topics.store.catalog import NO_TAG, RowColumns
+from topics.store.catalog import NO_TAG, PackRows
 from topics.store.codec import Stop
 from topics.store.filecalls import ReadCalls, read_file
 from topics.store.format import BATCH_ALIGN, BLOCK_BYTES, FrameType, align_up
 from topics.store.manifest import Pack, Run
-from topics.store.row_columns import index_rows, rows_of, select, split, tags_of
+from topics.store.row_columns import index_rows, rows_of, select, tags_of
 from topics.store.segment_format import (
     FOOTER_BYTES,
     INDEX_DELETED,
@@ -143,16 +143,17 @@ class PackIndex(NamedTuple):
     columns: IndexColumns
     derived: bool
 
-    def runs(self, file_id: int) -> Iterator[tuple[int, RowColumns]]:
-        """(row of the run table, its live rows) for each run."""
+    def live(self, runs: Collection[int], file_id: int) -> PackRows:
+        """The live rows of these runs, by their rows of the run table; runs without one are left out."""
         records = self.table["records"]
         rows = index_rows(self.columns, np.repeat(self.table["first_seq"], records), file_id)
-        ends = np.cumsum(records, dtype=np.int64)
-        live = (rows.flags & INDEX_DELETED) == 0
-        if not live.all():
-            ends = np.cumsum(live, dtype=np.int64)[ends - 1]
-            rows = select(rows, live)
-        yield from enumerate(split(rows, [0, *ends.tolist()]))
+        wanted = np.zeros(len(self.table), np.bool_)
+        wanted[list(runs)] = True
+        live = ((rows.flags & INDEX_DELETED) == 0) & np.repeat(wanted, records)
+        counts = np.add.reduceat(live, np.cumsum(records, dtype=np.int64) - records, dtype=np.int64)
+        found = np.flatnonzero(counts)
+        topic_ids = self.table["topic_id"][found].astype(np.uint64)
+        return PackRows(topic_ids, np.cumsum(counts[found]), rows if live.all() else select(rows, live))
 
 
 async def read_pack(files: ReadCalls, directory: str, pack: Pack) -> PackIndex:

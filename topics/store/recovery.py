@@ -207,10 +207,7 @@ async def _load_rows(
 
     def take_pack(found: tuple[Pack, PackIndex]) -> None:
         pack, index = found
-        topic_ids = index.table["topic_id"].tolist()
-        for row, rows in index.runs(pack.file_id):
-            if row in pack.runs and len(rows.seqs):
-                catalog.add_rows(topic_ids[row], rows)
+        catalog.add_pack(index.live(pack.runs, pack.file_id))
 
     def segments() -> Iterator[Coroutine[Any, Any, tuple[Segment, RowColumns]]]:
         for segment in manifest.all_segments():

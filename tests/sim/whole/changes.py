@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from tests.engine.plain_images import topic_images
 from tests.sim.whole.controls import Controls
 from topics.engine.routers.router import RouterLife
 from topics.engine.topic import Life
@@ -80,12 +81,14 @@ class Changes:
         self._shown_topics, self._shown_routers, self._expired = topics, routers, expired
 
     def _look_at_topics(self, core: Any, topics: dict[int, int], listed: Listed) -> None:
-        images = {image.id: image.order for image in listed.topics.topics}
+        images = {image.id: image.order for image in topic_images(listed.topics)}
         for topic_id, order in topics.items() - self._shown_topics.items():
             if images.get(topic_id, -1) < order and (topic_id, order) not in self._durable(self._topics, listed):
                 raise self._wrong(f"topic {core.registry.by_id[topic_id].name} is as change {order} made it", listed)
             self._count()
-        for topic_id in self._shown_topics.keys() - topics.keys() - core.registry.by_id.keys():
+        for topic_id in self._shown_topics.keys() - topics.keys():
+            if core.registry.has_id(topic_id):
+                continue
             if topic_id in images and topic_id not in dict(self._durable(self._topic_ends, listed)):
                 raise self._wrong(f"topic {topic_id} is gone", listed)
             self._count()
@@ -99,13 +102,13 @@ class Changes:
         there = {router.id for router in core.routers.by_name.values()}
         for router_id in self._shown_routers.keys() - routers.keys() - there:
             _order, ends = self._shown_routers[router_id]
-            if all(topic_id in core.registry.by_id for topic_id in ends) and router_id in images:
+            if all(core.registry.has_id(topic_id) for topic_id in ends) and router_id in images:
                 if router_id not in dict(self._durable(self._router_ends, listed)):
                     raise self._wrong(f"router {router_id} is gone", listed)
                 self._count()
 
     def _look_at_expiry(self, core: Any, expired: dict[int, int], listed: Listed) -> None:
-        images = {image.id: image.floors.ttl for image in listed.topics.topics}
+        images = {image.id: image.floors.ttl for image in topic_images(listed.topics)}
         for topic_id, upto in expired.items() - self._expired.items():
             if images.get(topic_id, 0) < upto and (topic_id, upto) not in self._durable(self._expiries, listed):
                 name = core.registry.by_id[topic_id].name

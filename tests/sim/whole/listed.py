@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tests.engine.plain_images import topic_images
 from tests.sim.disk import Node, SimDirectory, SimDisk
 from tests.sim.file import SimFile
 from topics.config import Config
@@ -39,7 +40,7 @@ class Listed(NamedTuple):
         return path in self.ends if place is None else place[1] >= self.replay.get(place[0], 0)
 
     def image(self, topic_id: int) -> TopicImage | None:
-        return next((image for image in self.topics.topics if image.id == topic_id), None)
+        return next((image for image in topic_images(self.topics) if image.id == topic_id), None)
 
 
 def place_in_log(path: str) -> tuple[int, int] | None:

@@ -1,6 +1,6 @@
 """Parts that come in pieces: which pieces of each are there, and where. Source: R-PROD-9 to R-PROD-13.
 
-The records of pieces lie in the staging area, a topic that nobody sees (`registry.STAGING`). This table says what they
+The records of pieces lie in the staging area, a topic that nobody sees (`topic.STAGING`). This table says what they
 are pieces of; the frames carry it, too, and the snapshot has it.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -176,10 +176,10 @@ class StagedParts:
         self._put((row.topic_id, row.producer, row.epoch, row.part), part)
         self.bytes += part.held_bytes
 
-    def recovered(self, topics: Mapping[int, Topic], staging: Topic | None) -> None:
+    def recovered(self, topic_of: Callable[[int], Topic | None], staging: Topic | None) -> None:
         """Drop parts that are not whole, were appended, or whose topic is gone: all rows are there."""
         for name, part in list(self.parts.items()):
-            if staging is None or not _is_there(part, staging) or _is_settled(name, topics.get(name[0])):
+            if staging is None or not _is_there(part, staging) or _is_settled(name, topic_of(name[0])):
                 self.remove(name)
         if staging is None:
             return

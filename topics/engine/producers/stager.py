@@ -151,7 +151,7 @@ class Stager:
         if replaced is not None:
             self._sweeper.delete(replaced.runs)
         self._sweeper.watch()
-        if told.topic_id not in self._core.registry.by_id:
+        if not self._core.registry.has_id(told.topic_id):
             self.forget(told.topic_id)
 
     # --- all of them --------------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ def consume_now(core: Core, topic: Topic, runs: list[int]) -> None:
 
 def ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:
     """Completes jobs at the class's commit point; routers out of the queue have their records by then (R-RTR-18)."""
-    topic = core.registry.by_name.get(request.queue)
+    topic = core.registry.named(request.queue)
     if topic is None or not topic.routers or topic.queue is None:
         _ack(core, request, done)
         return

@@ -62,7 +62,7 @@ class RouterManager:
             raise RequestError("invalid_request", "source and dest are the same topic: a router needs two")
         check_topic_name(config.source)
         check_topic_name(config.dest)
-        topics = [core.registry.by_name.get(config.source), core.registry.by_name.get(config.dest)]
+        topics = [core.registry.named(config.source), core.registry.named(config.dest)]
         existing = core.routers.by_name.get(name)
         for topic in topics:
             if topic is not None and topic.life is Life.DELETING:

@@ -77,7 +77,7 @@ class RouterRecovery:
         router = routers.by_id.get(router_id)
         if router is not None:
             return router
-        source, dest = registry.by_id.get(source_id), registry.by_id.get(dest_id)
+        source, dest = registry.with_id(source_id), registry.with_id(dest_id)
         holder = routers.by_name.get(name)
         if source is None or dest is None or (holder is not None and holder.id > router_id):
             return None
@@ -127,7 +127,7 @@ class RouterRecovery:
         if forward.refs:  # of a topic that is gone, too: copies of its copies may be somewhere
             at = first + forward.holes
             self.log_rows.forward(topic_id, at, forward.source, forward.refs, forward.keep, ts_ms, forward.sizes)
-        topic = self._core.registry.by_id.get(topic_id)
+        topic = self._core.registry.with_id(topic_id)
         if topic is None:
             return
         if forward.holes:

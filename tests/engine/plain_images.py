@@ -1,0 +1,17 @@
+"""What a snapshot says of its topics, one by one."""
+
+from __future__ import annotations
+
+from topics.engine.snapshot import Snapshot, TopicImage
+
+
+def topic_images(snapshot: Snapshot) -> list[TopicImage]:
+    """Of all its topics, those that it has as columns among them."""
+    images = list(snapshot.topics)
+    for block in snapshot.plain:
+        for at, name in enumerate(block.names):
+            image = TopicImage(name, block.ids[at], block.orders[at], block.configs[block.config[at]], block.heads[at])
+            image.last_ts, image.generation = block.last_ts[at], block.generations[at]
+            image.incarnation = block.incarnations[16 * at : 16 * at + 16]
+            images.append(image)
+    return images

@@ -1,0 +1,210 @@
+"""Topics that nobody has asked for since the start: what they cost, and that nobody can tell them from others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.engine.harness import records
+from tests.engine.real_world import RealWorld
+from topics.engine.chunk import Chunk
+from topics.engine.dormant import Dormant
+from topics.engine.results import TopicState
+from topics.engine.topic import Topic
+
+NAMES = [f"t{number:02d}" for number in range(40)]
+
+
+@pytest.fixture
+def world() -> RealWorld:
+    """Forty topics of one to three records, in packs."""
+    world = RealWorld()
+    for number, name in enumerate(NAMES):
+        world.append(*range(number % 3 + 1), name=name)
+    world.checkpoint()
+    return world
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Of which objects are made from now on: the kinds."""
+    found: list[str] = []
+    for kind in (Topic, Chunk):
+        monkeypatch.setattr(kind, "__init__", _told(kind, found))
+    return found
+
+
+def _told(kind: type, found: list[str]) -> Callable[..., None]:
+    make = kind.__init__  # type: ignore[misc]
+
+    def told(self: Any, *args: Any) -> None:
+        found.append(kind.__name__)
+        make(self, *args)
+
+    return told
+
+
+def dormant(world: RealWorld) -> Dormant:
+    return world.engine._core.registry.dormant
+
+
+def states(world: RealWorld) -> list[TopicState]:
+    """As they are listed, without what a restart forgets."""
+    return [state._replace(last_write_ts=None, last_read_ts=None) for state in world.list().rows]
+
+
+def live_rows(world: RealWorld) -> dict[str, int]:
+    """Of the packs there are."""
+    return {file.path: file.live_rows for file in world.real_store.files if "/packs/" in file.path}
+
+
+# --- what they cost --------------------------------------------------------------------------------------------------
+def test_a_start_a_list_a_scrape_a_checkpoint_and_a_stop_make_no_topic_and_no_chunk(
+    world: RealWorld, made: list[str]
+) -> None:
+    before, sums, files = states(world), world.engine.stats(), live_rows(world)
+    for _ in range(2):
+        world.restart(graceful=True)
+        assert states(world) == before
+        assert world.engine.stats() == sums
+        assert live_rows(world) == files
+        assert world.engine.topic_states("", (), 100) == world.list().rows
+        assert world.engine.topic_count() == len(NAMES)
+        world.checkpoint()
+    assert made == []
+
+
+def test_a_list_that_touches_makes_no_topic_and_counts_as_consumption(world: RealWorld, made: list[str]) -> None:
+    world.restart(graceful=True)
+    world.list(touch=True)
+    assert [state.effective_priority for state in world.list().rows] == [500] * len(NAMES)
+    assert made == []
+    assert world.state("t03").effective_priority == 500
+
+
+def test_a_topic_that_is_asked_for_is_made_alone(world: RealWorld, made: list[str]) -> None:
+    world.restart(graceful=True)
+    assert world.seqs(0, "t02") == [1, 2, 3]
+    world.append(7, name="t05")
+    assert made == ["Topic", "Chunk"] * 2
+    assert len(dormant(world)) == len(NAMES) - 2
+
+
+def test_a_replay_makes_those_that_the_log_tells_of(world: RealWorld, made: list[str]) -> None:
+    world.append(7, name="t05")
+    made.clear()
+    world.restart()
+    assert made == ["Topic", "Chunk"]
+    assert world.seqs(0, "t05") == [1, 2, 3, 4]
+
+
+# --- nobody can tell -------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("power_lost", [False, True])
+def test_a_topic_is_listed_as_it_is_when_made(world: RealWorld, power_lost: bool) -> None:
+    world.restart(power_lost=power_lost)
+    listed = states(world)
+    assert len(dormant(world)) == len(NAMES)
+    assert [world.state(name)._replace(last_read_ts=None) for name in NAMES] == listed
+    assert len(dormant(world)) == 0
+    assert states(world) == listed
+
+
+def test_making_topics_changes_no_sum(world: RealWorld) -> None:
+    world.restart()
+    sums, files = world.engine.stats(), live_rows(world)
+    for name in NAMES:
+        world.state(name)
+    assert world.engine.stats() == sums
+    assert live_rows(world) == files
+
+
+def test_records_of_several_packs_come_in_order_with_their_tags(world: RealWorld) -> None:
+    for tag in ("a", "b", None):
+        for name in NAMES[:10]:
+            world.append(tag, tag=tag, name=name)
+        world.checkpoint()
+    expected = [[(record["$seq"], record.get("$tag")) for record in world.read(0, name)] for name in NAMES]
+    world.restart()
+    assert len(dormant(world)) == len(NAMES)
+    assert [[(record["$seq"], record.get("$tag")) for record in world.read(0, name)] for name in NAMES] == expected
+    assert world.delete(match="b", name="t00").deleted == 1
+    world.restart()
+    assert world.seqs(0, "t00") == [1, 2, 4]
+
+
+def test_deletes_one_by_one_stay_and_count_in_no_sum(world: RealWorld) -> None:
+    for name in NAMES[:5]:
+        world.append(1, 2, tag="x", name=name)
+        world.append(3, name=name)
+    world.checkpoint()
+    for name in NAMES[:5]:
+        world.delete(match="x", name=name)
+    world.checkpoint()
+    before, sums = states(world), world.engine.stats()
+    world.restart()
+    assert len(dormant(world)) == len(NAMES)
+    assert states(world) == before
+    assert world.engine.stats() == sums
+    assert [world.seqs(0, name) for name in NAMES[:3]] == [[1, 4], [1, 2, 5], [1, 2, 3, 6]]
+
+
+def test_what_was_touched_and_what_was_not_are_both_in_the_next_snapshot(world: RealWorld) -> None:
+    world.restart()
+    world.append(8, name="t00")
+    world.put("t01", cap_records=1)
+    world.delete_topic("t02")
+    world.append(1, name="t02")
+    world.delete(before_seq=2, name="t05")
+    before = states(world)
+    world.checkpoint()
+    assert len(dormant(world)) == len(NAMES) - 4
+    for power_lost in (False, True):
+        world.restart(power_lost=power_lost)
+        assert states(world) == before
+        assert world.seqs(0, "t00") == [1, 2]
+        assert world.seqs(0, "t01") == [2]
+        assert world.seqs(0, "t02") == [1]
+        assert world.seqs(0, "t05") == [2, 3]
+
+
+def test_a_topic_made_while_a_snapshot_is_prepared_is_in_it_once(world: RealWorld) -> None:
+    world.restart()
+    catalog = world.engine.catalog
+    steps = catalog.prepare_snapshot(1)
+    next(steps)
+    world.append(8, name="t00")  # told of already
+    world.append(8, name="t39")  # not yet
+    for _ in steps:
+        pass
+    text = b"".join(catalog.snapshot())
+    assert [text.count(f'"{name}"'.encode()) for name in ("t00", "t39")] == [1, 1]
+
+
+def test_topics_of_routers_and_topics_with_keys_are_made_at_the_start(world: RealWorld) -> None:
+    answer = world.start_append(records(1), "t00", key=b"k")
+    world.wait(answer)
+    world.checkpoint()
+    world.restart()
+    assert len(dormant(world)) == len(NAMES) - 1
+    again = world.start_append(records(1), "t00", key=b"k")
+    assert world.wait(again).deduped
+
+
+def test_a_name_is_taken_while_its_topic_is_dormant(world: RealWorld) -> None:
+    world.restart()
+    assert not world.put("t07").created
+    assert world.delete_topic("t08").deleted
+    assert world.put("t08").created
+    assert [row.name for row in world.list("t0", "t06", 3).rows] == ["t07", "t08", "t09"]
+
+
+def test_seqs_go_on_where_a_dormant_topic_ended(world: RealWorld) -> None:
+    """R-SEQ-4, though its last records are gone."""
+    world.append(1, tag="x", name="t00")
+    world.checkpoint()
+    world.delete(match="x", name="t00")
+    world.checkpoint()
+    world.restart(power_lost=True)
+    assert world.append(5, name="t00").first_seq == 3
