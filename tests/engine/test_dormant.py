@@ -182,7 +182,23 @@ def test_a_topic_made_while_a_snapshot_is_prepared_is_in_it_once(world: RealWorl
     assert [text.count(f'"{name}"'.encode()) for name in ("t00", "t39")] == [1, 1]
 
 
-def test_topics_of_routers_and_topics_with_keys_are_made_at_the_start(world: RealWorld) -> None:
+def test_topics_of_which_there_is_more_to_tell_are_made_at_the_start(world: RealWorld) -> None:
+    world.put("t00", ttl_ms=60_000)
+    world.put("t01", durability="memory")
+    world.put("queue", type="queue")
+    world.delete(before_seq=2, name="t05")
+    world.checkpoint()
+    before = {state.name: state for state in states(world)}
+    world.restart()
+    assert len(dormant(world)) == len(NAMES) - 3
+    after = {state.name: state for state in states(world)}
+    assert after.pop("t01").incarnation != before.pop("t01").incarnation
+    assert after == before
+    world.advance_ms(60_001)
+    assert world.state("t00").count == 0
+
+
+def test_a_topic_with_keys_is_made_at_the_start(world: RealWorld) -> None:
     answer = world.start_append(records(1), "t00", key=b"k")
     world.wait(answer)
     world.checkpoint()

@@ -171,8 +171,8 @@ class EngineCatalog:
 
     def add_pack(self, pack: PackRows) -> None:
         left = self._core.registry.dormant.add_pack(pack) if len(pack.topic_ids) else []
-        for at, rows in zip(left, run_of(pack, left), strict=True):
-            self.add_rows(int(pack.topic_ids[at]), rows)
+        for at in left:
+            self.add_rows(int(pack.topic_ids[at]), run_of(pack, at))
 
     def log_begins(self, copied_upto: Mapping[int, int]) -> None:
         self._log_rows.copied_upto = copied_upto
