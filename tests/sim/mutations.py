@@ -450,8 +450,8 @@ MUTANTS = (
     _one(
         "a reservation counted on that a snapshot has released",
         "engine/catalog.py",
-        "            topic.reserved = topic.next_seq - 1\n            topic.growing = 0\n        image",
-        "            topic.reserved = topic.next_seq - 1\n        image",
+        "                topic.reserved = topic.next_seq - 1\n                topic.growing = 0\n",
+        "                topic.reserved = topic.next_seq - 1\n",
     ),
     _one(
         "a reservation counted on that failed",
@@ -538,9 +538,9 @@ MUTANTS = (
     ),
     _one(
         "runs read again that were merged elsewhere",
-        "store/recovery.py",
-        "if row in pack.runs and len(rows.seqs):",
-        "if len(rows.seqs):",
+        "store/pack.py",
+        "        wanted[list(runs)] = True\n",
+        "        wanted[:] = True\n",
         _SELDOM,
     ),
     _one(
