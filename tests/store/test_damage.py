@@ -199,8 +199,8 @@ def test_a_file_of_a_newer_build_is_refused_by_version_not_by_checksum() -> None
     world.checkpoint()
     ring = world.end(power_cut=False)
     for name in ring.disk.list_directory(f"{DIRECTORY}/snapshots"):
-        ring.corrupt_file(f"{DIRECTORY}/snapshots/{name}", 4, mask=0x02)
-    with pytest.raises(FormatError, match="of version 3; this build knows 1"):
+        ring.corrupt_file(f"{DIRECTORY}/snapshots/{name}", 4, mask=0x04)
+    with pytest.raises(FormatError, match="of version 6; this build knows 2"):
         StoreWorld(ring).open()
 
 

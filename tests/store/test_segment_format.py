@@ -55,7 +55,7 @@ def test_headers_are_what_they_were() -> None:
     assert FOOTER.pack()[-8:].hex() == "b7fdc815dd2c5982"
     assert RUN.pack()[64:72].hex() == "637afc614fb76cda"
     assert INDEX.pack(COLUMNS)[56:64].hex() == "2d6f810bdc5bdaed"
-    assert SNAPSHOT.pack()[56:64].hex() == "7beb8f8e5017b58b"
+    assert SNAPSHOT.pack()[56:64].hex() == "da05a9be763efce1"
     assert PackHeader(2, 4).pack()[56:64].hex() == "a4748dbad46ba258"
 
 

@@ -42,6 +42,8 @@ from topics.errors import CorruptError, FormatError
 from topics.store.format import BLOCK_BYTES, align_up
 
 VERSION = 1
+SNAPSHOT_VERSION = 2
+"""2: topics as columns, which a build that knows 1 would pass over. Both are read."""
 CODEC_FRAMES = 0
 """Frames as the log has them, not compressed."""
 
@@ -98,15 +100,17 @@ def _checksum(head: bytes | memoryview, body: bytes | memoryview = b"") -> int:
     return xxhash.xxh3_64_intdigest(head, seed=xxhash.xxh3_64_intdigest(body))
 
 
-def _check_kind(data: bytes | memoryview, size: int, magic: bytes, what: str, path: str) -> None:
-    """Magic, then version: raises FormatError. Every header starts `4s magic, u16 version`."""
+def _check_kind(
+    data: bytes | memoryview, size: int, magic: bytes, what: str, path: str, *, newest: int = VERSION
+) -> None:
+    """Magic, then version, up to the newest known: raises FormatError. Every header starts `4s magic, u16 version`."""
     if len(data) < size:
         raise CorruptError(f"{path}: too short for {what}", {"path": path})
     found, version = struct.unpack_from("<4sH", data)
     if found != magic:
         raise FormatError(f"{path}: not {what} (magic {found!r})")
-    if version != VERSION:
-        raise FormatError(f"{path}: {what} of version {version}; this build knows {VERSION}")
+    if not VERSION <= version <= newest:
+        raise FormatError(f"{path}: {what} of version {version}; this build knows {newest}")
 
 
 # --- segment ---------------------------------------------------------------------------------------------------------
@@ -509,7 +513,7 @@ class SnapshotFile(NamedTuple):
     @staticmethod
     def check_size(header: bytes | memoryview, size: int, path: str) -> None:
         """A file of `size` bytes is as large as its header says. Raises FormatError or CorruptError."""
-        _check_kind(header, SNAPSHOT_HEADER_BYTES, SNAPSHOT_MAGIC, "a snapshot", path)
+        _check_kind(header, SNAPSHOT_HEADER_BYTES, SNAPSHOT_MAGIC, "a snapshot", path, newest=SNAPSHOT_VERSION)
         *_, store_bytes, catalog_bytes = _SNAPSHOT_HEADER.unpack_from(header)
         told = SNAPSHOT_HEADER_BYTES + store_bytes + catalog_bytes
         if size != told:
@@ -518,7 +522,7 @@ class SnapshotFile(NamedTuple):
     @classmethod
     def unpack(cls, data: bytes | memoryview, path: str) -> SnapshotFile:
         """Raises FormatError or CorruptError."""
-        _check_kind(data, SNAPSHOT_HEADER_BYTES, SNAPSHOT_MAGIC, "a snapshot", path)
+        _check_kind(data, SNAPSHOT_HEADER_BYTES, SNAPSHOT_MAGIC, "a snapshot", path, newest=SNAPSHOT_VERSION)
         _, _, _, number, created_ms, store_bytes, catalog_bytes = _SNAPSHOT_HEADER.unpack_from(data)
         body = memoryview(data)[SNAPSHOT_HEADER_BYTES:]
         stored = int.from_bytes(data[_SNAPSHOT_HEADER.size : SNAPSHOT_HEADER_BYTES], "little")
@@ -532,7 +536,7 @@ def pack_snapshot(
 ) -> list[bytes | memoryview]:
     """A `SnapshotFile` whose catalog comes in pieces, as pieces of the file."""
     size = sum(map(len, catalog))
-    head = _SNAPSHOT_HEADER.pack(SNAPSHOT_MAGIC, VERSION, 0, number, created_ms, len(store), size)
+    head = _SNAPSHOT_HEADER.pack(SNAPSHOT_MAGIC, SNAPSHOT_VERSION, 0, number, created_ms, len(store), size)
     body = xxhash.xxh3_64(store)
     for piece in catalog:
         body.update(piece)
