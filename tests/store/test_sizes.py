@@ -120,3 +120,27 @@ def test_64_mib_hold_24_mib_of_records_through_kills() -> None:
         world = opened(ring=world.end(power_cut=True), volume_bytes=64 * _MIB)
     world.check_every_record()
     assert len(world.catalog.topics[1].rows) == 24
+
+
+def test_spares_may_be_dropped_while_one_that_the_log_has_outgrown_goes() -> None:
+    world = opened(checkpoint_wal_bytes=1 << 30)
+    world.create(1)
+    world.append(1, 1)
+    world.checkpoint()
+    seconds(world, 3)
+    log = world.store.log
+    (directory,) = log._directories
+    assert not directory.needs_space, "the checkpoint has left a spare of the first size"
+    log.sizes.on_filled(START_BYTES)
+    found: list[object] = []
+
+    async def look() -> None:
+        found.append(await directory._spare_for(log.sizes.file))
+
+    world.loop.spawn(look(), "look")
+    world.loop.run_pass(0)
+    world.run(log.drop_spares())
+    seconds(world, 1)
+    assert found == [None]
+    assert directory.needs_space
+    assert not directory._spares, "what is gone is no spare"

@@ -165,14 +165,8 @@ class WalDirectory:
         return WalFile(stored, number, size)
 
     async def _spare_for(self, size: int) -> Spare | None:
-        """One that holds as much; those that the log has outgrown go. One that cannot go is tried the next time."""
-        while self._spares and not self._sizes.is_of_use(self._spares[0].size):
-            try:
-                await self._loop.files.unlink(self._spares[0].path)
-            except OSError as error:
-                log.warning("removing %s failed, it is kept for now: %s", self._spares[0].path, error)
-                return None
-            self._spares.popleft()
+        """One that holds as much; those that the log has outgrown go."""
+        await self._remove([spare for spare in self._spares if not self._sizes.is_of_use(spare.size)])
         return self._spares.popleft() if self._spares and self._spares[0].size >= size else None
 
     async def _create(self, temporary: str, path: str, size: int, *, zeroed: bool) -> None:
@@ -260,7 +254,11 @@ class WalDirectory:
 
     async def drop_spares(self) -> None:
         """Gives the spares' space back to a full disk. One that cannot go stays a spare."""
-        spares, self._spares = self._spares, deque()  # nobody takes one meanwhile that is about to go
+        await self._remove(list(self._spares))
+
+    async def _remove(self, spares: list[Spare]) -> None:
+        """Unlinks these spares, which nobody takes or removes meanwhile."""
+        self._spares = deque(spare for spare in self._spares if spare not in spares)
         for spare in spares:
             try:
                 await self._loop.files.unlink(spare.path)
