@@ -138,11 +138,11 @@ class Registry:
 
     def listed(self, name: str) -> Topic | DormantTopic | None:
         """The topic readers see under this name; a dormant one stays so."""
-        row = self.dormant.by_name.get(name)
-        if row is not None:
-            return DormantTopic(self.dormant, row)
         topic = self.by_name.get(name)
-        return topic if topic is not None and topic.visible else None
+        if topic is not None:
+            return topic if topic.visible else None
+        row = self.dormant.by_name.get(name)
+        return None if row is None else DormantTopic(self.dormant, row)
 
     def after(self, name: str, prefix: str = "", within: Prefixes = ()) -> Iterator[Topic | DormantTopic]:
         """Visible topics behind `name` whose names begin with `prefix` and with one of `within`, ascending. Walks these
