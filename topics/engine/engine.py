@@ -55,6 +55,7 @@ from topics.engine.routers.manage import RouterManager
 from topics.engine.routers.results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.routers.router import RouterConfig
 from topics.engine.scheduling.scheduler import LoadStats
+from topics.engine.steps import another_pass
 from topics.engine.topic import Life
 from topics.engine.topic_config import TopicConfig
 from topics.engine.wait import Heads, Wait
@@ -276,7 +277,7 @@ class Engine:
                 topic.filling = None
             core.filled = []
         if core.awake or core.forwardable:
-            core.loop.call_later(0, _nothing)  # by what ran behind a read: its waiters have a pass of their own
+            another_pass(core.loop)  # by what ran behind a read: its waiters have a pass of their own
 
     # --- files -------------------------------------------------------------------------------------------------------
     def checkpoint(self, wait_ms: int | None, done: Done[CheckpointResult], *, number: int = 0) -> Cancel:
@@ -375,7 +376,3 @@ class Engine:
 
 def _nothing_to_cancel() -> None:
     pass
-
-
-def _nothing() -> None:
-    """A timer that makes the loop come back at once."""

@@ -52,7 +52,7 @@ class Steps:
             then()
         else:
             self._waiting.append((work, then))
-            self._loop.call_later(0, _nothing)
+            another_pass(self._loop)
 
     def next_pass(self) -> None:
         """The pass ends: what waits goes on with the steps of the next one."""
@@ -66,7 +66,7 @@ class Steps:
         while self._waiting and self._ends(self._waiting[0][0]):
             self._waiting.popleft()[1]()
         if self._waiting:
-            self._loop.call_later(0, _nothing)
+            another_pass(self._loop)
 
     def _ends(self, work: Iterator[None]) -> bool:
         while self._left > 0:
@@ -78,5 +78,10 @@ class Steps:
         return False
 
 
+def another_pass(loop: Timers) -> None:
+    """Makes the loop come back at once, whatever it would wait for."""
+    loop.call_later(0, _nothing)
+
+
 def _nothing() -> None:
-    """A timer that makes the loop come back at once; or there is nothing to do behind the last step."""
+    pass

@@ -23,6 +23,7 @@ from topics.engine.routers.catch_up import CatchUp
 from topics.engine.routers.kept import keep_frames
 from topics.engine.routers.router import HOPS_MAX, Router, RouterLife
 from topics.engine.routers.steps import Steps
+from topics.engine.steps import another_pass
 from topics.engine.topic import Topic
 from topics.errors import TopicsError
 
@@ -82,7 +83,7 @@ class Forwarding:
                 if steps == STEPS_A_PASS:
                     break
         if news:
-            core.loop.call_later(0, _nothing)
+            another_pass(core.loop)
 
     def note(self, router: Router) -> bool:
         """The router may be behind. Returns whether a step was begun, or tried."""
@@ -268,7 +269,3 @@ def is_awaited(topic: Topic) -> bool:
         level = [dest for dest in below if dest not in met]
         met.update(level)
     return False
-
-
-def _nothing() -> None:
-    """A timer that makes the loop come back at once."""
