@@ -257,7 +257,7 @@ class Config:
     pass_read_bytes: int = 1 << 20
     """Diffs of a pass begin until they read so much; the others wait for the next passes. 0: none waits."""
     pass_search_steps: int = 64
-    """Deletes by tag look at so many chunks of 8192 records, or 256 tags each, in a pass, all together. 0: at all."""
+    """Deletes by tag look at so many chunks of 8192 records, or 256 tags each, in a pass, all together. 0: no limit."""
     pressure_full_backlog: int = 1000
     """Topics waiting for their delivery at which the pressure is 1."""
     pressure_full_latency_ms: int = 25

@@ -652,15 +652,15 @@ MUTANTS = (
     _one(
         "a disk that has space again taken for a full one",
         "store/space.py",
-        "                self._set_full(False)\n",
-        "                pass\n",
+        "            self._set_full(False)\n",
+        "            pass\n",
         "records",
     ),
     _one(
         "appends resumed before there is a reserve again",
         "store/space.py",
-        "            if not self.has_reserve:\n                await self._make_reserve()\n",
-        "            self.has_reserve = True\n",
+        "        if not self.has_reserve:\n            await self._make_reserve()\n",
+        "        self.has_reserve = True\n",
         "records",
     ),
     # --- classes -----------------------------------------------------------------------------------------------------

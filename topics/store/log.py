@@ -52,7 +52,7 @@ class Log:
         self.tail = HotTail(config.hot_tail_bytes)
         self.sizes = LogSizes(config, loop.ring.volume_bytes(config.data_dir))
         self.bound = LogBound(loop.clock, max_bytes=self.sizes.log_max, max_wait_ns=config.max_log_wait_ms * 1_000_000)
-        self.space = DiskSpace(loop, config.data_dir, self.sizes, shards=max(1, config.wal_shards))
+        self.space = DiskSpace(loop, config.data_dir, self.sizes)
         self._wals: list[Wal] = []
         self._directories: list[WalDirectory] = []
 
@@ -66,9 +66,8 @@ class Log:
         self.admission.on_latch.append(self._on_latch)
         for path in chain.from_iterable(start.spares for start in starts):
             self.sizes.on_found(loop.ring.file_size(path))
-        shards = max(1, config.wal_shards)
         loop.ring.make_directory(f"{config.data_dir}/wal")
-        for shard in range(shards):
+        for shard in range(self.sizes.shards):
             path = f"{config.data_dir}/{shard_directory(shard)}"
             loop.ring.make_directory(path)
             start = starts[shard] if shard < len(starts) else ShardStart()

@@ -36,7 +36,7 @@ from topics.store.format import (
 )
 from topics.store.manifest import ReplayStart
 from topics.store.side_by_side import side_by_side
-from topics.store.sizes import START_BYTES
+from topics.store.sizes import may_be_spare
 
 CHUNK_BYTES = 8 << 20
 _LOOKS_AT_A_TIME = 8
@@ -145,9 +145,8 @@ async def survey_shard(loop: Loop, reader: DirectReader, path: str, start: int, 
             stale.append(full)
         else:
             used.append(file)
-    least_bytes = min(START_BYTES, file_bytes)
     for full in list(stale):
-        if not full.endswith(".tmp") and least_bytes <= files.file_size(full) <= file_bytes:
+        if not full.endswith(".tmp") and may_be_spare(files.file_size(full), file_bytes):
             stale.remove(full)
             spares.append(full)
     return Survey(sorted(used, key=lambda file: file.number), last, spares, stale)

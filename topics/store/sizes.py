@@ -21,12 +21,18 @@ def _at_most(setting: int, volume_bytes: int, part: int, least_bytes: int) -> in
     return min(setting, max(volume_bytes // part, least_bytes))
 
 
+def may_be_spare(file_bytes: int, file_max: int) -> bool:
+    """A log whose files have up to `file_max` bytes may have made a file of this size, for any use."""
+    return min(START_BYTES, file_max) <= file_bytes <= file_max
+
+
 class LogSizes:
     """Sizes in bytes; volume_bytes is of the file system that the data directory lies on."""
 
     def __init__(self, config: Config, volume_bytes: int) -> None:
-        shards = max(1, config.wal_shards)
-        self.file_max = align_up(_at_most(config.wal_file_bytes, volume_bytes, 32 * shards, START_BYTES), BLOCK_BYTES)
+        self.shards = max(1, config.wal_shards)
+        part = 32 * self.shards
+        self.file_max = align_up(_at_most(config.wal_file_bytes, volume_bytes, part, START_BYTES), BLOCK_BYTES)
         self.reserve_max = _at_most(config.disk_reserve_bytes, volume_bytes, 64, _MIB)
         self.low_water = _at_most(config.disk_low_water_bytes, volume_bytes, 16, 4 * _MIB)
         self.checkpoint = _at_most(config.checkpoint_wal_bytes, volume_bytes, 16, 4 * _MIB)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
 
 from topics.errors import DiskFullError
 from topics.loop.loop import Loop
@@ -32,14 +34,13 @@ def lacks_space(error: Exception) -> bool:
 
 
 class DiskSpace:
-    """Watches the free space of the data directory, once a second. shards: how many may want a file of the reserve."""
+    """Watches the free space of the data directory, once a second."""
 
-    def __init__(self, loop: Loop, directory: str, sizes: LogSizes, *, shards: int = 1) -> None:
+    def __init__(self, loop: Loop, directory: str, sizes: LogSizes) -> None:
         self._loop = loop
         self._directory = directory
         self._reserve_path = f"{directory}/reserve"
         self._sizes = sizes
-        self._shards = shards
         self.reserve_bytes = sizes.reserve
         """Of the reserve that there is, or that is made next."""
         self._low_water_bytes = sizes.low_water
@@ -48,7 +49,7 @@ class DiskSpace:
         self._wanted_bytes = 0
         """What found no space: before there is as much it would find none again, and appends would stop again."""
         self.has_reserve = False
-        self._healing = False
+        self._working = False
         self._closed = False
         self.on_change: list[Callable[[], None]] = []
         """Called after `full` changed."""
@@ -56,7 +57,7 @@ class DiskSpace:
     @property
     def part_bytes(self) -> int:
         """Of a log file on a full disk."""
-        return align_up(self.reserve_bytes // (_FILES_OF_RESERVE * self._shards), BLOCK_BYTES)
+        return align_up(self.reserve_bytes // (_FILES_OF_RESERVE * self._sizes.shards), BLOCK_BYTES)
 
     async def open(self) -> None:
         """Makes the reserve (a missing one means: full) and starts watching."""
@@ -165,26 +166,28 @@ class DiskSpace:
             if not self.has_reserve:
                 wanted = max(wanted, self.part_bytes) + self.reserve_bytes
             if free >= self._low_water_bytes + wanted:
-                self._heal()
+                self._begin(self._heal)
         elif self.has_reserve and self.reserve_bytes < self._sizes.reserve <= free - self._low_water_bytes:
-            self._heal()
+            self._begin(partial(self._grow_reserve, self._sizes.reserve))
         self._loop.call_later(_CHECK_NS, self._check)
 
-    def _heal(self) -> None:
-        if not self._healing:
-            self._healing = True
-            self._loop.spawn(self._heal_task(), "disk space")
+    def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Both kinds of work write the reserve: one at a time. What fails is looked at again in a second."""
+        if not self._working:
+            self._working = True
+            self._loop.spawn(self._run(work), "disk space")
 
-    async def _heal_task(self) -> None:
+    async def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
-            if not self.full:
-                await self._grow_reserve(self._sizes.reserve)
-                return
-            if not self.has_reserve:
-                await self._make_reserve()
-            if self.has_reserve:
-                self._set_full(False)
+            await work()
         except OSError:
-            pass  # looked at again in a second
+            pass
         finally:
-            self._healing = False
+            self._working = False
+
+    async def _heal(self) -> None:
+        """There is space again: the reserve is made anew, and then appends resume."""
+        if not self.has_reserve:
+            await self._make_reserve()
+        if self.has_reserve:
+            self._set_full(False)
