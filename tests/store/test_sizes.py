@@ -109,6 +109,18 @@ def test_what_is_switched_off_stays_off_on_a_small_volume() -> None:
     assert (sizes.reserve, sizes.low_water, sizes.log_max) == (0, 0, 0)
 
 
+def test_a_volume_that_does_not_tell_its_size_leaves_the_settings_as_they_are() -> None:
+    config, sizes = Config(), LogSizes(Config(), 0)
+    found = sizes.file_max, sizes.reserve_max, sizes.low_water, sizes.checkpoint, sizes.log_max
+    assert found == (
+        config.wal_file_bytes,
+        config.disk_reserve_bytes,
+        config.disk_low_water_bytes,
+        config.checkpoint_wal_bytes,
+        config.max_log_bytes,
+    )
+
+
 def test_64_mib_hold_24_mib_of_records_through_kills() -> None:
     world = opened(volume_bytes=64 * _MIB)
     world.create(1)

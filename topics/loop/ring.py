@@ -168,7 +168,7 @@ class Ring(Protocol):
         """Bytes an unprivileged writer may still use on the file system of `path`."""
 
     def volume_bytes(self, path: str) -> int:
-        """Size of the file system of `path`."""
+        """Size of the file system of `path`; 0: it does not tell."""
 
     def direct_block_bytes(self, path: str) -> int:
         """Alignment (bytes) O_DIRECT needs for files in this directory; 0 where it does not work."""

@@ -18,7 +18,7 @@ _MIB = 1 << 20
 
 def _at_most(setting: int, volume_bytes: int, part: int, least_bytes: int) -> int:
     """A setting, or so small a part of the volume; least_bytes: even of the smallest volume. 0 stays 0."""
-    return min(setting, max(volume_bytes // part, least_bytes))
+    return min(setting, max(volume_bytes // part, least_bytes)) if volume_bytes else setting
 
 
 def may_be_spare(file_bytes: int, file_max: int) -> bool:
@@ -27,7 +27,7 @@ def may_be_spare(file_bytes: int, file_max: int) -> bool:
 
 
 class LogSizes:
-    """Sizes in bytes; volume_bytes is of the file system that the data directory lies on."""
+    """Sizes in bytes; volume_bytes is of the file system of the data directory, 0 where that does not tell."""
 
     def __init__(self, config: Config, volume_bytes: int) -> None:
         self.shards = max(1, config.wal_shards)
