@@ -897,6 +897,13 @@ MUTANTS = (
         "if False:",
         "again",
     ),
+    _one(
+        "a pack that had the number before taken for the one listed",
+        "store/pack.py",
+        "if PackHeader.unpack(data, path).epoch != pack.epoch or not _holds(index.table, pack):",
+        "if False:",
+        "tests/store/test_damage.py",
+    ),
     Mutant(
         "a reader of files takes another file of the same name",
         (

@@ -275,7 +275,8 @@ class Source:
             header = self.run_header(pack, at, piece)
             if number < piece.run:
                 at = align_up(at + RUN_HEADER_BYTES + len(header.description) + header.frames_bytes, BATCH_ALIGN)
-        if (header.topic_id, header.first_seq, header.last_seq) != _run_of(piece):
+        found = (header.topic_id, header.first_seq, header.last_seq)
+        if header.epoch != piece.epoch or found != _run_of(piece):
             raise _another_run(pack, piece, at)
         return at, header
 

@@ -157,12 +157,29 @@ class PackIndex(NamedTuple):
 
 
 async def read_pack(files: ReadCalls, directory: str, pack: Pack) -> PackIndex:
-    """The index at the end of a pack, or, when that is damaged, what its runs say. Raises CorruptError, OSError."""
+    """The index at the end of a pack, or, when that is damaged, what its runs say.
+
+    Raises CorruptError, also for another pack that once had this number (a disk may have lost the writes of the one
+    that is listed), FormatError or OSError.
+    """
     path = f"{directory}/{pack.path}"
     try:
         return await _read_index(files, path, pack)
     except (CorruptError, FormatError, ValueError):
-        return scan_pack(await read_file(files, path), path)
+        data = await read_file(files, path)
+        index = scan_pack(data, path)
+        if PackHeader.unpack(data, path).epoch != pack.epoch or not _holds(index.table, pack):
+            raise CorruptError(f"{path}: not the pack the snapshot lists", {"path": path}) from None
+        return index
+
+
+def _holds(table: np.ndarray, pack: Pack) -> bool:
+    """Whether each run that is listed is in its row of the run table."""
+    rows = table[["topic_id", "first_seq", "last_seq"]].tolist()
+    return all(
+        number < len(rows) and rows[number] == (run.topic_id, run.first_seq, run.last_seq)
+        for number, run in pack.runs.items()
+    )
 
 
 async def _read_index(files: ReadCalls, path: str, pack: Pack) -> PackIndex:
@@ -202,12 +219,14 @@ class ScannedRun(NamedTuple):
 
 def scan_runs(data: bytes, path: str) -> list[ScannedRun]:
     """Every run of a pack's bytes, verified. Raises CorruptError naming the place and the topic, or FormatError."""
-    PackHeader.unpack(data, path)
+    epoch = PackHeader.unpack(data, path).epoch
     view = memoryview(data)
     runs = []
     at = BLOCK_BYTES
     while at + RUN_HEADER_BYTES <= len(data) and bytes(view[at : at + 4]) == RUN_MAGIC:
         header = RunHeader.unpack(view[at:], f"{path}, byte {at}")
+        if header.epoch != epoch:
+            break  # a run of a pack that had this number before
         start = at + RUN_HEADER_BYTES + len(header.description)
         end = start + header.frames_bytes
         scan = codec.scan_frames(view[start:end], base=start)

@@ -228,7 +228,11 @@ async def _load_rows(
 
 
 async def _load_pack(files: ReadCalls, directory: str, pack: Pack) -> tuple[Pack, PackIndex]:
-    return pack, await read_pack(files, directory, pack)
+    try:
+        return pack, await read_pack(files, directory, pack)
+    except FileNotFoundError:
+        path = f"{directory}/{pack.path}"
+        raise CorruptError(f"{path}: the snapshot lists it, and it is missing. {REMEDY}", {"path": path}) from None
 
 
 async def _load_segment(
