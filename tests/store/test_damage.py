@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
+import xxhash
 
 from tests.sim import SimRing
 from tests.sim.disk import SimDirectory
@@ -13,7 +14,7 @@ from topics.errors import CorruptError, FormatError, LogReadOnlyError
 from topics.loop import Loop
 from topics.store.format import BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET
 from topics.store.fsck import verify
-from topics.store.segment_format import FLAGS_OFFSET_PER_ROW, INDEX_HEADER_BYTES
+from topics.store.segment_format import FLAGS_OFFSET_PER_ROW, INDEX_HEADER_BYTES, SnapshotFile, pack_snapshot
 
 LOG = f"{DIRECTORY}/wal/shard-00"
 
@@ -111,13 +112,17 @@ def test_a_missing_directory_of_a_shard_stops_the_start_and_is_found() -> None:
     assert [finding.path for finding in report.findings] == [f"{DIRECTORY}/wal/shard-01"]
 
 
-def test_one_damaged_snapshot_is_passed_over() -> None:
+@pytest.mark.parametrize(
+    "offset", [0, 3, 4, 5, 6, 70], ids=["magic", "magic", "version", "version", "reserved", "body"]
+)
+def test_one_damaged_snapshot_is_passed_over(offset: int) -> None:
+    """Damage to magic (0 to 3) or version (4, 5) counts as damage, too: the other copy of the pair is sound."""
     world = filled()
     world.checkpoint()
     before = world.catalog.state()
     ring = world.end(power_cut=False)
     newest = max(ring.disk.list_directory(f"{DIRECTORY}/snapshots"))
-    ring.corrupt_file(f"{DIRECTORY}/snapshots/{newest}", 70)
+    ring.corrupt_file(f"{DIRECTORY}/snapshots/{newest}", offset)
     world = StoreWorld(ring).open()
     assert world.catalog.state() == before
     assert world.store.skipped_snapshots == [f"{DIRECTORY}/snapshots/{newest}"]
@@ -229,10 +234,28 @@ def test_a_file_of_a_newer_build_is_refused_by_version_not_by_checksum() -> None
     world = filled()
     world.checkpoint()
     ring = world.end(power_cut=False)
-    for name in ring.disk.list_directory(f"{DIRECTORY}/snapshots"):
-        ring.corrupt_file(f"{DIRECTORY}/snapshots/{name}", 4, mask=0x04)
+    name = max(ring.disk.list_directory(f"{DIRECTORY}/snapshots"))
+    path = f"{DIRECTORY}/snapshots/{name}"
+    content = bytearray(ring.file_bytes(path))
+    content[4:6] = (6).to_bytes(2, "little")
+    body = xxhash.xxh3_64_intdigest(bytes(content[64:]))
+    content[56:64] = xxhash.xxh3_64_intdigest(bytes(content[:56]), seed=body).to_bytes(8, "little")
+    ring.put_file(path, bytes(content))
     with pytest.raises(FormatError, match="of version 6; this build knows 2"):
         StoreWorld(ring).open()
+
+
+def test_a_large_snapshot_is_checked_by_its_size_whatever_its_first_bytes_say() -> None:
+    header = pack_snapshot(1, 0, b"store", [b"catalog"])[0][:64]
+    size = 64 + len(b"storecatalog")
+    rotten = b"XPSN" + header[4:]
+    SnapshotFile.check_size(rotten, size, "snapshot")
+    with pytest.raises(CorruptError, match="its header says 76"):
+        SnapshotFile.check_size(header, 1 << 40, "snapshot")
+    with pytest.raises(FormatError, match="not a snapshot"):
+        SnapshotFile.check_size(rotten, 1 << 40, "snapshot")
+    with pytest.raises(CorruptError, match="too short"):
+        SnapshotFile.check_size(header[:63], 63, "snapshot")
 
 
 def test_a_directory_made_for_more_cores_is_refused() -> None:

@@ -512,23 +512,48 @@ class SnapshotFile(NamedTuple):
 
     @staticmethod
     def check_size(header: bytes | memoryview, size: int, path: str) -> None:
-        """A file of `size` bytes is as large as its header says. Raises FormatError or CorruptError."""
+        """A file of `size` bytes is as large as its header says. Raises FormatError or CorruptError.
+
+        A file whose magic or version is unknown passes if it has the size of a snapshot: `unpack` tells damage there
+        from a file of a newer build, which takes the whole file.
+        """
+        if len(header) >= SNAPSHOT_HEADER_BYTES:
+            *_, store_bytes, catalog_bytes = _SNAPSHOT_HEADER.unpack_from(header)
+            expected = SNAPSHOT_HEADER_BYTES + store_bytes + catalog_bytes
+            if size == expected:
+                return
         _check_kind(header, SNAPSHOT_HEADER_BYTES, SNAPSHOT_MAGIC, "a snapshot", path, newest=SNAPSHOT_VERSION)
-        *_, store_bytes, catalog_bytes = _SNAPSHOT_HEADER.unpack_from(header)
-        told = SNAPSHOT_HEADER_BYTES + store_bytes + catalog_bytes
-        if size != told:
-            raise CorruptError(f"{path}: the snapshot has {size} bytes; its header says {told}", {"path": path})
+        raise CorruptError(f"{path}: the snapshot has {size} bytes; its header says {expected}", {"path": path})
 
     @classmethod
     def unpack(cls, data: bytes | memoryview, path: str) -> SnapshotFile:
         """Raises FormatError or CorruptError."""
-        _check_kind(data, SNAPSHOT_HEADER_BYTES, SNAPSHOT_MAGIC, "a snapshot", path, newest=SNAPSHOT_VERSION)
-        _, _, _, number, created_ms, store_bytes, catalog_bytes = _SNAPSHOT_HEADER.unpack_from(data)
-        body = memoryview(data)[SNAPSHOT_HEADER_BYTES:]
-        stored = int.from_bytes(data[_SNAPSHOT_HEADER.size : SNAPSHOT_HEADER_BYTES], "little")
-        if len(body) != store_bytes + catalog_bytes or stored != _checksum(data[: _SNAPSHOT_HEADER.size], body):
+        try:
+            _check_kind(data, SNAPSHOT_HEADER_BYTES, SNAPSHOT_MAGIC, "a snapshot", path, newest=SNAPSHOT_VERSION)
+        except FormatError:
+            # A newer build's checksum covers its own version, so it never fits one that this build knows.
+            if any(_is_sound(data, kind) for kind in _SNAPSHOT_KINDS):
+                raise CorruptError(f"{path}: magic or version of the snapshot is damaged", {"path": path}) from None
+            raise
+        if not _is_sound(data, bytes(data[: len(_SNAPSHOT_KINDS[0])])):
             raise CorruptError(f"{path}: checksum of the snapshot is wrong", {"path": path})
+        _, _, _, number, created_ms, store_bytes, _ = _SNAPSHOT_HEADER.unpack_from(data)
+        body = memoryview(data)[SNAPSHOT_HEADER_BYTES:]
         return cls(number, created_ms, bytes(body[:store_bytes]), bytes(body[store_bytes:]))
+
+
+_SNAPSHOT_KINDS = [struct.pack("<4sH", SNAPSHOT_MAGIC, version) for version in range(VERSION, SNAPSHOT_VERSION + 1)]
+"""Magic and version, as the first bytes of a snapshot that this build reads."""
+
+
+def _is_sound(data: bytes | memoryview, kind: bytes) -> bool:
+    """Whether a snapshot has the length and the checksum of one whose magic and version are `kind`."""
+    *_, store_bytes, catalog_bytes = _SNAPSHOT_HEADER.unpack_from(data)
+    body = memoryview(data)[SNAPSHOT_HEADER_BYTES:]
+    if len(body) != store_bytes + catalog_bytes:
+        return False
+    stored = int.from_bytes(data[_SNAPSHOT_HEADER.size : SNAPSHOT_HEADER_BYTES], "little")
+    return stored == _checksum(kind + bytes(data[len(kind) : _SNAPSHOT_HEADER.size]), body)
 
 
 def pack_snapshot(
