@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from typer.testing import CliRunner, Result
 from tests.pipelines.world import opened, order
 from topics.cli.main import app
 from topics.cli.pipeline import write_report
-from topics.pipelines import export
+from topics.pipelines import engines, export
 from topics.pipelines.target import delta
 
 BLOCKED = "import sys; sys.modules['pyarrow'] = None; from topics.cli import main; sys.argv[0] = 'topics'; main()"
@@ -207,6 +208,26 @@ def test_a_scrub_beside_an_open_log_finds_damage(data: Path) -> None:
 def test_options_of_engines_that_mean_nothing_are_refused(data: Path, options: list[str], told: str) -> None:
     done = pipeline("scrub", "--path", data, *options)
     assert (done.exit_code, told in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["rollup", "--window", "fortnight"], "--window"),
+        (["check", "--fail-on", "los"], "--fail-on 'los' means nothing"),
+        (["scrub", "--backup", "/no/such/directory"], "/no/such/directory"),
+    ],
+)
+def test_what_a_pipeline_refuses_it_refuses_without_starting_spark(
+    data: Path, options: list[str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(_master: str, _settings: Mapping[str, str]) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(engines, "_start_spark", start)
+    done = pipeline(options[0], "--path", data, *options[1:], "--master", "local[1]")
+    assert (done.exit_code, told in done.stderr) == (2, True)
+    assert isinstance(pipeline("scrub", "--path", data, "--master", "local[1]").exception, AssertionError)
 
 
 def test_a_bundle_is_written_where_it_was_asked_for(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_signal_cancels_the_job_from_another_thread_than_the_one_that_waits_fo
     """py4j cannot send a call while the same thread waits for an answer: it fails with a page of traces."""
     context = Context()
     with Stop() as stop, pytest.raises(StoppedError):
-        list(SparkEngine(cast("Any", Session(context))).run(len, ["unit"], stop))
+        list(SparkEngine(lambda: cast("Any", Session(context))).run(len, ["unit"], stop))
     assert context.cancelled_in is not main_thread()
 
 

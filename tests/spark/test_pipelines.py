@@ -33,13 +33,13 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_export_writes_the_same_rows(spark: Any, data: Path, tmp_path: Path, layout: str) -> None:
     options = export.Options(Origin(path=str(data)), str(tmp_path / "lake"), layout, "id bigint, amount double")
     here = export.run(replace(options, target=str(tmp_path / "here")), clock=ManualClock())
-    there = export.run(options, engine=SparkEngine(spark), clock=ManualClock())
+    there = export.run(options, engine=SparkEngine(lambda: spark), clock=ManualClock())
     assert (there.rows, there.misfits, there.files >= here.files) == (here.rows, here.misfits, True)
     found = open_layout(layout, str(tmp_path / "lake"))
     for topic in ("orders", "prices:eur"):
         rows = exported_rows(tmp_path / "lake", found, topic)
         assert rows.drop_columns(["value"]).equals(log_rows(data, topic))
-    again = export.run(options, engine=SparkEngine(spark), clock=ManualClock())
+    again = export.run(options, engine=SparkEngine(lambda: spark), clock=ManualClock())
     assert again.commit is None
 
 
@@ -55,9 +55,11 @@ def test_reports_are_those_of_this_process(spark: Any, data: Path, tmp_path: Pat
         (rollup, rollup.Options(origin, "1 day", event_time="/id")),
     ):
         here = pipeline.run(options, clock=ManualClock())
-        there = pipeline.run(options, engine=SparkEngine(spark), clock=ManualClock())
+        there = pipeline.run(options, engine=SparkEngine(lambda: spark), clock=ManualClock())
         assert there.as_json() == here.as_json()
-    kept = compact.run(compact.Options(origin, str(tmp_path / "kept")), engine=SparkEngine(spark), clock=ManualClock())
+    kept = compact.run(
+        compact.Options(origin, str(tmp_path / "kept")), engine=SparkEngine(lambda: spark), clock=ManualClock()
+    )
     assert (
         kept.topics["orders"].written
         == len({row["tag"] for row in log_rows(data, "orders").to_pylist() if row["tag"]})
@@ -71,7 +73,7 @@ def test_a_replay_sends_each_row_once_from_executors(spark: Any, data: Path, tmp
     home.mkdir()
     with own_server(home) as server:
         options = replay.Options((str(tmp_path / "lake"),), server.url)
-        first, second = (replay.run(options, engine=SparkEngine(spark), clock=ManualClock()) for _ in range(2))
+        first, second = (replay.run(options, engine=SparkEngine(lambda: spark), clock=ManualClock()) for _ in range(2))
         assert first.rows == second.known
         assert (first.known, second.rows) == (0, 0)
         for topic in ("orders", "prices:eur"):
@@ -89,6 +91,6 @@ def test_an_error_of_an_executor_is_the_one_of_this_process(spark: Any, data: Pa
     with pytest.raises(CorruptError) as here:
         export.run(replace(options, target=str(tmp_path / "here")), clock=ManualClock())
     with pytest.raises(CorruptError) as there:
-        export.run(options, engine=SparkEngine(spark), clock=ManualClock())
+        export.run(options, engine=SparkEngine(lambda: spark), clock=ManualClock())
     assert str(there.value) == str(here.value)
     assert not list((tmp_path / "lake").rglob("*.parquet"))

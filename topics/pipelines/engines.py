@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from threading import Thread
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from topics import errors as common
 from topics.errors import TopicsError, UsageError
@@ -18,6 +19,7 @@ from topics.pipelines import errors
 from topics.pipelines.errors import PipelineError, StoppedError
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 U = TypeVar("U")
@@ -86,8 +88,11 @@ class Engine(Protocol):
     """Runs a function over units."""
 
     name: str
-    slots: int
-    """An estimate of the units that run at once."""
+
+    @property
+    def slots(self) -> int:
+        """An estimate of the units that run at once."""
+        ...
 
     def run(self, function: Callable[[U], R], units: Sequence[U], stop: Stop) -> Iterator[R]:
         """Yield the results, in the order of the units. Errors of this package keep their class."""
@@ -131,8 +136,7 @@ def open_engine(name: str = "", master: str = "", config: Sequence[str] = ()) ->
     """Return the engine that the options name: Spark when there is a master or a setting of Spark, else this process.
 
     Args: name, one of ENGINES or ""; config, "key=value" each.
-    Raises: UsageError, the options contradict each other, or this machine cannot run Spark; PipelineError, Spark does
-    not start, as with a master that does not answer or a setting that it refuses.
+    Raises: UsageError, the options contradict each other.
     """
     if name not in ("", *ENGINES):
         raise UsageError(f"--engine is {name!r}: use one of {', '.join(ENGINES)}")
@@ -146,16 +150,24 @@ def open_engine(name: str = "", master: str = "", config: Sequence[str] = ()) ->
         settings[key.strip()] = value
     if name != "spark" and not master and not settings:
         return LocalEngine()
+    return SparkEngine(partial(_start_spark, master or "local[*]", settings))
+
+
+def _start_spark(master: str, settings: Mapping[str, str]) -> SparkSession:
+    """Start Spark, which takes some 10 s.
+
+    Raises: UsageError, this machine cannot run Spark; PipelineError, Spark does not start, as with a master that does
+    not answer or a setting that it refuses.
+    """
     from topics.spark.sessions import session  # noqa: PLC0415 - pyspark is needed here alone
 
     quiet = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
     try:
-        spark = session("topics pipeline", master or "local[*]", {**quiet, **settings})
+        return session("topics pipeline", master, {**quiet, **settings})
     except TopicsError:
         raise
     except Exception as error:
         raise PipelineError(why_not_started(error)) from None
-    return SparkEngine(spark)
 
 
 _HEALS = (reading.DirectoryBusyError, PermissionError)
@@ -164,17 +176,25 @@ _HEALS = (reading.DirectoryBusyError, PermissionError)
 class SparkEngine:
     """Runs units as one job on Spark, a task a unit.
 
-    Spark retries a task that died; an error of this package in a task ends the run at once.
+    Spark retries a task that died; an error of this package in a task ends the run at once. Spark starts when a
+    pipeline first needs it, so that a pipeline refuses its own options without waiting for a JVM.
     """
 
     name = "spark"
 
-    def __init__(self, spark: SparkSession) -> None:
-        context = getattr(spark, "sparkContext", None)
+    def __init__(self, start: Callable[[], SparkSession]) -> None:
+        self._start = start
+
+    @functools.cached_property
+    def _context(self) -> SparkContext:
+        context = getattr(self._start(), "sparkContext", None)
         if context is None:
             raise UsageError("a pipeline needs a classic Spark session, not Spark Connect: name --master")
-        self._context = context
-        self.slots = int(context.defaultParallelism)
+        return cast("SparkContext", context)
+
+    @property
+    def slots(self) -> int:
+        return int(self._context.defaultParallelism)
 
     def run(self, function: Callable[[U], R], units: Sequence[U], stop: Stop) -> Iterator[R]:
         """Yield all results once the job is over. They are small: statistics, not rows."""
