@@ -15,6 +15,7 @@ import pytest
 
 import topics
 from tests.embedded.at import At
+from topics.embedded.calls import Call
 from topics.uring.probe import probe
 
 
@@ -159,6 +160,38 @@ def test_who_is_interrupted_beside_other_threads_leaves_nobody_asleep(log: topic
         assert not thread.is_alive(), "left asleep"
     found = [record.data for record in log.read("fsync")]
     assert [found.count(index) for index in range(len(counts))] == counts
+
+
+def test_a_second_interrupt_at_any_place_keeps_nobody_else_from_driving(
+    log: topics.Log, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one reached a caller that slept, and had just been told to drive: it has to tell another one."""
+    driver, at = log.driver, At(-1, number)
+
+    def sleep(_call: Call[Any]) -> None:
+        driver._release_wheel()  # by the thread that drove, and told this one
+        at.__enter__()
+        signal.raise_signal(number)
+
+    place = 0
+    while at.reached:
+        with contextlib.suppress(KeyboardInterrupt, Alarm):  # the first one, where the second came before its handler
+            log.append("disk", [place])
+        other: Call[None] = Call(lambda done: done(None))
+        other.prepare_to_sleep()
+        driver._asleep.append(other)
+        at = At(place, number)
+        driver._wheel.acquire()
+        try:
+            with monkeypatch.context() as told, contextlib.suppress(KeyboardInterrupt, Alarm):
+                told.setattr(Call, "sleep", sleep)
+                log.append("fsync", [place])
+        finally:
+            at.__exit__()
+        assert other._turn is not None
+        assert other._turn.acquire(blocking=False), f"nobody was told to drive, at place {place}"
+        place += 1
+    assert place > 3
 
 
 def test_an_exception_out_of_a_pass_that_no_signal_explains_ends_the_log_with_a_clear_error(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ Start = Callable[[Callable[["R | TopicsError"], None]], object]
 class Call(Generic[R]):
     """One call: made by any thread, started and answered by whichever drives.
 
-    Its thread sleeps at most while it is neither answered nor told to drive (`give_turn`). One that was interrupted has
-    `left`: its call goes on without it.
+    Its thread sleeps at most while it is neither answered nor told to drive (`give_turn`). One that a signal
+    interrupted has `left`, perhaps for good: its call goes on without it.
     """
 
     __slots__ = ("_turn", "answered", "left", "on_answer", "outcome", "start")

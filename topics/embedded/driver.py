@@ -232,41 +232,53 @@ class Driver:
 
     # --- inside ------------------------------------------------------------------------------------------------------
     def _wait(self, call: Call[Any]) -> None:
-        """Drives until it is answered, or sleeps until that, or until told to drive."""
+        """Drives, and sleeps while others do, until the call is answered or a signal came.
+
+        A signal's handler may raise, and so end the wait. It is called once nothing is owed to others any more: this
+        thread may have been told to drive, and others sleep until one of them is.
+        """
+        signals.hold(lambda: self._wake(call))
         try:
-            if not self._drive_for(call):
-                call.sleep()
-        except BaseException:
-            call.left = True
-            self._hand_over()  # it may have been told to drive
-            raise
+            call.left = False
+            while not (call.answered or signals.came):
+                if not self._drive_for(call) and not signals.came:
+                    call.sleep()
+        finally:
+            try:
+                if not call.answered:
+                    call.left = True
+                    self._hand_over()
+            finally:
+                signals.release()
+
+    def _wake(self, call: Call[Any]) -> None:
+        """Ends the pass that this thread waits in, or its sleep."""
+        call.give_turn()
+        with contextlib.suppress(OSError):  # the ring is closed
+            self._loop.ring.wake()
 
     def _drive_for(self, call: Call[Any]) -> bool:
         """False: somebody else drives, and `call` may sleep."""
-        signals.hold(self._loop.ring.wake)
-        try:
-            if self._take_wheel():
-                try:
-                    self._check()
-                    self._drive(lambda: call.answered)
-                finally:
-                    self._give_wheel()
-                return True
-            call.prepare_to_sleep()
-            if call.answered:
-                return True
-            self._asleep.append(call)
-            with contextlib.suppress(OSError):  # the ring is closed: see below
-                self._loop.ring.wake()  # the driver may wait for something that is far away, such as a tail
-            # Whoever drove may have left between the failed try and the entry above: then nobody would call us.
-            if self._wheel.acquire(blocking=False):
-                self._wheel.release()
-                call.give_turn()
-            elif self._over:
-                self._refuse(self._asleep)
-            return False
-        finally:
-            signals.release()
+        if self._take_wheel():
+            try:
+                self._check()
+                self._drive(lambda: call.answered)
+            finally:
+                self._give_wheel()
+            return True
+        call.prepare_to_sleep()
+        if call.answered:
+            return True
+        self._asleep.append(call)
+        with contextlib.suppress(OSError):  # the ring is closed: see below
+            self._loop.ring.wake()  # the driver may wait for something that is far away, such as a tail
+        # Whoever drove may have left between the failed try and the entry above: then nobody would call us.
+        if self._wheel.acquire(blocking=False):
+            self._wheel.release()
+            call.give_turn()
+        elif self._over:
+            self._refuse(self._asleep)
+        return False
 
     def _post(self, call: Call[Any]) -> None:
         """Into the inbox, which whoever drives looks at. Raises as `call` does."""
