@@ -261,11 +261,19 @@ def agrees_with_the_model(text: bytes) -> None:
         return
     checked = records.check(text)
     assert checked.compact_bytes == len(json_model.compact(model))
-    kept, rechecked = records.normalized(text)
+    kept, rechecked = normalized(text)
     assert json_model.parse(kept) == json_model.parse(json_model.compact(json_model.kept(model))) or sorted_members(
         json_model.parse(kept)
     ) == json_model.kept(model)
     assert rechecked.compact_bytes == len(json_model.compact(json_model.kept(model)))
+
+
+def normalized(text: bytes) -> tuple[bytes, records.Checked]:
+    """The form in which a payload is stored, and what is known of that."""
+    kept = records.compacted(text)
+    if records.check(text).maybe_twice:
+        kept = records.keep_last(kept)
+    return kept, records.check(kept)
 
 
 def sorted_members(value: object) -> object:
@@ -317,13 +325,13 @@ def test_no_proper_beginning_of_a_closed_value_is_accepted() -> None:
     ],
 )
 def test_the_last_of_equal_keys_is_kept_with_its_spelling(text: bytes, kept: bytes) -> None:
-    assert records.normalized(text)[0] == kept
+    assert normalized(text)[0] == kept
 
 
 def test_equal_long_keys_are_found_escaped_or_not() -> None:
     name = "k" * 1000
     text = f'{{"{name}":1,"\\u006b{name[1:]}":2}}'.encode()
-    assert json_model.kept(json_model.parse(records.normalized(text)[0])) == {name: json_model.Number("2")}
+    assert json_model.kept(json_model.parse(normalized(text)[0])) == {name: json_model.Number("2")}
 
 
 @pytest.mark.parametrize("count", [25, 1024, 1025, 5000, 262_144])
@@ -348,7 +356,7 @@ def _object_of(names: list[int]) -> bytes:
 def test_a_hundred_thousand_keys_take_linear_time_however_many_are_equal(distinct: int) -> None:
     text = b"{" + b",".join(b'"k%d":%d' % (i % distinct, i) for i in range(100_000)) + b"}"
     start = time.process_time()
-    kept, checked = records.normalized(text)
+    kept, checked = normalized(text)
     assert time.process_time() - start < 2
     assert checked.keys == distinct
     assert len(records.object_places(kept)[0]) == distinct

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import json_model
@@ -334,6 +335,76 @@ def test_random_bodies_and_their_damaged_forms_agree_with_the_model(seed: int) -
     agrees_with_the_model(body)
     for _ in range(6):
         agrees_with_the_model(json_model.damaged(body, rng))
+
+
+# --- in turns ---------------------------------------------------------------------------------------------------------
+
+
+def in_turns(body: bytes, step_bytes: int, scanner: WriteScanner = SCANNER) -> tuple[WriteBody, int]:
+    """The body scanned in steps, and how many rests there were between them."""
+    rests, scanning = 0, scanner.scan_in_turns(bytearray(body), step_bytes)
+    while True:
+        try:
+            next(scanning)
+            rests += 1
+        except StopIteration as end:
+            return end.value, rests
+
+
+def found(scan: Callable[[], WriteBody]) -> object:
+    """What a scan says, rows spelled out; a refusal as its words."""
+    try:
+        body = scan()
+    except RequestError as error:
+        return error.code, error.message
+    part = body.producer and (body.producer.name, body.piece, body.producer.last, body.producer.attempt)
+    fields = body.node, body.key, body.create, body.config, body.disable_backpressure, body.incarnation, part
+    if body.violation is not None:
+        return fields, body.violation.code, body.violation.message
+    return fields, records_of(body), body.rows.size
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 60))
+def test_a_body_scanned_in_turns_is_found_the_same_wherever_the_scan_rests(seed: int, step_bytes: int) -> None:
+    rng = random.Random(seed)
+    for scanner in (SCANNER, SMALL):
+        body = json_model.random_write(rng)
+        for text in (body, *(json_model.damaged(body, rng) for _ in range(4))):
+            at_once = found(lambda: scanner.scan(text))  # noqa: B023 - called at once
+            assert found(lambda: in_turns(text, step_bytes, scanner)[0]) == at_once  # noqa: B023
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"[" + b"0," * 400_000 + b"0]",
+        b'"' + b"\\u0001" * 150_000 + b'"',
+        b'"' + "\u00e9".encode() * 400_000 + b'"',
+        b"0." + b"1" * 900_000,
+        b"1e-" + b"0" * 900_000 + b"1",
+        b"[0" + b" " * 900_000 + b"]",
+        b'{"a":"' + b"x" * 900_000 + b'","a":1}',
+        b"{" + b'"":0,' * 150_000 + b'"":0}',
+        b"[" + b'{"a":1,"a":2},' * 60_000 + b"0]",
+    ],
+)
+def test_a_long_value_is_no_long_step_whatever_it_is_made_of(payload: bytes) -> None:
+    body = b'{"unknown":%b,"records":[{"data":%b}],"node":"n"}' % (payload, payload)
+    scanned, rests = in_turns(body, 1 << 16)
+    assert found(lambda: scanned) == found(lambda: SCANNER.scan(body))
+    plain_text_is_fast = payload[:2] == b'{"' or payload[:2] == b"[0"
+    assert plain_text_is_fast or rests > 20
+
+
+def test_fields_beside_the_records_are_read_at_one_go_and_so_not_longer_than_a_command() -> None:
+    scanner = WriteScanner(replace(Config(), max_command_bytes=1000))
+    for name in ("config", "producer"):
+        body = b'{"records":[{"data":1}],"%b":{"x":"%b"}}' % (name.encode(), b"x" * 1000)
+        assert refusal(body, scanner).message.startswith(f"{name} has 1008 bytes: at most 1000 are allowed")
+    for name in ("node", "idempotency_key"):
+        body = b'{"records":[{"data":1}],"%b":"%b"}' % (name.encode(), b"x" * 100_000)
+        assert refusal(body).message.startswith(f"{name} is longer than ")
 
 
 # --- JSON texts and Python values -------------------------------------------------------------------------------------

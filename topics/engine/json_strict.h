@@ -26,8 +26,29 @@ struct scan {
     uint32_t outer_keys;    /* keys of the outermost object of the last value */
     uint32_t escaped;       /* the last string had an escape */
     uint32_t twice;         /* some object may have a key twice */
+    const uint8_t *pause;   /* from here on it is time to rest */
+    const uint8_t *stop;    /* that, or the end */
+    struct tp_work *work;   /* what rests; NULL: nothing does */
     struct tp_error error;
 };
+
+enum { RUN_BYTES = 1 << 16, FEW_BLANKS = 32 }; /* of one token, looked at between two places to rest */
+#define NEVER ((const uint8_t *)UINTPTR_MAX)
+#define MAY_REST(s, p) do { if (__builtin_expect((p) >= (s)->pause, 0)) take_rest(s, p); } while (0)
+
+static void rest_from(struct scan *s, const uint8_t *p)
+{
+    uint64_t left = (uint64_t)(s->end - p);
+    int rests = s->work && s->work->bytes < left;
+    s->stop = rests ? p + s->work->bytes : s->end;
+    s->pause = rests ? s->stop : NEVER;
+}
+
+static __attribute__((noinline, cold)) void take_rest(struct scan *s, const uint8_t *p)
+{
+    rest(s->work);
+    rest_from(s, p);
+}
 
 static const uint8_t *fail(struct scan *s, uint32_t code, const uint8_t *at)
 {
@@ -41,18 +62,48 @@ static const uint8_t *fail(struct scan *s, uint32_t code, const uint8_t *at)
 static inline int is_blank(uint8_t c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 static inline int is_digit(uint8_t c) { return (uint8_t)(c - '0') < 10; }
 
+/* Where blanks end that begin at p, far behind it perhaps. */
+static const uint8_t *blanks_end(const uint8_t *p, const uint8_t *end)
+{
+#ifdef __SSE2__
+    const __m128i space = _mm_set1_epi8(' '), tab = _mm_set1_epi8('\t'), line = _mm_set1_epi8('\n'),
+                  back = _mm_set1_epi8('\r');
+    for (; end - p >= 16; p += 16) {
+        __m128i chunk = _mm_loadu_si128((const __m128i *)p);
+        __m128i blank = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(chunk, space), _mm_cmpeq_epi8(chunk, tab)),
+                                     _mm_or_si128(_mm_cmpeq_epi8(chunk, line), _mm_cmpeq_epi8(chunk, back)));
+        unsigned mask = (unsigned)_mm_movemask_epi8(blank);
+        if (mask != 0xffff) return p + __builtin_ctz(~mask);
+    }
+#endif
+    while (p < end && is_blank(*p)) p++;
+    return p;
+}
+
 static inline const uint8_t *skip_blanks(struct scan *s, const uint8_t *p)
 {
     if (p < s->end && *p > ' ') return p;
     const uint8_t *from = p;
-    while (p < s->end && is_blank(*p)) p++;
+    while (p < s->end && is_blank(*p))
+        if (++p - from == FEW_BLANKS) p = blanks_end(p, s->end);
     s->white += (uint64_t)(p - from);
     return p;
 }
 
-/* A run of characters beyond ASCII; p at the first of them. */
+static inline const uint8_t *skip_digits(struct scan *s, const uint8_t *p)
+{
+    for (;;) {
+        const uint8_t *stop = s->stop;
+        while (p < stop && is_digit(*p)) p++;
+        if (p < stop || p == s->end) return p;
+        take_rest(s, p);
+    }
+}
+
+/* A run of characters beyond ASCII, or much of it; p at the first of them. */
 static const uint8_t *skip_utf8(struct scan *s, const uint8_t *p)
 {
+    const uint8_t *stop = s->end - p > RUN_BYTES ? p + RUN_BYTES : s->end;
     do {
         uint8_t c = *p;
         long left = s->end - p;
@@ -71,7 +122,7 @@ static const uint8_t *skip_utf8(struct scan *s, const uint8_t *p)
         if (left < 4 || (p[3] & 0xC0) != 0x80) return fail(s, E_UTF8, p);
         if ((c == 0xF0 && p[1] < 0x90) || (c == 0xF4 && p[1] > 0x8F)) return fail(s, E_UTF8, p);
         p += 4;
-    } while (p < s->end && *p >= 0x80);
+    } while (p < stop && *p >= 0x80);
     return p;
 }
 
@@ -150,6 +201,7 @@ static const uint8_t *string_end(struct scan *s, const uint8_t *p)
         else if (*p >= 0x80) p = skip_utf8(s, p);
         else return fail(s, E_CONTROL, p);
         if (!p) return NULL;
+        MAY_REST(s, p);
     }
 }
 
@@ -215,6 +267,11 @@ static int overflows(const uint8_t *p, const uint8_t *end, int64_t point)
     for (; p < end && (is_digit(*p) || *p == '.'); p++) {
         if (*p == '.') continue;
         if (!compared && *p == '0') {
+            for (; end - p > 16 && !memcmp(p, "0000000000000000", 16); p += 16) point -= 16;
+            if (*p != '0') {
+                p--;
+                continue;
+            }
             point--;
             continue;
         }
@@ -237,7 +294,7 @@ static const uint8_t *skip_number(struct scan *s, const uint8_t *p)
         p++;
         if (p < end && is_digit(*p)) return fail(s, E_NUMBER, from);
     } else if (is_digit(*p)) {
-        do p++; while (p < end && is_digit(*p));
+        p = skip_digits(s, p + 1);
     } else {
         return fail(s, *p == 'I' ? E_LITERAL : E_NUMBER, from);
     }
@@ -246,7 +303,7 @@ static const uint8_t *skip_number(struct scan *s, const uint8_t *p)
         p++;
         if (p == end) return fail(s, E_END, p);
         if (!is_digit(*p)) return fail(s, E_NUMBER, from);
-        do p++; while (p < end && is_digit(*p));
+        p = skip_digits(s, p + 1);
     }
     const uint8_t *digits_end = p;
     if (p < end && (*p | 32) == 'e') {
@@ -255,10 +312,9 @@ static const uint8_t *skip_number(struct scan *s, const uint8_t *p)
         if (p < end && (*p == '+' || *p == '-')) minus = *p++ == '-';
         if (p == end) return fail(s, E_END, p);
         if (!is_digit(*p)) return fail(s, E_NUMBER, from);
-        do {
-            if (exponent < (int64_t)1 << 40) exponent = exponent * 10 + (*p - '0');
-            p++;
-        } while (p < end && is_digit(*p));
+        const uint8_t *power = p;
+        p = skip_digits(s, p);
+        for (; power < p && exponent < (int64_t)1 << 40; power++) exponent = exponent * 10 + (*power - '0');
         if (minus) exponent = -exponent;
     }
     if (point + exponent > 308 && overflows(digits, digits_end, point + exponent)) return fail(s, E_RANGE, from);
@@ -299,7 +355,7 @@ static int hash_key(const uint8_t *p, const uint8_t *end, int escaped, const uin
         return 1;
     }
     if (!room) {
-        if (decode(p, end, NULL) > sizeof little) return 0;
+        if (end - p > 6 * ESCAPED_KEY_BYTES || decode(p, end, NULL) > sizeof little) return 0;
         room = little;
     }
     *hash = hash_bytes(room, decode(p, end, room), secret);
@@ -477,6 +533,7 @@ value:
     }
 after:
     if (!depth) return p;
+    MAY_REST(s, p);
     p = skip_blanks(s, p);
     if (p == end) return fail(s, E_END, p);
     if (*p == ',') {
@@ -518,6 +575,8 @@ static struct scan start_scan(const uint8_t *text, uint64_t len)
     s.end = text + len;
     s.error.record = NO_RECORD;
     s.error.field = FIELD_UNKNOWN;
+    s.pause = NEVER;
+    s.stop = s.end;
     return s;
 }
 

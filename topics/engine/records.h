@@ -54,11 +54,23 @@ void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const void *requ
 int tp_scan_lines(struct tp_writer *w, const unsigned char *text, uint64_t size, uint32_t count);
 /* Rows of `data` alone from `count` JSON texts, one after another, text i ending at ends[i]. As tp_scan_write. */
 int tp_scan_texts(struct tp_writer *w, const unsigned char *text, const uint64_t *ends, uint32_t count);
-/* Copies what the rows point at into `out` (room for len bytes), compact and decoded; rewrites the rows' spans.
- * Returns the bytes written. */
-uint64_t tp_clean_rows(struct tp_writer *w, const unsigned char *body, unsigned char *out);
-/* Checks the limits of all rows again, as tp_scan_write does, after rows were changed. */
-void tp_check_rows(struct tp_writer *w, const unsigned char *buffer);
+/* Copies what the rows of a body point at into `out`: compact, labels decoded, of equal keys of an object the last one.
+ * Rewrites the rows' spans, and what the writer says of rows that had keys twice: their sizes, and the limits they break.
+ * Rows from the first one on that is over a limit stay as they were. out: room for `len` bytes, for twice as many with
+ * MARK_TWICE, and then `room` is as for tp_keep_last: a row with more than `keys` keys is too large. Returns the bytes. */
+uint64_t tp_clean_rows(struct tp_writer *w, const unsigned char *body, uint64_t len, unsigned char *out, void *room,
+                       uint64_t keys);
+
+/* tp_scan_write and tp_clean_rows in turns (work.h): tp_work_on goes on for about so many bytes of the body, and returns
+ * 1 when there is more to do, 0 when it is done and tp_work_result is what the function would have returned. Arguments
+ * have to stay; the writer's fields mean nothing before the end. NULL, or -1: no memory. */
+typedef struct tp_work tp_work;
+tp_work *tp_scan_work(struct tp_writer *w, const unsigned char *body, uint64_t len);
+tp_work *tp_clean_work(struct tp_writer *w, const unsigned char *body, uint64_t len, unsigned char *out, void *room,
+                       uint64_t keys);
+int tp_work_on(tp_work *work, uint64_t bytes);
+int64_t tp_work_result(const tp_work *work);
+void tp_work_free(tp_work *work);
 
 /* What a scan of one value found out. */
 struct tp_value {
@@ -80,7 +92,7 @@ int64_t tp_members(const unsigned char *text, uint64_t len, uint32_t kind, struc
                    uint64_t most, struct tp_error *error);
 /* Copies valid JSON without white space outside strings; out has room for len bytes. Returns the bytes written. */
 uint64_t tp_compact(const unsigned char *text, uint64_t len, unsigned char *out);
-/* Copies valid compact JSON without the members whose key comes again later in the same object. `work`: room for
- * 24 bytes a key of the text, of which there are at most `keys`. Returns the bytes written. */
-uint64_t tp_keep_last(const unsigned char *text, uint64_t len, unsigned char *out, void *work, uint64_t keys,
-                      const uint64_t *secret);
+/* Drops the members of valid compact JSON whose key comes again later in the same object, in place; behind the text there
+ * is room for as much. `work`: 40 bytes a key, of which there are at most `keys`, and 128 more. Returns the bytes that
+ * are left; 0: there are more keys. */
+uint64_t tp_keep_last(unsigned char *text, uint64_t len, void *work, uint64_t keys, const uint64_t *secret);

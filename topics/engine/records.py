@@ -42,6 +42,8 @@ SECRET = ffi.new("uint64_t[2]", [int.from_bytes(os.urandom(8), "little") | 1 for
 _KEY_ROOM = 1024
 _SPAN_ROOM = 64
 _SPAN_BYTES = 12
+_WORK_BYTES_A_KEY, _WORK_BYTES = 40, 128
+_new_dirty = ffi.new_allocator(should_clear_after_alloc=False)
 _NO_LIMIT = 2**64 - 1
 
 
@@ -246,24 +248,23 @@ def compacted(text: bytes) -> bytes:
 
 def keep_last(text: bytes) -> bytes:
     """Valid compact JSON without the members whose key comes again later in the same object."""
-    keys = key_room(text)
-    work = ffi.new("uint64_t[]", 3 * keys)
-    out = ffi.new("unsigned char[]", len(text))
-    return bytes(ffi.buffer(out, lib.tp_keep_last(text, len(text), out, work, keys, SECRET)))
+    keys, size = key_room(text), len(text)
+    out = ffi.new("unsigned char[]", 2 * size)
+    ffi.memmove(out, text, size)
+    return bytes(ffi.buffer(out, lib.tp_keep_last(out, size, new_key_work(keys), keys, SECRET)))
 
 
-def normalized(text: bytes, what: str = "the value", open_containers: int = 0) -> tuple[bytes, Checked]:
-    """`text` as it is stored: compact, each object with the last of its equal keys; and what is known about that."""
-    checked = check(text, what, open_containers)
-    if len(text) != checked.compact_bytes:
-        text = compacted(text)
-    if checked.maybe_twice:
-        text = keep_last(text)
-        checked = check(text, what, open_containers)
-    return text, checked
+def new_key_work(keys: int) -> Any:
+    """What a call needs that drops repeated keys of a text with so many keys."""
+    return new_dirty(_WORK_BYTES_A_KEY * keys + _WORK_BYTES)
 
 
-def key_room(text: bytes) -> int:
+def new_dirty(size: int) -> Any:
+    """Memory that holds anything."""
+    return _new_dirty("unsigned char[]", size)
+
+
+def key_room(text: bytes | bytearray) -> int:
     """At least the number of keys in a JSON text: each has its colon."""
     return text.count(b":") + 1
 
@@ -288,7 +289,7 @@ _CAUSES = {
 }
 
 
-def json_error(error: Any, text: bytes, what: str, where: str = "") -> JsonError:
+def json_error(error: Any, text: bytes | bytearray, what: str, where: str = "") -> JsonError:
     """The exception for a struct tp_error about the JSON itself.
 
     what: names the whole text; where: the part it lies in ("records[3]"), or "".

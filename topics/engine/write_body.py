@@ -7,7 +7,7 @@ white space or a tag or node holds escapes (then into a cleaned copy) or an obje
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,13 +28,16 @@ from topics.engine.records import (
     JsonError,
     Kind,
     json_error,
-    normalized,
+    key_room,
+    new_dirty,
+    new_key_work,
     string_value,
     too_many,
 )
 from topics.engine.topic_config import TopicConfig
 from topics.errors import RequestError
-from topics.store.rows import META, ROW, Rows
+from topics.memory import page_aligned
+from topics.store.rows import ROW, Rows
 from topics.tuples import make_tuple
 
 _HEAD = struct.Struct("=QI")
@@ -44,11 +47,15 @@ _RESULTS = struct.Struct("=QIIII")
 _FIELDS = struct.Struct("=24I")
 _KEY_ROOM = 4096
 _CLEAN_ROOM = 65_536
+_LONG_TEXT = 65_536
+_ESCAPE_BYTES_MAX = 6
+"""Of a byte."""
 _KEY_BYTES_MIN = 4
 """Of a member in a payload: its quotes, the colon and a digit."""
 _V_SIZE = 6
-_MARK_CLEAN = 8 | 16 | 32
 _MARK_TWICE = 64
+_MARKS = 8 | 16 | 32 | _MARK_TWICE
+"""Of rows that have to be cleaned."""
 _NO_RECORD = 0xFFFFFFFF
 
 _BODY, _RECORD = 12, 13
@@ -128,6 +135,8 @@ class WriteScanner:
         self._results: Any = ffi.buffer(ffi.addressof(writer[0], "size"), _RESULTS.size)
         self._clean_view: Any = ffi.buffer(self._clean)
         self._fields: Any = ffi.buffer(ffi.addressof(writer[0], "fields"), _FIELDS.size)
+        self._keys_max = config.max_record_bytes // _KEY_BYTES_MIN + 1
+        """What a record may have."""
         self._set_key_room(_KEY_ROOM)
 
     def scan(self, body: bytes) -> WriteBody:
@@ -141,6 +150,23 @@ class WriteScanner:
         size, count = _HEAD.unpack(self._head)
         rows = make_tuple(Rows, (body, self._spans[: count * 40], count, size))
         return make_tuple(WriteBody, (rows, None, None, None, None, False, None, None, None))
+
+    def scan_in_turns(self, body: bytes | bytearray, step_bytes: int) -> Generator[None, None, WriteBody]:
+        """`scan` of a long body, about `step_bytes` of it a step. No other call of this scanner may come in between."""
+        text = ffi.from_buffer(body)
+        status = yield from _in_turns(lib.tp_scan_work(self._writer, text, len(body)), step_bytes)
+        if status < 0:
+            self._grow_or_refuse(body)
+            return (yield from self.scan_in_turns(body, step_bytes))
+        marks = _RESULTS.unpack(self._results)[2]
+        buffer: bytes | bytearray | memoryview = body
+        if marks & _MARKS:
+            room, keys, most = self._cleaning_room(body, marks)
+            memory = page_aligned(most)  # untouched, so that its pages come step by step
+            work = lib.tp_clean_work(self._writer, text, len(body), ffi.from_buffer(memory), room, keys)
+            size = yield from _in_turns(work, step_bytes)
+            buffer = memoryview(memory)[:size]
+        return self._told(body, buffer)
 
     def scan_lines(self, lines: bytes, count: int) -> Rows | None:
         """One row of `data` alone per line, each ended by a newline; None where that is not so, or a line not plain."""
@@ -174,71 +200,80 @@ class WriteScanner:
     # --- what is not plain ------------------------------------------------------------------------------------------
     def _unusual(self, body: bytes) -> WriteBody:
         """A valid body with other fields, rows to clean, or over a limit."""
-        size, count, marks, violation, record = _RESULTS.unpack(self._results)
-        buffer = body
-        if marks & _MARK_CLEAN:
-            buffer = self._cleaned(body)
-        if marks & _MARK_TWICE:
-            buffer = self._keep_last(buffer)
-            size, count, marks, violation, record = _RESULTS.unpack(self._results)
+        marks = _RESULTS.unpack(self._results)[2]
+        return self._told(body, self._cleaned(body, marks) if marks & _MARKS else body)
+
+    def _told(self, body: bytes | bytearray, buffer: bytes | bytearray | memoryview) -> WriteBody:
+        """What the scan of `body` has found; the rows, which are clean, point into `buffer`."""
+        size, count, _marks, violation, record = _RESULTS.unpack(self._results)
         rows = Rows(buffer, self._spans[: min(count, self._limits.max_batch_records) * 40], count, size)
         fields = _FIELDS.unpack(self._fields)
-        node = self._string(body, fields[3:6]) if fields[5] else None
-        key = self._string(body, fields[6:9]) if fields[8] else None
+        limits = self._limits
+        node = key = over = None
+        try:
+            key = self._string(body, fields[6:9], "idempotency_key", limits.max_idempotency_key_bytes)
+            node = self._string(body, fields[3:6], "node", limits.max_node_bytes)
+        except RequestError as error:
+            over = error
         create = None if fields[11] < Kind.FALSE else fields[11] == Kind.TRUE
         config = None
         if fields[14] == Kind.OBJECT:
-            config = TopicConfig.parse(body[fields[12] : fields[12] + fields[13]], "config", "config.")
+            config = TopicConfig.parse(self._inner(body, fields[12:15], "config"), "config", "config.")
         incarnation = self._incarnation(body, fields[18:21])
         producer = None
         if fields[23] == Kind.OBJECT:
-            producer = parse_part(body[fields[21] : fields[21] + fields[22]], self._limits)
-        over = self.over_limit(count, node, key)
+            producer = parse_part(self._inner(body, fields[21:24], "producer"), self._limits)
+        over = self.over_limit(count, node, key) or over
         if over is None and producer is not None and key is not None:
             over = producer_and_key()
         if over is None and violation:
             over = self._violation(violation, f"records[{record}]")
         return WriteBody(rows, node, key, create, config, fields[17] == Kind.TRUE, over, incarnation, producer)
 
-    def _cleaned(self, body: bytes) -> bytes:
-        """What the rows point at: payloads without blanks, tags and nodes decoded. Moves the rows there."""
-        if len(body) <= _CLEAN_ROOM:
-            copied: bytes = self._clean_view[: lib.tp_clean_rows(self._writer, body, self._clean)]
-            return copied
-        out = ffi.new("unsigned char[]", len(body))
-        return bytes(ffi.buffer(out, lib.tp_clean_rows(self._writer, body, out)))
+    def _cleaned(self, body: bytes, marks: int) -> bytes:
+        """What the rows point at: payloads without blanks and repeated keys, tags and nodes decoded. Moves the rows
+        there."""
+        room, keys, most = self._cleaning_room(body, marks)
+        out, view = self._clean, self._clean_view
+        if most > _CLEAN_ROOM:
+            out = new_dirty(most)
+            view = ffi.buffer(out)
+        copied: bytes = view[: lib.tp_clean_rows(self._writer, body, len(body), out, room, keys)]
+        return copied
 
-    def _string(self, body: bytes, span: tuple[int, ...]) -> bytes | None:
-        off, size, kind = span
-        return string_value(body[off : off + size]).encode() if kind == Kind.STRING else None
+    def _cleaning_room(self, body: bytes | bytearray, marks: int) -> tuple[Any, int, int]:
+        """For the cleaning of a body's rows: what repeated keys need and their most, and bytes of the output."""
+        if not marks & _MARK_TWICE:
+            return ffi.NULL, 0, len(body)
+        keys = self._keys_max  # counted only where that is quick
+        if len(body) < _KEY_BYTES_MIN * keys:
+            keys = min(key_room(body), keys)
+        return new_key_work(keys), keys, 2 * len(body)
 
     @staticmethod
-    def _incarnation(body: bytes, span: tuple[int, ...]) -> str | None:
+    def _string(body: bytes | bytearray, span: tuple[int, ...], name: str, most: int) -> bytes | None:
+        """Raises: RequestError, the text is over its limit by so much that it is not decoded to see."""
         off, size, kind = span
         if kind != Kind.STRING:
             return None
-        found = string_value(body[off : off + size])
+        if size > _ESCAPE_BYTES_MAX * most + _LONG_TEXT:
+            raise _invalid(f"{name} is longer than {most} bytes: shorten it")
+        return string_value(bytes(body[off : off + size])).encode()
+
+    def _incarnation(self, body: bytes | bytearray, span: tuple[int, ...]) -> str | None:
+        if span[2] != Kind.STRING:
+            return None
+        found = string_value(self._inner(body, span, "incarnation"))
         check_incarnation("incarnation", found)
         return found
 
-    def _keep_last(self, buffer: bytes) -> bytes:
-        """Rewrites the payloads that may have a key twice; new texts go behind the buffer. Checks the limits again."""
-        pieces, end = [buffer], len(buffer)
-        for at in range(0, min(self._writer.count, self._limits.max_batch_records) * 40, 40):
-            row = list(ROW.unpack_from(self._spans, at))
-            if not row[9] & _MARK_TWICE:
-                continue
-            row[8], row[9] = 0, row[9] & ~_MARK_TWICE
-            for part in (0, 2) if row[9] & META else (0,):
-                text, checked = normalized(buffer[row[part] : row[part] + row[part + 1]])
-                row[part : part + 2] = end, len(text)
-                row[8] += checked.compact_bytes
-                pieces.append(text)
-                end += len(text)
-            ROW.pack_into(self._spans, at, *row)
-        buffer = b"".join(pieces)
-        lib.tp_check_rows(self._writer, buffer)
-        return buffer
+    def _inner(self, body: bytes | bytearray, span: tuple[int, ...], name: str) -> bytes:
+        """The text of a field that is read at one go. Raises: RequestError, it is longer than a command may be."""
+        off, size, _kind = span
+        most = self._limits.max_command_bytes
+        if 0 < most < size:
+            raise _invalid(f"{name} has {size} bytes: at most {most} are allowed (TOPICS_MAX_COMMAND_BYTES)")
+        return bytes(body[off : off + size])
 
     def over_limit(self, count: int, node: bytes | None, key: bytes | None) -> RequestError | None:
         """Check 3 of section 7.5, and the batch's node; None: within them."""
@@ -279,12 +314,11 @@ class WriteScanner:
 
     def _grow_key_room(self, record: str) -> None:
         """Makes room for all keys that a record within its limit can have. Raises: RequestError, it has more."""
-        most = self._limits.max_record_bytes // _KEY_BYTES_MIN + 1
-        if self._writer.key_room >= most:
+        if self._writer.key_room >= self._keys_max:
             raise self._violation(_V_SIZE, record)
-        self._set_key_room(most)
+        self._set_key_room(self._keys_max)
 
-    def _grow_or_refuse(self, body: bytes) -> None:
+    def _grow_or_refuse(self, body: bytes | bytearray) -> None:
         """Makes room for an object of very many keys, or raises the error of the last scan."""
         error = self._writer.error
         if error.code == E_ROOM:
@@ -304,6 +338,21 @@ class WriteScanner:
         if error.code == E_TWICE:
             raise JsonError(f"{name} is given twice: send it once", error.at)
         raise JsonError(f"{name} must be {_MUST_BE[error.field]}, not {KIND_NAMES[error.kind]}", error.at)
+
+
+def _in_turns(work: Any, step_bytes: int) -> Generator[None, None, int]:
+    """Do a work of records.c some bytes a step; returns its result."""
+    if work == ffi.NULL:
+        raise MemoryError
+    work = ffi.gc(work, lib.tp_work_free)
+    while True:
+        more = lib.tp_work_on(work, step_bytes)
+        if more < 0:
+            raise MemoryError
+        if not more:
+            result: int = lib.tp_work_result(work)
+            return result
+        yield
 
 
 def _invalid(message: str) -> RequestError:

@@ -86,12 +86,37 @@ static uint32_t over_limit(const struct tp_limits *limits, const struct tp_row *
     return row->size > limits->record_bytes ? V_SIZE : 0;
 }
 
+/* The first one counts. */
 static inline void note_violation(struct tp_writer *w, uint32_t violation, uint32_t record)
 {
-    if (violation && !w->violation) {
+    if (violation && (!w->violation || record < w->violation_record)) {
         w->violation = violation;
         w->violation_record = record;
     }
+}
+
+/* The bytes of a label, decoded; some number over the limit for one that is over it. */
+static uint32_t label_bytes(const uint8_t *body, uint32_t off, uint32_t len, int escaped, uint32_t most)
+{
+    if (!escaped || len > 6 * (uint64_t)most) return len; /* a byte is six in an escape */
+    return (uint32_t)decode(body + off, body + off + len, NULL);
+}
+
+/* Notes the limit that a row breaks. One that may have a key twice is judged when it is cleaned. */
+static inline void judge_row(struct tp_writer *w, const uint8_t *body, const struct tp_row *row, uint64_t meta_bytes,
+                             uint32_t meta_keys, uint32_t index)
+{
+    if (!(row->flags & (MARK_TWICE | MARK_TAG_ESCAPED | MARK_NODE_ESCAPED))) {
+        note_violation(w, over_limit(&w->limits, row, meta_bytes, meta_keys), index);
+        return;
+    }
+    if (row->flags & MARK_TWICE) return;
+    struct tp_row limited = *row; /* the limits speak of decoded bytes */
+    limited.tag_len =
+        label_bytes(body, row->tag_off, row->tag_len, row->flags & MARK_TAG_ESCAPED, w->limits.tag_bytes);
+    limited.node_len =
+        label_bytes(body, row->node_off, row->node_len, row->flags & MARK_NODE_ESCAPED, w->limits.node_bytes);
+    note_violation(w, over_limit(&w->limits, &limited, meta_bytes, meta_keys), index);
 }
 
 /* data or meta at p, keys compared. Fills off and len, returns the end; *compact gets the accounted size. */
@@ -180,12 +205,7 @@ closed:
     row->size = (uint32_t)(data_bytes + meta_bytes);
     w->size += row->size;
     w->marks |= row->flags;
-    struct tp_row limited = *row; /* the limits speak of decoded bytes */
-    if (row->flags & MARK_TAG_ESCAPED)
-        limited.tag_len = (uint32_t)decode(s->start + row->tag_off, s->start + row->tag_off + row->tag_len, NULL);
-    if (row->flags & MARK_NODE_ESCAPED)
-        limited.node_len = (uint32_t)decode(s->start + row->node_off, s->start + row->node_off + row->node_len, NULL);
-    note_violation(w, over_limit(&w->limits, &limited, meta_bytes, meta_keys), index);
+    judge_row(w, s->start, row, meta_bytes, meta_keys, index);
     s->error.record = NO_RECORD;
     return p + 1;
 }
@@ -204,6 +224,7 @@ static const uint8_t *read_records(struct scan *s, const uint8_t *p, struct tp_w
         if (p == s->end) return fail(s, E_END, p);
         if (*p == ']') break;
         if (*p != ',') return fail(s, E_SYNTAX, p);
+        MAY_REST(s, p);
         p = skip_blanks(s, p + 1);
     }
     return p + 1;
@@ -247,11 +268,13 @@ static const uint8_t *read_body(struct scan *s, const uint8_t *p, struct tp_writ
         if (p == s->end) return fail(s, E_END, p);
         if (*p == '}') return p + 1;
         if (*p != ',') return fail(s, E_SYNTAX, p);
+        MAY_REST(s, p);
         p = skip_blanks(s, p + 1);
     }
 }
 
-int tp_scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len)
+/* work: what rests, NULL: nothing does. */
+static int scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len, struct tp_work *work)
 {
     struct scan s = start_scan(body, len);
     uint32_t seen = 0;
@@ -259,6 +282,8 @@ int tp_scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len)
     w->count = w->marks = w->violation = w->violation_record = 0;
     s.key_room = w->key_room;
     s.secret = w->secret;
+    s.work = work;
+    rest_from(&s, body);
     const uint8_t *p = first_character(&s);
     if (p) p = read_body(&s, p, w, &seen);
     if (p && !trailing(&s, p) && !(seen >> FIELD_RECORDS & 1)) {
@@ -275,12 +300,123 @@ int tp_scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len)
     return w->alone && w->marks < MARK_WHITE ? 0 : 1;
 }
 
+int tp_scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len) { return scan_write(w, body, len, NULL); }
+
+static void run_scan(struct tp_work *work)
+{
+    work->result = scan_write(work->writer, work->text, work->len, work);
+}
+
+struct tp_work *tp_scan_work(struct tp_writer *w, const unsigned char *body, uint64_t len)
+{
+    return new_work(run_scan, w, body, len);
+}
+
+/* What a payload became: its bytes as they are counted, and the keys of its outermost object. */
+struct counted {
+    uint64_t bytes;
+    uint32_t keys;
+};
+
+/* A payload, and then the place behind it in `out`. s: a scan with its secret and its turns. keys 0: of which no key comes
+ * twice; else *counted is filled, unless it has more keys: then nothing is moved. Returns its new length. */
+static uint32_t move_payload(struct scan *s, const uint8_t *body, uint32_t *off, uint32_t len, int white, uint8_t *out,
+                             uint64_t at, void *room, uint64_t keys, struct counted *counted)
+{
+    const uint8_t *from = body + *off;
+    uint64_t bytes = len;
+    s->start = from, s->end = from + len;
+    rest_from(s, from);
+    if (white) bytes = compact(s, out + at);
+    else copy_in_turns(s, out + at, from, len);
+    if (keys) {
+        s->start = out + at, s->end = out + at + bytes;
+        rest_from(s, s->start);
+        bytes = keep_last(s, out + at, out + at + bytes, room, keys);
+        if (!bytes) return 0;
+        s->end = s->start + bytes;
+        s->white = s->saved = 0;
+        rest_from(s, s->start);
+        skip_value(s, s->start, 3);
+        *counted = (struct counted){bytes - s->saved, s->outer_keys};
+    }
+    *off = (uint32_t)at;
+    return (uint32_t)bytes;
+}
+
+static uint32_t move_label(const uint8_t *body, uint32_t *off, uint32_t len, int escaped, uint8_t *out, uint64_t at)
+{
+    const uint8_t *from = body + *off;
+    *off = (uint32_t)at;
+    if (escaped) return (uint32_t)decode(from, from + len, out + at);
+    memcpy(out + at, from, len);
+    return len;
+}
+
+static uint64_t row_count(const struct tp_writer *w)
+{
+    return w->count < w->limits.records ? w->count : w->limits.records;
+}
+
+static uint64_t clean_rows(struct tp_writer *w, const unsigned char *body, uint64_t len, unsigned char *out, void *room,
+                           uint64_t keys, struct tp_work *work)
+{
+    struct scan s = start_scan(body, len);
+    uint64_t n = 0, spent = 0, count = row_count(w);
+    s.secret = w->secret;
+    s.work = work;
+    for (uint32_t i = 0; i < count; i++) {
+        struct tp_row *row = (struct tp_row *)w->rows + i;
+        struct counted data = {0, 0}, meta = {0, 0};
+        uint32_t flags = row->flags, twice = flags & MARK_TWICE;
+        if (w->violation && i >= w->violation_record) return n; /* the rows are of no use */
+        if (w->violation && !twice) continue;
+        spent += row->data_len + row->meta_len;
+        if (work && spent >= work->bytes) {
+            rest(work);
+            spent = 0;
+        }
+        if (twice) { /* its labels before they are decoded */
+            struct tp_row limited = *row;
+            limited.flags &= ~(uint32_t)MARK_TWICE;
+            limited.size = 0;
+            judge_row(w, body, &limited, 0, 0, i);
+            if (w->violation_record == i && w->violation) return n;
+        }
+        row->data_len = move_payload(&s, body, &row->data_off, row->data_len, flags & MARK_WHITE, out, n, room,
+                                     twice ? keys : 0, &data);
+        n += row->data_len;
+        if (flags & TP_ROW_META) {
+            row->meta_len = move_payload(&s, body, &row->meta_off, row->meta_len, flags & MARK_WHITE, out, n, room,
+                                         twice ? keys : 0, &meta);
+            n += row->meta_len;
+        }
+        if (twice) {
+            if (!row->data_len || (flags & TP_ROW_META && !row->meta_len)) {
+                note_violation(w, V_SIZE, i);
+                return n;
+            }
+            w->size -= row->size;
+            row->size = (uint32_t)(data.bytes + meta.bytes);
+            w->size += row->size;
+            struct tp_row limited = {.size = row->size};
+            note_violation(w, over_limit(&w->limits, &limited, meta.bytes, meta.keys), i);
+        }
+        if (flags & TP_ROW_TAG)
+            n += row->tag_len = move_label(body, &row->tag_off, row->tag_len, flags & MARK_TAG_ESCAPED, out, n);
+        if (flags & TP_ROW_NODE)
+            n += row->node_len = move_label(body, &row->node_off, row->node_len, flags & MARK_NODE_ESCAPED, out, n);
+        row->flags &= ~(uint32_t)(MARK_WHITE | MARK_TAG_ESCAPED | MARK_NODE_ESCAPED | MARK_TWICE);
+    }
+    return n;
+}
+
 /* A body that is plain once its rows are cleaned: they are, and lie where the body was. */
 static int clean_in_place(struct tp_writer *w, unsigned char *body, uint32_t len, unsigned char *scratch,
                           uint64_t scratch_bytes)
 {
     if (!w->alone || w->marks & MARK_TWICE || len > scratch_bytes) return 0;
-    memcpy(body, scratch, tp_clean_rows(w, body, scratch)); /* never longer: what goes are blanks and escapes */
+    memcpy(body, scratch, clean_rows(w, body, len, scratch, NULL, 0, NULL)); /* never longer: what goes are blanks and escapes */
     return 1;
 }
 
@@ -356,7 +492,7 @@ static inline int scan_text(struct tp_writer *w, const uint8_t *text, uint64_t f
     row->size = (uint32_t)compact;
     w->size += compact;
     w->marks |= row->flags;
-    note_violation(w, over_limit(&w->limits, row, 0, 0), i);
+    judge_row(w, text, row, 0, 0, i);
     return 0;
 }
 
@@ -387,59 +523,21 @@ int tp_scan_texts(struct tp_writer *w, const unsigned char *text, const uint64_t
     return !w->violation && w->marks < MARK_WHITE ? 0 : 1;
 }
 
-static uint32_t move_payload(const uint8_t *body, uint32_t *off, uint32_t len, int white, uint8_t *out, uint64_t at)
+uint64_t tp_clean_rows(struct tp_writer *w, const unsigned char *body, uint64_t len, unsigned char *out, void *room,
+                       uint64_t keys)
 {
-    const uint8_t *from = body + *off;
-    *off = (uint32_t)at;
-    if (white) return (uint32_t)tp_compact(from, len, out + at);
-    memcpy(out + at, from, len);
-    return len;
+    return clean_rows(w, body, len, out, room, keys, NULL);
 }
 
-static uint32_t move_label(const uint8_t *body, uint32_t *off, uint32_t len, int escaped, uint8_t *out, uint64_t at)
+static void run_clean(struct tp_work *work)
 {
-    const uint8_t *from = body + *off;
-    *off = (uint32_t)at;
-    if (escaped) return (uint32_t)decode(from, from + len, out + at);
-    memcpy(out + at, from, len);
-    return len;
+    work->result = (int64_t)clean_rows(work->writer, work->text, work->len, work->out, work->room, work->keys, work);
 }
 
-static uint64_t row_count(const struct tp_writer *w)
+struct tp_work *tp_clean_work(struct tp_writer *w, const unsigned char *body, uint64_t len, unsigned char *out,
+                              void *room, uint64_t keys)
 {
-    return w->count < w->limits.records ? w->count : w->limits.records;
-}
-
-uint64_t tp_clean_rows(struct tp_writer *w, const unsigned char *body, unsigned char *out)
-{
-    struct tp_row *row = w->rows, *last = row + row_count(w);
-    uint64_t n = 0;
-    for (; row < last; row++) {
-        uint32_t flags = row->flags;
-        n += row->data_len = move_payload(body, &row->data_off, row->data_len, flags & MARK_WHITE, out, n);
-        if (flags & TP_ROW_META)
-            n += row->meta_len = move_payload(body, &row->meta_off, row->meta_len, flags & MARK_WHITE, out, n);
-        if (flags & TP_ROW_TAG)
-            n += row->tag_len = move_label(body, &row->tag_off, row->tag_len, flags & MARK_TAG_ESCAPED, out, n);
-        if (flags & TP_ROW_NODE)
-            n += row->node_len = move_label(body, &row->node_off, row->node_len, flags & MARK_NODE_ESCAPED, out, n);
-        row->flags &= ~(uint32_t)(MARK_WHITE | MARK_TAG_ESCAPED | MARK_NODE_ESCAPED);
-    }
-    return n;
-}
-
-void tp_check_rows(struct tp_writer *w, const unsigned char *buffer)
-{
-    struct tp_row *rows = w->rows;
-    uint32_t count = (uint32_t)row_count(w);
-    w->violation = 0;
-    w->size = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        struct tp_row *row = rows + i;
-        struct tp_value meta = {0};
-        if (row->flags & TP_ROW_META)
-            tp_scan_value(&meta, buffer + row->meta_off, row->meta_len, 0, NULL, 0, NULL);
-        w->size += row->size;
-        note_violation(w, over_limit(&w->limits, row, meta.compact, meta.keys), i);
-    }
+    struct tp_work *work = new_work(run_clean, w, body, len);
+    if (work) work->out = out, work->room = room, work->keys = keys;
+    return work;
 }
