@@ -3,53 +3,92 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 from topics.loop.tasks import Task
+from topics.store.filecalls import lacks_descriptors
+from topics.store.space import lacks_space
 
 T = TypeVar("T")
 
 Spawn = Callable[[Coroutine[Any, Any, T]], Task[T]]
 
 
+class Line(Generic[T]):
+    """Coroutines begun one by one, `most` of them running at a time; `take` gets each result, in that order.
+
+    After an error no other begins and no result is taken. When those that run have ended, the gravest is raised.
+    """
+
+    def __init__(self, spawn: Spawn[T], most: int, take: Callable[[T], None]) -> None:
+        self._spawn = spawn
+        self._most = most
+        self._take = take
+        self._running: deque[Task[T]] = deque()
+        self._failures: list[Exception] = []
+
+    async def begin(self, coro: Coroutine[Any, Any, T]) -> None:
+        """Begins it once there is room. Raises the error of one before it."""
+        try:
+            while len(self._running) >= self._most or (self._running and self._running[0].done):
+                await self._next()
+            if self._failures:
+                await self.end()
+        except BaseException:
+            coro.close()
+            raise
+        task = self._spawn(coro)
+        task.when_done(_nothing)  # it may end before its turn comes: its error is raised here, not reported
+        self._running.append(task)
+
+    async def end(self) -> None:
+        """Returns when all have ended. Raises the error of one of them, once."""
+        while self._running:
+            await self._next()
+        failures, self._failures = self._failures, []
+        if failures:
+            raise gravest(failures)
+
+    async def _next(self) -> None:
+        try:
+            result = await self._running.popleft()
+            if not self._failures:
+                self._take(result)
+        except Exception as error:
+            self._failures.append(error)
+
+    def cancel(self) -> None:
+        """Cancels those that run."""
+        for task in self._running:
+            task.cancel()
+
+
 async def side_by_side(
     spawn: Spawn[T], coros: Iterator[Coroutine[Any, Any, T]], most: int, take: Callable[[T], None]
 ) -> None:
-    """Runs `most` of them at a time and gives `take` each result, in order.
-
-    After an error no other begins; what it was is raised when those that run have ended, the first in their order.
-    """
-    running: deque[Task[T]] = deque()
-    failure: Exception | None = None
-    more = True
+    """Runs all of them as a Line."""
+    line = Line(spawn, most, take)
     try:
-        while True:
-            while more and failure is None and len(running) < most:
-                coro = next(coros, None)
-                more = coro is not None
-                if coro is not None:
-                    task = spawn(coro)
-                    task.when_done(_nothing)  # it may end before its turn comes: its error is raised here, not reported
-                    running.append(task)
-            if not running:
-                break
-            try:
-                result = await running.popleft()
-                if failure is None:
-                    take(result)
-            except Exception as error:
-                failure = failure or error
+        for coro in coros:
+            await line.begin(coro)
+        await line.end()
     finally:
-        for task in running:  # when this is cancelled
-            task.cancel()
-    if failure is not None:
-        raise failure
+        line.cancel()
 
 
 async def all_of(spawn: Spawn[None], coros: Iterator[Coroutine[Any, Any, None]], most: int) -> None:
     """The same for what has no result."""
     await side_by_side(spawn, coros, most, lambda _none: None)
+
+
+def gravest(errors: Sequence[Exception]) -> Exception:
+    """The first that is more than a lack of space or descriptors, after which all would be tried again."""
+    return next((error for error in errors if not _passes(error)), errors[0])
+
+
+def _passes(error: Exception) -> bool:
+    return lacks_space(error) or (isinstance(error, OSError) and lacks_descriptors(error))
 
 
 def _nothing() -> None:
