@@ -84,6 +84,19 @@ MUTANTS = (
     ),
     _one("copies not synced before the log is recycled", "store/checkpoint.py", "await relocation.sync()", "pass"),
     _one(
+        "a segment that a checkpoint ended not synced",
+        "store/segment_copy.py",
+        "        await self._copying.sync(self._fd)\n",
+        "",
+    ),
+    _one(
+        "copies behind one that failed counted",
+        "store/side_by_side.py",
+        "            if not self._failures:\n                self._take(result)",
+        "            self._take(result)",
+        "tests/store/test_side_by_side.py",
+    ),
+    _one(
         "the log recycled before the snapshot",
         "store/checkpoint.py",
         "        await self.take_snapshot(clean=clean)\n        self._remove()\n"
@@ -250,8 +263,8 @@ MUTANTS = (
     _one(
         "a failed sync of copies ignored",
         "store/relocate.py",
-        "        if error is not None:\n            raise OSError(errno.EIO",
-        "        if False:\n            raise OSError(errno.EIO",
+        "        if error is not None:\n            raise failed_sync",
+        "        if False:\n            raise failed_sync",
     ),
     _one("a snapshot ahead of the log", "store/checkpoint.py", "        await self._sync_log()\n", ""),
     _one(
@@ -637,8 +650,8 @@ MUTANTS = (
     _one(
         "what a failed checkpoint wrote of a segment counted",
         "store/segment_copy.py",
-        "        if self._is_new and segment is not None:\n",
-        "        return\n        if self._is_new and segment is not None:\n",
+        "self._segment = copy.copy(tail)",
+        "self._segment = tail",
         _SELDOM,
     ),
     _one(

@@ -129,9 +129,11 @@ def test_an_index_that_is_older_than_the_deletes_of_its_segment_is_not_believed(
     config = small_config(pack_run_bytes=0, segment_max_events=4)
     world = StoreWorld(config=config).open()
     world.create(1)
-    world.append(1, 4)
-    world.ring.faults.fail("open", errno.EMFILE, path_part="1.data", nth=3)  # header, frames, then the footer
-    with pytest.raises(OSError, match="Too many open files"):
+    world.append(1, 2)
+    world.checkpoint()
+    world.append(1, 2)
+    world.ring.faults.fail("write", errno.ENOSPC, path_part="1.data", nth=2)  # frames, then the footer
+    with pytest.raises(OSError, match="No space left"):
         world.checkpoint()
     world.checkpoint()
     world.delete(1, [2, 3])

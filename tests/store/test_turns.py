@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from topics.clock import ManualClock
@@ -17,20 +17,21 @@ class Passes:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.waiting: Future[None] | None = None
+        self.waiting: list[Future[None]] = []
         self.soon: list[Callable[[], object]] = []
         self.turns = Turns(self.clock, self._next, 2 * _MS)
 
     def _next(self) -> Future[None]:
-        self.waiting = Future()
-        return self.waiting
+        self.waiting.append(Future())
+        return self.waiting[-1]
 
     def go(self, ns: int) -> None:
         """One that takes so long."""
-        assert self.waiting is not None
+        assert self.waiting
         self.clock.advance_ns(ns)
-        waiting, self.waiting = self.waiting, None
-        waiting.set_result(None)
+        waiting, self.waiting = self.waiting, []
+        for future in waiting:
+            future.set_result(None)
         self.run()
 
     def call_soon(self, fn: Callable[[], object]) -> None:
@@ -44,7 +45,13 @@ class Passes:
             self.soon.pop(0)()
 
     def rest(self) -> Task[None]:
-        task = Task(self, self.turns.rest(), "rest")
+        return self._start(self.turns.rest())
+
+    def turn(self) -> Task[None]:
+        return self._start(self.turns.turn())
+
+    def _start(self, coro: Coroutine[Any, Any, None]) -> Task[None]:
+        task = Task(self, coro, "work")
         self.run()
         return task
 
@@ -80,3 +87,41 @@ def test_waiting_is_no_work_and_0_is_no_limit() -> None:
     endless = Turns(passes.clock, passes._next, 0)
     passes.clock.advance_ns(1000 * _MS)
     assert not endless.over
+
+
+def test_pieces_of_several_tasks_are_one_slice_and_what_they_wait_for_is_no_work() -> None:
+    passes = Passes()
+    turns = passes.turns
+    for _ in range(2):
+        passes.clock.advance_ns(50 * _MS)
+        assert passes.turn().done
+        with turns.working():
+            passes.clock.advance_ns(_MS)
+    first, second = passes.turn(), passes.turn()
+    for _ in range(3):
+        passes.go(_MS)
+    assert not first.done
+    passes.go(_MS)
+    assert (first.done, second.done) == (True, True)
+
+
+def test_the_slice_behind_a_rest_is_shared_by_those_who_rested() -> None:
+    passes = Passes()
+    turns = passes.turns
+    with turns.working():
+        passes.clock.advance_ns(2 * _MS)
+    done: list[int] = []
+
+    async def work(number: int) -> None:
+        await turns.turn()
+        with turns.working():
+            passes.clock.advance_ns(2 * _MS)
+        done.append(number)
+
+    tasks = [Task(passes, work(number), "work") for number in (1, 2)]
+    passes.run()
+    passes.go(4 * _MS)
+    assert done == [1]
+    passes.go(4 * _MS)
+    assert done == [1, 2]
+    assert all(task.done for task in tasks)

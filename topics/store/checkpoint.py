@@ -99,6 +99,7 @@ class Checkpointer:
         """Shards of an earlier count: where their replay begins once a checkpoint has copied them."""
         self._scarcity = Scarcity(catalog, table, wal, segment_rows=config.segment_max_events)
         self._tiering = Tiering(loop, config, manifest, table, opener)
+        self._turns = Turns(loop.clock, loop.next_pass, config.checkpoint_us_per_pass * 1000)
         self._running: Future[None] | None = None
         self._unsynced = Unsynced({}, {})
         self._unflagged: list[Deletions] = []
@@ -359,20 +360,17 @@ class Checkpointer:
             now_ms=self._loop.clock.now_ms(),
             random_bytes=self._loop.ring.random_bytes,
         )
-        relocation = Relocation(copying, turns=self._turns(), spawn=self._loop.spawn, all_shared=all_shared)
+        relocation = Relocation(copying, turns=self._turns, loop=self._loop, all_shared=all_shared)
         ids = np.array(sorted(file.file_id for file in left), np.uint32)
         if len(ids):
             await relocation.copy(self._catalog.topics_in_log(), ids)
         oldest = self._loop.clock.now_ms() - self._config.segment_max_age_ms
-        for segments in list(self._manifest.segments.values()):
-            tail = segments[-1]
-            if not tail.sealed and tail.created_ms < oldest and tail.frames_end >= self._config.pack_run_bytes:
-                await relocation.seal(tail, is_open=False)
+        tails = [segments[-1] for segments in self._manifest.segments.values() if not segments[-1].sealed]
+        await relocation.seal(
+            tail for tail in tails if tail.created_ms < oldest and tail.frames_end >= self._config.pack_run_bytes
+        )
         await relocation.sync()
         return relocation
-
-    def _turns(self) -> Turns:
-        return Turns(self._loop.clock, self._loop.next_pass, self._config.checkpoint_us_per_pass * 1000)
 
     async def flag_deleted(self) -> None:
         """Marks what was deleted one by one in segments and packs.
@@ -381,7 +379,8 @@ class Checkpointer:
         would be missing there, so the floors as they are now become durable first, in a snapshot that changes nothing
         else: the log behind it is the same as before. It names the files, for a start that finds this cut short.
         """
-        turns = self._turns()
+        turns = self._turns
+        turns.resume()
         for _ in self._catalog.prepare_deletions():
             if turns.over:
                 await turns.rest()
@@ -433,7 +432,8 @@ class Checkpointer:
 
     async def take_snapshot(self, *, clean: bool, flagging: Collection[str] = ()) -> None:
         """The catalog and the files in use, of one instant; flagging: see StorePart. Raises OSError."""
-        turns = self._turns()
+        turns = self._turns
+        turns.resume()
         for _ in self._catalog.prepare_snapshot(self._config.checkpoint_topics_per_pass):
             await turns.rest()
         part = StorePart(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -102,9 +103,21 @@ class Copying:
         at_once = False
         return await future
 
+    async def sync(self, fd: int) -> None:
+        """Raises OSError: see `failed_sync`."""
+        try:
+            await self.files.fsync(fd)
+        except OSError as error:
+            raise failed_sync(error) from error
+
     def new_epoch(self) -> int:
         """What tells a file from those that had its number before; never 0."""
         return int.from_bytes(self._random_bytes(8), "little") | 1
+
+
+def failed_sync(error: OSError) -> OSError:
+    """Never a full disk: a sync that failed is not tried again."""
+    return OSError(errno.EIO, f"a sync failed: {error}")
 
 
 def _kept(view: memoryview, memory: memoryview | None) -> memoryview:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ from topics.store.format import FLAG_COPY, align_up
 from topics.store.reader import Piece
 from topics.store.row_columns import contiguous
 from topics.store.segment import Extension, check_copied, extension_of
+from topics.store.turns import Turns
 
 _SPAN_MAX = 2
 """A stretch of a file is read as a whole if it is at most so many times the bytes of the rows in it."""
@@ -29,33 +32,58 @@ class Gathered(NamedTuple):
     extension: Extension
 
 
-class Gathering:
-    """One checkpoint's. Its memory is used again and again: pages that are new each time cost as much as copying."""
+class Gatherings:
+    """One checkpoint's: one for each segment that is filled at a time. Their memory is used again and again: pages that
+    are new each time cost as much as copying."""
 
-    def __init__(self, copying: Copying) -> None:
+    def __init__(self, copying: Copying, turns: Turns) -> None:
         self._copying = copying
+        self.turns = turns
+        self._free: list[Gathering] = []
+
+    @contextmanager
+    def one(self) -> Iterator[Gathering]:
+        """One that no other segment uses meanwhile."""
+        gathering = self._free.pop() if self._free else Gathering(self._copying, self.turns)
+        yield gathering
+        self._free.append(gathering)  # not after an error: a read may still go on
+
+
+class Gathering:
+    """Frames of one segment at a time."""
+
+    def __init__(self, copying: Copying, turns: Turns) -> None:
+        self._copying = copying
+        self._turns = turns
         self._source = memoryview(b"")
         self._room = memoryview(b"")
 
     async def gather(self, rows: RowColumns, topic_id: int, sum: int) -> Gathered:
         """All of the rows, which lie in one file. sum: the segment's so far. Raises CorruptError, StorageError."""
         if (rows.flags & FLAG_COPY).any():
-            data = own_frames(await self._pieces(rows), topic_id, [rows])
-            scan = check_copied(data, sum, topic_id, rows.seqs, 0)
-            return Gathered(memoryview(data), scan.frames["length"].copy(), extension_of(scan))
+            views = await self._pieces(rows)
+            await self._turns.turn()
+            with self._turns.working():
+                data = own_frames(views, topic_id, [rows])
+                scan = check_copied(data, sum, topic_id, rows.seqs, 0)
+                return Gathered(memoryview(data), scan.frames["length"].copy(), extension_of(scan))
         size = int(rows.lengths.sum(dtype=np.int64))
         begin, last = int(rows.offsets.min()), int(rows.offsets.argmax())
         span = int(rows.offsets[last]) + int(rows.lengths[last]) - begin
-        offsets = rows.offsets
-        if span <= _SPAN_MAX * size:
+        is_dense = span <= _SPAN_MAX * size
+        if is_dense:
             self._source = _with_room(self._source, span)
-            (read,) = await self._copying.fetch([Piece(rows.file_id, begin, span)], self._source)
+            views = await self._copying.fetch([Piece(rows.file_id, begin, span)], self._source)
         else:
             views = await self._pieces(rows)
+        await self._turns.turn()
+        with self._turns.working():
+            offsets = rows.offsets
+            if not is_dense:
+                begin, offsets = 0, (np.cumsum(rows.lengths, dtype=np.uint64) - rows.lengths).astype(np.uint32)
             read = views[0] if len(views) == 1 else memoryview(b"".join(views))
-            begin, offsets = 0, (np.cumsum(rows.lengths, dtype=np.uint64) - rows.lengths).astype(np.uint32)
-        self._room = _with_room(self._room, size)
-        copied = codec.copy_frames(self._room, read, begin, offsets, rows.lengths, rows.seqs, topic_id, sum=sum)
+            self._room = _with_room(self._room, size)
+            copied = codec.copy_frames(self._room, read, begin, offsets, rows.lengths, rows.seqs, topic_id, sum=sum)
         extension = Extension(
             len(rows.seqs), int(rows.seqs[-1]), copied.last_ts, copied.size, copied.written, copied.sum
         )

@@ -7,6 +7,7 @@ what a crash left behind.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,6 +23,7 @@ __all__ = [
     "Run",
     "Segment",
     "StorePart",
+    "Totals",
     "pack_store_part",
     "unpack_store_part",
 ]
@@ -52,6 +54,16 @@ class Segment(msgspec.Struct, omit_defaults=True):
     @property
     def path(self) -> str:
         return segment_format.segment_path(self.topic_id, self.first_seq)
+
+
+class Totals(NamedTuple):
+    """Of some segments of a topic."""
+
+    records: int = 0
+    size: int = 0
+
+    def plus(self, records: int, size: int) -> Totals:
+        return Totals(self.records + records, self.size + size)
 
 
 class Run(msgspec.Struct, array_like=True):
@@ -158,6 +170,18 @@ class Manifest:
         """The segment that may still grow."""
         segments = self.segments.get(topic_id)
         return segments[-1] if segments and not segments[-1].sealed else None
+
+    def sealed_totals(self, topic_id: int) -> Totals:
+        """Of all segments but the tail."""
+        sealed = [segment for segment in self.segments.get(topic_id, ()) if segment.sealed]
+        return Totals(sum(segment.records for segment in sealed), sum(segment.size for segment in sealed))
+
+    def replace_tail(self, segment: Segment) -> None:
+        """The tail has grown, or was sealed: this is what it is now."""
+        segments = self.segments[segment.topic_id]
+        assert not segments[-1].sealed, "a sealed segment stays as it is"
+        assert segments[-1].first_seq == segment.first_seq, "only the last segment grows"
+        segments[-1] = segment
 
     def copied_upto(self, topic_id: int) -> int:
         """The highest seq in segments and packs: the log's records up to here are already there, or were dead."""

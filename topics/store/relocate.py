@@ -7,35 +7,36 @@ snapshot that lists them.
 
 from __future__ import annotations
 
-import errno
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections import deque
+from collections.abc import Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.errors import CorruptError
-from topics.loop.tasks import Cancelled, Task
+from topics.loop.loop import Loop
+from topics.loop.tasks import Cancelled
 from topics.store.catalog import RowColumns
-from topics.store.copying import SEQ_SPAN_MAX, Copying
+from topics.store.copying import SEQ_SPAN_MAX, Copying, failed_sync
 from topics.store.filecalls import lacks_descriptors, sync_file
 from topics.store.filetable import FileKind
-from topics.store.gathering import Gathering
+from topics.store.gathering import Gatherings
 from topics.store.manifest import Segment
 from topics.store.pack_copy import NO_RUNS, PackCopy, Runs, SmallCopy
-from topics.store.row_columns import select
-from topics.store.segment import cut_back, seal_segment
-from topics.store.segment_copy import SegmentCopy
-from topics.store.segment_format import index_path, topic_directory
+from topics.store.segment_copy import READS_A_CHUNK, SegmentCopy, Share, Shares
+from topics.store.side_by_side import Line, gravest
 from topics.store.turns import Turns
 
 log = logging.getLogger(__name__)
 
 RUNS_MAX = 8
 """A topic with so many runs in packs is merged into one run or into its first segment."""
+_SEGMENTS_AT_A_TIME = 8
+"""Copied at once: while some wait for the disk, or for a pass of the loop, another one has work to do."""
 _SYNCS_IN_FLIGHT = 64
-_READS_PER_PASS = 512
 _WINDOW_ROWS = 16_384
 
 
@@ -47,7 +48,7 @@ class Relocation:
         copying: Copying,
         *,
         turns: Turns,
-        spawn: Callable[[Coroutine[Any, Any, None]], Task[None]],
+        loop: Loop,
         all_shared: bool = False,
     ) -> None:
         """all_shared: rows that share a frame are copied wherever that lies. Where not every shard goes on in another
@@ -60,26 +61,33 @@ class Relocation:
         self._config = copying.config
         self._directory = copying.directory
         self._turns = turns
-        self._spawn = spawn
+        self._loop = loop
         self._budget = copying.config.checkpoint_bytes_per_pass
         self._topics_per_pass = max(1, copying.config.checkpoint_topics_per_pass)
         self._all_shared = all_shared
         self.packs = PackCopy(copying, turns)
-        self._gathering = Gathering(copying)
+        self._gatherings = Gatherings(copying, turns)
+        self._begun: deque[SegmentCopy] = deque()
+        """Copies that are not settled yet, in their order."""
+        self._copies = Line(loop.spawn, _SEGMENTS_AT_A_TIME, partial(_settle, self._begun, turns))
 
     # --- what goes where ---------------------------------------------------------------------------------------------
     async def copy(self, topic_ids: Sequence[int], from_files: NDArray[np.uint32]) -> None:
         """Copies all live rows of these topics that lie in these files. Raises OSError, StorageError: what was not
         announced to the catalog by then is as if it had not been."""
+        self._turns.resume()
         try:
             for number, topic_id in enumerate(topic_ids):
                 if number % self._topics_per_pass == self._topics_per_pass - 1 or self._turns.over:
                     await self._turns.rest()
                 await self._copy_topic(topic_id, from_files)
+            await self._copies.end()
             await self.packs.flush()
             await self.packs.finish()
-        except (Exception, Cancelled):
-            await self.packs.abandon()
+        except Exception as error:
+            raise gravest(await self._give_up(error)) from error
+        except Cancelled:
+            await self._give_up()
             raise
 
     async def _copy_topic(self, topic_id: int, from_files: NDArray[np.uint32]) -> None:
@@ -104,7 +112,7 @@ class Relocation:
             return
         small = catalog.rows_in_files(topic_id, from_files, last_seq=found.last_seq)
         self.packs.add(SmallCopy(topic_id, small, before), size)
-        if self.packs.collected_bytes >= self._budget or self.packs.collected_reads >= _READS_PER_PASS:
+        if self.packs.collected_bytes >= self._budget or self.packs.collected_reads >= READS_A_CHUNK:
             await self.packs.flush()
 
     def _runs_to_merge(self, topic_id: int, size: int, last_seq: int) -> Runs:
@@ -136,7 +144,7 @@ class Relocation:
         """Raises an error, when all have ended; never as a full disk, for a failed sync is not tried again."""
         error: OSError | None = None
         for at in range(0, len(coros), _SYNCS_IN_FLIGHT):
-            tasks = [self._spawn(coro) for coro in coros[at : at + _SYNCS_IN_FLIGHT]]
+            tasks = [self._loop.spawn(coro) for coro in coros[at : at + _SYNCS_IN_FLIGHT]]
             for task in tasks:
                 task.when_done(_nothing)  # it may end before its turn comes: its error is raised here, not reported
             for task in tasks:
@@ -148,24 +156,47 @@ class Relocation:
         if error is not None and lacks_descriptors(error):
             raise error
         if error is not None:
-            raise OSError(errno.EIO, f"a sync failed: {error}") from error
+            raise failed_sync(error) from error
 
     # --- segments ----------------------------------------------------------------------------------------------------
     async def _to_segments(self, topic_id: int, before: Runs, from_files: NDArray[np.uint32], last_seq: int) -> None:
         """Rows out of packs (`before`), then those in the log, a window at a time: a topic may have millions."""
         if before.merged:
             await self._merge(topic_id, before)
-        writer = SegmentCopy(self.copying, self._gathering, topic_id)
+        if not self._catalog.exists(topic_id):
+            return
+        shares = Shares(self.copying, topic_id)
+        first_seq = 0
+        while rows := self._window(topic_id, from_files, first_seq, last_seq):
+            first_seq = int(rows[-1].seqs[-1]) + 1
+            for part in rows:
+                for share in shares.add(part):
+                    await self._begin(topic_id, share)
+            if self._turns.over:
+                await self._turns.rest()
+        rest = shares.last()
+        if rest is not None:
+            await self._begin(topic_id, rest)
+
+    async def _begin(self, topic_id: int, share: Share) -> None:
+        """Has the share copied beside others, once there is room for it."""
+        if not self._catalog.exists(topic_id):
+            return
+        writer = SegmentCopy(self.copying, self._gatherings, topic_id, share)
+        self._begun.append(writer)
+        await self._copies.begin(writer.fill())
+        self._turns.resume()
+
+    async def _give_up(self, *errors: Exception) -> list[Exception]:
+        """What was begun and is not settled never was. Returns these errors and one of those that came meanwhile."""
         try:
-            rows = self._window(topic_id, from_files, 0, last_seq)
-            while rows:
-                for part in rows:
-                    if not await self._extend(writer, part):
-                        return
-                rows = self._window(topic_id, from_files, int(rows[-1].seqs[-1]) + 1, last_seq)
-            writer.settle()
-        finally:
-            await writer.close()
+            await self._copies.end()
+        except Exception as other:
+            errors = (*errors, other)
+        while self._begun:
+            await self._begun.popleft().give_up()
+        await self.packs.abandon()
+        return list(errors)
 
     async def _merge(self, topic_id: int, before: Runs) -> None:
         """Runs into the topic's first segment: all of their rows, or none, and then the runs are gone.
@@ -173,96 +204,40 @@ class Relocation:
         Were a part of a run in a segment, both would be listed, and what is deleted in the one would live in the other.
         A run with a record that is damaged stays where it is: nothing else waits for its merge.
         """
-        writer = SegmentCopy(self.copying, self._gathering, topic_id)
-        try:
-            for rows in before.rows:
-                chunks = _Chunks(rows, self._budget)
-                at = 0
-                while at < len(rows.seqs):
-                    if not self._catalog.exists(topic_id):
-                        return
-                    await writer.open(int(rows.seqs[at]))
-                    end = chunks.end(at)
-                    await writer.append(select(rows, slice(at, end)))
-                    at = end
-            writer.settle()
-            self.packs.drop_runs(topic_id, before.merged)
-            if before.rows and writer.is_full():
-                await self.seal(writer.segment)
-        except CorruptError as error:
-            log.error("merging runs of topic %d failed, they stay as they are: %s", topic_id, error)
-        finally:
-            await writer.close()
+        if not self._catalog.exists(topic_id):
+            return
+        if before.rows:
+            writer = SegmentCopy(self.copying, self._gatherings, topic_id, Share(None, before.rows, ends=False))
+            try:
+                await writer.fill()
+            except CorruptError as error:
+                log.error("merging runs of topic %d failed, they stay as they are: %s", topic_id, error)
+                return
+            if not writer.settle():
+                return
+        self.packs.drop_runs(topic_id, before.merged)
 
     def _window(self, topic_id: int, from_files: NDArray[np.uint32], first_seq: int, last_seq: int) -> list[RowColumns]:
         return self._catalog.rows_in_files(
             topic_id, from_files, first_seq=first_seq, last_seq=last_seq, rows_max=_WINDOW_ROWS
         )
 
-    async def _extend(self, writer: SegmentCopy, rows: RowColumns) -> bool:
-        """Rows into the topic's segments, sealing what is full; False when the topic is gone."""
-        chunks = _Chunks(rows, self._budget)
-        at = 0
-        while at < len(rows.seqs):
-            if not self._catalog.exists(writer.topic_id):
-                return False
-            await writer.open(int(rows.seqs[at]))
-            end = chunks.end(at)
-            taken = select(rows, slice(at, at + writer.room(rows.seqs[at:end], rows.lengths[at:end])))
-            if len(taken.seqs):
-                await writer.append(taken)
-            at += len(taken.seqs)
-            if not len(taken.seqs) or writer.is_full():
-                writer.settle()
-                await self.seal(writer.segment)
-        return True
-
-    async def seal(self, segment: Segment, *, is_open: bool = True) -> None:
-        """Writes index and footer of a segment whose rows the catalog knows to be there.
-
-        is_open: a SegmentCopy has it, which has zeroed what a checkpoint that failed left behind the frames.
-        """
-        if not is_open:
-            await cut_back(self._files, self._directory, segment)
-        if not self._catalog.exists(segment.topic_id):
-            return
-        before = self._manifest.segments[segment.topic_id]
-        await seal_segment(
-            self._files,
-            self._directory,
-            segment,
-            self._catalog.rows_in_files(
-                segment.topic_id,
-                np.array([segment.file_id], np.uint32),
-                first_seq=segment.first_seq,
-                last_seq=segment.last_seq,
-            ),
-            total_records=sum(entry.records for entry in before),
-            total_size=sum(entry.size for entry in before),
-            now_ms=self.copying.now_ms,
-            description=self._catalog.describe(segment.topic_id),
-        )
-        path = f"{self._directory}/{segment.path}"
-        self.copying.unsynced.files.update({path: None, index_path(path): None})
-        self.copying.unsynced.directories[f"{self._directory}/{topic_directory(segment.topic_id)}"] = None
-        self._table[segment.file_id].size = self._files.file_size(f"{self._directory}/{segment.path}")
+    async def seal(self, tails: Iterable[Segment]) -> None:
+        """Seals segments that are not full. Raises OSError, StorageError."""
+        try:
+            for tail in tails:
+                before = self._manifest.sealed_totals(tail.topic_id)
+                await self._begin(tail.topic_id, Share(tail, [], ends=True, before=before))
+            await self._copies.end()
+        except Exception as error:
+            raise gravest(await self._give_up(error)) from error
 
 
-class _Chunks:
-    """Where to divide rows of one file: at most the budget's bytes and a bounded number of reads, one row at least."""
-
-    def __init__(self, rows: RowColumns, budget: int) -> None:
-        self._budget = budget
-        self._ends = np.cumsum(rows.lengths, dtype=np.int64)
-        apart = rows.offsets[1:].astype(np.int64) != rows.offsets[:-1].astype(np.int64) + rows.lengths[:-1]
-        self._reads = np.concatenate(([0], np.cumsum(apart)))
-
-    def end(self, start: int) -> int:
-        """Of the chunk that begins with row `start`."""
-        before = int(self._ends[start - 1]) if start else 0
-        end = int(np.searchsorted(self._ends, before + self._budget, side="right"))
-        end = min(end, int(np.searchsorted(self._reads, int(self._reads[start]) + _READS_PER_PASS)))
-        return max(start + 1, end)
+def _settle(begun: deque[SegmentCopy], turns: Turns, writer: SegmentCopy) -> None:
+    assert begun[0] is writer, "the order in which they were begun"
+    begun.popleft()
+    with turns.working():
+        writer.settle()
 
 
 def _nothing() -> None:

@@ -6,7 +6,6 @@ behind that is zeroed before the file is used again, so frames are always follow
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from topics.store.catalog import RowColumns
 from topics.store.codec import Stop
 from topics.store.filecalls import FileCalls, ReadCalls, read_file, write_new_file, zero_range
 from topics.store.format import FrameType
-from topics.store.manifest import Segment
+from topics.store.manifest import Segment, Totals
 from topics.store.row_columns import index_of, index_rows, live_rows, rows_of, tags_of
 from topics.store.segment_format import (
     FOOTER_BYTES,
@@ -30,18 +29,11 @@ from topics.store.segment_format import (
 )
 
 
-async def create_segment(
-    files: FileCalls, directory: str, *, topic_id: int, first_seq: int, epoch: int, now_ms: int, description: bytes
-) -> Segment:
-    """A new, empty segment with its header written (synced with its first frames). Raises OSError."""
+def new_segment(topic_id: int, first_seq: int, *, epoch: int, now_ms: int, description: bytes) -> tuple[Segment, bytes]:
+    """An empty segment, and the header that its file begins with."""
     header = SegmentHeader(topic_id, epoch, first_seq, now_ms, description)
-    segment = Segment(topic_id, first_seq, 0, 0, header.header_bytes, 0, epoch, now_ms)
-    fd = await files.open(f"{directory}/{segment.path}", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-    try:
-        await files.write_all(fd, header.pack(), 0)
-    finally:
-        await files.close(fd)
-    return segment
+    segment = Segment(topic_id, first_seq, first_seq - 1, 0, header.header_bytes, 0, epoch, now_ms)
+    return segment, header.pack()
 
 
 def check_copied(
@@ -91,55 +83,32 @@ def extend(segment: Segment, added: Extension) -> None:
     segment.sum = added.sum
 
 
-async def seal_segment(
-    files: FileCalls,
-    directory: str,
-    segment: Segment,
-    rows: list[RowColumns],
-    *,
-    total_records: int,
-    total_size: int,
-    now_ms: int,
-    description: bytes,
-) -> None:
-    """Writes the index of the live `rows` and the footer. Both files and the directory are synced by the caller.
-
-    A crash before the next snapshot leaves an unsealed segment, whose footer recovery zeroes, and an index nobody
-    looks at.
-    """
-    path = f"{directory}/{segment.path}"
+def packed_index(segment: Segment, rows: list[RowColumns]) -> bytearray:
+    """The whole index file of a segment whose live rows these are."""
     columns = index_of(rows, segment.first_seq)
-    header = IndexHeader(
-        segment.topic_id,
-        segment.epoch,
-        segment.first_seq,
-        len(columns.ts),
-        len(columns.tag_table),
-        segment.sum,
-    )
-    await write_new_file(files, index_path(path), header.pack(columns), sync=False)
-    footer = SegmentFooter(
+    return IndexHeader(
+        segment.topic_id, segment.epoch, segment.first_seq, len(columns.ts), len(columns.tag_table), segment.sum
+    ).pack(columns)
+
+
+def packed_footer(segment: Segment, before: Totals, now_ms: int, description: bytes) -> bytes:
+    """What ends a segment's file; before: the topic's earlier segments."""
+    total = before.plus(segment.records, segment.size)
+    return SegmentFooter(
         segment.topic_id,
         segment.epoch,
         segment.first_seq,
         segment.last_seq,
         segment.last_ts,
         segment.records,
-        total_records,
+        total.records,
         segment.frames_end,
         segment.size,
-        total_size,
+        total.size,
         now_ms,
         segment.sum,
         description,
     ).pack()
-    fd = await files.open(path, os.O_RDWR)
-    try:
-        end = max(files.file_size(path), segment.frames_end + len(footer))
-        await files.write_all(fd, footer, end - len(footer))
-    finally:
-        await files.close(fd)
-    segment.sealed = True
 
 
 async def cut_back(files: FileCalls, directory: str, segment: Segment, *, lost_writes: bool = False) -> None:
@@ -194,11 +163,7 @@ async def scan_rows(files: ReadCalls, path: str, segment: Segment) -> RowColumns
 
 async def rewrite_index(files: FileCalls, path: str, segment: Segment, rows: RowColumns) -> None:
     """Puts a derived index back beside its segment, which lies at `path`."""
-    columns = index_of([rows], segment.first_seq)
-    header = IndexHeader(
-        segment.topic_id, segment.epoch, segment.first_seq, len(columns.ts), len(columns.tag_table), segment.sum
-    )
-    await write_new_file(files, index_path(path), header.pack(columns))
+    await write_new_file(files, index_path(path), packed_index(segment, [rows]))
 
 
 class Described(NamedTuple):

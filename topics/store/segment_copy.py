@@ -1,9 +1,15 @@
-"""Records copied into the growing segment of one topic. Source of the format: segment_format.py."""
+"""Records copied into a segment of one topic: its tail or a new one. Source of the format: segment_format.py.
+
+`fill` reads, verifies and writes all there is for this segment, its index and footer, too, if it is full then; several
+segments are filled side by side. Nothing counts before `settle`, which comes in the order of the topic's seqs: then the
+segment is listed as it is now, and the catalog knows where its records are.
+"""
 
 from __future__ import annotations
 
 import copy
 import os
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,122 +18,266 @@ from topics.store.catalog import RowColumns
 from topics.store.copying import SEQ_SPAN_MAX, Copying, Placed
 from topics.store.filecalls import make_directories, unlink_if_there
 from topics.store.filetable import FileKind
-from topics.store.gathering import Gathering
-from topics.store.manifest import Segment
-from topics.store.segment import create_segment, cut_back, extend
-from topics.store.segment_format import topic_directory
+from topics.store.format import FLAG_COPY
+from topics.store.gathering import Gathering, Gatherings
+from topics.store.manifest import Segment, Totals
+from topics.store.row_columns import select
+from topics.store.segment import cut_back, extend, new_segment, packed_footer, packed_index
+from topics.store.segment_format import SEGMENT_HEADER_MIN, index_path, topic_directory
+
+READS_A_CHUNK = 512
+
+
+class Share(NamedTuple):
+    """What one segment gets."""
+
+    tail: Segment | None
+    """The segment that takes it; None: a new one."""
+    rows: list[RowColumns]
+    """Each of one file."""
+    ends: bool
+    """The segment is sealed, full or not."""
+    before: Totals = Totals()
+    """Of the topic's earlier segments."""
+
+
+class Shares:
+    """Divides the records of one topic among its tail and new segments. `add` rows in their order, then `last`."""
+
+    def __init__(self, copying: Copying, topic_id: int) -> None:
+        config = copying.config
+        self._max_records = config.segment_max_events
+        self._max_bytes = config.segment_max_bytes
+        self._tail = copying.manifest.tail(topic_id)
+        self._before = copying.manifest.sealed_totals(topic_id)
+        self._rows: list[RowColumns] = []
+        self._first_seq = self._records = self._bytes = 0
+        """Of the segment that the next record goes to; first_seq 0: it begins there."""
+        if self._tail is not None:
+            self._first_seq, self._records = self._tail.first_seq, self._tail.records
+            self._bytes = self._tail.frames_end
+
+    def add(self, rows: RowColumns) -> list[Share]:
+        """The shares that are whole now."""
+        whole = []
+        at = 0
+        while at < len(rows.seqs):
+            count = self._fitting(rows.seqs[at:], rows.lengths[at:])
+            if count:
+                self._rows.append(select(rows, slice(at, at + count)))
+                self._records += count
+                self._bytes += int(self._rows[-1].lengths.sum(dtype=np.int64))
+                at += count
+            if at < len(rows.seqs):
+                whole.append(self._end())
+        return whole
+
+    def last(self) -> Share | None:
+        """What is left, for a segment that may grow on."""
+        return Share(self._tail, self._rows, False, self._before) if self._rows else None
+
+    def _fitting(self, seqs: NDArray[np.uint64], lengths: NDArray[np.uint32]) -> int:
+        """How many of these records the segment takes: the first one in any case, unless its seq is too far away."""
+        if not self._first_seq:
+            self._first_seq = int(seqs[0])
+            self._bytes = SEGMENT_HEADER_MIN
+        near = int(np.searchsorted(seqs, np.uint64(self._first_seq + SEQ_SPAN_MAX)))
+        space = self._max_bytes - self._bytes
+        fitting = int(np.searchsorted(np.cumsum(lengths, dtype=np.int64), space, side="right"))
+        least = 0 if self._rows else 1
+        return min(near, max(least, min(fitting, self._max_records - self._records)))
+
+    def _end(self) -> Share:
+        share = Share(self._tail, self._rows, True, self._before)
+        if self._tail is not None:
+            self._before = self._before.plus(self._tail.records, self._tail.size)
+        for part in self._rows:
+            self._before = self._before.plus(len(part.seqs), int(part.sizes.sum(dtype=np.uint64)))
+        self._tail, self._rows = None, []
+        self._first_seq = self._records = self._bytes = 0
+        return share
 
 
 class SegmentCopy:
-    """The growing segment of one topic while a checkpoint writes to it; `close` takes back what was not settled."""
+    """One share on its way into its segment. Made in the order of seqs, and settled in it."""
 
-    def __init__(self, copying: Copying, gathering: Gathering, topic_id: int) -> None:
+    def __init__(self, copying: Copying, gatherings: Gatherings, topic_id: int, share: Share) -> None:
         self._copying = copying
-        self._gathering = gathering
+        self._gatherings = gatherings
+        self._turns = gatherings.turns
         self._files = copying.files
         self._directory = copying.directory
-        self._table = copying.table
-        self._manifest = copying.manifest
         self._config = copying.config
         self.topic_id = topic_id
+        self._share = share
+        self._description = copying.catalog.describe(topic_id)  # it may be deleted while we wait
         self._segment: Segment | None = None
-        self._settled: Segment | None = None
+        """As it is to be listed."""
         self._fd = -1
         self._placed: list[Placed] = []
-        self._is_new = False
-        """The segment is not listed yet."""
+        self._rows: list[RowColumns] = []
+        """As they lie in the segment."""
 
-    @property
-    def segment(self) -> Segment:
-        assert self._segment is not None, "open comes first"
-        return self._segment
+    async def fill(self) -> SegmentCopy:
+        """Writes all of it, unless the topic goes meanwhile. Raises OSError, StorageError: then it never was."""
+        try:
+            await self._open()
+            with self._gatherings.one() as gathering:
+                for rows in self._share.rows:
+                    if not await self._append(rows, gathering):
+                        break
+            if not self._copying.catalog.exists(self.topic_id):
+                await self.give_up()
+            elif self._share.ends or self._is_full():
+                await self._seal()
+            await self._close_file()
+        except BaseException:
+            await self.give_up()
+            raise
+        return self
 
-    async def open(self, first_seq: int) -> None:
-        """Makes sure of a segment that takes a record of this seq: the topic's unsealed one, or a new one."""
-        if self._segment is not None and not self._segment.sealed:
+    async def _open(self) -> None:
+        tail = self._share.tail
+        if tail is not None:
+            await cut_back(self._files, self._directory, tail)
+            self._fd = await self._files.open(self._path_of(tail), os.O_RDWR)
+            self._segment = copy.copy(tail)
             return
-        description = self._copying.catalog.describe(self.topic_id)  # it may be deleted while we wait
-        await self._close_file()
-        segment = self._manifest.tail(self.topic_id)
-        if segment is None:
-            self._segment = segment = await self._create(first_seq, description)
-            self._is_new = True
-        else:
-            await cut_back(self._files, self._directory, segment)
-        self._fd = await self._files.open(f"{self._directory}/{segment.path}", os.O_RDWR)
-        self._segment = segment
-        self._settled = copy.copy(segment)
-
-    async def _create(self, first_seq: int, description: bytes) -> Segment:
         directory = topic_directory(self.topic_id)
         unsynced = self._copying.unsynced.directories
         make_directories(self._files, self._directory, directory, unsynced)
         unsynced[f"{self._directory}/{directory}"] = None
-        segment = await create_segment(
-            self._files,
-            self._directory,
-            topic_id=self.topic_id,
-            first_seq=first_seq,
+        segment, header = new_segment(
+            self.topic_id,
+            int(self._share.rows[0].seqs[0]),
             epoch=self._copying.new_epoch(),
             now_ms=self._copying.now_ms,
-            description=description,
+            description=self._description,
         )
-        segment.last_seq = first_seq - 1
-        path = f"{self._directory}/{segment.path}"
-        segment.file_id = self._table.add(FileKind.SEGMENT, path, size=segment.frames_end).file_id
-        return segment
+        path = self._path_of(segment)
+        segment.file_id = self._copying.table.add(FileKind.SEGMENT, path, size=len(header)).file_id
+        self._segment = segment
+        self._fd = await self._files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        await self._files.write_all(self._fd, header, 0)
 
-    def room(self, seqs: NDArray[np.uint64], lengths: NDArray[np.uint32]) -> int:
-        """How many of these records still go into the segment: one at least, unless their seqs are too far away."""
+    async def _append(self, rows: RowColumns, gathering: Gathering) -> bool:
+        """Copies and verifies rows of one file; False when the topic is gone."""
+        chunks = _Chunks(rows, self._config.checkpoint_bytes_per_pass)
+        at = 0
+        while at < len(rows.seqs):
+            if not self._copying.catalog.exists(self.topic_id):
+                return False
+            end = chunks.end(at)
+            await self._write(select(rows, slice(at, end)), gathering)
+            at = end
+        return True
+
+    async def _write(self, rows: RowColumns, gathering: Gathering) -> None:
         segment = self.segment
-        space = self._config.segment_max_bytes - segment.frames_end
-        fitting = int(np.searchsorted(np.cumsum(lengths, dtype=np.int64), space, side="right"))
-        near = int(np.searchsorted(seqs, np.uint64(segment.first_seq + SEQ_SPAN_MAX)))
-        return min(near, max(1, min(fitting, self._config.segment_max_events - segment.records)))
+        gathered = await gathering.gather(rows, self.topic_id, segment.sum)
+        lengths = gathered.lengths
+        ends = np.cumsum(lengths, dtype=np.uint64) + np.uint64(segment.frames_end)
+        offsets = (ends - lengths).astype(np.uint32)
+        await self._files.write_all(self._fd, gathered.data, segment.frames_end)
+        extend(segment, gathered.extension)
+        self._placed.append(Placed(self.topic_id, rows.seqs, offsets, lengths))
+        flags = rows.flags & np.uint8(~FLAG_COPY & 0xFF)
+        self._rows.append(rows._replace(file_id=segment.file_id, offsets=offsets, lengths=lengths, flags=flags))
 
-    def is_full(self) -> bool:
+    async def _seal(self) -> None:
+        """Writes index and footer, and syncs both files: nobody has to open them again for that."""
+        segment = self.segment
+        path = self._path_of(segment)
+        await self._turns.turn()
+        with self._turns.working():
+            index = packed_index(segment, [*self._earlier_rows(), *self._rows])
+            footer = packed_footer(segment, self._share.before, self._copying.now_ms, self._description)
+        fd = await self._files.open(index_path(path), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        try:
+            await self._files.write_all(fd, index, 0)
+            await self._copying.sync(fd)
+        finally:
+            await self._files.close(fd)
+        end = max(self._files.file_size(path), segment.frames_end + len(footer))
+        await self._files.write_all(self._fd, footer, end - len(footer))
+        await self._copying.sync(self._fd)
+        segment.sealed = True
+
+    def _earlier_rows(self) -> list[RowColumns]:
+        """What lives in the tail that was there before."""
+        tail = self._share.tail
+        if tail is None:
+            return []
+        here = np.array([tail.file_id], np.uint32)
+        rows_of = self._copying.catalog.rows_in_files
+        return rows_of(self.topic_id, here, first_seq=tail.first_seq, last_seq=tail.last_seq)
+
+    @property
+    def segment(self) -> Segment:
+        """As it is so far."""
+        assert self._segment is not None, "fill comes first"
+        return self._segment
+
+    def _path_of(self, segment: Segment) -> str:
+        return f"{self._directory}/{segment.path}"
+
+    def _is_full(self) -> bool:
         segment = self.segment
         return (
             segment.records >= self._config.segment_max_events or segment.frames_end >= self._config.segment_max_bytes
         )
 
-    async def append(self, rows: RowColumns) -> None:
-        """Copies and verifies; `settle` makes it count."""
-        segment = self.segment
-        gathered = await self._gathering.gather(rows, self.topic_id, segment.sum)
-        lengths = gathered.lengths
-        ends = np.cumsum(lengths, dtype=np.uint64) + np.uint64(segment.frames_end)
-        await self._files.write_all(self._fd, gathered.data, segment.frames_end)
-        extend(segment, gathered.extension)
-        self._placed.append(Placed(self.topic_id, rows.seqs, (ends - lengths).astype(np.uint32), lengths))
-
-    def settle(self) -> None:
-        """Tells the catalog where the records are now; `Relocation.sync` follows before the snapshot."""
-        if not self._placed:
-            return
-        segment = self.segment
-        self._copying.unsynced.files[f"{self._directory}/{segment.path}"] = None
-        self._table[segment.file_id].size = segment.frames_end
-        if self._is_new:  # never listed while it is empty: no snapshot may miss it when it is given up again
-            self._manifest.add_segment(segment)
-            self._is_new = False
-        placed, self._placed = self._placed, []
-        self._settled = copy.copy(segment)
-        for entry in placed:
+    def settle(self) -> bool:
+        """Lists the segment and tells the catalog where the records are now. `Relocation.sync` follows before the
+        snapshot. False: the topic is gone, and the segment with it."""
+        segment, tail = self._segment, self._share.tail
+        if segment is None:
+            return False
+        path = self._path_of(segment)
+        stored = self._copying.table[segment.file_id]
+        if segment.sealed:
+            stored.size = self._files.file_size(path)
+        else:
+            stored.size = segment.frames_end
+            self._copying.unsynced.files[path] = None
+        self._copying.unsynced.directories[f"{self._directory}/{topic_directory(self.topic_id)}"] = None
+        if tail is None:
+            self._copying.manifest.add_segment(segment)
+        else:
+            self._copying.manifest.replace_tail(segment)
+        self._segment = None
+        for entry in self._placed:
             self._copying.announce(entry, segment.file_id)
+        return True
 
-    async def close(self) -> None:
-        """Ends; what was written but not settled (an error came) does not count."""
+    async def give_up(self) -> None:
+        """Takes back what was not settled; nothing to do after that, or twice."""
         await self._close_file()
-        segment, settled = self._segment, self._settled
-        if self._is_new and segment is not None:
-            self._table.remove(self._table[segment.file_id])
-            await unlink_if_there(self._files, f"{self._directory}/{segment.path}")
-        elif segment is not None and settled is not None and self._placed:
-            segment.last_seq, segment.last_ts, segment.records = settled.last_seq, settled.last_ts, settled.records
-            segment.size, segment.frames_end, segment.sum = settled.size, settled.frames_end, settled.sum
+        segment, self._segment = self._segment, None
+        if segment is not None and self._share.tail is None:
+            self._copying.table.remove(self._copying.table[segment.file_id])
+            path = self._path_of(segment)
+            await unlink_if_there(self._files, path)
+            await unlink_if_there(self._files, index_path(path))
 
     async def _close_file(self) -> None:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             await self._files.close(fd)
+
+
+class _Chunks:
+    """Where to divide rows of one file: at most the budget's bytes and a bounded number of reads, one row at least."""
+
+    def __init__(self, rows: RowColumns, budget: int) -> None:
+        self._budget = budget
+        self._ends = np.cumsum(rows.lengths, dtype=np.int64)
+        apart = rows.offsets[1:].astype(np.int64) != rows.offsets[:-1].astype(np.int64) + rows.lengths[:-1]
+        self._reads = np.concatenate(([0], np.cumsum(apart)))
+
+    def end(self, start: int) -> int:
+        """Of the chunk that begins with row `start`."""
+        before = int(self._ends[start - 1]) if start else 0
+        end = int(np.searchsorted(self._ends, before + self._budget, side="right"))
+        end = min(end, int(np.searchsorted(self._reads, int(self._reads[start]) + READS_A_CHUNK)))
+        return max(start + 1, end)

@@ -120,6 +120,8 @@ _SEGMENT_HEADER = struct.Struct("<4sHBBQQQQII8x")
 """magic, version, codec, 0, topic_id, epoch, first_seq, created_ms, description bytes, header bytes; u64 checksum."""
 SEGMENT_HEADER_FIXED = _SEGMENT_HEADER.size + 8
 assert SEGMENT_HEADER_FIXED == 64
+SEGMENT_HEADER_MIN = BLOCK_BYTES
+"""Of a segment whose description is short."""
 
 
 class SegmentHeader(NamedTuple):
