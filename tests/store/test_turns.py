@@ -125,3 +125,16 @@ def test_the_slice_behind_a_rest_is_shared_by_those_who_rested() -> None:
     passes.go(4 * _MS)
     assert done == [1, 2]
     assert all(task.done for task in tasks)
+
+
+def test_work_in_a_hurry_rests_no_more() -> None:
+    passes = Passes()
+    passes.clock.advance_ns(5 * _MS)
+    rest = passes.rest()
+    passes.go(_MS)
+    assert not rest.done
+    passes.turns.hurry()
+    passes.go(_MS)
+    assert rest.done
+    passes.clock.advance_ns(1000 * _MS)
+    assert not passes.turns.over

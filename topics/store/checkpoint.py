@@ -142,8 +142,12 @@ class Checkpointer:
             self._begin()
 
     def stop(self) -> None:
-        """No more by itself; one that runs ends what the log waits for, and moves no more segments."""
+        """No more by itself; one that runs ends what the log waits for, and moves no more segments.
+
+        Nobody works beside it any more, so it rests no more either.
+        """
         self._stopped = True
+        self._turns.hurry()
         self._tiering.stopped = True
 
     def _look(self) -> None:
