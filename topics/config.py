@@ -227,6 +227,8 @@ class Config:
     checkpoint_us_per_pass: int = 1000
     """How long a checkpoint copies records before it lets others run; then they get twice that. 0: no such limit."""
     segment_max_events: int = 10_000
+    segment_bulk: int = 4
+    """Where one checkpoint has more records of a topic to copy, a new segment takes so many times as many at once."""
     segment_max_bytes: int = 64 << 20
     segment_max_age_ms: int = 3_600_000
     pack_run_bytes: int = 65_536
@@ -395,6 +397,7 @@ def tiny_config(data_dir: str) -> Config:
         checkpoint_wal_bytes=512 * 1024,
         max_log_bytes=64 << 20,
         segment_max_events=100,
+        segment_bulk=1,
         segment_max_bytes=64 * 1024,
         pack_run_bytes=4096,
         disk_reserve_bytes=64 * 1024,

@@ -18,6 +18,7 @@ from topics.store.segment_format import SEGMENT_HEADER_FIXED
 SETTINGS: dict[str, Any] = {
     "io": "portable",
     "segment_max_events": 20,
+    "segment_bulk": 1,
     "pack_run_bytes": 1024,
     "wal_file_bytes": 65_536,
     "disk_reserve_bytes": 4096,

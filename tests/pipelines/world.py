@@ -22,6 +22,7 @@ from topics.pipelines.target.parts import arrow_schema
 SETTINGS: dict[str, Any] = {
     "io": "portable",
     "segment_max_events": 50,
+    "segment_bulk": 1,
     "pack_run_bytes": 1024,
     "wal_file_bytes": 65_536,
     "disk_reserve_bytes": 4096,

@@ -18,7 +18,7 @@ from topics.spark.options import BATCH, parse_sink, parse_source  # noqa: E402
 from topics.spark.parts import PartWriter, Producer, Totals  # noqa: E402
 from topics.spark.reading import WorkReader  # noqa: E402
 
-SMALL = {"CHECKPOINT_WAL_BYTES": "20000", "SEGMENT_MAX_BYTES": "65536", "SEGMENT_MAX_EVENTS": "50"}
+SMALL = {"CHECKPOINT_WAL_BYTES": "20000", "SEGMENT_MAX_BYTES": "65536", "SEGMENT_MAX_EVENTS": "50", "SEGMENT_BULK": "1"}
 
 
 def rows_by(server: OwnServer, **given: Any) -> tuple[list[Any], list[Any]]:

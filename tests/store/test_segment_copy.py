@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -134,3 +135,19 @@ def test_a_topic_that_goes_while_its_segments_are_written_leaves_none(passes: in
     assert not listed(world)
     again = world.next_life(power_cut=True)
     assert 1 not in again.catalog.topics
+
+
+def test_a_segment_that_one_checkpoint_begins_and_fills_takes_more_than_one_that_grows() -> None:
+    """Less than that stays unsealed, and is sealed at `segment_max_events` as ever."""
+    world = StoreWorld(config=replace(CONFIG, segment_bulk=3)).open()
+    world.create(1)
+    world.append(1, 26)
+    world.checkpoint()
+    assert listed(world) == [(1, 12, True), (13, 24, True), (25, 26, False)]
+    world.append(1, 5)
+    world.checkpoint()
+    assert listed(world)[2:] == [(25, 28, True), (29, 31, False)]
+    world.append(1, 9)
+    world.checkpoint()
+    assert listed(world)[3:] == [(29, 32, True), (33, 40, True)]
+    check_after_a_power_cut(world, 40)
