@@ -1,9 +1,9 @@
 """One table of everything we compare ourselves with: Redis Streams, NATS JetStream, SQLite, the bare disk, ourselves.
 
-    python -m perf.peers [--rounds 5] [--seconds 3] [--only writes,latency,reads,topics,embedded] [--smoke]
+    python -m perf.peers [--rounds 5] [--seconds 3] [--only writes,latency,reads,topics,embedded,sustained] [--smoke]
 
 Rounds alternate between the sides, each on a fresh directory; shown are medians, the range in brackets. A peer that is
-not here is left out with a sentence.
+not here is left out with a sentence. `sustained` lasts 40 times `--seconds`, and then as long as a stop takes.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ import shutil
 import sqlite3
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import topics
 from perf.compare.nats import nats_load, nats_program, nats_server
 from perf.diff import measure as measure_diff
-from perf.servers import CLIENT_SHARES, http_load, http_request, topics_server
+from perf.servers import CLIENT_SHARES, http_load, http_request, start_topics, topics_server
 from perf.writes import PAYLOAD, WORKLOADS, commit_id, measure_redis, measure_topics
 
 Figure = Callable[[Path], float]
@@ -53,9 +55,19 @@ class Table:
             mine.append(ours(self.scratch))
             if theirs is not None:
                 other.append(theirs(self.scratch))
+        self._print(question, mine, peer, other, goal, less=less)
+
+    def own_rows(self, measure: Callable[[Path], list[float]], *rows: tuple[str, str, bool]) -> None:
+        """Several figures of the same runs: of each its question, goal, and whether less is better."""
+        del CLIENT_SHARES[:]
+        runs = [measure(self.scratch) for _ in range(self.rounds)]
+        for (question, goal, less), figures in zip(rows, zip(*runs, strict=True), strict=True):
+            self._print(question, list(figures), "-", [], goal, less=less)
+
+    def _print(self, question: str, mine: list[float], peer: str, other: list[float], goal: str, *, less: bool) -> None:
         digits = 1 if statistics.median(mine) < 100 else 0
         ratio = "-"
-        if theirs is not None:
+        if other:
             ratios = sorted(a / b if b else float("nan") for a, b in zip(mine, other, strict=True))
             ratio = f"**{statistics.median(ratios):.2f}** ({ratios[0]:.2f}-{ratios[-1]:.2f})"
         shown = [spread(mine, digits), spread(other, digits) if other else "-"]
@@ -321,12 +333,75 @@ def embedded(table: Table, seconds: float) -> None:
     )
 
 
+# --- sustained -------------------------------------------------------------------------------------------------------
+def sustain(seconds: float, env: dict[str, str], scratch: Path) -> list[float]:
+    """Batches of 100 by 16 writers without a pause, and then a clean stop.
+
+    Returns records/s and MB/s of segments over the last half of the time, the log's largest size in MB, and the
+    seconds of the stop.
+    """
+    records = ",".join([f'{{"data":{PAYLOAD}}}'] * 100)
+    request = http_request("POST", "/v0/topics/bench?return_seqs=false", f'{{"records":[{records}]}}'.encode())
+    directory = scratch / "topics"
+    directory.mkdir()
+    server = start_topics(directory, env=env)
+    samples: list[tuple[float, dict[str, float]]] = []
+    ended = threading.Event()
+
+    def sample() -> None:
+        while not ended.wait(seconds / 240):
+            samples.append((time.monotonic(), server.metrics()))
+
+    try:
+        server.request("PUT", "/v0/topics/bench", {"durability": "disk"})
+        sampler = threading.Thread(target=sample)
+        sampler.start()
+        http_load(server, 16, seconds / 2, request)
+        figures = http_load(server, 16, seconds / 2, request)
+        ended.set()
+        sampler.join()
+        began = time.monotonic()
+        server.process.terminate()
+        server.process.wait(600)
+        stop = time.monotonic() - began
+    finally:
+        ended.set()
+        server.process.kill()
+        server.process.wait()
+        shutil.rmtree(directory)
+    held = max(values["topics_wal_held_bytes"] for _, values in samples)
+    return [figures["rate"] * 100, _copied_a_second(samples[len(samples) // 2 :]) / 1e6, held / 1e6, stop]
+
+
+def _copied_a_second(samples: list[tuple[float, dict[str, float]]]) -> float:
+    """Bytes into segments, from the end of a checkpoint to that of the last one; 0: fewer than two ended."""
+    copied = [(when, values["topics_checkpoint_copied_bytes_total"]) for when, values in samples]
+    ends = [after for before, after in pairwise(copied) if after[1] != before[1]]
+    if len(ends) < 2:
+        return 0.0
+    return (ends[-1][1] - ends[0][1]) / (ends[-1][0] - ends[0][0])
+
+
+def sustained(table: Table, seconds: float) -> None:
+    smallest = {"TOPICS_MAX_LOG_BYTES": str(8 << 20), "TOPICS_CHECKPOINT_WAL_BYTES": str(1 << 20)}
+    lasts, env = (40 * seconds, {}) if seconds >= 1 else (4.0, smallest)
+    what = f"batches of 100, 16 writers, `disk`, {lasts:.0f} s"
+    table.own_rows(
+        partial(sustain, lasts, env),
+        (f"sustained: {what}, records/s of the last half", "-", False),
+        ("sustained: into segments, MB/s of the last half", ">= 66", False),
+        ("sustained: the log at its largest, MB", "<= 1,100", True),
+        ("sustained: the stop behind it, s", "<= 5", True),
+    )
+
+
 PARTS: dict[str, Callable[[Table, float], None]] = {
     "writes": writes,
     "latency": latency,
     "reads": reads,
     "topics": topic_counts,
     "embedded": embedded,
+    "sustained": sustained,
 }
 
 

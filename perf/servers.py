@@ -62,6 +62,12 @@ class Server:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
 
+    def metrics(self) -> dict[str, float]:
+        """Those without labels, by name."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v0/metrics", timeout=60) as answer:
+            lines = [line.split() for line in answer.read().decode().splitlines() if not line.startswith("#")]
+        return {line[0]: float(line[1]) for line in lines if "{" not in line[0]}
+
 
 def _wait_until_ready(server: Server, seconds: float) -> None:
     deadline = time.monotonic() + seconds

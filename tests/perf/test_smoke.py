@@ -21,6 +21,7 @@ import pytest
         "json_scan",
         "writes --only lone",
         "peers --only reads",
+        "peers --only sustained",
         "deliver",
         "idle_streams",
         "room",
