@@ -211,6 +211,10 @@ def _check(index: Index, model: dict[int, tuple[int, bytes | None]], last: int) 
         through = [model[seq][0] for seq in ordered if seq <= after]
         assert index.totals_through(after) == (len(through), sum(through))
         assert index.last_before(after) == max((seq for seq in ordered if seq < after), default=0)
+    for chunk in index.chunks:
+        here = set(chunk.file_ids[chunk.live_rows(0, chunk.count)].tolist())
+        assert here <= ({chunk.file_id} if chunk.file_id else set(chunk.files))
+        assert all(chunk.may_lie_in({file_id}) for file_id in here)
     everything = np.arange(1, last + 3, dtype=np.uint64)
     assert everything[index.alive(everything)].tolist() == ordered
     tagged = {tag for _size_of, tag in model.values() if tag is not None}

@@ -94,6 +94,31 @@ def test_what_goes_from_below_costs_its_chunks_and_the_rows_of_the_last_one(
     assert world.index.live == world.file.live_rows == world.usage.records == world.usage.bytes == left
 
 
+def test_what_lies_in_the_log_is_found_without_a_look_at_the_rows_in_segments(rows: Rows) -> None:
+    h = Harness()
+    h.append(1)
+    topic, catalog, log = h.engine._core.registry.by_name["t"], h.engine.catalog, h.store.log.file.file_id
+    here = np.array([log], np.uint32)
+
+    def append(count: int) -> Any:
+        column, zeros = np.ones(count, np.uint32), np.zeros(count, np.uint8)
+        first = topic.index.last_seq + 1
+        topic.index.append_rows(first, log, column, column, column, 1, zeros, None)
+        return np.arange(first, first + count, dtype=np.uint64)
+
+    for _ in range(6):  # more than a chunk holds: nearly every chunk has rows of two segments
+        seqs = append(10_000)
+        segment = h.store.new_file(FileKind.SEGMENT).file_id
+        catalog.moved(topic.id, seqs, segment, np.ones(len(seqs), np.uint32))
+    catalog.moved(topic.id, np.array([1], np.uint64), segment, np.ones(1, np.uint32))
+    seqs = append(1000)
+    rows.looked_at = 0
+    assert [part.seqs.tolist() for part in catalog.rows_in_files(topic.id, here)] == [seqs.tolist()]
+    assert catalog.last_in_files(topic.id, here) == seqs[-1]
+    assert catalog.bytes_in_files(topic.id, here) == (seqs[0], seqs[-1], 1000, 1000)
+    assert rows.looked_at <= 3 * 8192
+
+
 def test_the_tags_of_very_many_records_are_counted_down_in_turns(rows: Rows) -> None:
     world = World(own_tag)
     world.append(ROWS)

@@ -400,9 +400,10 @@ class EngineCatalog:
             return []
         found: list[tuple[int, list[tuple[Chunk, NDArray[np.intp]]]]] = []
         count = 0
-        for chunk, rows, here in topic.index.locations(first_seq, last_seq):
+        wanted = set(file_ids.tolist())
+        for chunk, rows, here in topic.index.locations(first_seq, last_seq, wanted):
             for file_id, start, end in _runs(here):
-                if file_id in file_ids:
+                if file_id in wanted:
                     if not found or found[-1][0] != file_id:
                         found.append((file_id, []))
                     found[-1][1].append((chunk, rows[start:end]))
@@ -413,20 +414,22 @@ class EngineCatalog:
 
     def last_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> int:
         topic = self._topic(topic_id)
+        wanted = set(file_ids.tolist())
         for chunk in reversed(topic.index.chunks) if topic is not None else ():
-            if chunk.live:
+            if chunk.live and chunk.may_lie_in(wanted):
                 rows = chunk.live_rows(0, chunk.count)
                 for file_id, _start, end in reversed(list(_runs(chunk.file_ids[rows]))):
-                    if file_id in file_ids:
+                    if file_id in wanted:
                         return chunk.first + int(rows[end - 1])
         return 0
 
     def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32], *, last_seq: int = SEQ_MAX) -> SeqRange:
         topic = self._topic(topic_id)
         first = last = count = total = 0
-        for chunk, rows, here in topic.index.locations(0, last_seq) if topic is not None else ():
+        wanted = set(file_ids.tolist())
+        for chunk, rows, here in topic.index.locations(0, last_seq, wanted) if topic is not None else ():
             for file_id, start, end in _runs(here):
-                if file_id in file_ids:
+                if file_id in wanted:
                     inside = rows[start:end]
                     first = first or chunk.first + int(inside[0])
                     last = max(last, chunk.first + int(inside[-1]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ class Chunk:
         "count",
         "file_id",
         "file_ids",
+        "files",
         "first",
         "flags",
         "lengths",
@@ -59,6 +61,8 @@ class Chunk:
         """Sizes of the live rows together."""
         self.file_id = 0
         """The file in which all live rows lie; 0: perhaps in several."""
+        self.files: tuple[int, ...] = ()
+        """All files in which live rows may lie where `file_id` is 0; with a `file_id`, empty."""
         self.file_ids: NDArray[np.uint32] = np.empty(capacity, np.uint32)
         self.offsets: NDArray[np.uint32] = np.empty(capacity, np.uint32)
         self.lengths: NDArray[np.uint32] = np.empty(capacity, np.uint32)
@@ -115,16 +119,33 @@ class Chunk:
     def take(self, rows: int, size: int, file_id: int) -> None:
         """So many more rows, all live, in one file; their columns are the caller's to fill."""
         if self.file_id != file_id:
-            self.file_id = 0 if self.live else file_id
+            self._lies_in_another(file_id)
         self.count += rows
         self.live += rows
         self.bytes += size
+
+    def _lies_in_another(self, file_id: int) -> None:
+        """Rows in this file join those that live."""
+        if not self.live:
+            self.file_id, self.files = file_id, ()
+        elif self.file_id:
+            self.file_id, self.files = 0, (self.file_id, file_id)
+        elif file_id not in self.files:
+            self.files += (file_id,)
 
     def moved(self, rows: slice | NDArray[np.intp], file_id: int) -> None:
         """These rows lie in another file now."""
         self.file_ids[rows] = file_id
         if self.file_id != file_id:
-            self.file_id = file_id if bool((self.file_ids[: self.count] == file_id).all()) else 0
+            here = self.file_ids[: self.count]
+            if self.live != self.count:
+                here = here[self.live_rows(0, self.count)]
+            files = {int(here[0]), *here[1:][here[1:] != here[:-1]].tolist()} if len(here) else {file_id}
+            self.file_id, self.files = (file_id, ()) if files == {file_id} else (0, tuple(files))
+
+    def may_lie_in(self, file_ids: Set[int]) -> bool:
+        """False: no live row lies in any of these files. The answer costs nothing by the row."""
+        return self.file_id in file_ids if self.file_id else not file_ids.isdisjoint(self.files)
 
     def set_flags(self, flags: NDArray[np.uint8]) -> None:
         """Another column; the index's table of chunks is the caller's to make anew."""
@@ -180,7 +201,7 @@ class Chunk:
         alive = part.flags < DEAD
         part.live = int(np.count_nonzero(alive))
         part.bytes = int(part.sizes[alive].sum(dtype=np.uint64))
-        part.file_id = self.file_id
+        part.file_id, part.files = self.file_id, self.files
         part.thinned_at = part.live
         return part
 

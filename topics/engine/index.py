@@ -7,7 +7,7 @@ live records and bytes, keeps E, and tells the topic's tags and the files about 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -419,12 +419,20 @@ class Index:
             parts.append(_columns(chunk, (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)))
         return parts[0] if len(parts) == 1 else _joined(parts) if parts else _NOTHING
 
-    def locations(self, first: int, last: int) -> Iterator[tuple[Chunk, NDArray[np.intp], NDArray[np.uint32]]]:
-        """(chunk, live rows, the files they lie in) of first <= seq <= last, ascending; chunks without any left out."""
+    def locations(
+        self, first: int, last: int, file_ids: Set[int] | None = None
+    ) -> Iterator[tuple[Chunk, NDArray[np.intp], NDArray[np.uint32]]]:
+        """(chunk, live rows, the files they lie in) of first <= seq <= last, ascending; chunks without any left out.
+
+        file_ids: chunks without a row in these files are passed over, since a topic may have a thousand times as many
+        as the log.
+        """
         for position in range(max(0, self.position_of(first)), len(self.chunks)):
             chunk = self.chunks[position]
             if chunk.first > last:
                 return
+            if file_ids is not None and not chunk.may_lie_in(file_ids):
+                continue
             start, end = max(0, first - chunk.first), max(0, min(chunk.count, last + 1 - chunk.first))
             rows = chunk.live_rows(start, end)
             if len(rows):

@@ -170,7 +170,7 @@ class Catalog(Protocol):
         One RowColumns for neighbours in one file. Copies by position lie in files of other shards, too, between others.
 
         Stops once it has about `rows_max`, at a seq of its choice: what is left lies above all that it gave. Empty when
-        the topic is gone. file_ids: sorted. The cost is that of the seqs looked at, not of the topic.
+        the topic is gone. file_ids: sorted. The cost is that of the rows that lie there, however many the topic has.
         """
 
     def last_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> int:
