@@ -84,10 +84,15 @@ def _wait_until_ready(server: Server, seconds: float) -> None:
 
 
 def start_topics(
-    directory: Path, *options: str, env: dict[str, str] | None = None, ready_seconds: float = 60
+    directory: Path,
+    *options: str,
+    env: dict[str, str] | None = None,
+    ready_seconds: float = 60,
+    module: tuple[str, ...] = ("topics",),
 ) -> Server:
+    """module: what `python -m` runs, a program that goes on as `topics` does."""
     port = free_port()
-    command = [sys.executable, "-m", "topics", "serve", "--data-dir", str(directory), "--port", str(port), *options]
+    command = [sys.executable, "-m", *module, "serve", "--data-dir", str(directory), "--port", str(port), *options]
     with (directory.parent / f"{directory.name}.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **(env or {})})
     server = Server(port, process)
@@ -96,17 +101,19 @@ def start_topics(
 
 
 @contextlib.contextmanager
-def topics_server(directory: Path, *options: str, env: dict[str, str] | None = None) -> Iterator[Server]:
+def topics_server(
+    directory: Path, *options: str, env: dict[str, str] | None = None, module: tuple[str, ...] = ("topics",)
+) -> Iterator[Server]:
     """`topics serve` on a fresh port and an empty directory; stopped by SIGTERM."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    server = start_topics(directory, *options, env=env)
+    server = start_topics(directory, *options, env=env, module=module)
     try:
         yield server
     finally:
         server.process.terminate()
         try:
-            server.process.wait(20)
+            server.process.wait(60)
         except subprocess.TimeoutExpired:
             server.process.kill()
             server.process.wait()

@@ -10,8 +10,9 @@ static inline void print_figures(double took)
 {
     sort_samples(&latencies);
     printf("{\"requests\":%llu,\"errors\":%llu,\"seconds\":%.3f,\"rate\":%.1f,\"p50_ns\":%u,\"p90_ns\":%u,"
-           "\"p99_ns\":%u,\"p999_ns\":%u,\"bytes_read\":%llu,\"client_cpu\":%.3f}\n",
+           "\"p99_ns\":%u,\"p999_ns\":%u,\"worst_ns\":%u,\"bytes_read\":%llu,\"client_cpu\":%.3f}\n",
            (unsigned long long)done_count, (unsigned long long)error_count, took, (double)done_count / took,
            quantile(&latencies, 0.5), quantile(&latencies, 0.9), quantile(&latencies, 0.99), quantile(&latencies, 0.999),
+           quantile(&latencies, 1),
            (unsigned long long)bytes_read, cpu_seconds());
 }

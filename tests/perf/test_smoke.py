@@ -27,6 +27,8 @@ import pytest
         "room",
         "queues",
         "routers --destinations 3",
+        "spikes",
+        "spikes --lone --classes disk",
         "pipelines",
     ],
 )
