@@ -220,6 +220,7 @@ def test_a_checkpoint_moves_rows_and_counts_them_where_they_are(h: Harness) -> N
     log = h.store.log.file
     segment = next(file for file in h.store.files if file.kind is FileKind.SEGMENT)
     assert (log.live_rows, segment.live_rows) == (0, 2)
+    assert h.engine.catalog.last_in_files(1, np.array([log.file_id], np.uint32)) == 0
     assert h.engine.catalog.topics_in_log() == []
     assert [record["$tag"] for record in h.read(include_tags=True)] == ["a", "a"]
     h.delete(match="a")

@@ -119,6 +119,23 @@ def test_what_lies_in_the_log_is_found_without_a_look_at_the_rows_in_segments(ro
     assert rows.looked_at <= 3 * 8192
 
 
+def test_a_checkpoint_begins_without_a_look_at_each_topic(rows: Rows) -> None:
+    h = Harness()
+    for number in range(50):
+        h.append(1, name=f"t{number}")
+    catalog = h.engine.catalog
+    rows.looked_at = 0
+    ids = catalog.topics_in_log()
+    assert rows.looked_at == 0
+    assert len(ids) == 50
+    here = np.array([h.store.log.file.file_id], np.uint32)
+    segment = h.store.new_file(FileKind.SEGMENT).file_id
+    for topic_id in ids[:20]:
+        catalog.moved(topic_id, np.array([1], np.uint64), segment, np.ones(1, np.uint32))
+    assert [bool(catalog.last_in_files(topic_id, here)) for topic_id in ids] == 20 * [False] + 30 * [True]
+    assert catalog.topics_in_log() == ids[20:]
+
+
 def test_the_tags_of_very_many_records_are_counted_down_in_turns(rows: Rows) -> None:
     world = World(own_tag)
     world.append(ROWS)

@@ -364,12 +364,7 @@ class EngineCatalog:
 
     # --- checkpoint --------------------------------------------------------------------------------------------------
     def topics_in_log(self) -> list[int]:
-        in_log = self._core.in_log
-        for topic_id in list(in_log):
-            topic = self._topic(topic_id)
-            if topic is None or not self._lies_in_log(topic.index.chunks):
-                in_log.discard(topic_id)
-        return sorted(in_log)
+        return sorted(self._core.in_log)
 
     def _lies_in_log(self, chunks: Sequence[Chunk]) -> bool:
         """Rows move in the order of their seqs, so the newest live one tells for all.
@@ -378,6 +373,8 @@ class EngineCatalog:
         """
         usage = self._core.usage
         for chunk in reversed(chunks):
+            if chunk.file_id and chunk.live and not usage.is_memory(chunk.file_id):
+                return usage.is_log(chunk.file_id)
             file_ids = chunk.file_ids[chunk.live_rows(0, chunk.count)]
             if len(file_ids) and not usage.is_memory(int(file_ids[-1])):
                 return usage.is_log(int(file_ids[-1]))
@@ -421,6 +418,8 @@ class EngineCatalog:
                 for file_id, _start, end in reversed(list(_runs(chunk.file_ids[rows]))):
                     if file_id in wanted:
                         return chunk.first + int(rows[end - 1])
+        if topic is None or not self._lies_in_log(topic.index.chunks):
+            self._core.in_log.discard(topic_id)
         return 0
 
     def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32], *, last_seq: int = SEQ_MAX) -> SeqRange:

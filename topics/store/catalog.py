@@ -154,7 +154,9 @@ class Catalog(Protocol):
 
     # --- checkpoint: copy rows -> sync -> flip deletions -> snapshot -> mark -> recycle log files -------------------
     def topics_in_log(self) -> list[int]:
-        """Ids of topics that have live rows in log files; a few too many do no harm."""
+        """Ids of topics that have live rows in log files, in order, and of some that had: `last_in_files` finds those.
+
+        No topic is looked at, since very many may be in the log."""
 
     def rows_in_files(
         self,
