@@ -15,7 +15,7 @@ from dataclasses import dataclass
 FOREVER = 1 << 62
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 AGAIN = (errno.EINTR, errno.EAGAIN)
-"""Nothing has failed, and nothing was done."""
+"""Nothing has failed, and nothing was done; but of a sync, which may have used up the only report of an error."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,11 @@ class Faults:
             rule.left -= 1
             self.struck[kind] += 1
             self.on_struck(kind, rule.error, path)
-            if (rule.error or (kind != "sync" and not rule.keep)) and rule.error not in AGAIN:
+            if kind == "sync":
+                has_failed = rule.error != 0
+            else:
+                has_failed = rule.error not in AGAIN and (rule.error or not rule.keep) != 0
+            if has_failed:
                 self.failures.append((kind, path))
             return Fault(rule.error, rule.keep)
         return None

@@ -11,7 +11,7 @@ from typing_extensions import Buffer
 
 from tests.sim.core import Core, Handle, Operation
 from tests.sim.disk import SimDirectory
-from tests.sim.faults import NO_SPACE
+from tests.sim.faults import AGAIN, NO_SPACE
 from tests.sim.file import BLOCK_BYTES, SimFile
 
 _ffi = cffi.FFI()
@@ -158,7 +158,7 @@ class SimFiles:
             elif not fault.error:
                 self._core.faults.synced(file, file.order, honestly=False)
             else:
-                if fault.error in NO_SPACE:  # as of a write that finds no space: its bytes are not there
+                if fault.error in (*NO_SPACE, *AGAIN):  # as of a write that finds no space: its bytes are not there
                     file.lose(file.order)
                 else:
                     self._lose(file, file.order)

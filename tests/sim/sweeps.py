@@ -32,7 +32,7 @@ FAULTS = {
     "close": (errno.EIO,),
     "read": (errno.EIO, *AGAIN),
     "write": (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, *AGAIN),
-    "sync": (errno.EIO, errno.ENOSPC, errno.EDQUOT),
+    "sync": (errno.EIO, errno.ENOSPC, errno.EDQUOT, *AGAIN),
     "rename": (errno.EIO, errno.ENOSPC, errno.EDQUOT),
     "unlink": (errno.EIO,),
     "allocate": (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG),
@@ -183,7 +183,7 @@ class Sweep:
             for error in errors
             for times in (1, _FOREVER)
             # With all that follow, nobody could be served, or it is tried again and again.
-            if times == 1 or (kind not in {"accept", "recv", "send"} and error not in AGAIN)
+            if times == 1 or (kind not in {"accept", "recv", "send"} and (error not in AGAIN or kind == "sync"))
         ]
         faults += [
             PlannedFault(kind, keep=keep, nth=nth)
