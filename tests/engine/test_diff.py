@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.engine.harness import Harness, records
@@ -169,6 +171,27 @@ def test_a_delete_during_a_cold_read_excludes_its_records(h: Harness) -> None:
     h.store.reader.release()
     assert b'"b"' not in answer.get().records
     assert answer.get().next_from_seq == 3
+
+
+@pytest.mark.parametrize("how", [{"match": "gone"}, {"before_seq": 3}], ids=["by tag", "before a seq"])
+def test_a_record_deleted_during_a_cold_read_that_an_eviction_passes_is_excluded_and_the_loss_is_told(
+    h: Harness, how: dict[str, Any]
+) -> None:
+    """R-DEL-7, R-TOMB-1: of rows that are dead below the floor only a look at the instant behind both can tell."""
+    h.put(cap_records=3)
+    for tag in ("a", "gone", "c"):
+        h.append(tag, tag=tag)
+    h.store.reader.slow = True
+    answer = h.start_diff(0)
+    h.delete(**how)
+    h.append(4, 5, 6)
+    h.store.reader.slow = False
+    h.store.reader.release()
+    result = answer.get()
+    assert b'"gone"' not in result.records
+    assert (result.count, result.next_from_seq, result.earliest_seq) == (3, 6, 4)
+    assert result.tombstone is not None
+    assert (result.tombstone.gap_from, result.tombstone.gap_to, result.tombstone.reason) == (1, 3, "cap")
 
 
 def test_a_topic_deleted_during_a_cold_read_is_not_found(h: Harness) -> None:

@@ -114,6 +114,7 @@ class Index:
         "earliest",
         "last_seq",
         "live",
+        "removals",
         "table",
         "tags",
     )
@@ -128,6 +129,8 @@ class Index:
         self.bytes = 0
         self.deaths = 0
         """How often rows died: unchanged, what was live is so still."""
+        self.removals = 0
+        """How often rows were deleted or acknowledged: unchanged, what died was lost."""
         self.earliest = 0
         self.last_seq = 0
         self.tags: Tags | None = None
@@ -624,6 +627,7 @@ class Index:
         """These rows die, all of which hold. It costs what their chunks are: each gets other flags."""
         if not found:
             return
+        self.removals += 1
         if sum([each.records for each in found]) == self.live:
             self._forget_tags()
         records = size = 0
@@ -679,6 +683,7 @@ class Index:
     def _kill_few(self, chunk: Chunk, start: int, end: int) -> None:
         """Rows [start, end) of a chunk, all live, die: `_kill_rows` and `_after_kill` for the commonest case."""
         count = end - start
+        self.removals += 1
         chunk.flags[start:end] |= DEAD
         self._died(chunk, count, sum(chunk.sizes[start:end].tolist()))
         self._usage.left_files(chunk.file_ids[start:end])
@@ -705,6 +710,7 @@ class Index:
                 self._kill_rows(chunk, rows)
                 killed.append((chunk, rows))
         if killed:
+            self.removals += 1
             self._after_kill()
         return killed
 

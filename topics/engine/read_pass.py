@@ -53,7 +53,7 @@ class ReadPass:
         self._earliest = 0
         self._cursor = 0
         self._scanned = 0
-        self._deaths = 0
+        self._deaths = self._removals = 0
         """The index's when the round was planned."""
         self._projection: Projection | PayloadColumns | None = None
         self._cold: set[int] = set()
@@ -147,7 +147,7 @@ class ReadPass:
                 include_data=query.include_data,
             )
         plan = plan_pieces(rows)
-        self._deaths = topic.index.deaths
+        self._deaths, self._removals = topic.index.deaths, topic.index.removals
         self._core.turns.spend(sum(piece.length for piece in plan.pieces))
         if self._core.config.cold_dir:
             files = self._core.files
@@ -163,6 +163,9 @@ class ReadPass:
             return
         if isinstance(fetched, StorageError):
             self._answer(fetched)
+            return
+        if self._may_be_deleted(plan):
+            self._begin_again()
             return
         try:
             for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
@@ -185,6 +188,19 @@ class ReadPass:
             self._read_on()
         else:
             self._finish()
+
+    def _may_be_deleted(self, plan: Plan) -> bool:
+        """Rows died while their bytes were read, and whether they were lost or deleted cannot be told any more."""
+        index, lost = self._topic.index, np.uint64(self._topic.floors.lost)
+        if index.removals == self._removals:
+            return False
+        return any(not index.alive(rows.seqs[rows.seqs <= lost]).all() for rows in plan.rows)
+
+    def _begin_again(self) -> None:
+        """The read is done anew, as of now: what was lost is told, and what was deleted is not there."""
+        if isinstance(self._projection, Projection):
+            self._projection, self._scanned = None, 0
+        self._on_retained(None)
 
     def _not_deleted(self, rows: Selection) -> Selection:
         """Without what was deleted while the bytes were read (R-DEL-7); what was evicted meanwhile stays."""

@@ -217,6 +217,8 @@ class Topic:
     def lose_through(self, *, cap: int = 0, ttl: int = 0, deleted: int = 0) -> int:
         """Records up to here were evicted, expired, or were deleted as a prefix; returns how many died."""
         died = self.index.kill_through(max(cap, ttl, deleted))
+        if died and deleted:
+            self.index.removals += 1
         self.floors.raise_to(cap=cap, ttl=ttl, deleted=deleted)
         self.floors.settle_gaps(self.earliest)
         return died

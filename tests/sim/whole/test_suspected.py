@@ -8,6 +8,8 @@ from tests.contract.sim_world import SimWorld
 from tests.sim.core import LATENCY_NS
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+_CHECKPOINT_MS = 1100
+_MS = 1_000_000
 
 
 def test_a_wait_whose_time_is_over_while_a_router_is_held_up_is_answered_once_it_has_caught_up(
@@ -27,3 +29,26 @@ def test_a_wait_whose_time_is_over_while_a_router_is_held_up_is_answered_once_it
         world.advance_ms(200)
         assert asked.waiting
         assert asked.answer(within_ms=1000).json["topics"]["b"]["head_seq"] == 1
+
+
+def test_a_record_deleted_while_a_router_reads_it_and_then_passed_by_an_eviction_is_not_forwarded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R-DEL-9: the step that read it is planned again."""
+    world = SimWorld(checkpoint_wal_bytes=1, hot_tail_bytes=0)
+    world.start()
+    world.put("a", cap_records=3)
+    world.put("d", discard="reject", cap_records=1)
+    world.write("d", "full")
+    world.request("PUT", "/v0/routers/r", {"source": "a", "dest": "d"})
+    world.write_records("a", [{"data": 1}, {"data": 2, "tag": "gone"}, {"data": 3}])
+    world.advance_ms(_CHECKPOINT_MS)
+    assert world.data("d") == ["full"]
+    with monkeypatch.context() as slowly:
+        slowly.setitem(LATENCY_NS, "read", 500 * _MS)
+        world.put("d")
+        world.advance_ms(200)
+        assert world.request("POST", "/v0/topics/a/delete", {"match": "gone"}).status == 200
+        world.write("a", 4, 5, 6)
+    world.advance_ms(1000)
+    assert world.data("d") == ["full", 4, 5, 6]

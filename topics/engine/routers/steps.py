@@ -119,7 +119,8 @@ class Steps:
             step.upto = int(kept.seqs[most]) - 1
             kept = kept.rows(slice(most))
         plan = plan_pieces(kept)
-        self._core.reader.fetch(plan.pieces, partial(self._on_fetched, router, step, plan, source.index.deaths))
+        counts = source.index.deaths, source.index.removals
+        self._core.reader.fetch(plan.pieces, partial(self._on_fetched, router, step, plan, *counts))
 
     def _stage_evicted(self, router: Router, lost: int, head: int) -> bool:
         """Kept frames below the source's floor come a run at a time, between holes: acknowledged, not lost."""
@@ -258,7 +259,9 @@ class Steps:
             return [1]
         return [1 + hops.of(seq) for seq in seqs.tolist()]
 
-    def _on_fetched(self, router: Router, step: Step, plan: Plan, deaths: int, fetched: Fetched) -> None:
+    def _on_fetched(  # noqa: PLR0917 - of one step
+        self, router: Router, step: Step, plan: Plan, deaths: int, removals: int, fetched: Fetched
+    ) -> None:
         if not self.can_go_on(router) or router.config != step.config:
             self._on_end(router)  # perhaps to be planned again
             return
@@ -271,8 +274,12 @@ class Steps:
             if index.deaths != deaths:
                 # Deleted while it was read: not forwarded (R-DEL-9). What was evicted or acknowledged still is.
                 kept = np.array(list(router.kept), np.uint64)
-                still = index.alive(rows.seqs) | (rows.seqs <= np.uint64(floors.lost)) | np.isin(rows.seqs, kept)
-                rows = rows.rows(still)
+                still = index.alive(rows.seqs) | np.isin(rows.seqs, kept)
+                lost = ~still & (rows.seqs <= np.uint64(floors.lost))
+                if lost.any() and index.removals != removals:
+                    self._on_end(router)  # lost or deleted, that cannot be told any more: planned again
+                    return
+                rows = rows.rows(still | lost)
             parts.append((view, piece.offset, rows))
         try:
             copies = copies_of(router, [own_frames(router.source.id, *part) for part in parts])
