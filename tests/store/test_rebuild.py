@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import errno
 
 import pytest
 
-from tests.sim import SimRing
+from tests.sim import SimRing, SimStoppedError
 from tests.sim.disk import SimDirectory
 from tests.store.rebuilding import IN_PACKS, drop, ended, place, rebuilt, with_and_without_snapshots, write
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
@@ -300,3 +301,30 @@ def test_half_a_footer_behind_a_segment_that_still_grows_is_what_a_crash_left_an
     again, result = rebuilt(ring.next_life(power_cut=False), world.config)
     assert result.set_aside == []
     assert list(again.topic(1).rows) == acked
+
+
+@pytest.mark.parametrize("run_bytes", [0, 1 << 20], ids=["segments", "packs"])
+def test_a_power_cut_amid_a_checkpoint_costs_nothing_though_no_snapshot_is_left(run_bytes: int) -> None:
+    """R-DUR-1. What the checkpoint had not synced has holes, and the log still has what was in them."""
+    config = small_config(pack_run_bytes=run_bytes, checkpoint_bytes_per_pass=2000, checkpoint_wal_bytes=1 << 40)
+    cuts = 0
+    for effects in range(3, 120, 6):
+        world = StoreWorld(config=config, seed=2).open()
+        for topic_id in (1, 2, 3):
+            world.create(topic_id)
+            world.append(topic_id, 4, size=300)
+        world.checkpoint()
+        world.delete(1, [2])
+        for topic_id in (1, 2, 3) * 3:
+            world.append(topic_id, 4, size=900)
+        world.delete(2, [3, 7])
+        live = {topic_id: sorted(world.topic(topic_id).rows) for topic_id in (1, 2, 3)}
+        world.ring.stop_at(world.ring.effects + effects)
+        with contextlib.suppress(SimStoppedError):
+            world.checkpoint()
+            break
+        cuts += 1
+        again, _ = rebuilt(world.end(power_cut=True), config, snapshots=False)
+        assert {topic_id: sorted(again.topic(topic_id).rows) for topic_id in (1, 2, 3)} == live, effects
+        again.append(1, 1)
+    assert cuts > 8

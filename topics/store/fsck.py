@@ -7,6 +7,7 @@ torn tail of the log, files no snapshot lists) is no damage and is told as a not
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -23,7 +24,7 @@ from topics.store.format import DELETED, DELETED_LIVE, shard_directory
 from topics.store.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
 from topics.store.pack import PackIndex, read_pack, scan_runs
 from topics.store.past_cache import goes_direct
-from topics.store.replay import DirectReader, ShardReplay, shards_of, survey_shard
+from topics.store.replay import Chunk, DirectReader, ShardReplay, shards_of, survey_shard
 from topics.store.segment import read_footer
 from topics.store.segment_format import (
     FOOTER_BYTES,
@@ -285,7 +286,13 @@ async def _verify_log(loop: Loop, directory: str, part: StorePart | None, report
             report.notes.append(f"{path}: a crash took batch {replay.last_batch_no + 1} and what lies behind it")
 
 
-async def replay_shard(loop: Loop, reader: DirectReader, path: str, start: ReplayStart | None) -> ShardReplay:
+async def replay_shard(
+    loop: Loop,
+    reader: DirectReader,
+    path: str,
+    start: ReplayStart | None,
+    on_chunk: Callable[[Chunk], object] = lambda chunk: None,
+) -> ShardReplay:
     """Reads a shard to its end and applies nothing. Raises CorruptError or FormatError."""
     table = FileTable()
     survey = await survey_shard(loop, reader, path, start.file_no if start is not None else 0, 0)
@@ -301,8 +308,8 @@ async def replay_shard(loop: Loop, reader: DirectReader, path: str, start: Repla
         on_bytes=lambda count: None,
     )
     try:
-        while await replay.next() is not None:
-            pass
+        while (chunk := await replay.next()) is not None:
+            on_chunk(chunk)
     finally:
         for file in table:
             await loop.files.close(file.fd)

@@ -88,9 +88,9 @@ async def _by_snapshot(
 
 
 async def _by_files(loop: Loop, tiers: Tiers, aside: SetAside, log: RebuildLog) -> tuple[Rebuilt, StorePart, bytes]:
-    described = RebuildDescribed(loop, tiers, aside)
-    await described.mend()
     await log.mend(None)
+    described = RebuildDescribed(loop, tiers, aside)
+    await described.mend(await log.seqs())
     part = StorePart(
         replay=log.starts,
         segments=described.segments,

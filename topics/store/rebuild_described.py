@@ -6,11 +6,16 @@ What lies in several files (a checkpoint was cut short, runs were merged) is tak
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
 from topics.store import codec
+from topics.store.catalog import SEQ_MAX
 from topics.store.filecalls import list_if_there, read_file, replace_file, unlink_if_there
 from topics.store.manifest import Pack, Run, Segment
 from topics.store.rebuild_files import hints_of, parts_in, rewrite_pack
@@ -68,12 +73,12 @@ class RebuildDescribed:
     def topic_ids(self) -> set[int]:
         return {topic_id for topic_id, _ in self.descriptions}
 
-    async def mend(self) -> None:
-        """Raises OSError."""
+    async def mend(self, in_log: Mapping[int, NDArray[np.uint64]]) -> None:
+        """in_log: the seqs of records in the log, by topic, ascending. Raises OSError."""
         for tier, root in self._tiers.roots():  # what was being moved lies in both: the first one found wins
             await self._read_segments(tier, root)
         await self._read_packs()
-        self._choose()
+        await self._choose(in_log)
 
     # --- segments ----------------------------------------------------------------------------------------------------
     async def _read_segments(self, tier: int, root: str) -> None:
@@ -161,24 +166,104 @@ class RebuildDescribed:
                 )
 
     # --- what wins ---------------------------------------------------------------------------------------------------
-    def _choose(self) -> None:
+    async def _choose(self, in_log: Mapping[int, NDArray[np.uint64]]) -> None:
         by_topic: dict[int, list[_Source]] = {}
         for source in self._sources:
             by_topic.setdefault(source.topic_id, []).append(source)
+        ends: dict[int, dict[int, int]] = {}
+        """Of runs that end early: by pack, by row of the run table, the seq before which they end."""
         for topic_id, sources in sorted(by_topic.items()):
             kept: list[_Source] = []
             for source in sorted(_without_begun_merge(sources), key=lambda source: source.rank, reverse=True):
                 if all(source.last_seq < other.first_seq or other.last_seq < source.first_seq for other in kept):
                     kept.append(source)
+            end = await self._end(kept, in_log[topic_id]) if topic_id in in_log else SEQ_MAX
             for source in sorted(kept, key=lambda source: source.first_seq):
                 self.descriptions.append((topic_id, source.description))
-                self.records += source.records
-                self.extensions += source.parts
+                if source.first_seq >= end:
+                    continue
+                self.extensions += [part for part in source.parts if part[1] < end]
                 if source.segment is not None:
-                    self.segments.append(source.segment)
-                else:
-                    run = Run(topic_id, source.first_seq, source.last_seq, source.run)
-                    self._packs[source.pack].runs[source.run] = run
+                    segment = source.segment
+                    if source.last_seq >= end:
+                        segment = await self._ended(segment, source.description, end)
+                    self.segments.append(segment)
+                    self.records += segment.records
+                    continue
+                run = Run(topic_id, source.first_seq, source.last_seq, source.run)
+                self._packs[source.pack].runs[source.run] = run
+                self.records += source.records
+                if source.last_seq >= end:
+                    ends.setdefault(source.pack, {})[source.run] = end
+        for number, ends_by_row in ends.items():
+            await self._end_runs(number, ends_by_row)
+
+    async def _end(self, kept: list[_Source], logged: NDArray[np.uint64]) -> int:
+        """The seq from which on a topic is left to the log, because the log has all that the files have from there on,
+        and more: a checkpoint was cut short, and its files had holes where they were not synced.
+
+        Recovery takes nothing from the log up to the highest seq in files. A record that was deleted before the copy is
+        missing in them, too; the log then says so again.
+        """
+        above = [source for source in kept if source.last_seq >= int(logged[0])]
+        if not above:
+            return SEQ_MAX
+        held = np.unique(np.concatenate([await self._seqs(source) for source in above]))
+        only_held = held[~np.isin(held, logged, assume_unique=False)]
+        missing = logged[(logged < held[-1]) & ~np.isin(logged, held)]
+        if len(only_held):
+            missing = missing[missing > only_held[-1]]
+        return int(missing[0]) if len(missing) else SEQ_MAX
+
+    async def _seqs(self, source: _Source) -> NDArray[np.uint64]:
+        """Of all frames of a source, those of deleted records included."""
+        if source.segment is not None:
+            data = await read_file(self._files, self._tiers.path(source.segment), source.segment.frames_end)
+            begin = SegmentHeader.unpack(data, source.segment.path).header_bytes
+            return codec.scan_frames(memoryview(data)[begin:]).frames["seq"].astype(np.uint64)
+        path = f"{self._tiers.hot}/{pack_path(source.pack)}"
+        run = salvage_pack(await read_file(self._files, path), path).runs[source.run]
+        return run.scan.frames["seq"].astype(np.uint64)
+
+    async def _ended(self, segment: Segment, description: bytes, end: int) -> Segment:
+        """A segment made anew of its frames before this seq, of which there is one at least."""
+        path = self._tiers.path(segment)
+        data = await read_file(self._files, path)
+        await self._aside.copy(path, data)
+        header = SegmentHeader.unpack(data, path)
+        frames = memoryview(data)[header.header_bytes : segment.frames_end]
+        await unlink_if_there(self._files, index_path(path))
+        data = (
+            header._replace(description=description).pack()
+            + frames[: _bytes_before(codec.scan_frames(frames).frames, end)]
+        )
+        await replace_file(self._files, path, data)
+        found = describe_file(data, path).segment
+        found.tier = segment.tier
+        found.sealed = True  # as any other that has no footer here
+        return found
+
+    async def _end_runs(self, number: int, ends: Mapping[int, int]) -> None:
+        """A pack made anew, some of whose runs end before these seqs."""
+        path = f"{self._tiers.hot}/{pack_path(number)}"
+        data = await read_file(self._files, path)
+        await self._aside.copy(path, data)
+        runs = []
+        for row, run in enumerate(salvage_pack(data, path).runs):
+            if row in ends:
+                frames = run.frames[: _bytes_before(run.scan.frames, ends[row])]
+                run = run._replace(frames=frames, scan=codec.scan_frames(frames))
+            runs.append(run)
+        rows = self._packs[number].runs
+        pack = await rewrite_pack(self._loop, path, number, runs)
+        pack.runs = {row: run for row, run in pack.runs.items() if row in rows}
+        self._packs[number] = pack
+
+
+def _bytes_before(frames: codec.Frames, seq: int) -> int:
+    """How many bytes the frames before this seq take, which lie back to back from 0 on."""
+    count = int(np.searchsorted(frames["seq"].astype(np.uint64), np.uint64(seq)))
+    return int(frames["length"][:count].sum(dtype=np.int64))
 
 
 def _parts_of(data: bytes, path: str, frames_end: int) -> list[tuple[int, int, bytes]]:

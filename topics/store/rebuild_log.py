@@ -8,14 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+from numpy.typing import NDArray
+
 from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
 from topics.store.filecalls import list_if_there, read_file, replace_file, unlink_if_there
-from topics.store.format import BLOCK_BYTES, WAL_HEADER_BYTES, WalHeader, shard_directory, wal_file_name, wal_file_no
+from topics.store.format import (
+    BLOCK_BYTES,
+    WAL_HEADER_BYTES,
+    FrameType,
+    WalHeader,
+    shard_directory,
+    wal_file_name,
+    wal_file_no,
+)
 from topics.store.fsck import replay_shard
 from topics.store.manifest import ReplayStart
 from topics.store.past_cache import goes_direct
-from topics.store.replay import DirectReader, shards_of
+from topics.store.replay import Chunk, DirectReader, shards_of
 from topics.store.salvage import unflipped
 from topics.store.set_aside import SetAside
 from topics.store.snapshot import Loaded
@@ -55,6 +66,27 @@ class RebuildLog:
             start = await self._mend_shard(reader, self._path(shard), start)
             if start is not None:
                 self.starts[shard] = start
+
+    async def seqs(self) -> dict[int, NDArray[np.uint64]]:
+        """The seqs of all records that it holds, by topic, ascending. After `mend`. Raises OSError."""
+        direct = goes_direct(self._files.direct_block_bytes(self._directory))
+        reader = DirectReader(self._files, direct=direct)
+        topic_ids: list[NDArray[np.uint64]] = []
+        seqs: list[NDArray[np.uint64]] = []
+
+        def take(chunk: Chunk) -> None:
+            records = chunk.frames[chunk.frames["type"] == FrameType.RECORD]
+            topic_ids.append(records["topic_id"].astype(np.uint64))
+            seqs.append(records["seq"].astype(np.uint64))
+
+        for shard in shards_of(self._files, self._directory, {}):
+            await replay_shard(self._loop, reader, self._path(shard), self.starts.get(shard), take)
+        if not any(map(len, seqs)):
+            return {}
+        topic_column, seq_column = np.concatenate(topic_ids), np.concatenate(seqs)
+        order = np.lexsort((seq_column, topic_column))
+        found, begins = np.unique(topic_column[order], return_index=True)
+        return dict(zip(found.tolist(), np.split(seq_column[order], begins[1:]), strict=True))
 
     async def _mend_shard(self, reader: DirectReader, path: str, start: ReplayStart | None) -> ReplayStart | None:
         unreadable = await self._mend_headers(path, start.file_no if start is not None else 0)
