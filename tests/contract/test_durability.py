@@ -369,10 +369,12 @@ def test_an_io_error_makes_the_log_read_only_until_a_restart(world: World, kind:
 
 
 def test_a_full_disk_refuses_appends_and_nothing_else(make_world: MakeWorld) -> None:
-    """R-DUR-16: deletes and topic deletion go on from a reserve; appends resume by themselves."""
+    """R-DUR-16: deletes, configurations and topic deletion go on from a reserve; appends resume by themselves."""
     world = make_world(disk_reserve_bytes=256 * 1024, disk_low_water_bytes=256 * 1024)
     world.put("t", durability="fsync")
     world.put("other")
+    world.put("capped", durability="fsync", cap_records=100)
+    world.write("capped", *range(50))
     world.write("t", 1, 2, 3)
     world.write("other", 1)
     world.fill_disk()
@@ -388,11 +390,15 @@ def test_a_full_disk_refuses_appends_and_nothing_else(make_world: MakeWorld) -> 
     assert world.diff("t")["records"][0]["data"] == 1
     assert world.delete("t", before_seq=3)["deleted"] == 2
     assert world.drop("other")["deleted"] is True
+    assert world.put("capped", cap_records=2)["config"]["cap_records"] == 2
+    assert world.data("capped") == [48, 49]
+    assert world.request("PUT", "/v0/topics/new", {}).refusal == (500, "internal", {"reason": "disk_full"})
     assert world.state("t")["earliest_seq"] == 3
     world.free_disk()
     world.advance_ms(5000)
     assert world.write("t", "again")["count"] == 1
     world.crash_and_start()
+    assert world.data("capped") == [48, 49]
     assert world.state("t")["earliest_seq"] == 3
     assert world.request("GET", "/v0/topics/other").status == 404
 

@@ -198,6 +198,17 @@ class Lifecycle:
         if unchanged and not topic.config_doubtful:
             done(PutResult(False, config))
             return
+        with core.log.use_reserve():  # a smaller cap, or a ttl_ms, frees space
+            order = self._stage_configuration(topic, config, now_ms)
+        leaves_disk = _leaves_disk(topic, config)
+        topic.set_config(topic.config, config)
+        if leaves_disk and topic.stage_class == "disk":  # the next change may be back before this one is applied
+            topic.reserved = topic.growing = 0
+        Reconfiguration(core, topic, config, order, done).stage(synced=True)
+
+    def _stage_configuration(self, topic: Topic, config: TopicConfig, now_ms: int) -> int:
+        """Stages what a replay has to know of the change; returns its order number. Raises LogReadOnlyError."""
+        core = self.core
         before = removal(topic)
         if before.cap != (0, 0) and topic.stage_class != "ephemeral":
             # What the old caps have evicted stays so, too. (In class `ephemeral` a replay would count records whose
@@ -218,18 +229,14 @@ class Lifecycle:
                     payload = encode(RemovalPayload(before.upto, seqs=gone))
                     core.log.stage_control(topic.id, FrameType.CONSUME, before.upto, now_ms, payload)
                 topic.memory_through = topic.head
-        leaves_disk = topic.stage_class == "disk" and config.durability != "disk"
-        if leaves_disk:
+        if _leaves_disk(topic, config):
             # Synced with all before it, so from here on the new class alone says what a crash may take.
             change.generation = topic.generation
         order = core.registry.take_order()
         core.log.stage_control(topic.id, FrameType.TOPIC_CONFIG, order, now_ms, encode(change))
         if config.durability != "ephemeral":
             log_evictions(core, topic, config)
-        topic.set_config(topic.config, config)
-        if leaves_disk and topic.stage_class == "disk":  # the next change may be back before this one is applied
-            topic.reserved = topic.growing = 0
-        Reconfiguration(core, topic, config, order, done).stage(synced=True)
+        return order
 
     def delete(self, name: str, *, if_empty: bool, done: Done[DeleteTopicResult]) -> None:
         topic = self.core.registry.named(name)
@@ -283,6 +290,10 @@ def _gone(core: Core, topic: Topic) -> list[int]:
     seqs = np.concatenate([*kept, np.array([topic.head + 1], np.uint64)])
     before = np.flatnonzero(np.diff(seqs) > 1)
     return [bound for at in before.tolist() for bound in (int(seqs[at]) + 1, int(seqs[at + 1]) - 1)]
+
+
+def _leaves_disk(topic: Topic, config: TopicConfig) -> bool:
+    return topic.stage_class == "disk" and config.durability != "disk"
 
 
 def _keeps_leases(config: TopicConfig) -> bool:
