@@ -25,6 +25,10 @@ _ZEROS = bytes(1 << 20)
 """What `allocate_zeroed` writes at a time: its budget for a pass."""
 
 
+class SyncFailedError(OSError):
+    """A sync failed: what it was to make durable may be lost, and another sync would not tell."""
+
+
 class _Commit:
     """Collects the two results of a commit chain; they may come in either order."""
 
@@ -243,4 +247,4 @@ class Files:
         self._ring.queue_fsync(self._operations.expect(FILE, future.set_result), fd, data_only=data_only)
         res = await future
         if res < 0:
-            raise OSError(-res, os.strerror(-res), self._paths.get(fd))
+            raise SyncFailedError(-res, os.strerror(-res), self._paths.get(fd))

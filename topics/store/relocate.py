@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.errors import CorruptError
+from topics.loop.files import SyncFailedError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Cancelled
 from topics.store.catalog import RowColumns
 from topics.store.copying import SEQ_SPAN_MAX, Copying, failed_sync
-from topics.store.filecalls import lacks_descriptors, sync_file
+from topics.store.filecalls import sync_file
 from topics.store.filetable import FileKind
 from topics.store.gathering import Gatherings
 from topics.store.manifest import Segment
@@ -141,7 +142,7 @@ class Relocation:
         self.copying.unsynced.directories.clear()
 
     async def _in_parallel(self, coros: list[Coroutine[Any, Any, None]]) -> None:
-        """Raises an error, when all have ended; never as a full disk, for a failed sync is not tried again."""
+        """Raises an error, when all have ended; a failed sync never as a full disk, for it is not tried again."""
         error: OSError | None = None
         for at in range(0, len(coros), _SYNCS_IN_FLIGHT):
             tasks = [self._loop.spawn(coro) for coro in coros[at : at + _SYNCS_IN_FLIGHT]]
@@ -151,12 +152,10 @@ class Relocation:
                 try:
                     await task
                 except OSError as problem:
-                    if error is None or lacks_descriptors(error):
+                    if not isinstance(error, SyncFailedError):
                         error = problem
-        if error is not None and lacks_descriptors(error):
-            raise error
         if error is not None:
-            raise failed_sync(error) from error
+            raise failed_sync(error) if isinstance(error, SyncFailedError) else error
 
     # --- segments ----------------------------------------------------------------------------------------------------
     async def _to_segments(self, topic_id: int, before: Runs, from_files: NDArray[np.uint32], last_seq: int) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from topics.errors import DiskFullError
+from topics.loop.files import SyncFailedError
 from topics.loop.loop import Loop
 from topics.store.filecalls import FileCalls
 from topics.store.filetable import FileKind, FileTable, StoredFile
@@ -151,7 +152,7 @@ class WalDirectory:
             fd = await files.open(path, os.O_RDWR)
             if self.direct_works:
                 direct_fd = await files.open(path, os.O_RDWR | _O_DIRECT)
-        except OSError:
+        except OSError as error:
             with contextlib.suppress(OSError):
                 if fd >= 0:
                     await files.close(fd)
@@ -159,6 +160,8 @@ class WalDirectory:
                 self._spares.append(Spare(path, size))
             else:
                 await files.unlink(path)
+            if not isinstance(error, SyncFailedError):
+                self._raise(error, size)
             raise
         stored = self._table.add(FileKind.WAL, path, fd=fd, direct_fd=direct_fd)
         stored.zeroed = zeroed
@@ -192,7 +195,7 @@ class WalDirectory:
 
     @staticmethod
     def _raise(error: OSError, size: int) -> NoReturn:
-        """A file system may lack space for a name, or an inode, too."""
+        """A file system may lack space for a name, an inode or a descriptor, too."""
         if is_full(error):
             raise DiskFullError(f"no space for a log file of {size} bytes") from error
         raise error

@@ -279,6 +279,38 @@ def test_what_a_checkpoint_wrote_of_a_segment_before_space_ran_out_is_written_ov
     assert world.data("a") == texts
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize(
+    ("path_part", "nth"),
+    [
+        ("/topics/topics/", 3),
+        ("/topics/topics/", 4),
+        ("/topics/packs", 2),
+        ("/topics/packs", 3),
+        ("/wal-", 1),
+        ("/shard-00", 1),
+    ],
+)
+def test_a_file_that_cannot_be_opened_for_want_of_space_is_a_full_disk(path_part: str, nth: int, number: int) -> None:
+    """R-DUR-16: also one that is opened to be synced. A sync that fails is another thing."""
+    world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=1000, wal_file_bytes=64 << 10, wal_spare_files=0)
+    world.start()
+    world.put("a", durability="fsync")
+    world.put("b", durability="fsync")
+    world.fail_storage("open", number, path_part=path_part, nth=nth)
+    world.write("a", "x" * 2000)
+    world.write("b", 1)
+    world.advance_ms(_CHECKPOINT_MS)
+    world.write("a", "y" * 2000)
+    world.advance_ms(5 * _CHECKPOINT_MS)
+    assert world.ring.faults.struck["open"] == 1
+    world.write("a", "z")
+    world.power_cut()
+    world.start()
+    assert [text[:1] for text in world.data("a")] == ["x", "y", "z"]
+    assert world.data("b") == [1]
+
+
 def test_what_a_killed_checkpoint_left_behind_a_segment_is_no_part_of_it_when_it_is_sealed() -> None:
     """R-REC-1. Nothing more comes into it, so only the start after the kill cuts it back."""
     world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=0, segment_max_age_ms=4000)
