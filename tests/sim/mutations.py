@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 _SELDOM = "tests/sim/whole/test_seldom.py"
+_FULL_DISKS = "tests/sim/whole/test_full_disks.py"
 _FOUND = "tests/sim/whole/test_found_checkpoints.py"
 _RECOVERY = "tests/store/test_recovery.py"
 _CRASHES = "tests/store/test_crash_points.py"
@@ -675,6 +676,13 @@ MUTANTS = (
         "        if not self.has_reserve:\n            await self._make_reserve()\n",
         "        self.has_reserve = True\n",
         "records",
+    ),
+    _one(
+        "a tail that there is no space to write again not synced where it lies",
+        "store/replay.py",
+        "                await self._files.fsync(stored.fd)\n",
+        "                pass\n",
+        f"{_FULL_DISKS}::test_a_start_without_space_for_its_unsynced_tail_syncs_that_where_it_lies",
     ),
     # --- classes -----------------------------------------------------------------------------------------------------
     _one(

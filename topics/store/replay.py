@@ -367,17 +367,26 @@ class ShardReplay:
                 await self._files.fsync(stored.fd)
             self.synced_upto = self.last_batch_no
 
-    async def tail(self) -> list[TailPart]:
-        """What counts but is not known to be on stable storage, oldest first. After `next` gave None."""
+    @property
+    def tail_bytes(self) -> int:
+        """Of what `tail` reads, at least as much as there is of it. After `next` gave None."""
+        return sum(self._ends[place.file.number] - place.offset for place in self._tail_places())
+
+    def _tail_places(self) -> list[_Place]:
+        """Where the tail begins in each file that has a part of it; what it begins with may lie behind that."""
         if self.last_batch_no <= self.synced_upto:
             return []
         first = self.synced_upto + 1
         begin = max((at for at, place in enumerate(self._places) if place.batch_no <= first), default=0)
+        places = self._places[begin:]
+        # The other places of a file are read together with the first one.
+        return [place for at, place in enumerate(places) if not at or place.file is not places[at - 1].file]
+
+    async def tail(self) -> list[TailPart]:
+        """What counts but is not known to be on stable storage, oldest first. After `next` gave None."""
+        first = self.synced_upto + 1
         parts: list[TailPart] = []
-        for at in range(begin, len(self._places)):
-            place = self._places[at]
-            if at > begin and place.file is self._places[at - 1].file:
-                continue  # read together with the part before
+        for place in self._tail_places():
             limit = min(self._limits[self._used.index(place.file)], self.last_batch_no + 1)
             parts += await self._tail_of(place, first, limit)
         return parts

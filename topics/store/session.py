@@ -8,6 +8,7 @@ power cut (R-DUR-6).
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from functools import partial
 
@@ -15,12 +16,14 @@ import msgspec
 
 from topics.loop.loop import Loop
 from topics.loop.tasks import Task
-from topics.store.filecalls import read_file, replace_file
+from topics.store.filecalls import FileCalls, read_file, replace_file
 from topics.store.space import DiskSpace, lacks_space
 
 log = logging.getLogger(__name__)
 
 _NO_BOOT = ""
+_PADDED_BYTES = 128
+"""Of the file, so that it can be written over: less than a sector."""
 _AGAIN_NS = 1_000_000_000
 
 
@@ -47,9 +50,34 @@ async def read_session(loop: Loop, path: str) -> Session | None:
 
 
 async def write_session(loop: Loop, path: str, newest_snapshot: int, *, lost_writes: bool = False) -> None:
-    """Durable on return. lost_writes: a write or sync failed: the next start takes it for one after a power cut."""
+    """Durable on return. lost_writes: a write or sync failed: the next start takes it for one after a power cut.
+
+    A disk without space for another file has the one there is written over: it fills one sector, which a torn write
+    leaves as it was or as it is to be. Raises OSError.
+    """
     session = Session(_NO_BOOT if lost_writes else loop.ring.boot_id(), newest_snapshot)
-    await replace_file(loop.files, f"{path}/session", msgspec.json.encode(session))
+    data, file = msgspec.json.encode(session).ljust(_PADDED_BYTES), f"{path}/session"
+    try:
+        await replace_file(loop.files, file, data)
+    except OSError as error:
+        if not lacks_space(error) or not await _write_over(loop.files, file, data):
+            raise
+
+
+async def _write_over(files: FileCalls, path: str, data: bytes) -> bool:
+    """False when there is no file of the size. Raises OSError."""
+    try:
+        if files.file_size(path) != len(data):
+            return False
+    except FileNotFoundError:
+        return False
+    fd = await files.open(path, os.O_RDWR)
+    try:
+        await files.write_all(fd, data, 0)
+        await files.fsync(fd)
+    finally:
+        await files.close(fd)
+    return True
 
 
 async def note_lost_writes(loop: Loop, path: str, newest_snapshot: int, space: DiskSpace) -> None:

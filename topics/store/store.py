@@ -29,6 +29,7 @@ from topics.store.log import Log, ShardStart
 from topics.store.manifest import ReplayStart, StorePart, pack_store_part
 from topics.store.memory import MemoryFrames
 from topics.store.openfiles import OpenFiles
+from topics.store.past_cache import goes_direct
 from topics.store.reader import Reader
 from topics.store.recovery import Progress, Recovered, recover, unlink_all
 from topics.store.replay import TailPart
@@ -128,6 +129,9 @@ class Store:
                 found.surveys[shard] = survey._replace(spares=spares)
         if TOPICS_DIRECTORY in loop.files.list_directory(directory):
             await loop.files.sync_directory(f"{directory}/{TOPICS_DIRECTORY}")  # a killed process may not have done so
+        if self._lacks_space_for_tails(found):
+            for replay in found.shards.values():
+                await replay.sync_tail()
         await self.log.open(self._starts(found))
         loop.on_pass_end(self.log.flush, FLUSH_ORDER)
         await self._rewrite_tails(found)
@@ -173,9 +177,9 @@ class Store:
         except (DiskFullError, OSError) as error:
             if not lacks_space(error) or not had_reserve:
                 raise
-            await space.release_reserve()
             log.warning("the disk is full; the start uses the reserve: %s", error)
-            space.note_full()
+            space.note_full()  # first, or log files that are prepared ahead take it
+            await space.release_reserve()
             await step()
 
     async def _write_first_snapshot(self) -> int:
@@ -227,6 +231,16 @@ class Store:
             last_batch_no = min(replay.synced_upto, replay.last_batch_no) if replay is not None else 0
             starts.append(ShardStart(first, last_batch_no, tuple(survey.spares) if survey is not None else ()))
         return starts
+
+    def _lacks_space_for_tails(self, found: Recovered) -> bool:
+        """There may be none to write the tails again. They are synced where they are, then: what was read past the page
+        cache is what the disk has. Where nothing is, a start has to wait for space."""
+        ring, directory = self._loop.ring, self._config.data_dir
+        if not goes_direct(ring.direct_block_bytes(directory)):
+            return False
+        tails = sum(replay.tail_bytes for shard, replay in found.shards.items() if shard < self._shards)
+        files = self._shards * self.log.sizes.file + self.log.space.reserve_bytes  # which are made first
+        return tails > 0 and self.log.space.lacks(tails + files)
 
     async def _rewrite_tails(self, found: Recovered) -> None:
         """Stages each shard's unsynced tail as one batch, syncs it and moves its rows there.

@@ -75,3 +75,37 @@ def test_a_full_disk_whose_records_are_deleted_takes_others(seed: int, is_routed
     assert _write(world.connect(), topics[0], ["last"]) == 200
     world.advance_ms(2000)
     assert [row["data"] for row in world.diff(topics[-1] if is_routed else topics[0])["records"]][-1:] == ["last"]
+
+
+def test_a_start_without_space_for_its_unsynced_tail_syncs_that_where_it_lies() -> None:
+    """R-DUR-2, R-DUR-16: the tail is larger than the free space and the reserve."""
+    world = SimWorld(wal_file_bytes=256 * _KIB, disk_reserve_bytes=16 * _KIB, sync_every_ms=60_000)
+    world.start()
+    world.put("a", durability="disk")
+    texts = [f"{number} ".ljust(4000, "x") for number in range(40)]
+    world.write_singly("a", *texts)
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes
+    for _ in range(3):
+        world.crash_and_start()
+        assert world.data("a") == texts
+    world.power_cut()
+    world.start()
+    assert world.data("a") == texts
+    world.delete("a", before_seq=1 << 40)
+    world.advance_ms(5000)
+    world.write("a", "last")
+
+
+def test_a_start_that_finds_no_free_block_writes_its_session_over_the_one_before() -> None:
+    """R-DUR-16, R-DUR-6: it says what the next start has to know, a kill and a power cut alike."""
+    world = SimWorld(wal_file_bytes=64 * _KIB)
+    world.start()
+    world.put("a", durability="fsync")
+    world.write("a", "before")
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes
+    for end in (world.crash, world.power_cut, world.crash):
+        end()
+        world.ring.disk.capacity_bytes = world.ring.disk.used_bytes
+        world.start()
+        assert world.ring.boot_id().encode() in world.ring.file_bytes("/srv/topics/session")
+        assert world.data("a") == ["before"]
