@@ -142,10 +142,10 @@ MUTANTS = (
         (
             (
                 "store/checkpoint.py",
-                "        replay = await self._cut(rotate=not scarce)\n",
+                "        replay = await (self._cut_here() if scarce else self._cut())\n",
                 "        for _ in self._catalog.prepare_snapshot(1):\n"
                 "            await self._loop.next_pass()\n"
-                "        replay = await self._cut(rotate=not scarce)\n",
+                "        replay = await (self._cut_here() if scarce else self._cut())\n",
             ),
             (
                 "store/checkpoint.py",
@@ -267,7 +267,12 @@ MUTANTS = (
         "        if error is not None:\n            raise failed_sync",
         "        if False:\n            raise failed_sync",
     ),
-    _one("a snapshot ahead of the log", "store/checkpoint.py", "        await self._sync_log()\n", ""),
+    _one(
+        "a snapshot ahead of the log",
+        "store/checkpoint.py",
+        "        await self._sync_log()\n        self._snapshot = ",
+        "        self._snapshot = ",
+    ),
     _one(
         "a snapshot's name that a killed process left is not synced",
         "store/recovery.py",
@@ -321,7 +326,11 @@ MUTANTS = (
         "a log file given up before it is synced, and a snapshot ahead of the log",
         (
             ("store/log.py", "        for wal in self._wals:\n            await wal.when_synced(file)\n", ""),
-            ("store/checkpoint.py", "        await self._sync_log()\n", ""),
+            (
+                "store/checkpoint.py",
+                "        await self._sync_log()\n        self._snapshot = ",
+                "        self._snapshot = ",
+            ),
         ),
     ),
     _one(
@@ -683,6 +692,13 @@ MUTANTS = (
         "                await self._files.fsync(stored.fd)\n",
         "                pass\n",
         f"{_FULL_DISKS}::test_a_start_without_space_for_its_unsynced_tail_syncs_that_where_it_lies",
+    ),
+    _one(
+        "both copies of a snapshot kept where there is no space for the next",
+        "store/snapshot.py",
+        "not await _give_up_copies(files, directory)",
+        "True",
+        f"{_FULL_DISKS}::test_deletes_on_a_full_disk_leave_space_for_the_snapshot_that_frees_theirs",
     ),
     # --- classes -----------------------------------------------------------------------------------------------------
     _one(

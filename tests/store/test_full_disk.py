@@ -237,4 +237,5 @@ def test_a_full_disk_is_given_back_also_what_one_checkpoint_had_no_space_to_copy
     world.run(world.loop.sleep(20_000_000_000))
     assert not log.disk_full
     world.check_every_record()
+    disk.capacity_bytes = None  # files whose removal was not synced come back, beside what took their space
     world.next_life(power_cut=True).check_every_record()

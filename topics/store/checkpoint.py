@@ -20,7 +20,7 @@ snapshot, the log behind it, and files that it does not list.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 import msgspec
@@ -45,7 +45,7 @@ from topics.store.reader import Reader
 from topics.store.relocate import Relocation
 from topics.store.scarcity import Scarcity, live_rows
 from topics.store.segment_format import index_path, snapshot_path
-from topics.store.snapshot import COPIES, write_snapshot
+from topics.store.snapshot import COPIES, snapshot_numbers, write_snapshot
 from topics.store.space import lacks_space
 from topics.store.tiering import Tiering, mark
 from topics.store.tiers import Tiers
@@ -97,7 +97,7 @@ class Checkpointer:
         """Named by each snapshot until what the log says was deleted there is flagged: this process may be killed."""
         self._retired_shards = retired_shards
         """Shards of an earlier count: where their replay begins once a checkpoint has copied them."""
-        self._scarcity = Scarcity(catalog, table, wal, segment_rows=config.segment_max_events)
+        self._scarcity = Scarcity(catalog, manifest, table, wal, config)
         self._tiering = Tiering(loop, config, manifest, table, opener)
         self._turns = Turns(loop.clock, loop.next_pass, config.checkpoint_us_per_pass * 1000)
         self._running: Future[None] | None = None
@@ -115,8 +115,8 @@ class Checkpointer:
         """When the last one ended, well or not."""
         self._frames_seen = 0
         self._bytes_seen = 0
-        self._last_bytes = 0
-        """Of the last snapshot that was taken, or that found no space; 0: none yet."""
+        self._last_bytes = self._found_bytes()
+        """Of the last snapshot that was taken, or that found no space."""
         self._met_full_disk = False
         """The last attempt ended for want of space."""
         self._live_at_attempt = -1
@@ -252,7 +252,7 @@ class Checkpointer:
             self._room_at_attempt = None
             await self._log.drop_spares()
             scarce = not whole
-        replay = await self._cut(rotate=not scarce)
+        replay = await (self._cut_here() if scarce else self._cut())
         left = [file for file in self._log.left_files() if _lies_before(file, replay)]
         is_whole = True
         if scarce:
@@ -297,9 +297,10 @@ class Checkpointer:
 
     def _make_do(self, left: list[StoredFile], replay: dict[int, ReplayStart]) -> list[StoredFile]:
         """Those of the files that there is space to empty; what is replayed begins with the first of the others."""
-        chosen = self._scarcity.affordable((file for file in left if not file.superseded), self._snapshot_bytes)
+        least = self._least_bytes
+        chosen = self._scarcity.affordable((file for file in left if not file.superseded), least)
         chosen += [file for file in left if file.superseded]  # what lives there shares a frame
-        room = self._log.space.free_bytes() - self._snapshot_bytes
+        room = self._log.space.free_bytes() - least
         self._room_at_attempt = room if len(chosen) < len(left) else None
         kept: dict[int, int] = {}
         for file in left:
@@ -311,21 +312,33 @@ class Checkpointer:
         replay.update((shard, ReplayStart(number)) for shard, number in kept.items())
         return chosen
 
-    async def _cut(self, *, rotate: bool) -> dict[int, ReplayStart]:
-        """Every shard writes a mark, in another file with `rotate`; returns where replay begins then: in its file."""
+    async def _cut(self) -> dict[int, ReplayStart]:
+        """Every shard writes a mark in another file; returns where replay begins then: in its file."""
+        self._log.request_rotation()
+        return await self._mark(range(len(self._log.shards)))
+
+    async def _cut_here(self) -> dict[int, ReplayStart]:
+        """The same without another file: a full disk may have no space for one, nor for a mark, which a shard needs
+        only where it has no file that holds anything."""
+        shards = self._log.shards
+        numbers = {shard: wal.file_no for shard, wal in enumerate(shards) if wal.file_no}
+        replay = await self._mark([shard for shard in range(len(shards)) if shard not in numbers])
+        await self._sync_log()
+        return {**replay, **{shard: ReplayStart(number) for shard, number in numbers.items()}}
+
+    async def _mark(self, shards: Iterable[int]) -> dict[int, ReplayStart]:
+        """Returns the files, of these shards, in which the marks lie."""
         payload = msgspec.json.encode({"snapshot": self._snapshot})
-        waits: list[Future[Commit]] = []
-        if rotate:
-            self._log.request_rotation()
+        waits: dict[int, Future[Commit]] = {}
         with self._log.use_reserve():
-            for wal in self._log.shards:
-                wal.staging.stage_control(0, FrameType.CHECKPOINT, self._snapshot, self._loop.clock.now_ms(), payload)
-                future: Future[Commit] = Future()
-                wal.staging.when_committed(True, future.set_result)
-                waits.append(future)
+            for shard in shards:
+                staging = self._log.shards[shard].staging
+                staging.stage_control(0, FrameType.CHECKPOINT, self._snapshot, self._loop.clock.now_ms(), payload)
+                waits[shard] = Future[Commit]()
+                staging.when_committed(True, waits[shard].set_result)
         self._log.bound.let_go()
         replay = {}
-        for shard, future in enumerate(waits):
+        for shard, future in waits.items():
             commit = await future
             if commit.error is not None:
                 raise commit.error
@@ -337,11 +350,19 @@ class Checkpointer:
     @property
     def _snapshot_bytes(self) -> int:
         """What the next snapshot takes, as far as the last one tells; an older pair goes only when it is there."""
-        if self._last_bytes:
-            return COPIES * self._last_bytes
+        return COPIES * self._last_bytes
+
+    @property
+    def _least_bytes(self) -> int:
+        """The same of a full disk: one copy, which may be somewhat larger, and whose space a second copy of the last
+        one gives."""
+        numbers = snapshot_numbers(self._loop.files, self._config.data_dir)
+        return self._last_bytes // 4 + (self._last_bytes if len(numbers) < COPIES else 0)
+
+    def _found_bytes(self) -> int:
+        """Of the snapshot that the start has found."""
         try:
-            path = f"{self._config.data_dir}/{snapshot_path(self._snapshot)}"
-            return COPIES * self._loop.files.file_size(path)
+            return self._loop.files.file_size(f"{self._config.data_dir}/{snapshot_path(self._snapshot)}")
         except OSError:
             return 0
 

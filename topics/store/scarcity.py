@@ -14,15 +14,21 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.config import Config
 from topics.store.catalog import Catalog
 from topics.store.filetable import FileKind, FileTable, StoredFile
 from topics.store.format import BLOCK_BYTES
 from topics.store.log import Log
+from topics.store.manifest import Manifest
 from topics.store.segment_format import ROW_BYTES
 from topics.store.walfile import place
 
 _COPIES_PART = 75
 """Percent of the free space that copies may take at most; the rest is for the log."""
+_PACK_BYTES = 3 * BLOCK_BYTES
+"""Of a pack, beside its runs: header, footer, and a name in its directory."""
+_RUN_BYTES = 512
+"""Of a run, beside its rows: header, description of the topic, row of the table."""
 _LOG_TIMES_AMPLE = 16
 """So many times of what the log holds is enough space, without a look at what lives in it."""
 
@@ -35,11 +41,13 @@ def live_rows(table: FileTable) -> int:
 class Scarcity:
     """Reckons what copies take."""
 
-    def __init__(self, catalog: Catalog, table: FileTable, log: Log, *, segment_rows: int) -> None:
+    def __init__(self, catalog: Catalog, manifest: Manifest, table: FileTable, log: Log, config: Config) -> None:
         self._catalog = catalog
+        self._manifest = manifest
         self._table = table
         self._log = log
-        self._segment_rows = segment_rows
+        self._segment_rows = config.segment_max_events
+        self._run_bytes = config.pack_run_bytes
 
     def is_tight(self, snapshot_bytes: int) -> bool:
         """Copies of all that lives in the log would take more than they may. snapshot_bytes: left to the next snapshot.
@@ -50,8 +58,10 @@ class Scarcity:
         if not space.lacks(_LOG_TIMES_AMPLE * self._log.held_bytes + snapshot_bytes):
             return False
         ids = self._log_files()
-        found = [self._catalog.bytes_in_files(topic, ids) for topic in self._catalog.topics_in_log()]
-        copied_bytes = sum(self._copied_bytes(part.rows, part.bytes) for part in found)
+        copied_bytes = _PACK_BYTES
+        for topic_id in self._catalog.topics_in_log():
+            found = self._catalog.bytes_in_files(topic_id, ids)
+            copied_bytes += self._copied_bytes(topic_id, found.rows, found.bytes)
         return space.lacks(max(copied_bytes * 100 // _COPIES_PART, copied_bytes + snapshot_bytes))
 
     def affordable(self, left: Iterable[StoredFile], snapshot_bytes: int) -> list[StoredFile]:
@@ -64,42 +74,58 @@ class Scarcity:
         free = self._log.space.free_bytes()
         budget = max(0, min(free * _COPIES_PART // 100, free - snapshot_bytes))
         files = sorted(left, key=lambda file: file.path)
-        live = self._costs(np.array(sorted(file.file_id for file in files), np.uint32))
+        live, packed = self._costs(np.array(sorted(file.file_id for file in files), np.uint32))
         shared = self._cost_of_shared() if len(self._log.shards) > 1 else 0
         chosen: list[StoredFile] = []
         ended: set[int] = set()
+        has_pack = False
         for file in files:
             shard, _ = place(file)
             cost = live[file.file_id] + (shared if not chosen else 0)
+            begins_pack = file.file_id in packed and not has_pack
+            cost += _PACK_BYTES if begins_pack else 0
             if shard in ended or cost > budget:
                 ended.add(shard)
                 continue
             budget -= cost
+            has_pack |= begins_pack
             chosen.append(file)
         return chosen
 
-    def _costs(self, file_ids: NDArray[np.uint32]) -> Counter[int]:
-        """Of what lives in each file."""
+    def _costs(self, file_ids: NDArray[np.uint32]) -> tuple[Counter[int], set[int]]:
+        """Of what lives in each file, and the files of which some goes into a pack."""
         live: Counter[int] = Counter()
+        packed: set[int] = set()
         for topic_id in self._catalog.topics_in_log():
             for rows in self._catalog.rows_in_files(topic_id, file_ids):
-                live[rows.file_id] += self._copied_bytes(len(rows.seqs), int(rows.lengths.sum(dtype=np.int64)))
-        return live
+                frame_bytes = int(rows.lengths.sum(dtype=np.int64))
+                live[rows.file_id] += self._copied_bytes(topic_id, len(rows.seqs), frame_bytes)
+                if self._is_small(topic_id, frame_bytes):
+                    packed.add(rows.file_id)
+        return live, packed
 
     def _cost_of_shared(self) -> int:
         cost, ids = 0, self._log_files()
         for topic_id in self._catalog.topics_in_log():
             if last_seq := self._catalog.last_shared(topic_id):
                 found = self._catalog.bytes_in_files(topic_id, ids, last_seq=last_seq)
-                cost += self._copied_bytes(found.rows, found.bytes)
+                cost += self._copied_bytes(topic_id, found.rows, found.bytes)
         return cost
 
-    def _copied_bytes(self, rows: int, frame_bytes: int) -> int:
-        """On the disk, of some of a topic's rows: frames and index, each segment's rounded up to blocks."""
+    def _copied_bytes(self, topic_id: int, rows: int, frame_bytes: int) -> int:
+        """On the disk, of some of a topic's rows: frames and index, as a run of a pack, or each segment's rounded up to
+        blocks."""
         if not rows:
             return 0
+        size = frame_bytes + rows * ROW_BYTES
+        if self._is_small(topic_id, frame_bytes):
+            return size + _RUN_BYTES
         segments = 1 + (rows // self._segment_rows if self._segment_rows else 0)
-        return frame_bytes + rows * ROW_BYTES + segments * 2 * BLOCK_BYTES
+        return size + segments * 2 * BLOCK_BYTES
+
+    def _is_small(self, topic_id: int, frame_bytes: int) -> bool:
+        """So many bytes of a topic go into a pack."""
+        return frame_bytes < self._run_bytes and topic_id not in self._manifest.segments
 
     def _log_files(self) -> NDArray[np.uint32]:
         return np.array(sorted(file.file_id for file in self._table if file.kind is FileKind.WAL), np.uint32)

@@ -96,15 +96,21 @@ async def write_snapshot(
     """Writes both copies durably, then removes older ones. Returns the number of the newest. Raises OSError.
 
     Where there is space for one only, that has to do: what it allows to be freed is more than another copy takes, and
-    the next checkpoint writes two again.
+    the next checkpoint writes two again. Where there is none for the first, the second copy of the snapshot before
+    gives its own.
 
     store: `pack_store_part`; catalog: `Catalog.snapshot`, of the same instant.
     """
     newest = after
     for number in range(after + 1, after + 1 + COPIES):
-        data = pack_snapshot(number, now_ms, store, catalog)
+        path, data = f"{directory}/{snapshot_path(number)}", pack_snapshot(number, now_ms, store, catalog)
         try:
-            await replace_file(files, f"{directory}/{snapshot_path(number)}", *data)
+            try:
+                await replace_file(files, path, *data)
+            except OSError as error:
+                if not is_full(error) or not await _give_up_copies(files, directory):
+                    raise
+                await replace_file(files, path, *data)
         except OSError as error:
             if number == after + 1 or not is_full(error):
                 raise
@@ -115,6 +121,18 @@ async def write_snapshot(
         if number <= after:
             await _remove(files, f"{directory}/{snapshot_path(number)}")
     return newest
+
+
+async def _give_up_copies(files: FileCalls, directory: str) -> bool:
+    """Removes all but the newest sound snapshot; whether one went. Raises OSError."""
+    numbers = snapshot_numbers(files, directory)
+    found = await sound_snapshot(files, directory) if len(numbers) > 1 else None
+    if found is None:
+        return False
+    for number in numbers:
+        if number != found.number:
+            await _remove(files, f"{directory}/{snapshot_path(number)}")
+    return len(snapshot_numbers(files, directory)) < len(numbers)
 
 
 async def _remove(files: FileCalls, path: str) -> None:

@@ -182,6 +182,11 @@ class Wal:
         return max(0, self._end.file.position - WAL_FIRST_BATCH_OFFSET) if self._end.file is not None else 0
 
     @property
+    def file_no(self) -> int:
+        """Of the file that is written to; 0 while none holds anything."""
+        return self._end.file.number if self._end.file is not None and self.end_bytes else 0
+
+    @property
     def queue_depth(self) -> int:
         """Callbacks that wait for their batch."""
         return self.staging.waiters + (len(self._flight.batch.waiters) if self._flight is not None else 0)

@@ -96,6 +96,33 @@ def test_a_start_without_space_for_its_unsynced_tail_syncs_that_where_it_lies() 
     world.write("a", "last")
 
 
+@pytest.mark.parametrize("reserve_bytes", [64 * _KIB, 192 * _KIB])
+def test_deletes_on_a_full_disk_leave_space_for_the_snapshot_that_frees_theirs(reserve_bytes: int) -> None:
+    """R-DUR-16: each of many topics has a record in every log file, and the snapshot is as large as the reserve."""
+    world = SimWorld(
+        wal_file_bytes=64 * _KIB, disk_reserve_bytes=reserve_bytes, checkpoint_wal_bytes=256 * _KIB, pack_run_bytes=4096
+    )
+    world.start()
+    topics = [f"t{number}" for number in range(1000)]
+    client = world.connect()
+    for topic in topics:
+        client.request("PUT", f"/v0/topics/{topic}", {"durability": "disk"})
+    world.advance_ms(3000)
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes
+    for topic in topics:
+        if _write(client, topic, ["x" * 500]) != 200:
+            break
+    world.crash_and_start()
+    client = world.connect()
+    for number, topic in enumerate(topics[1:]):
+        assert client.request("DELETE", f"/v0/topics/{topic}").status == 200, topic
+        if number % 50 == 0:
+            world.advance_ms(1100)
+    world.delete("t0", before_seq=1 << 40)
+    world.advance_ms(5000)
+    assert _write(client, "t0", ["last"]) == 200
+
+
 def test_a_start_that_finds_no_free_block_writes_its_session_over_the_one_before() -> None:
     """R-DUR-16, R-DUR-6: it says what the next start has to know, a kill and a power cut alike."""
     world = SimWorld(wal_file_bytes=64 * _KIB)
