@@ -117,10 +117,14 @@ class Checkpointer:
         self._bytes_seen = 0
         self._last_bytes = self._found_bytes()
         """Of the last snapshot that was taken, or that found no space."""
+        self._copied_part = 1.0
+        """Bytes of copies for each of the log, as the last checkpoint of all of it made them: routers make several."""
         self._met_full_disk = False
         """The last attempt ended for want of space."""
         self._live_at_attempt = -1
         """Live rows at the last attempt on a full disk; -1: none since there was space."""
+        self._left_told = 0
+        """Log files that the last attempt had no space to empty."""
         self._room_at_attempt: int | None = None
         """Space for copies at the last attempt that left files for want of it."""
         self.counters = CheckpointCounters()
@@ -155,7 +159,8 @@ class Checkpointer:
             return
         self._loop.call_later(_LOOK_EVERY_NS, self._look)
         counters = self._log.counters
-        by_bytes = counters.bytes_written - self._bytes_seen >= self._log.sizes.checkpoint
+        due_bytes = min(self._log.sizes.checkpoint, self._scarcity.affordable_bytes(self._copied_part))
+        by_bytes = counters.bytes_written - self._bytes_seen >= due_bytes
         by_bytes |= self._log.bound.pressed
         since_ms = (self._loop.clock.monotonic_ns() - self._ended_ns) // 1_000_000
         by_time = (
@@ -277,6 +282,7 @@ class Checkpointer:
         bound.on_emptied(self._log.held_bytes)
         if is_whole:
             bound.on_checkpoint(held_bytes, took_ns)
+            self._copied_part = copying.copied_bytes / max(1, held_bytes)
         on_shown(is_whole)
         if moves:
             await self._move_to_cold()
@@ -300,6 +306,7 @@ class Checkpointer:
         least = self._least_bytes
         chosen = self._scarcity.affordable((file for file in left if not file.superseded), least)
         chosen += [file for file in left if file.superseded]  # what lives there shares a frame
+        self._tell_of_left(len(left) - len(chosen))
         room = self._log.space.free_bytes() - least
         self._room_at_attempt = room if len(chosen) < len(left) else None
         kept: dict[int, int] = {}
@@ -311,6 +318,16 @@ class Checkpointer:
             return left  # a shard of another count goes as a whole, or not at all
         replay.update((shard, ReplayStart(number)) for shard, number in kept.items())
         return chosen
+
+    def _tell_of_left(self, count: int) -> None:
+        """For who runs the machine: deletes alone do not give these files back."""
+        if count and count != self._left_told:
+            log.warning(
+                "no space to empty %d log files: the oldest needs %d KiB more free space, or what lives in it deleted",
+                count,
+                -(-self._scarcity.lacking_bytes // 1024),
+            )
+        self._left_told = count
 
     async def _cut(self) -> dict[int, ReplayStart]:
         """Every shard writes a mark in another file; returns where replay begins then: in its file."""

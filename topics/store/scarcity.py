@@ -48,6 +48,8 @@ class Scarcity:
         self._log = log
         self._segment_rows = config.segment_max_events
         self._run_bytes = config.pack_run_bytes
+        self.lacking_bytes = 0
+        """Of free space, to choose one more file than `affordable` did."""
 
     def is_tight(self, snapshot_bytes: int) -> bool:
         """Copies of all that lives in the log would take more than they may. snapshot_bytes: left to the next snapshot.
@@ -63,6 +65,20 @@ class Scarcity:
             found = self._catalog.bytes_in_files(topic_id, ids)
             copied_bytes += self._copied_bytes(topic_id, found.rows, found.bytes)
         return space.lacks(max(copied_bytes * 100 // _COPIES_PART, copied_bytes + snapshot_bytes))
+
+    def affordable_bytes(self, copied_part: float) -> int:
+        """Of log: half of those whose copies there is space for, a file of each shard at least.
+
+        copied_part: bytes of copies for each of them.
+
+        With more than that in the log, a disk that gets full has no space to empty its files, whatever is deleted.
+        """
+        try:
+            free = self._log.space.free_bytes()
+        except OSError:
+            return self._log.sizes.checkpoint
+        sizes = self._log.sizes
+        return max(sizes.shards * sizes.file, int(free * _COPIES_PART / 200 / max(1.0, copied_part)))
 
     def affordable(self, left: Iterable[StoredFile], snapshot_bytes: int) -> list[StoredFile]:
         """Of each shard's log files in `left`, oldest first, those whose live records there is space to copy.
@@ -85,6 +101,8 @@ class Scarcity:
             begins_pack = file.file_id in packed and not has_pack
             cost += _PACK_BYTES if begins_pack else 0
             if shard in ended or cost > budget:
+                if not ended:
+                    self.lacking_bytes = (cost - budget) * 100 // _COPIES_PART
                 ended.add(shard)
                 continue
             budget -= cost

@@ -136,3 +136,29 @@ def test_a_start_that_finds_no_free_block_writes_its_session_over_the_one_before
         world.start()
         assert world.ring.boot_id().encode() in world.ring.file_bytes("/srv/topics/session")
         assert world.data("a") == ["before"]
+
+
+@pytest.mark.parametrize("shards", [1, 2, 4])
+def test_a_disk_that_fills_with_what_a_router_copies_takes_records_again_when_others_are_deleted(shards: int) -> None:
+    """R-DUR-16: a log that outgrew what there is space to copy could not be emptied, whatever was deleted behind it."""
+    world = SimWorld(
+        wal_file_bytes=64 * _KIB, wal_shards=shards, disk_reserve_bytes=64 * _KIB, checkpoint_wal_bytes=1 << 30
+    )
+    world.start()
+    for number in range(5):
+        world.put(f"t{number}")
+    world.request("PUT", "/v0/routers/r", {"source": "t0", "dest": "t1"})
+    client, text = world.connect(), "x" * 5000
+    for _ in range(30):
+        assert _write(client, "t0", [text]) == 200
+        world.advance_ms(20)
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes + 600 * _KIB
+    number = 0
+    while _write(client, f"t{2 + number % 3}", [text]) == 200:
+        world.advance_ms(100)
+        number += 1
+    for topic in ("t2", "t3", "t4"):
+        world.delete(topic, before_seq=1 << 40)
+    world.advance_ms(10_000)
+    assert _write(client, "t2", ["last"]) == 200
+    assert len(world.data("t1")) == 30
