@@ -17,11 +17,13 @@ from topics.memory import page_aligned
 from topics.store.commit import explain_commit
 from topics.store.format import BLOCK_BYTES
 from topics.store.sizes import LogSizes
+from topics.store.space import is_full
 from topics.uring.probe import describe, probe
 
 FILE_BYTES = 4 << 20
 COMMITS = 200
 PROBE_NAME = "doctor.tmp"
+_FULL = ": the disk is full. Delete records, or give the volume space (docs/operations.md)"
 
 
 class CommitCost(NamedTuple):
@@ -44,17 +46,24 @@ def report(config: Config) -> Iterator[str]:
     try:
         yield f"engine: {ring.name} (--io {config.io}): {reason}"
         made = ring.make_directory(config.data_dir)
-        low_water = LogSizes(config, ring.volume_bytes(config.data_dir)).low_water >> 20
+        low_water = LogSizes(config, ring.volume_bytes(config.data_dir)).low_water
+        free = ring.free_bytes(config.data_dir)
         yield f"data directory: {config.data_dir}{' (not there yet)' if made else ''}"
-        yield f"free space: {ring.free_bytes(config.data_dir) >> 20} MiB; appends stop below {low_water} MiB"
+        is_low = _FULL if free < low_water else ""
+        yield f"free space: {free >> 20} MiB; appends stop below {low_water >> 20} MiB{is_low}"
         block_bytes = ring.direct_block_bytes(config.data_dir)
         yield f"O_DIRECT: {f'works, blocks of {block_bytes} bytes' if block_bytes else 'does not work here'}"
         first, *cases = explain_commit(config.commit, block_bytes)
         yield f"commit: {first}"
         yield from cases
         yield f"one commit of {BLOCK_BYTES} bytes into a preallocated file, {COMMITS} in a row, by engine {ring.name}:"
-        for cost in measure_commits(loop, config.data_dir, direct=bool(block_bytes)):
-            yield f"  {cost.primitive:<28} p50 {cost.p50_us:7.0f} us   p99 {cost.p99_us:7.0f} us"
+        try:
+            for cost in measure_commits(loop, config.data_dir, direct=bool(block_bytes)):
+                yield f"  {cost.primitive:<28} p50 {cost.p50_us:7.0f} us   p99 {cost.p99_us:7.0f} us"
+        except OSError as error:
+            if not is_full(error):
+                raise
+            yield f"  not measured: no space for a file of {FILE_BYTES >> 20} MiB"
     finally:
         loop.close()
         if made:

@@ -47,6 +47,9 @@ class LogNumbers(Protocol):
     @property
     def read_only(self) -> str: ...
 
+    @property
+    def disk_full(self) -> bool: ...
+
 
 class Backend(Protocol):
     """An engine that serves, and how it ends."""

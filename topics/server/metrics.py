@@ -47,6 +47,7 @@ class Snapshot:
         self.checkpoints = CheckpointCounters() if backend is None else backend.checkpoints
         self.queue_depth = 0 if backend is None else backend.log.queue_depth
         self.read_only = backend is not None and bool(backend.log.read_only)
+        self.disk_full = backend is not None and backend.log.disk_full
 
 
 class ServerMetrics:
@@ -263,6 +264,7 @@ def _log_families(now: Snapshot) -> Iterator[Metric]:
     refused = now.engine.log_refusals
     yield CounterMetricFamily("topics_wal_held_refused_total", "Appends and creations refused for that", refused)
     yield GaugeMetricFamily("topics_wal_read_only", "1 once the log refuses writes after a failure", int(now.read_only))
+    yield GaugeMetricFamily("topics_disk_full", "1 while appends are refused for want of space", int(now.disk_full))
     bounds = [*map(str, FSYNC_BUCKETS_US), "+Inf"]
     latency = HistogramMetricFamily("topics_wal_fsync_latency_us", "Duration of the log's syncs in microseconds")
     buckets = list(zip(bounds, map(float, accumulate(log.fsync_buckets)), strict=True))

@@ -7,6 +7,7 @@ made of the reserve. When there is space again, the reserve is made anew and app
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -17,6 +18,8 @@ from topics.loop.loop import Loop
 from topics.store.filecalls import unlink_if_there
 from topics.store.format import BLOCK_BYTES, align_up
 from topics.store.sizes import LogSizes
+
+log = logging.getLogger(__name__)
 
 _CHECK_NS = 1_000_000_000
 _FILES_OF_RESERVE = 4
@@ -143,7 +146,10 @@ class DiskSpace:
     def _set_full(self, full: bool) -> None:
         if self.full != full:
             self.full = full
-            if not full:
+            if full:
+                log.warning("the disk of %s is full: appends are refused, deletes go on", self._directory)
+            else:
+                log.warning("the disk of %s has space again: appends go on", self._directory)
                 self._wanted_bytes = 0
             for fn in self.on_change:
                 fn()
