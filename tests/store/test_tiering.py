@@ -226,6 +226,21 @@ def refusal(world: StoreWorld, **changes: Any) -> str:
     return str(refused.value)
 
 
+def test_a_cold_directory_that_is_not_mounted_is_refused_also_before_anything_went_there() -> None:
+    """What moved into the bare mount point would be missing once the cold directory is mounted over it."""
+    world = filled(hot_retain_segments=100)
+    ring = world.end(power_cut=False)
+    ring.disk.unlink(f"{COLD}/cold-directory")
+    for _ in range(2):
+        again = StoreWorld(ring, config=config())
+        with pytest.raises(StorageError, match=r"is it mounted.*remove data/cold-directory"):
+            again.open()
+        assert ring.disk.list_directory(COLD) == []
+        ring = again.end(power_cut=False)
+    ring.disk.unlink(f"{DIRECTORY}/cold-directory")
+    assert len(StoreWorld(ring, config=config()).open().topic(1).rows) == 100
+
+
 def test_a_start_without_the_cold_directory_is_refused_with_the_remedy() -> None:
     assert "set TOPICS_COLD_DIR" in refusal(filled(), cold_dir="")
 

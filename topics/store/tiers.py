@@ -9,6 +9,7 @@ Both have the same layout (`topics/<id>/seg-<first>.data`). Which one a segment 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -46,8 +47,10 @@ class Tiers(NamedTuple):
             yield COLD, self.cold
 
 
-class _Mark(msgspec.Struct):
+class _Mark(msgspec.Struct, omit_defaults=True):
     id: str
+    both: bool = False
+    """In the data directory: the cold one has been marked, too, so one without a mark is not it."""
 
 
 async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool) -> None:
@@ -66,17 +69,25 @@ async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool) -> None:
     ours, theirs = await _mark_of(files, tiers.hot), await _mark_of(files, tiers.cold)
     if theirs is not None and (ours is None or theirs.id != ours.id):
         raise StorageError(f"cold directory {tiers.cold} belongs to another data directory: name one of its own")
-    if listed and theirs is None:
+    if theirs is None and listed:
         raise StorageError(
             f"cold directory {tiers.cold} does not hold the segments of {tiers.hot}: is it mounted, is it the right "
             "one?"
+        )
+    if theirs is None and ours is not None and ours.both:
+        raise StorageError(
+            f"cold directory {tiers.cold} is not the one that {tiers.hot} was started with before: is it mounted, is "
+            f"it the right one? Nothing lies there yet: to begin with another one, remove {tiers.hot}/{COLD_MARK_NAME}"
         )
     if ours is None:
         ours = _Mark(loop.ring.random_bytes(16).hex())
         await replace_file(files, f"{tiers.hot}/{COLD_MARK_NAME}", msgspec.json.encode(ours))
     if theirs is None:
         await sync_parents(loop, tiers.cold, make_with_parents(loop.ring, tiers.cold))
-        await replace_file(files, f"{tiers.cold}/{COLD_MARK_NAME}", msgspec.json.encode(ours))
+        await replace_file(files, f"{tiers.cold}/{COLD_MARK_NAME}", msgspec.json.encode(_Mark(ours.id)))
+    if not ours.both:
+        with contextlib.suppress(OSError):  # the next start does it
+            await replace_file(files, f"{tiers.hot}/{COLD_MARK_NAME}", msgspec.json.encode(_Mark(ours.id, both=True)))
 
 
 async def require_cold(loop: Loop, tiers: Tiers) -> None:
@@ -88,7 +99,7 @@ async def require_cold(loop: Loop, tiers: Tiers) -> None:
     if tiers.cold:
         _refuse_unfit(loop, tiers)
         theirs = await _mark_of(loop.files, tiers.cold)
-    if ours == theirs:
+    if (ours and ours.id) == (theirs and theirs.id):
         return
     if theirs is None and await _lists_none(loop, tiers):
         return  # nothing went there yet; a start that marks both was killed in between, perhaps
