@@ -757,8 +757,8 @@ MUTANTS = (
     _one(
         "a checkpoint that was asked for answered before its flags are set",
         "store/checkpoint.py",
-        "        await self.flag_deleted()\n        self._drop()\n",
-        "        on_shown(True)\n        await self.flag_deleted()\n        self._drop()\n",
+        "        await self.flag_deleted()\n        await self._drop()\n",
+        "        on_shown(True)\n        await self.flag_deleted()\n        await self._drop()\n",
     ),
     _one(
         "records that a checkpoint had no space for not told to those who asked for it",

@@ -266,7 +266,7 @@ class Checkpointer:
         frames_seen = counters.frames + counters.uncounted_frames
         relocation = await self._copy(left, all_shared=scarce and self._tells_of_others(left))
         await self.flag_deleted()
-        self._drop()
+        await self._drop()
         self._check_left(left)
         self._replay = {**self._retired_shards, **replay}
         self._replay_shards = len(self._log.shards)
@@ -437,10 +437,13 @@ class Checkpointer:
         self._unflagged.clear()
         self._doubtful = frozenset()
 
-    def _drop(self) -> None:
+    async def _drop(self) -> None:
         """Forgets segments and runs that hold no live record."""
-        manifest, catalog = self._manifest, self._catalog
+        manifest, catalog, turns = self._manifest, self._catalog, self._turns
+        turns.resume()
         for topic_id in manifest.topic_ids() - catalog.untouched():
+            if turns.over:
+                await turns.rest()
             lowest = catalog.lowest_live_seq(topic_id) if catalog.exists(topic_id) else 1 << 64
             for segment in list(manifest.segments.get(topic_id, ())):
                 if segment.last_seq < lowest or self._is_dead(topic_id, segment):
