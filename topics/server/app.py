@@ -80,7 +80,7 @@ class Server:
         self._stopping = False
         self._started_ns = loop.clock.monotonic_ns()
         self._websockets = WebSockets(self.service, loop)
-        loop.on_pass_end(self._websockets.next_pass, FRAMES_ORDER)
+        loop.on_pass_end(self._websockets.turns.next_pass, FRAMES_ORDER)
         self.lane: Lane | None = None
         if config.http_lane != "off":
             self.lane = Lane(

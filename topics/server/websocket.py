@@ -18,7 +18,8 @@ class WebSockets:
 
     def __init__(self, service: Service, timers: Timers) -> None:
         self._service = service
-        self._turns = FrameTurns(timers, service.config.ws_pass_frames)
+        self.turns = FrameTurns(timers, service.config.ws_pass_frames)
+        """To be told of the ends of passes, before what their requests staged is flushed."""
         self._host: Host | None = None
         self._open: set[ServedSession] = set()
         service.open_websocket = self.open
@@ -49,12 +50,8 @@ class WebSockets:
         """What sessions share, from the first one on."""
         service = self._service
         if self._host is None:
-            self._host = Host(service.config, service.now_ns, service.scanner, service.engine, self._turns)
+            self._host = Host(service.config, service.now_ns, service.scanner, service.engine, self.turns)
         return self._host
-
-    def next_pass(self) -> None:
-        """The pass of the loop ends, before what its requests staged is flushed."""
-        self._turns.next_pass()
 
     def _end_all(self) -> None:
         for session in list(self._open):
