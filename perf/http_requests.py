@@ -12,6 +12,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from perf.no_probes import NoProbes
 from perf.writes import PAYLOAD, commit_id
@@ -57,8 +58,16 @@ class NoWire:
     def resume_reading(self) -> None: ...
 
 
+class NoTimers:
+    clock = SystemClock()
+
+    def call_later(self, delay_ns: int, fn: object) -> Any:
+        raise AssertionError("nothing waits")
+
+
 def microseconds_a_request(parser: str, requests: Iterable[bytes]) -> float:
     service = Service(Config(http_parser=parser), SystemClock(), route_table(), NoProbes(), "127.0.0.1")
+    service.use_loop(NoTimers(), bytes)
     service.serve(InstantEngine())  # type: ignore[arg-type]  # of which only `append` is asked
     wire = NoWire()
     connection = HttpConnection(service, wire)

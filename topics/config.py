@@ -256,6 +256,8 @@ class Config:
     # --- load
     delivery_budget_us: int = 5000
     """Deliveries of a pass end after this; what is left waits for the next passes. 0: none waits."""
+    pass_requests_us: int = 5000
+    """Requests of a pass begin until they have taken so long; the others wait for the next passes. 0: none waits."""
     pass_read_bytes: int = 1 << 20
     """Diffs of a pass begin until they read so much; the others wait for the next passes. 0: none waits."""
     pass_search_steps: int = 64

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from topics.engine.turns import Turns
 from topics.ws.turns import FrameTurns
 
 
@@ -20,7 +21,7 @@ class Passes:
         self.asked += 1
         self._due.append(fn)
 
-    def end(self, turns: FrameTurns, hooks: int = 1) -> None:
+    def end(self, turns: Turns, hooks: int = 1) -> None:
         """A pass: timers, then the hooks at its end, so many times."""
         due, self._due = self._due, []
         for fn in due:

@@ -17,6 +17,7 @@ The next request of a connection is looked at after the previous one was answere
 from __future__ import annotations
 
 import enum
+import logging
 from collections.abc import Callable, Sequence
 
 from topics.errors import RequestError
@@ -32,6 +33,8 @@ from topics.http.response import CONTINUE, JSON
 from topics.http.service import Service
 from topics.http.transport import Arriving, Transport, Waits
 from topics.http.upgrade import OpenUpgraded, Upgraded
+
+_log = logging.getLogger(__name__)
 
 
 class Phase(enum.Enum):
@@ -57,6 +60,7 @@ class HttpConnection:
         "_call",
         "_counted",
         "_ended",
+        "_in_line",
         "_is_last",
         "_looked",
         "_paused",
@@ -104,6 +108,8 @@ class HttpConnection:
         """The peer sends no more: what is here is answered, then the connection closes."""
         self._running = False
         self._paused = False
+        self._in_line = False
+        """Waits for its turn (turns.py): what came is handled then, and no more is read before."""
 
     @property
     def idle(self) -> bool:
@@ -120,7 +126,7 @@ class HttpConnection:
 
     @property
     def arriving(self) -> Sequence[Arriving]:
-        return (Arriving(self._bodies, self.held_bytes),) if self.phase is BODY else ()
+        return (Arriving(self._bodies, self.held_bytes),) if self.phase is BODY and not self._in_line else ()
 
     def cut_off(self, body: int) -> None:
         """Where a next request would begin stays unknown."""
@@ -128,8 +134,8 @@ class HttpConnection:
 
     @property
     def busy(self) -> bool:
-        """Requests under way are counted by the service."""
-        return False
+        """A request waits for its turn; those under way are counted by the service."""
+        return self._in_line
 
     @property
     def patient(self) -> bool:
@@ -141,6 +147,8 @@ class HttpConnection:
         waited = self.service.tick - self.since
         if self._paused and waited > 1 and self._waits:
             self._leave()  # unread, nobody would notice that it has left (R-NET-11)
+            return False
+        if self._in_line:
             return False
         if self.phase is HEAD:
             return waited > (waits.idle if self.idle else waits.head)
@@ -169,14 +177,19 @@ class HttpConnection:
                 self.transport.pause_reading()
         elif phase is BODY:
             self.since = self.service.tick
-            self._advance(self._take_body(bytes(data)))
+            if self.service.turns.over:
+                self._pending += data
+                self._stand_in_line()
+                self._settle()
+            else:
+                self._advance(self._take_body(bytes(data)))
 
     def end_of_stream(self) -> None:
         """The peer will send no more. Requests that are here get their answers, but a mere wait ends (R-NET-11)."""
         self._ended = True
         if self._waits:
             self._leave()
-        elif self.phase is HEAD and self._pending and self.transport.over_high_water:
+        elif self._in_line or (self.phase is HEAD and self._pending and self.transport.over_high_water):
             return
         elif self.phase is not ANSWER:
             self._close()
@@ -203,11 +216,14 @@ class HttpConnection:
     def _advance(self, data: bytes, looked: int = 0) -> None:
         """Handles every request that is whole in `data`; keeps the rest. looked: see `_looked`."""
         service = self.service
-        kept = service.planner.kept
+        kept, turns = service.planner.kept, service.turns
         size = len(data)
         at = 0
         self._running = True
         while at < size and self.phase is HEAD:
+            if turns.left <= turns.stop_at:
+                self._stand_in_line()
+                break
             end = data.find(HEAD_END, at if at or looked < 3 else looked - 3) + 4
             if end == 3:
                 at = self._wait_for_head(data, at, looked)
@@ -233,12 +249,15 @@ class HttpConnection:
             else:
                 rest = self._begin(plan, data[end:])
                 at = size - len(rest)
+            if at < size:
+                turns.look()
         self._running = False
         if at < size and self.phase in (HEAD, ANSWER, STREAM):
             self._pending = data[at:]
         elif at < size and self._successor is not None:
             self._successor.receive(data[at:])
-        if (self._ended or self._paused or self.transport.over_high_water) and self.phase in (HEAD, BODY):
+        waits = self._in_line or self.transport.over_high_water
+        if (self._ended or self._paused or waits) and self.phase in (HEAD, BODY):
             self._settle()
         elif (self._ended or self._paused) and self._waits:
             self._settle_wait()
@@ -246,9 +265,10 @@ class HttpConnection:
     def _settle(self) -> None:
         """While input is wanted: the end of a connection whose peer has finished, and reading no faster than answering.
 
-        A body that has begun is read to its end whatever waits: nothing would start it again.
+        A body that has begun is read to its end whatever answers wait: nothing would start it again.
         """
-        waits = self.phase is HEAD and self.transport.over_high_water and bool(self._pending)
+        clogged = self.phase is HEAD and self.transport.over_high_water and bool(self._pending)
+        waits = self._in_line or clogged
         if self._ended and not waits:
             self._close()
         elif waits != self._paused:
@@ -257,6 +277,27 @@ class HttpConnection:
                 self.transport.pause_reading()
             else:
                 self.transport.resume_reading()
+
+    def _stand_in_line(self) -> None:
+        """The requests of this pass have had their time: the next one here has its turn in another pass."""
+        if not self._in_line:
+            self._in_line = True
+            self.service.turns.wait(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._in_line = False
+        if self.phase is not HEAD and self.phase is not BODY:
+            return
+        turns = self.service.turns
+        turns.begin()
+        self.since = self.service.tick
+        try:
+            self._go_on()
+        except Exception:
+            _log.exception("a connection failed by a bug of ours; it is closed")
+            self._close()
+        if not self._in_line:  # else all that was done is charged
+            turns.look()
 
     @property
     def _waits(self) -> bool:
@@ -375,6 +416,8 @@ class HttpConnection:
             self._serve(plan, whole)
         else:
             self._refuse(plan, refusal)
+        if rest:
+            self.service.turns.look()
         return rest
 
     def _serve(self, plan: Plan, body: bytes, *, only: bool = False) -> None:
@@ -524,7 +567,7 @@ class HttpConnection:
     def _go_on(self) -> None:
         """Input that waited for the answer."""
         data, self._pending, self._looked = self._pending, b"", 0
-        self._advance(data)
+        self._advance(self._take_body(data) if self.phase is BODY else data)
 
     def _refuse(self, plan: Plan, error: RequestError, *, body_unread: bool = False) -> None:
         """An error the handler never hears of."""

@@ -8,6 +8,7 @@ the end of the connection with a GOAWAY. Source: wire contract, R-NET-1, R-NET-2
 from __future__ import annotations
 
 import contextlib
+import logging
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -45,6 +46,8 @@ from topics.http.response import JSON
 from topics.http.service import Service
 from topics.http.transport import Arriving, Transport, Waits
 
+_log = logging.getLogger(__name__)
+
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 _HEADER_TABLE_BYTES = 4096
@@ -66,6 +69,7 @@ class Http2Connection:
     """The state of one connection, made when the preface has come; that is the first thing it receives."""
 
     __slots__ = (
+        "_at_end",
         "_closed",
         "_controls",
         "_cutter",
@@ -75,6 +79,7 @@ class Http2Connection:
         "_gone",
         "_h2",
         "_held_bodies",
+        "_in_line",
         "_leaving",
         "_paused",
         "_pinged",
@@ -83,6 +88,7 @@ class Http2Connection:
         "_sender",
         "_since",
         "_streams",
+        "_unread",
         "_waiting",
         "admitted",
         "service",
@@ -102,7 +108,7 @@ class Http2Connection:
         self._streams: dict[int, Http2Stream] = {}
         """Requests that are not over: received, handled or answered."""
         self._waiting: deque[tuple[Http2Stream, bytes]] = deque()
-        """Whole requests that are not run while the peer leaves answers unread."""
+        """Whole requests that are not run while the peer leaves answers unread, and those that wait for their turn."""
         self._held_bodies = 0
         """Bytes of bodies in `_streams` and `_waiting`."""
         self._dropped_bytes = 0
@@ -123,10 +129,16 @@ class Http2Connection:
         self._closed = False
         self._running = False
         self._paused = False
+        self._in_line = False
+        """Waits for its turn (turns.py): what came is handled then, and no more is read before."""
+        self._unread = b""
+        """What came and was not looked at: whole frames, and a part of one."""
+        self._at_end = False
+        """The peer sends nothing behind `_unread`."""
 
     @property
     def held_bytes(self) -> int:
-        return self._cutter.held_bytes + self._held_bodies + self._sender.held_bytes
+        return self._cutter.held_bytes + self._held_bodies + self._sender.held_bytes + len(self._unread)
 
     def large_writes(self) -> list[bytes]:
         return [part for stream in self._streams.values() for part in stream.large_writes()]
@@ -144,8 +156,8 @@ class Http2Connection:
 
     @property
     def busy(self) -> bool:
-        """The end of an answer waits for the peer's windows."""
-        return bool(self._waiting) or any(stream.ending for stream in self._streams.values())
+        """The end of an answer waits for the peer's windows, or a request for its turn."""
+        return self._in_line or bool(self._waiting) or any(stream.ending for stream in self._streams.values())
 
     @property
     def patient(self) -> bool:
@@ -159,10 +171,22 @@ class Http2Connection:
         if self._closed:
             return
         self._since = self.service.tick
+        if self._unread or self.service.turns.over:
+            self._unread += data
+            self._stand_in_line()
+            self._settle()
+        else:
+            self._take(data)
+            self._tell_drained()
+
+    def _take(self, data: bytes | memoryview) -> None:
+        """Handles the frames in `data`; those beyond the turn of this connection are kept for the next one."""
+        turns = self.service.turns
         events: list[Event] = []
-        controls = 0
+        controls = at = 0
         try:
             for piece, kind in self._cutter.cut(data):
+                at += len(piece)
                 if kind == GOAWAY:
                     self._sender.flush()  # the package drops what it has for a peer that says GOAWAY
                 told = self._h2.receive_data(piece)
@@ -171,6 +195,11 @@ class Http2Connection:
                 if not told and kind >= 0:
                     controls += 1  # nothing happened: of a stream that is over, perhaps
                 events += told
+                turns.look()
+                if turns.over and at < len(data):
+                    self._unread = bytes(data[at:])
+                    self._stand_in_line()
+                    break
         except ProtocolError as error:
             if self._h2.state_machine.state is not ConnectionState.CLOSED:  # else the package has written its GOAWAY
                 self._h2.close_connection(error.error_code)
@@ -192,10 +221,40 @@ class Http2Connection:
         self._running = False
         self._spend(controls, len(resets))
         self._settle()
-        self._tell_drained()
+
+    def _stand_in_line(self) -> None:
+        """The requests of this pass have had their time: what is here of others has its turn in another pass."""
+        if not self._in_line and not self._closed:
+            self._in_line = True
+            self.service.turns.wait(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._in_line = False
+        if self._closed:
+            return
+        turns = self.service.turns
+        turns.begin()
+        try:
+            self._settle()
+            if self._unread and not turns.over:
+                data, self._unread = self._unread, b""
+                self._take(data)
+            if self._unread:
+                self._stand_in_line()
+            elif self._at_end and not self._closed:
+                self.end_of_stream()
+            self._tell_drained()
+        except Exception:
+            _log.exception("a connection failed by a bug of ours; it is closed")
+            self._close()
+        if not self._in_line:  # else all that was done is charged
+            turns.look()
 
     def end_of_stream(self) -> None:
         """The peer will send no more. Requests that are here get their answers, but a mere wait ends (R-NET-11)."""
+        if self._unread:
+            self._at_end = True
+            return
         self._ended = self._gone = True
         for stream in list(self._streams.values()):
             if stream.waits or stream.finished or stream.body is not None:
@@ -206,6 +265,7 @@ class Http2Connection:
     def lost(self) -> None:
         """The connection is gone, with whatever it was doing."""
         self._closed = True
+        self._unread = b""
         self._cutter.held_bytes = 0
         self._waiting.clear()
         for stream in list(self._streams.values()):
@@ -221,7 +281,7 @@ class Http2Connection:
     def overdue(self, waits: Waits) -> bool:
         """R-NET-5: a silent peer gets a PING, and is to go when it does not answer. Requests that stall are reset."""
         tick = self.service.tick
-        if self._closed:
+        if self._closed or self._in_line:
             return False
         for stream in list(self._streams.values()):
             waited = tick - stream.since
@@ -366,13 +426,15 @@ class Http2Connection:
 
     # --- requests ----------------------------------------------------------------------------------------------------
     def _serve(self, stream: Http2Stream, body: bytes) -> None:
-        """A whole request. It waits its turn while the peer leaves answers unread."""
-        if self._waiting or self._clogged:
+        """A whole request. It waits while the peer leaves answers unread, and for its turn."""
+        turns = self.service.turns
+        if self._waiting or self._clogged or turns.over:
             stream.count()
             self._waiting.append((stream, body))
             self._held_bodies += len(body)
         else:
             self._run(stream, body)
+            turns.look()
 
     @property
     def _clogged(self) -> bool:
@@ -500,18 +562,23 @@ class Http2Connection:
             return
         self._running = True
         self._sender.pump()
+        turns = self.service.turns
         while self._waiting and not self._clogged:
+            if turns.over:
+                self._stand_in_line()
+                break
             stream, body = self._waiting.popleft()
             self._held_bodies -= len(body)
             if self._streams.get(stream.id) is stream:
                 stream.uncount()
                 self._run(stream, body)
                 self._sender.pump()
+                turns.look()
         self._running = False
         if self._ended and not self._streams:
             self._h2.close_connection()
             self._close()
-        elif self.transport.over_high_water != self._paused:
+        elif (self._in_line or self.transport.over_high_water) != self._paused:
             self._paused = not self._paused
             if self._paused:
                 self.transport.pause_reading()

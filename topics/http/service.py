@@ -23,6 +23,7 @@ from topics.http.plan import Plan, Planner
 from topics.http.response import ResponseWriter
 from topics.http.routes import Handler, RouteTable
 from topics.http.stream_slots import StreamSlots
+from topics.http.turns import RequestTurns
 from topics.http.watch.sessions import Sessions
 from topics.http.watch.stream import WatchStream
 from topics.metrics import Histogram
@@ -56,11 +57,12 @@ class Probes(Protocol):
 class Service:
     """The shared state of a server's HTTP side. One thread; `server/` builds it and flips its switches.
 
-    heartbeats, sessions (of watch): there from `use_loop` on.
+    heartbeats, sessions (of watch), turns (of requests): there from `use_loop` on.
     """
 
     heartbeats: Heartbeats
     sessions: Sessions
+    turns: RequestTurns
 
     def __init__(  # noqa: PLR0917 - what `server/` has at hand
         self,
@@ -126,6 +128,7 @@ class Service:
         """Before the first request: what only a loop has."""
         self.heartbeats = Heartbeats(timers)
         config = self.config
+        self.turns = RequestTurns(timers, self.now_ns, config.pass_requests_us)
         limits = config.max_watch_sessions, config.max_watch_sessions_per_key, config.max_client_bytes
         self.sessions = Sessions(timers.clock, random_bytes, *limits)
 

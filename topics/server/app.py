@@ -36,8 +36,8 @@ _log = logging.getLogger("topics.server")
 
 ANSWER_ORDER = 28
 """Of the lane's answers among the hooks at the end of a pass: before the connections' sends."""
-FRAMES_ORDER = 5
-"""Of WebSockets that waited for their turn: before the engine."""
+TURNS_ORDER = 5
+"""Of requests and WebSockets that waited for their turn: before the engine."""
 
 
 class Server:
@@ -80,7 +80,8 @@ class Server:
         self._stopping = False
         self._started_ns = loop.clock.monotonic_ns()
         self._websockets = WebSockets(self.service, loop)
-        loop.on_pass_end(self._websockets.turns.next_pass, FRAMES_ORDER)
+        loop.on_pass_end(self._websockets.turns.next_pass, TURNS_ORDER)
+        loop.on_pass_end(self.service.turns.next_pass, TURNS_ORDER)
         self.lane: Lane | None = None
         if config.http_lane != "off":
             self.lane = Lane(

@@ -27,16 +27,20 @@ class HttpHandler:
         conn.state = FirstBytes(self._service, conn)
 
     def receive(self, batch: list[tuple[Connection, memoryview]]) -> None:
-        now_ns = self._service.now_ns
-        started_ns = now_ns()
-        self._service.sampling = True
+        service = self._service
+        now_ns, turns = service.now_ns, service.turns
+        turns.seen_ns = started_ns = now_ns()
+        service.sampling = True
         lane = self._lane
         rest = batch if lane is None else self._through(lane, batch)
+        several = len(rest) > 1
         for conn, view in rest:
             try:
                 conn.state.receive(view)
             except Exception:
                 self._give_up(conn)
+            if several:
+                turns.look()
         if rest and lane is not None:
             lane.learn(rest)
         self.requests.add(now_ns() - started_ns)

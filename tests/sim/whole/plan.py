@@ -244,6 +244,7 @@ def choose_settings(rng: random.Random, base: Config) -> dict[str, Any]:
     }
     if settings["pass_read_bytes"] == 1:
         settings["pass_search_steps"] = 1
+        settings["pass_requests_us"] = 20  # two requests
     if base.cold_dir:
         settings |= {"hot_retain_segments": rng.choice((0, 0, 1, 4)), "hot_retain_bytes": rng.choice((0, 2000))}
     return settings
