@@ -14,6 +14,7 @@ from topics.errors import CorruptError, FormatError, LogReadOnlyError
 from topics.loop import Loop
 from topics.store.format import BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET
 from topics.store.fsck import verify
+from topics.store.rebuild import rebuild
 from topics.store.segment_format import FLAGS_OFFSET_PER_ROW, INDEX_HEADER_BYTES, SnapshotFile, pack_snapshot
 
 LOG = f"{DIRECTORY}/wal/shard-00"
@@ -61,7 +62,7 @@ def test_a_log_file_header_that_rots_stops_the_start() -> None:
         StoreWorld(ring).open()
 
 
-@pytest.mark.parametrize("written", [1, 3, 4, 20, 63])
+@pytest.mark.parametrize("written", [1, 3, 4, *range(9, 64)])
 def test_a_first_write_to_a_log_file_that_was_cut_off_in_the_header_is_a_torn_tail(written: int) -> None:
     """Found by seed 3017646: a start refused a file that said no more than `T`."""
     world = StoreWorld().open()
@@ -70,12 +71,39 @@ def test_a_first_write_to_a_log_file_that_was_cut_off_in_the_header_is_a_torn_ta
     with pytest.raises(LogReadOnlyError):
         world.create(1)
     ring = world.end(power_cut=False)
-    assert len(ring.file_bytes(first_log(ring)).rstrip(b"\0")) == written
+    assert 0 < len(ring.file_bytes(first_log(ring)).rstrip(b"\0")) <= written
     world = StoreWorld(ring).open()
     assert world.catalog.topics == {}
     world.create(1)
     world.append(1, 3)
     assert sorted(world.next_life().topic(1).rows) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("written", [9, 20, 56, 63])
+def test_a_first_write_cut_off_in_the_header_of_a_file_in_use_before_stops_the_start_and_a_rebuild_loses_nothing(
+    written: int,
+) -> None:
+    """A limit (docs/reliability.md): the header lies in one sector, which a disk writes whole or not at all."""
+    world = StoreWorld(config=small_config(checkpoint_wal_bytes=1 << 40)).open()
+    world.create(1)
+    for _ in range(6):
+        world.append(1, 400, size=100)
+        world.checkpoint()
+    world.store.log.request_rotation()
+    live = len(world.append(1, 1)) + 6 * 400  # in the spare that was never used
+    world.ring.faults.shorten("write", written, path_part="/wal-")
+    world.ring.faults.fail("write", errno.EIO, path_part="/wal-")
+    world.store.log.request_rotation()
+    with pytest.raises(LogReadOnlyError):
+        world.append(1, 1)
+    ring = world.end(power_cut=False)
+    with pytest.raises(CorruptError, match="checksum of the file header"):
+        StoreWorld(ring).open()
+    loop = Loop(ring, ring.clock)
+    loop.run_task(rebuild(loop, DIRECTORY))
+    again = StoreWorld(ring).open()
+    assert len(again.topic(1).rows) == live
+    again.check_every_record()
 
 
 def test_a_log_file_cut_short_stops_the_start_and_names_the_place() -> None:
@@ -93,6 +121,20 @@ def test_a_missing_log_file_stops_the_start() -> None:
     ring.disk.unlink(first_log(ring))
     with pytest.raises(CorruptError):
         StoreWorld(ring).open()
+
+
+def test_the_newest_log_file_that_somebody_removes_is_taken_for_the_end_of_the_log() -> None:
+    """A limit (docs/reliability.md): no other file says that there was one."""
+    world = StoreWorld(config=small_config(wal_spare_files=0, checkpoint_wal_bytes=1 << 40)).open()
+    world.create(1)
+    world.append(1, 100, size=100)
+    world.store.log.request_rotation()
+    world.append(1, 1)
+    ring = world.end(power_cut=False)
+    ring.disk.unlink(max(f"{LOG}/{name}" for name in ring.disk.list_directory(LOG) if name.startswith("wal-")))
+    again = StoreWorld(ring).open()
+    assert sorted(again.topic(1).rows) == list(range(1, 101))
+    again.check_every_record()
 
 
 def test_a_missing_directory_of_a_shard_stops_the_start_and_is_found() -> None:

@@ -9,6 +9,7 @@ from tests.sim.core import LATENCY_NS
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 _CHECKPOINT_MS = 1100
+_DAY_MS = 86_400_000
 _MS = 1_000_000
 
 
@@ -52,3 +53,78 @@ def test_a_record_deleted_while_a_router_reads_it_and_then_passed_by_an_eviction
         world.write("a", 4, 5, 6)
     world.advance_ms(1000)
     assert world.data("d") == ["full", 4, 5, 6]
+
+
+def test_a_key_that_a_checkpoint_found_too_old_by_a_clock_far_ahead_is_new_after_a_kill() -> None:
+    """R-IDEM-3, R-IDEM-4: a limit (docs/reliability.md). Until the kill the key is known, once the clock is back."""
+    world = SimWorld(checkpoint_wal_bytes=1)
+    world.start()
+    world.put("a", durability="fsync")
+    world.write("a", 1, idempotency_key="k")
+    world.step_clock_ms(_DAY_MS)
+    world.write("a", 2)
+    world.advance_ms(_CHECKPOINT_MS)
+    world.step_clock_ms(-_DAY_MS)
+    assert world.write("a", 1, idempotency_key="k")["deduped"]
+    world.crash_and_start()
+    assert not world.write("a", 1, idempotency_key="k")["deduped"]
+
+
+@pytest.mark.parametrize("class_between", ["ephemeral", "memory"])
+@pytest.mark.parametrize("how", ["at once", "killed", "killed between"])
+def test_a_job_that_a_router_keeps_is_forwarded_once_though_its_queue_was_of_another_class_meanwhile(
+    class_between: str, how: str
+) -> None:
+    """R-RTR-18, R-DUR-5. A kill takes what is ephemeral by then, but not the frame that the router keeps."""
+    world = SimWorld()
+    world.start()
+    world.put("q", type="queue")
+    world.put("d", discard="reject", cap_records=1)
+    world.write("d", "full")
+    world.request("PUT", "/v0/routers/r", {"source": "q", "dest": "d"})
+    world.write("q", 1, 2, 3)
+    assert world.request("POST", "/v0/topics/q/claim", {"node": "n", "max": 3}).json["count"] == 3
+    assert world.request("POST", "/v0/topics/q/ack", {"node": "n", "seqs": [2]}).json["acked"] == 1
+    world.put("q", type="queue", durability=class_between)
+    if how == "killed between":
+        world.crash_and_start()
+    world.put("q", type="queue", durability="disk")
+    world.write("q", 4)
+    if how == "killed":
+        world.crash_and_start()
+    world.put("d")
+    world.advance_ms(500)
+    is_lost = class_between == "ephemeral" and how == "killed between"
+    assert world.data("d") == (["full", 2, 4] if is_lost else ["full", 1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("ack_at_ms", [150, 190, 199])
+def test_an_ack_on_its_way_when_its_job_expires_leaves_the_same_before_a_kill_and_after_it(
+    ack_at_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-Q-10, R-TTL: whichever of the two comes first."""
+    world = SimWorld()
+    world.start()
+    world.put("q", type="queue", durability="fsync", ttl_ms=200)
+    world.write("q", 1, 2, 3)
+    written_ms = world.now_ms()
+    assert world.request("POST", "/v0/topics/q/claim", {"node": "n", "max": 2}).json["count"] == 2
+    world.advance_to_ms(written_ms + ack_at_ms)
+    with monkeypatch.context() as slowly:
+        slowly.setitem(LATENCY_NS, "write", 20 * _MS)
+        slowly.setitem(LATENCY_NS, "sync", 40 * _MS)
+        ack = world.ask("POST", "/v0/topics/q/ack", {"node": "n", "seqs": [1, 2]})
+        world.advance_to_ms(written_ms + 205)
+        read = world.ask("POST", "/v0/topics/q/diff", {"from_seq": 0})
+        assert ack.answer(within_ms=1000).status == 200
+        assert read.answer(within_ms=1000).status == 200
+
+    def shown() -> object:
+        page, state = world.diff("q"), world.state("q")
+        told = page["records"], page["tombstone"], page["head_seq"], page["earliest_seq"]
+        return told, state["count"], state["queue"]["ready"], state["queue"]["in_flight"]
+
+    before = shown()
+    world.crash_and_start()
+    assert shown() == before
+    assert world.request("POST", "/v0/topics/q/claim", {"node": "n", "max": 3}).json["count"] == 0
