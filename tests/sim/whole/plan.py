@@ -7,6 +7,7 @@ import random
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
+from tests.sim.faults import NO_SPACE
 from tests.sim.genome import Seed, stream
 from tests.sim.whole.state import PRODUCER_EPOCHS
 from topics.config import Config
@@ -210,6 +211,14 @@ class Plan:
                 settings["wal_shards"] = rng.choice(self.shard_counts)
             found = self._configs[life] = replace(self.base, **settings)
         return found
+
+    @property
+    def may_lack_space(self) -> bool:
+        """In one of its lives the disk is full, or says so."""
+        lives = [*self.lives, self.last]
+        faulty = [*(life.faulty for life in lives), *(life.starting.faulty for life in lives)]
+        plans = [*(plan for each in faulty for plan in each.plans), *(plan for life in lives for plan in life.ending)]
+        return any(each.space_bytes is not None for each in faulty) or any(plan.error in NO_SPACE for plan in plans)
 
     @staticmethod
     def differences(config: Config) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from tests.sim import SimRing
 from tests.sim.genome import Choices, Genome, Seed, stream
 from tests.sim.whole.aim import aim, small_numbers
 from tests.sim.whole.checkpoints import Checkpoints
@@ -35,7 +36,9 @@ _OPERATIONS_MIN = 20
 _IDLE_NS = 3_000_000_000
 _IDLE_LIBRARY_NS = 30_000_000
 """Its reads need no operation of the ring: on a full disk the planned crash might not come."""
-_WITHOUT_DESCRIPTORS_NS = 20_000_000_000
+_WITHOUT_DESCRIPTORS_NS = 6_000_000_000
+_QUIET_NS = 1_100_000_000
+"""Longer than any of the server's timers takes of which something may come."""
 
 
 def run(
@@ -239,6 +242,21 @@ def start(machine: Machine) -> None:
             raise Wrong("the server refuses to start on a disk that works again")
 
 
+def _rest(ring: SimRing, most_ns: int) -> Callable[[], bool]:
+    """Returns what says, asked in each pass, that nothing more will happen, or that the time is over."""
+    until_ns = ring.clock.monotonic_ns() + most_ns
+    effects = effects_ns = 0
+
+    def is_over() -> bool:
+        nonlocal effects, effects_ns
+        now_ns = ring.clock.monotonic_ns()
+        if ring.effects != effects:
+            effects, effects_ns = ring.effects, now_ns
+        return now_ns > min(until_ns, effects_ns + _QUIET_NS)
+
+    return is_over
+
+
 def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
     """Clients at work until the life's end."""
     machine.arm(life.faulty)
@@ -270,9 +288,9 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
             ring.stop_at(ring.effects + life.effects_left)
             # Where all was answered nothing may be left to happen; clocks go on.
             is_library = isinstance(machine, LibraryMachine)
-            until_ns = ring.clock.monotonic_ns() + (_IDLE_LIBRARY_NS if is_library else _IDLE_NS)
+            rests = _rest(ring, _IDLE_LIBRARY_NS if is_library else _IDLE_NS)
             may_rest = life.settles or machine.descriptors_are_few or is_library
-            machine.run_until(lambda: may_rest and ring.clock.monotonic_ns() > until_ns)
+            machine.run_until(lambda: may_rest and rests())
     except SimStoppedError:
         pass
     for actor in actors:
