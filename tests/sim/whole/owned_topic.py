@@ -25,8 +25,8 @@ from tests.sim.whole.state import Part, Record, State
 
 _BURNED_MAX = 24
 """Seqs that failed writes may have taken, one after another."""
-_REACHED_MAX = 64
-"""States after which each further change on a full disk has happened: they would double with each."""
+_REACHED_MAX = 512
+"""States after which each further change on a full disk has happened: they could double with each."""
 
 
 class OwnedTopic:
@@ -82,19 +82,39 @@ class OwnedTopic:
         found = list(self.states)
         most = self.burned if any(isinstance(operation, Write) for operation in self.limbo) else 0
         # Some of the writes that failed may have taken none. Of very many it is the first ones, or all.
-        for burned in dict.fromkeys((*range(min(most, _BURNED_MAX) + 1), most)):
+        all_burned = [*dict.fromkeys((*range(min(most, _BURNED_MAX) + 1), most))]
+        if self.refuses:
+            return self._possible_of_some(found, all_burned)
+        for burned in all_burned:
             reached = [(state, burned) for state in self.states]
             for operation in self.limbo:
                 paths = [(operation.apply(state, self.instance + 1, skipped), skipped) for state, skipped in reached]
                 found += (step for path, _skipped in paths for step in path)
                 is_write = isinstance(operation, Write)
-                after = [(path[-1], 0 if is_write else skipped) for path, skipped in paths]
-                if self.refuses and len(reached) < _REACHED_MAX and operation.changes:
-                    after += reached
-                    if is_write:  # or it failed when it had its seqs
-                        after += [(state, skipped + _rows([operation])) for state, skipped in reached]
-                reached = after
+                reached = [(path[-1], 0 if is_write else skipped) for path, skipped in paths]
         return distinct(found)
+
+    def _possible_of_some(self, found: list[Maybe], all_burned: list[int]) -> list[Maybe]:
+        """The same where each of its limbo may have happened or not: ways that lead to equal states are one."""
+        known = {identity(state): state for state in found}
+        reached = {(identity(state), burned): state for burned in all_burned for state in self.states}
+        branches = True
+        for operation in self.limbo:
+            is_write = isinstance(operation, Write)
+            after: dict[tuple[object, int], Maybe] = {}
+            branches &= len(reached) < _REACHED_MAX
+            for (_, skipped), state in reached.items():
+                path = operation.apply(state, self.instance + 1, skipped)
+                for step in path:
+                    known.setdefault(identity(step), step)
+                after.setdefault((identity(path[-1]), 0 if is_write else skipped), path[-1])
+            if branches and operation.changes:
+                for (key, skipped), state in reached.items():
+                    after.setdefault((key, skipped), state)
+                    if is_write:  # or it failed when it had its seqs
+                        after.setdefault((key, skipped + _rows([operation])), state)
+            reached = after
+        return [*known.values()]
 
     def candidates(self, *, may_lose: bool) -> list[Maybe]:
         """Every state that would be right after a crash, the most likely first."""
@@ -328,19 +348,10 @@ def distinct(states: list[Any]) -> list[Any]:
         return states
     seen: dict[Any, Any] = {}
     for state in states:
-        if state is None:
-            seen.setdefault(None, None)
-        else:
-            key = (
-                state.instance,
-                state.head,
-                state.cap,
-                state.crash,
-                state.gaps,
-                tuple(state.records.items()),
-                tuple(state.keys),
-                tuple(state.parts),
-                tuple(state.config.values()),
-            )
-            seen.setdefault(key, state)
+        seen.setdefault(identity(state), state)
     return list(seen.values())
+
+
+def identity(state: Maybe) -> object:
+    """Equal for states that cannot be told apart."""
+    return None if state is None else state.identity

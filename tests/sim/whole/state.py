@@ -71,6 +71,7 @@ class State:
 
     __slots__ = (
         *("bytes", "cap", "config", "crash", "forgotten", "gaps", "head", "instance", "keys", "parts", "records"),
+        "_identity",
     )
 
     def __init__(self, config: dict[str, Any], instance: int) -> None:
@@ -87,6 +88,20 @@ class State:
         self.parts: dict[Part, Appended] = {}
         self.forgotten: dict[str, int] = {}
         """Of a producer the highest epoch whose parts are not known any more."""
+        self._identity: tuple[object, ...] | None = None
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Equal for states that cannot be told apart. Asked for only of what changes no more."""
+        if self._identity is None:
+            self._identity = (
+                *(self.instance, self.head, self.cap, self.crash, self.gaps),
+                tuple(self.records.items()),
+                tuple(self.keys),
+                tuple(self.parts),
+                tuple(self.config.values()),
+            )
+        return self._identity
 
     def copy(self) -> State:
         new = State(self.config, self.instance)
