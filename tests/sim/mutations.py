@@ -477,6 +477,12 @@ MUTANTS = (
         "                topic.reserved = topic.next_seq - 1\n",
     ),
     _one(
+        "reservations that add up in a replay",
+        "engine/catalog.py",
+        "                self._reserved[topic_id] = max(seq, self._reserved.get(topic_id, 0))\n",
+        "                self._reserved[topic_id] = seq + self._reserved.get(topic_id, 0)\n",
+    ),
+    _one(
         "a reservation counted on that failed",
         "engine/append.py",
         "            topic.reserved = 0\n        for write in",

@@ -30,6 +30,8 @@ _NODES = (None, "n1", "n2", "")
 _METAS = (None, "m", "", "m" * 200)
 _MATCHES = ("a", "a:*", "b", "*", "")
 _LIMITS = (1, 3, 1000, 1000)
+_ROWS_MAX = 6
+"""Of a write."""
 _STATES_MAX = 4
 """With more possibilities than this a client looks before it changes anything."""
 _ANSWERED_MS = 30_000
@@ -161,7 +163,7 @@ class OwningClient(Client):
 
     def write(self, topic: OwnedTopic) -> Write:
         rng, state = self.rng, topic.tip
-        count = 1 if rng.random() < 0.6 else rng.randint(2, 6)
+        count = 1 if rng.random() < 0.6 else rng.randint(2, _ROWS_MAX)
         width = rng.choice((0, 0, 0, 30, 300)) if not self._large else rng.choice((0, 300, 3000, 9000))
         if self._large and rng.random() < 0.03:
             width = 30_000  # some of these are larger than a file of the log
@@ -277,7 +279,7 @@ class Owner(Clients):
 
     def __init__(self, machine: Machine, number: int, rng: random.Random, *, topics: int, depth: int) -> None:
         super().__init__(machine, rng)
-        self.topics = [OwnedTopic(f"o{number}-{index}") for index in range(topics)]
+        self.topics = [OwnedTopic(f"o{number}-{index}", rows_max=_ROWS_MAX * depth) for index in range(topics)]
         self.clients = [self.kind(self, number, depth)]
         machine.monitor.living.append(self.live_texts)
 

@@ -35,6 +35,8 @@ def _read_back(machine: Machine, rng: random.Random, topic: OwnedTopic, candidat
     head = looked["head_seq"]
     classes = {state.config["durability"] for state in candidates if state is not None}
     cut = machine.may_skip and "disk" in classes
+    if cut and head > (most := topic.reserved_most(candidates)):
+        raise machine.wrong(f"{topic.name}: head {head} after a power cut, and no seq above {most} was reserved")
     alive = distinct([state.after_power_cut(head) if cut else state for state in candidates if state is not None])
     answers: list[tuple[Operation, int, Any]] = [(Look(), 200, looked)]
     cursors = [0, rng.choice([head, head + 1, rng.randint(0, head), *_edges(alive)])]

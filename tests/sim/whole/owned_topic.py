@@ -22,6 +22,7 @@ from tests.sim.whole.operation import (
     follow,
 )
 from tests.sim.whole.state import Part, Record, State
+from topics.engine import append
 
 _BURNED_MAX = 24
 """Seqs that failed writes may have taken, one after another."""
@@ -32,8 +33,10 @@ _REACHED_MAX = 512
 class OwnedTopic:
     """One topic, through all its instances."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, rows_max: int = 1) -> None:
+        """rows_max: of writes that may come in one pass."""
         self.name = name
+        self.rows_max = rows_max
         self.path = f"/v0/topics/{name}"
         self.states: list[Maybe] = [None]
         self.history: list[list[Maybe]] = [self.states]
@@ -123,6 +126,12 @@ class OwnedTopic:
             for states in reversed(self.history[self.durable :]):
                 found += states
         return found
+
+    def reserved_most(self, candidates: list[Maybe]) -> int:
+        """The highest seq that may be reserved, by those that writes may have had: a power cut skips none above it."""
+        given = max((state.head for state in candidates if state is not None), default=0)
+        given += self.burned + _rows(self.limbo)
+        return given + max(append._RESERVE_MIN, given // 2, append._RESERVE_REQUESTS * self.rows_max)
 
     def certain(self, under_way: list[Operation], *, may_lose: bool) -> set[str]:
         """The data of records that are there whatever comes of its limbo and of what is under way."""

@@ -7,6 +7,7 @@ from typing import Any
 from tests.sim.whole.operation import Configure, DeleteRecords, Drop, Look, Maybe, Write
 from tests.sim.whole.owned_topic import OwnedTopic
 from tests.sim.whole.state import CONFIG_DEFAULT, Record, State
+from topics.engine import append
 
 
 def a_topic(**config: Any) -> OwnedTopic:
@@ -46,6 +47,16 @@ def test_a_write_that_found_no_file_may_be_missing_before_one_that_did() -> None
     found = [(state.head, [record.data for record in state.records.values()]) for state in topic.possible() if state]
     assert (1, ["second"]) in found
     assert (2, ["second"]) in found
+
+
+def test_what_a_power_cut_skips_is_at_most_a_reservation_above_what_was_given_out() -> None:
+    """R-DUR-6."""
+    topic = a_topic()
+    state = State(CONFIG_DEFAULT, 1).write([Record("there", None)] * 1000, None)
+    topic.burn([a_write("1", "2")])
+    topic.limbo = [a_write("3")]
+    assert topic.reserved_most([None, state]) == 1003 + 1003 // 2
+    assert topic.reserved_most([None]) == 3 + append._RESERVE_MIN
 
 
 def test_ways_to_equal_states_are_one() -> None:
