@@ -48,7 +48,7 @@ def sim_options() -> dict[str, Any]:
 
     A seed other than 0 has completions in any order and bytes in pieces.
     """
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"only_woken": True}
     for word in os.environ.get("TOPICS_TEST_SIM", "").split():
         name, _, value = word.partition("=")
         options[name] = int(value) if value.isdigit() else value

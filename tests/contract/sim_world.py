@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.contract.world import Connection, World
-from tests.sim import SimRing
+from tests.sim import SimPausedError, SimRing
 from tests.sim.file import SimFile
 from topics.config import Config, tiny_config
 from topics.errors import TopicsError
@@ -25,9 +25,19 @@ class SimWorld(World):
     """One machine: lives of a server follow each other on its disk, chosen by a seed."""
 
     def __init__(
-        self, seed: int = 0, *, shuffle: bool = False, split: bool = False, all_in_lane: bool = False, **settings: Any
+        self,
+        seed: int = 0,
+        *,
+        shuffle: bool = False,
+        split: bool = False,
+        all_in_lane: bool = False,
+        only_woken: bool = False,
+        **settings: Any,
     ) -> None:
-        """all_in_lane: also a connection that is alone with its plain request takes the lane."""
+        """all_in_lane: also a connection that is alone with its plain request takes the lane.
+
+        only_woken: the loop makes no pass for a client's sake, as a real one makes none.
+        """
         config = tiny_config("/srv/topics")
         # The disk is memory; nothing is gained by log files smaller than the largest write of the suite.
         self.config: Config = replace(config, port=PORT, disk_low_water_bytes=0, disk_reserve_bytes=0)
@@ -47,6 +57,7 @@ class SimWorld(World):
         self.server: Server | None = None
         self._exit_codes: list[int] = []
         self._all_in_lane = all_in_lane
+        self._only_woken = only_woken
 
     # --- life --------------------------------------------------------------------------------------------------------
     def start(self, *, ready: bool = True, **settings: Any) -> None:
@@ -113,14 +124,7 @@ class SimWorld(World):
             self.ring.events.run_until_idle()
             return
         until_ns = self.ring.clock.monotonic_ns() + within_ms * 1_000_000
-        for _ in range(_PASSES_MAX):
-            now_ns = self.ring.clock.monotonic_ns()
-            if now_ns >= until_ns or done():
-                return
-            # A client's bytes are events, not completions: a pass that waited for longer would miss their arrival.
-            due_ns = self.ring.events.next_due_ns()
-            self.loop.run_pass(until_ns - now_ns if due_ns is None else min(until_ns, max(due_ns, now_ns)) - now_ns)
-        raise AssertionError("the server is busy without end")
+        self._run(until_ns, done)
 
     def settle(self) -> None:
         self._run_until_ns(self.ring.clock.monotonic_ns() + _SETTLE_NS)
@@ -149,9 +153,39 @@ class SimWorld(World):
         clock = self.ring.clock
         if self.loop is None:
             self.ring.events.advance_to(instant_ns)
-            return
-        while clock.monotonic_ns() < instant_ns:
-            self.loop.run_pass(instant_ns - clock.monotonic_ns())
+        elif self._only_woken:
+            self._run(instant_ns, lambda: False)
+        else:
+            while clock.monotonic_ns() < instant_ns:
+                self.loop.run_pass(instant_ns - clock.monotonic_ns())
+
+    def _run(self, until_ns: int, done: Callable[[], bool]) -> None:
+        """Passes of the loop until `done()` or the time is over.
+
+        A client's bytes are events and no completions: a wait that went on would miss their arrival, so it is left.
+        """
+        loop, ring = self.loop, self.ring
+        assert loop is not None
+        if self._only_woken:
+            ring.events.at(until_ns + 1, _nothing)  # behind the timers of that instant
+        for _ in range(_PASSES_MAX):
+            now_ns, due_ns = ring.clock.monotonic_ns(), ring.events.next_due_ns()
+            if now_ns >= until_ns or done():
+                return
+            if self._only_woken:
+                self._pass_or_pause(loop)
+            else:
+                loop.run_pass(until_ns - now_ns if due_ns is None else min(until_ns, max(due_ns, now_ns)) - now_ns)
+        raise AssertionError("the server is busy without end")
+
+    def _pass_or_pause(self, loop: Loop) -> None:
+        self.ring.pauses = True
+        try:
+            loop.run_pass(None)
+        except SimPausedError:
+            pass
+        finally:
+            self.ring.pauses = False
 
     # --- network and disk --------------------------------------------------------------------------------------------
     def connect(self) -> Connection:
@@ -188,3 +222,7 @@ class SimWorld(World):
         logs = [path for path in self._files(f"{self.config.data_dir}/wal") if text in self.ring.file_bytes(path)]
         path = logs[-1]
         self.ring.corrupt_file(path, len(self.ring.file_bytes(path).rstrip(b"\0")) - 1)
+
+
+def _nothing() -> None:
+    pass

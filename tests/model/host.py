@@ -70,7 +70,8 @@ class SimHost(Host):
     restarts_max = 1000
 
     def __init__(self, seed: int) -> None:
-        super().__init__(SimWorld(seed, shuffle=bool(seed), all_in_lane=seed % 3 > 0, checkpoint_wal_bytes=24_000))
+        options = {"shuffle": bool(seed), "all_in_lane": seed % 3 > 0, "only_woken": seed % 2 == 0}
+        super().__init__(SimWorld(seed, **options, checkpoint_wal_bytes=24_000))
 
     def pass_ms(self, milliseconds: int) -> None:
         self.world.advance_ms(milliseconds)

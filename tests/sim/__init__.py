@@ -5,10 +5,11 @@ loop = Loop(ring, ring.clock)
 client = ring.network.client(port)                  # send, receive, finish_sending, close, reset
 ring.faults.fail("sync", errno.EIO, nth=3)          # also shorten, lie; `sweep` fails each operation in turn
 ring.stop_at(17)                                    # SimStoppedError after the 17th operation took effect
+ring.pauses = True                                  # SimPausedError where a client alone has something to do: no pass
 ring = ring.next_life(power_cut=True)               # what the seed left on the disk; False: kill -9
 """
 
-from tests.sim.core import SimStoppedError
+from tests.sim.core import SimPausedError, SimStoppedError
 from tests.sim.disk import SimDisk
 from tests.sim.events import Events, SimStalledError
 from tests.sim.faults import Faults, sweep
@@ -21,6 +22,7 @@ __all__ = [
     "SimClient",
     "SimDisk",
     "SimNetwork",
+    "SimPausedError",
     "SimRing",
     "SimStalledError",
     "SimStoppedError",

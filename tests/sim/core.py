@@ -26,6 +26,10 @@ class SimStoppedError(BaseException):
     """The run has reached the point where it was to stop: kill the ring or cut its power, and start another."""
 
 
+class SimPausedError(BaseException):
+    """Something happened outside the process, and its wait goes on: see `SimRing.pauses`."""
+
+
 class SimDeadError(GeneratorExit):
     """A dead process runs no code. Its coroutines, when collected, get this from their `finally` and end in peace."""
 

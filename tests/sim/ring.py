@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from typing_extensions import Buffer
 
-from tests.sim.core import Core, Operation, too_late
+from tests.sim.core import Core, Operation, SimPausedError, too_late
 from tests.sim.disk import SimDisk
 from tests.sim.events import Events, SimStalledError
 from tests.sim.faults import Faults
@@ -34,7 +34,8 @@ class SimRing:
 
     Args: clock and network are made when not given; shuffle, completion order by the seed (off: by fixed times);
     split, whether received bytes come in pieces and sends may be short; pass_ns, what a pass of the loop takes, chosen
-    for each; life, which process of the seed this is.
+    for each; signals, whether some waits end for nothing (with shuffle), which hides that a pass is missing; life,
+    which process of the seed this is.
     """
 
     name = "sim"
@@ -53,6 +54,7 @@ class SimRing:
         receive_buffer_bytes: int = 4096,
         fd_limit: int = 1024,
         pass_ns: tuple[int, ...] = (PASS_NS,),
+        signals: bool = True,
         life: int = 1,
     ) -> None:
         self.seed = seed
@@ -71,6 +73,7 @@ class SimRing:
             "receive_buffer_bytes": receive_buffer_bytes,
             "fd_limit": fd_limit,
             "pass_ns": pass_ns,
+            "signals": signals,
         }
         self._random_bytes = stream(seed, f"{life}:bytes")
         order_rng = stream(seed, f"{life}:order")
@@ -78,6 +81,10 @@ class SimRing:
         self._files = SimFiles(self._core)
         self._sockets = SimSockets(self._core, self.network, buffers=receive_buffers, buffer_bytes=receive_buffer_bytes)
         self._woken = False
+        self.pauses = False
+        """`submit_and_wait` raises SimPausedError after each event that is none of this process. The driver may look
+        whether that is what it waits for, and call again: no pass was made that a real loop does not make."""
+        self._signals = signals
         self._pass_ns = pass_ns
         self._shuffle = shuffle
         self.listen = self._sockets.listen
@@ -139,7 +146,7 @@ class SimRing:
         now = self.clock.monotonic_ns()
         took_ns = self._pass_ns[int(self.rng.random() * len(self._pass_ns))]
         self.events.advance_to(now + took_ns)
-        if self._shuffle and self.rng.random() < 0.02:
+        if self._shuffle and self.rng.random() < 0.02 and self._signals:
             return  # as after a signal
         deadline = None if timeout_ns is None else now + timeout_ns
         while not core.wakes and not self._woken:
@@ -152,6 +159,8 @@ class SimRing:
             if due is None:
                 raise SimStalledError(f"seed {self.seed}: nothing will ever happen; waiting are {self.waiting()}")
             self.events.advance_to(due)
+            if self.pauses and not core.wakes and not self._woken:
+                raise SimPausedError
         self._woken = False
 
     def reap(self) -> Completions:

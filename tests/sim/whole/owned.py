@@ -38,6 +38,8 @@ _ANSWERED_MS = 30_000
 """Nobody waits longer for an answer."""
 _LINGER_NS = 30_000_000
 """Longer than anything sent on a connection that was lost can still be on its way, with syncs that are not late."""
+_LATE_NS = 200_000_000
+"""Longer than any answer takes where nothing is lacking, and shorter than what makes a pass once a second."""
 _NO_FILE_NS = 1_500_000_000
 """Longer than a write waits for a file of the log that cannot be opened."""
 
@@ -113,12 +115,13 @@ class OwningClient(Client):
         topic = self.rng.choice(self.shared.topics)
         operation = self._choose(topic)
         self._in_flight.append((topic, operation))
-        asked_ms = self.machine.ring.clock.now_ms()
+        clock = self.machine.ring.clock
+        asked_ms, asked_ns = clock.now_ms(), clock.monotonic_ns()
         if self.machine.tracing:
             self.machine.say(f"client {self.number} -> {topic.name}: {operation}")
         wire.ask(
             *operation.request(topic.path),
-            lambda status, answer: self._answered(topic, operation, asked_ms, status, answer),
+            lambda status, answer: self._answered(topic, operation, (asked_ms, asked_ns), status, answer),
         )
         if len(self._in_flight) < self._depth:
             self.begin()
@@ -240,13 +243,18 @@ class OwningClient(Client):
         return f"~{self.number}.{self.shared.serial}~" + "x" * width
 
     # --- answers -----------------------------------------------------------------------------------------------------
-    def _answered(self, topic: OwnedTopic, operation: Operation, asked_ms: int, status: int, answer: Any) -> None:
+    def _answered(
+        self, topic: OwnedTopic, operation: Operation, asked: tuple[int, int], status: int, answer: Any
+    ) -> None:
+        """asked: when, by the wall clock in ms and by the other one in ns."""
         machine = self.machine
+        asked_ms, asked_ns = asked
         assert self._in_flight.popleft() == (topic, operation), "answers come in order"
         if machine.tracing:
             machine.say(f"client {self.number} <- {topic.name}: {status} {short(answer)}   [{str(operation)[:50]}]")
         if status:
             self.begin()
+            self._check_late(topic, operation, machine.ring.clock.monotonic_ns() - asked_ns)
         self.count("requests of owners", status, answer)
         if status == 500 and not operation.changes and _is_for_changes(answer["error"]):
             raise machine.wrong(f"{topic.name}: {operation}: {status} {short(answer)}, but reads go on")
@@ -270,6 +278,14 @@ class OwningClient(Client):
                     tell(topic.name, None if topic.tip is None else topic.tip.head)
             if promised and topic.keeps(self.under_way(topic)):
                 machine.monitor.acked([f'"{text}"'.encode() for text in promised])
+
+    def _check_late(self, topic: OwnedTopic, operation: Operation, took_ns: int) -> None:
+        """A loop that sleeps on something staged is woken by the next timer, so that nothing else shows it."""
+        machine = self.machine
+        if took_ns > _LATE_NS and machine.lacks_nothing and machine.ring.sync_factor == 1:
+            raise machine.wrong(
+                f"{topic.name}: {operation}: answered after {took_ns / 1e6:.0f} ms, and nothing is lacking"
+            )
 
 
 class Owner(Clients):

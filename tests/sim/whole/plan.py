@@ -138,6 +138,7 @@ class Plan:
             "receive_buffers": buffers,
             "receive_buffer_bytes": 1024,
             "pass_ns": rng.choice(_PASS_NS),
+            "signals": stream(seed, "signals").random() < 0.5,
         }
         self.base = replace(
             _BASE,
