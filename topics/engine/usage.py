@@ -52,7 +52,7 @@ class Usage:
 
     def log_files(self) -> list[int]:
         """Numbers of the files of the log, those prepared included."""
-        return [file.file_id for file in self._files if file.kind is FileKind.WAL]
+        return [file.file_id for file in self._files.of_log()]
 
     def is_memory(self, file_id: int) -> bool:
         """Records of class `ephemeral`."""

@@ -262,7 +262,7 @@ class Checkpointer:
         is_whole = True
         if scarce:
             left = self._make_do(left, replay)
-            is_whole = not any(file.live_rows for file in self._table if _is_log(file) and file not in left)
+            is_whole = not any(file.live_rows for file in self._table.of_log() if file not in left)
         frames_seen = counters.frames + counters.uncounted_frames
         relocation = await self._copy(left, all_shared=scarce and self._tells_of_others(left))
         await self.flag_deleted()
@@ -534,10 +534,6 @@ class Checkpointer:
         self._opener.forget(file)
         index = [index_path(file.path)] if file.kind is FileKind.SEGMENT else []
         await self._opener.remove(file.fd, file.path, *index)
-
-
-def _is_log(file: StoredFile) -> bool:
-    return file.kind is FileKind.WAL
 
 
 def _lies_before(file: StoredFile, cut: dict[int, ReplayStart]) -> bool:

@@ -77,6 +77,8 @@ class FileTable:
 
     def __init__(self) -> None:
         self._files: dict[int, StoredFile] = {}
+        self._log: dict[int, StoredFile] = {}
+        """Those of the log: few among many."""
         self._last_id = 0
 
     def add(self, kind: FileKind, path: str, *, fd: int = -1, direct_fd: int = -1, size: int = 0) -> StoredFile:
@@ -84,6 +86,8 @@ class FileTable:
         assert self._last_id < 1 << 32, "index rows hold a file number in 32 bits"
         file = StoredFile(self._last_id, kind, path, fd, direct_fd, size)
         self._files[file.file_id] = file
+        if kind is FileKind.WAL:
+            self._log[file.file_id] = file
         return file
 
     def get(self, file_id: int) -> StoredFile | None:
@@ -95,6 +99,10 @@ class FileTable:
     def __iter__(self) -> Iterator[StoredFile]:
         return iter(list(self._files.values()))
 
+    def of_log(self) -> list[StoredFile]:
+        """The files of the log, in the order of their numbers."""
+        return list(self._log.values())
+
     def __len__(self) -> int:
         return len(self._files)
 
@@ -103,3 +111,4 @@ class FileTable:
         assert file.live_rows == 0, "rows of the index still point to this file"
         assert file.readers == 0, "somebody still reads this file"
         del self._files[file.file_id]
+        self._log.pop(file.file_id, None)

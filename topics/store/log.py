@@ -303,7 +303,7 @@ class Log:
 
     def left_files(self) -> list[StoredFile]:
         """WAL files that are not written to any more and not empty: what a checkpoint copies from, oldest first."""
-        return [file for file in self._table if file.kind is FileKind.WAL and not file.active and file.size]
+        return [file for file in self._table.of_log() if not file.active and file.size]
 
     @property
     def held_bytes(self) -> int:

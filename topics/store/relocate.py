@@ -23,7 +23,6 @@ from topics.loop.tasks import Cancelled
 from topics.store.catalog import RowColumns
 from topics.store.copying import SEQ_SPAN_MAX, Copying, failed_sync
 from topics.store.filecalls import sync_file
-from topics.store.filetable import FileKind
 from topics.store.gathering import Gatherings
 from topics.store.manifest import Segment
 from topics.store.pack_copy import NO_RUNS, PackCopy, Runs, SmallCopy
@@ -128,7 +127,7 @@ class Relocation:
         return Runs(rows, {(pack.number, run.number) for pack, run in runs})
 
     def _log_files(self) -> NDArray[np.uint32]:
-        return np.array([file.file_id for file in self._table if file.kind is FileKind.WAL], np.uint32)
+        return np.array([file.file_id for file in self._table.of_log()], np.uint32)
 
     async def sync(self) -> None:
         """Everything written is durable, many files at a time, so that they share the journal's commits.

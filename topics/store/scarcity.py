@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from topics.config import Config
 from topics.store.catalog import Catalog
-from topics.store.filetable import FileKind, FileTable, StoredFile
+from topics.store.filetable import FileTable, StoredFile
 from topics.store.format import BLOCK_BYTES
 from topics.store.log import Log
 from topics.store.manifest import Manifest
@@ -146,4 +146,4 @@ class Scarcity:
         return frame_bytes < self._run_bytes and topic_id not in self._manifest.segments
 
     def _log_files(self) -> NDArray[np.uint32]:
-        return np.array(sorted(file.file_id for file in self._table if file.kind is FileKind.WAL), np.uint32)
+        return np.array([file.file_id for file in self._table.of_log()], np.uint32)
