@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -151,3 +152,24 @@ def test_a_segment_that_one_checkpoint_begins_and_fills_takes_more_than_one_that
     world.checkpoint()
     assert listed(world)[3:] == [(29, 32, True), (33, 40, True)]
     check_after_a_power_cut(world, 40)
+
+
+def test_segments_that_are_ready_at_once_are_settled_with_others_in_between() -> None:
+    """Telling the catalog of a large segment takes milliseconds."""
+    world = written(28)
+    passes, told = [0], list[int]()
+    moved = world.catalog.moved
+
+    def count() -> None:
+        passes[0] += 1
+
+    def slow(*columns: Any) -> Any:
+        told.append(passes[0])
+        world.ring.clock.advance_ns(3_000_000)
+        return moved(*columns)
+
+    world.loop.on_pass_end(count, 90)
+    world.catalog.moved = slow  # type: ignore[method-assign]
+    world.checkpoint()
+    assert len(set(told)) == len(told) == 7
+    check_after_a_power_cut(world, 28)

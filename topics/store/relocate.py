@@ -81,7 +81,7 @@ class Relocation:
                 if number % self._topics_per_pass == self._topics_per_pass - 1 or self._turns.over:
                     await self._turns.rest()
                 await self._copy_topic(topic_id, from_files)
-            await self._copies.end()
+            await self._end()
             await self.packs.flush()
             await self.packs.finish()
         except Exception as error:
@@ -185,6 +185,14 @@ class Relocation:
         await self._copies.begin(writer.fill())
         self._turns.resume()
 
+    async def _end(self) -> None:
+        """All that was begun is settled, one by one, with others in between. Raises the error of one."""
+        while not self._copies.is_empty:
+            if self._turns.over:
+                await self._turns.rest()
+            await self._copies.next()
+        await self._copies.end()
+
     async def _give_up(self, *errors: Exception) -> list[Exception]:
         """What was begun and is not settled never was. Returns these errors and one of those that came meanwhile."""
         try:
@@ -226,7 +234,7 @@ class Relocation:
             for tail in tails:
                 before = self._manifest.sealed_totals(tail.topic_id)
                 await self._begin(tail.topic_id, Share(tail, [], ends=True, before=before))
-            await self._copies.end()
+            await self._end()
         except Exception as error:
             raise gravest(await self._give_up(error)) from error
 

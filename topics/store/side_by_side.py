@@ -31,9 +31,9 @@ class Line(Generic[T]):
     async def begin(self, coro: Coroutine[Any, Any, T]) -> None:
         """Begins it once there is room. Raises the error of one before it."""
         try:
-            while len(self._running) >= self._most or (self._running and self._running[0].done):
-                await self._next()
-            if self._failures:
+            while len(self._running) >= self._most:
+                await self.next()
+            if self._failures or any(task.done and task.error is not None for task in self._running):
                 await self.end()
         except BaseException:
             coro.close()
@@ -45,12 +45,18 @@ class Line(Generic[T]):
     async def end(self) -> None:
         """Returns when all have ended. Raises the error of one of them, once."""
         while self._running:
-            await self._next()
+            await self.next()
         failures, self._failures = self._failures, []
         if failures:
             raise gravest(failures)
 
-    async def _next(self) -> None:
+    @property
+    def is_empty(self) -> bool:
+        """None runs, and all results were taken."""
+        return not self._running
+
+    async def next(self) -> None:
+        """Takes the result of the one that was begun first. Its error is raised later."""
         try:
             result = await self._running.popleft()
             if not self._failures:
