@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from tests.sim.whole.machine import Machine
 from tests.sim.whole.operation import Configure, DeleteRecords, Drop, Look, Maybe, Write
 from tests.sim.whole.owned_topic import OwnedTopic
+from tests.sim.whole.plan import LONGEST_SHORT_LOG
 from tests.sim.whole.state import CONFIG_DEFAULT, Record, State
+from tests.sim.whole.waiting import Waiting
+from topics.config import Config
 from topics.engine import append
 
 
@@ -73,3 +82,31 @@ def test_ways_to_equal_states_are_one() -> None:
     topic.limbo = [Counted(), Configure(CONFIG_DEFAULT)] * 20
     assert len(topic.possible()) == 3
     assert len(applied) <= 3 * 20
+
+
+def test_a_log_is_short_where_its_bound_is_met_and_no_longer() -> None:
+    """What is excused for it (refused appends, routers that stand still) is excused in no other life."""
+    for max_log_bytes, is_short in ((0, False), (1, True), (LONGEST_SHORT_LOG, True), (LONGEST_SHORT_LOG + 1, False)):
+        machine = Machine.__new__(Machine)
+        machine.config = replace(Config(), max_log_bytes=max_log_bytes)
+        assert machine.log_is_short == is_short
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_news_that_comes_late_is_wrong_unless_descriptors_are_few(few: bool) -> None:
+    """R-WAIT-5: only then a router may wait a second for the next log file."""
+
+    class LateError(Exception):
+        pass
+
+    clock = SimpleNamespace(monotonic_ns=lambda: 10_000_000_000)
+    ring: Any = SimpleNamespace(clock=clock, sync_factor=1)
+    machine: Any = SimpleNamespace(descriptors_are_few=few, ring=ring, wrong=LateError, on_changed=[])
+    (waiter, _) = Waiting(machine, random.Random(0), ["a"]).waiters
+    waiter.due_ns = 1
+    waiter.wire = SimpleNamespace()  # type: ignore[assignment]  # connected
+    if few:
+        waiter.check_late()
+        return
+    with pytest.raises(LateError, match="waits 10000 ms"):
+        waiter.check_late()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from tests.contract.sim_world import SimWorld
@@ -11,6 +13,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 _CHECKPOINT_MS = 1100
 _DAY_MS = 86_400_000
 _MS = 1_000_000
+_LOSES_ALL = 7
+"""A seed with which a power cut leaves nothing that is not synced."""
 
 
 def test_a_wait_whose_time_is_over_while_a_router_is_held_up_is_answered_once_it_has_caught_up(
@@ -128,3 +132,32 @@ def test_an_ack_on_its_way_when_its_job_expires_leaves_the_same_before_a_kill_an
     world.crash_and_start()
     assert shown() == before
     assert world.request("POST", "/v0/topics/q/claim", {"node": "n", "max": 3}).json["count"] == 0
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EINTR, errno.EAGAIN])
+@pytest.mark.parametrize("kind", ["open", "sync"])
+def test_a_directory_or_file_of_a_checkpoint_that_cannot_be_opened_or_synced_costs_no_record(
+    kind: str, error: int
+) -> None:
+    """R-DUR-1, R-DUR-16: whatever the error, and wherever it comes; a sync that failed latches the log."""
+    struck = 0
+    for nth in range(1, 8):
+        world = SimWorld(_LOSES_ALL, checkpoint_wal_bytes=1)
+        world.start()
+        world.put("a", durability="fsync")
+        world.write("a", 1, 2)
+        for path_part in ("/packs", "/snapshots"):
+            world.fail_storage(kind, error, nth=nth, path_part=path_part)
+        world.advance_ms(_CHECKPOINT_MS)
+        struck += world.ring.faults.struck[kind]
+        world.heal_storage()
+        kept = [1, 2]
+        if world.request("POST", "/v0/topics/a", {"records": [{"data": 3}]}).status == 200:
+            kept.append(3)
+        world.advance_ms(_CHECKPOINT_MS)
+        world.power_cut()
+        world.start()
+        assert world.data("a") == kept, nth
+        assert world.write("a", 4)["last_seq"] > len(kept)
+        world.close()
+    assert struck >= 4
