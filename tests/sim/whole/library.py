@@ -159,6 +159,8 @@ class LibraryMachine(Machine):
                 until_work_ns = log.driver.drive_due()
             except TopicsError as error:
                 raise self.wrong(f"what runs between calls failed: {error}") from error
+            if self.callers:
+                continue  # time has passed meanwhile, and somebody calls: nobody sleeps first
             now_ns = self.ring.clock.monotonic_ns()
             due_ns = [now_ns + max(until_work_ns, 1000)] if until_work_ns is not None else []
             due_ns += [due for due in [events.next_due_ns()] if due is not None]

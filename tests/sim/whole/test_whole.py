@@ -70,6 +70,11 @@ def test_no_killed_library_is_waited_for_when_this_process_ends() -> None:
     assert not [log for log in open_logs if log._closed]
 
 
+def test_a_call_of_the_library_that_comes_in_a_pass_is_made_after_it() -> None:
+    """The driver slept first, until the next timer: a read took 946 ms."""
+    assert run_seed(417)["runs of the library"]
+
+
 def test_a_seed_is_one_run() -> None:
     traces: list[list[str]] = [[], []]
     for trace in traces:
