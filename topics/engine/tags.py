@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from topics.engine.chunk import Dead
 from topics.engine.predicate import Predicate
+from topics.engine.spread_dict import SpreadDict
 from topics.store.catalog import NO_TAG
 
 _A_STEP = 512
 """Tags that are counted down or forgotten in a step."""
+_MANY = 16_384
+"""From here on a dict of tags would take milliseconds to grow."""
 
 
 class Tags:
@@ -26,7 +29,7 @@ class Tags:
     __slots__ = ("_counts", "_credit", "_free", "_names", "_numbers", "dead")
 
     def __init__(self) -> None:
-        self._numbers: dict[bytes, int] = {}
+        self._numbers: dict[bytes, int] | SpreadDict = {}
         self._names: list[bytes] = []
         self._counts = array("I")
         self._free: list[int] = []
@@ -41,7 +44,9 @@ class Tags:
         """The number of `tag`, which so many more live rows bear."""
         if self.dead:
             self._pay(rows)
-        number = self._numbers.get(tag)
+        every = self._numbers
+        numbers = every.place(tag) if isinstance(every, SpreadDict) else every
+        number = numbers.get(tag)
         if number is not None:
             self._counts[number] += rows
             return number
@@ -52,8 +57,17 @@ class Tags:
             number = len(self._names)
             self._names.append(tag)
             self._counts.append(rows)
-        self._numbers[tag] = number
+            if number == _MANY:
+                numbers = self._spread(tag)
+        numbers[tag] = number
         return number
+
+    def _spread(self, tag: bytes) -> dict[bytes, int]:
+        """From now on there are many dicts; returns that of `tag`."""
+        numbers = self._numbers
+        if not isinstance(numbers, SpreadDict):
+            numbers = self._numbers = SpreadDict(numbers)
+        return numbers.place(tag)
 
     def drop(self, number: int) -> None:
         """A row of this tag died."""
@@ -130,7 +144,8 @@ class Tags:
 
     def number(self, tag: bytes) -> int:
         """NO_TAG: no row bears it."""
-        return self._numbers.get(tag, NO_TAG)
+        number = self._numbers.get(tag)
+        return NO_TAG if number is None else number
 
     def match(self, numbers: NDArray[np.uint32], predicate: Predicate) -> NDArray[np.bool_]:
         """Which of these, of live rows, are of tags that match. It costs what they are, not what tags there are."""
