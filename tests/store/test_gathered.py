@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tests.store.log_world import LogWorld, Write
 from topics.errors import CorruptError, StorageError
-from topics.store import codec
+from topics.store import codec, commit
 from topics.store.commit import Commit
 from topics.store.format import BATCH_HEADER_BYTES, Frame
-from topics.store.gathered import Gathered, room_for
+from topics.store.gathered import Gathered, parts_of, room_for
 from topics.store.rows import Record, Rows, pack_rows
 
 names = st.none() | st.binary(max_size=6)
@@ -37,21 +37,25 @@ def body(frames: Gathered) -> bytes:
     names,
     st.binary(max_size=9),
     st.booleans(),
+    st.integers(1, 300),
 )
-def test_frames_of_another_topic_and_rows_become_the_frames_of_one_append(
-    taken: list[list[Record]], added: list[Record], node: bytes | None, ext: bytes, fsync: bool
+def test_frames_of_another_topic_and_rows_become_the_frames_of_one_append(  # noqa: PLR0917 - what is drawn
+    taken: list[list[Record]], added: list[Record], node: bytes | None, ext: bytes, fsync: bool, size: int
 ) -> None:
     """What was framed before, in pieces that bear extensions, and rows that come last."""
     last = pack_rows(added)
     parts = [framed(pack_rows(part), b"w") for part in taken]
-    frames = Gathered(sum(len(data) for data, _ in parts) + len(ext) + room_for(last, node))
+    frames = Gathered(sum(len(data) for data, _ in parts) + len(ext) + room_for(last, node), 0 if parts else len(ext))
     extension = ext
     for data, placed in parts:
         columns = placed.columns()
         seqs = np.arange(10, 10 + len(columns), dtype=np.uint64)
         frames.take(memoryview(b"xx" + data), 3, columns["start"] + np.uint32(5), columns["length"], seqs, 5, extension)
         extension = b""
-    frames.add_rows(last, node, extension)
+    for some in parts_of(last, size):
+        frames.add_rows(some, node)
+    if not parts:
+        frames.extend(ext)
     together = [record if record.node is not None else record._replace(node=b"w") for part in taken for record in part]
     together += [record if record.node is not None else record._replace(node=node) for record in added]
     expected, places = framed(pack_rows(together), topic_id=9, first_seq=40, ts_ms=8, fsync=fsync, extension=ext)
@@ -79,8 +83,9 @@ def test_they_are_a_batch_of_their_own_between_what_was_staged_before_and_behind
     world = LogWorld()
     log = world.log
     ended: list[tuple[str, Commit]] = []
-    frames = Gathered(10_000)
-    frames.add_rows(pack_rows([Record(b'"gathered"')] * 3), None, b"\x63\x00\x00")
+    frames = Gathered(10_000, 3)
+    frames.add_rows(pack_rows([Record(b'"gathered"')] * 3), None)
+    frames.extend(b"\x63\x00\x00")
     log.stage_control(1, 5, 1, 1, b'"before"')
     log.when_committed(1, False, lambda commit: ended.append(("before", commit)))
     placed = log.stage_gathered(
@@ -115,3 +120,47 @@ def test_they_fail_with_their_batch() -> None:
     assert isinstance(ended[0].error, StorageError)
     with pytest.raises(StorageError, match="read-only"):
         world.log.stage_gathered(1, frames, 1, 1, fsync=False, synced=False, done=ended.append)
+
+
+def test_a_large_batch_is_sealed_and_copied_over_several_passes_and_is_what_it_would_be_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is staged meanwhile comes behind it; a file that is left amid that moves the copy."""
+    monkeypatch.setattr(commit, "_PREPARED_BYTES", 1000)
+    for rotates in (False, True):
+        world = LogWorld()
+        log = world.log
+        ended: list[tuple[str, Commit]] = []
+        records = [Record(b'"%d %b"' % (number, b"x" * 900)) for number in range(10)]
+        rows = pack_rows(records)
+        frames = Gathered(room_for(rows, None))
+        frames.add_rows(rows, None)
+        log.stage_control(1, 5, 1, 1, b'"before"')
+        log.when_committed(1, False, lambda its: ended.append(("before", its)))  # noqa: B023
+        placed = log.stage_gathered(
+            1,
+            frames,
+            4,
+            9,
+            fsync=False,
+            synced=False,
+            done=lambda its: ended.append(("gathered", its)),  # noqa: B023
+        )
+        world.loop.run_until(lambda: bool(ended))  # noqa: B023
+        for _ in range(3):
+            world.loop.run_pass(0)
+        assert [name for name, _ in ended] == ["before"], "it takes more passes than these"
+        log.stage_control(1, 5, 14, 1, b'"behind"')
+        log.when_committed(1, False, lambda its: ended.append(("behind", its)))  # noqa: B023
+        if rotates:
+            log.request_rotation()
+        world.loop.run_until(lambda: len(ended) == 3)  # noqa: B023
+        assert [name for name, _ in ended] == ["before", "gathered", "behind"]
+        its = ended[1][1]
+        assert (its.file_id != ended[0][1].file_id) == rotates
+        write = Write(1, list(range(4, 14)), False, placed.start, placed.lengths.tolist(), its)
+        data = world.read(write)
+        assert [
+            Frame.unpack(data[start - placed.start : start - placed.start + length], "a frame").data
+            for start, length in zip(placed.columns()["start"].tolist(), placed.lengths.tolist(), strict=True)
+        ] == [record.data for record in records]

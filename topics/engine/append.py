@@ -234,6 +234,7 @@ class Appender:
                 or self.has_quota
                 or request.violation is not None
                 or request.incarnation is not None
+                or request.frames is not None
             ):
                 self._append_checked(topic, request, done)
             else:
@@ -332,7 +333,10 @@ class Appender:
                     core.stager.take(topic, request, now_ms, created=created, done=done)
                     return
             check_admission(core, topic, request.rows, now_ms)
-            self._stage(topic, request.rows, request.node, now_ms, identity, created, done)
+            if request.frames is None:
+                self._stage(topic, request.rows, request.node, now_ms, identity, created, done)
+            else:
+                self._stage_gathered(topic, request, request.frames, now_ms, identity, created, done)
         except TopicsError as error:
             if not created:
                 raise
@@ -413,11 +417,47 @@ class Appender:
             topic.pending.append(batch)
             batch.on_commit(AT_ONCE)
 
-    def append_piece(
-        self, topic: Topic, rows: Rows, node: bytes | None, identity: Identity, done: Done[AppendResult]
-    ) -> None:
+    def append_piece(self, topic: Topic, request: AppendRequest, identity: Identity, done: Done[AppendResult]) -> None:
         """Stage a piece's records in the staging area. Raises, and then nothing was staged."""
-        self._stage(topic, rows, node, self.core.clock.now_ms(), identity, False, done)
+        now_ms = self.core.clock.now_ms()
+        if request.frames is None:
+            self._stage(topic, request.rows, request.node, now_ms, identity, False, done)
+        else:
+            self._stage_gathered(topic, request, request.frames, now_ms, identity, False, done)
+
+    def _stage_gathered(  # noqa: PLR0917 - as `_stage`
+        self,
+        topic: Topic,
+        request: AppendRequest,
+        frames: Gathered,
+        now_ms: int,
+        identity: Identity | None,
+        created: bool,
+        done: Done[AppendResult],
+    ) -> None:
+        """`_stage` of a write whose rows are frames already: a batch of its own."""
+        core, rows, first = self.core, request.rows, topic.next_seq
+        last = first + rows.count - 1
+        frames.extend(b"" if identity is None else identity.begin(core, topic, rows, request.node, now_ms))
+        reserved = 0
+        if topic.stage_class != "ephemeral":
+            if created:
+                core.check_backlog()
+            else:
+                core.check_log()
+            if last > topic.reserved:
+                reserved = reserve(core, topic, last, now_ms, rows.count)
+        batch, framed = self._place(topic, frames, rows.size, synced=reserved > 0)
+        if reserved:
+            batch.reserves = True
+            topic.reserved = reserved
+        if identity is not None:
+            topic.begin_identity(identity.name)
+            identity.hold(core, topic)
+        batch.add((rows.count, identity, created, done), rows, framed)
+        if not batch.file_id and is_short(topic, first):
+            self.grow(topic, last, now_ms, rows.count)
+        self._queue(batch)
 
     def append_gathered(  # noqa: PLR0917 - called in one place
         self,
@@ -433,7 +473,19 @@ class Appender:
 
         The identity is begun and held. Raises, and then nothing was staged.
         """
-        core, count, first = self.core, frames.count, topic.next_seq
+        if topic.stage_class != "ephemeral":
+            self.core.check_log()
+        batch, framed = self._place(topic, frames, size)
+        batch.tags = tags
+        batch.take((frames.count, identity, created, done), frames.count, size, framed)
+        self._queue(batch)
+
+    def _place(self, topic: Topic, frames: Gathered, size: int, *, synced: bool = False) -> tuple[AppendBatch, Framed]:
+        """Numbers frames from the topic's next seq on and stages them as a batch of their own.
+
+        synced: also where the topic's class does not ask for it.
+        """
+        core, first = self.core, topic.next_seq
         now_ms = core.clock.now_ms()
         ts = now_ms if now_ms > topic.last_ts else topic.last_ts
         fsync = topic.stage_class == "fsync"
@@ -442,16 +494,17 @@ class Appender:
         if topic.stage_class == "ephemeral":
             batch.file_id, framed = core.memory.stage_gathered(topic.id, frames, first, ts)
         else:
-            core.check_log()
-            records, pending = topic.pending_records + count, topic.pending_bytes + size
+            records, pending = topic.pending_records + frames.count, topic.pending_bytes + size
             floors = eviction_payload(topic, topic.config, records=records, size=pending)
             framed = core.log.stage_gathered(
-                topic.id, frames, first, ts, fsync=fsync, synced=fsync, done=batch.on_commit, floors=floors
+                topic.id, frames, first, ts, fsync=fsync, synced=fsync or synced, done=batch.on_commit, floors=floors
             )
         topic.last_ts = ts
-        batch.tags = tags
-        batch.take((count, identity, created, done), count, size, framed)
-        topic.pending.append(batch)
+        return batch, framed
+
+    @staticmethod
+    def _queue(batch: AppendBatch) -> None:
+        batch.topic.pending.append(batch)
         if batch.file_id:
             batch.on_commit(AT_ONCE)
 

@@ -38,6 +38,10 @@ class Key:
         self.started_ms = 0
         self._records = 0
 
+    @property
+    def extension_bytes(self) -> int:
+        return len(pack_idempotency(Idempotency(0, 0, self.name)))
+
     def find(self, core: Core, topic: Topic, now_ms: int) -> KeyEntry | None:
         keys = topic.keys
         return None if keys is None else keys.find(self.name, now_ms, topic.config.idempotency_window_ms)

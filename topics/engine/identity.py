@@ -42,6 +42,10 @@ class Identity(Protocol):
     def is_piece(self) -> bool:
         """Whether the write is a piece of a part: `core.stager` takes it once `find` has found nothing to raise."""
 
+    @property
+    def extension_bytes(self) -> int:
+        """Bytes of the extension area of its first frame, with a piece in the staging area."""
+
     def find(self, core: Core, topic: Topic, now_ms: int) -> Known | None:
         """The write of this identity that the topic knows. Raises RequestError: the topic takes no such write."""
 

@@ -16,6 +16,7 @@ from topics.store.rows import Rows
 
 if TYPE_CHECKING:
     from topics.engine.identity import Identity
+    from topics.store.gathered import Gathered
 
 T = TypeVar("T")
 Done = Callable[[T | TopicsError], None]
@@ -41,6 +42,8 @@ class AppendRequest(NamedTuple):
     """`WriteBody.violation`: checks 3 and 4, which come after the one of `may_create_with_config`."""
     incarnation: str | None = None
     """The incarnation that the topic must have, else the write is refused (R-INC-4). None: any."""
+    frames: Gathered | None = None
+    """Of a large write: its rows as frames already, made in turns."""
 
 
 class AppendResult(NamedTuple):

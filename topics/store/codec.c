@@ -173,13 +173,18 @@ int64_t tp_frame_control(char *dest, uint64_t at, uint64_t room, uint32_t type, 
                      none);
 }
 
-static inline uint64_t batch_checksum(const uint8_t *batch, uint32_t body_bytes)
+static inline uint64_t header_checksum(const uint8_t *batch, uint64_t body_sum)
 {
-    return XXH3_64bits_withSeed(batch, BATCH_HEADER - 8, XXH3_64bits(batch + BATCH_HEADER, body_bytes));
+    return XXH3_64bits_withSeed(batch, BATCH_HEADER - 8, body_sum);
 }
 
-uint64_t tp_seal_batch(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t synced_upto, uint64_t chain,
-                       uint32_t body_bytes, uint32_t frame_count, uint64_t written_ms)
+static inline uint64_t batch_checksum(const uint8_t *batch, uint32_t body_bytes)
+{
+    return header_checksum(batch, XXH3_64bits(batch + BATCH_HEADER, body_bytes));
+}
+
+uint64_t tp_seal_summed(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t synced_upto, uint64_t chain,
+                        uint32_t body_bytes, uint32_t frame_count, uint64_t written_ms, uint64_t body_sum)
 {
     uint8_t *p = (uint8_t *)batch;
     put32(p, BATCH_MAGIC);
@@ -192,9 +197,16 @@ uint64_t tp_seal_batch(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t 
     put32(p + 40, body_bytes);
     put32(p + 44, frame_count);
     put64(p + 48, written_ms);
-    uint64_t checksum = batch_checksum(p, body_bytes);
+    uint64_t checksum = header_checksum(p, body_sum);
     put64(p + 56, checksum);
     return checksum;
+}
+
+uint64_t tp_seal_batch(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t synced_upto, uint64_t chain,
+                       uint32_t body_bytes, uint32_t frame_count, uint64_t written_ms)
+{
+    return tp_seal_summed(batch, epoch, batch_no, synced_upto, chain, body_bytes, frame_count, written_ms,
+                          XXH3_64bits(batch + BATCH_HEADER, body_bytes));
 }
 
 /* Reads one frame's header into *f; 0 when its version is unknown or its lengths disagree with each other or `room`. */

@@ -86,6 +86,9 @@ int64_t tp_frame_control(char *dest, uint64_t at, uint64_t room, uint32_t type, 
 /* Fills the 64-byte header in front of a body: batch[0:64] before batch[64:64 + body_bytes]. Returns its checksum. */
 uint64_t tp_seal_batch(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t synced_upto, uint64_t chain,
                        uint32_t body_bytes, uint32_t frame_count, uint64_t written_ms);
+/* The same, the checksum of the body being known. */
+uint64_t tp_seal_summed(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t synced_upto, uint64_t chain,
+                        uint32_t body_bytes, uint32_t frame_count, uint64_t written_ms, uint64_t body_sum);
 
 /* Verifies batches from state->position on and emits their frames, batch by batch (whole or not at all). */
 void tp_scan_log(const char *bytes, uint64_t size, uint64_t base, struct tp_log_scan *state, struct tp_frame *out,

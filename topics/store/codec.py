@@ -86,6 +86,18 @@ class _Lib(Protocol):
         frame_count: int,
         written_ms: int,
     ) -> int: ...
+    def tp_seal_summed(
+        self,
+        batch: Pointer,
+        epoch: int,
+        batch_no: int,
+        synced_upto: int,
+        chain: int,
+        body_bytes: int,
+        frame_count: int,
+        written_ms: int,
+        body_sum: int,
+    ) -> int: ...
     def tp_scan_log(self, data: Pointer, size: int, base: int, state: Pointer, out: Pointer, capacity: int) -> None: ...
     def tp_find_batch(self, data: Pointer, size: int, start: int, epoch: int, state: Pointer) -> int: ...
     def tp_scan_frames(

@@ -7,15 +7,16 @@ frames and handing them to the log, or to memory, is one step: a checksum of eac
 from __future__ import annotations
 
 import mmap
+from collections.abc import Generator, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.memory import page_aligned
 from topics.store.codec import ffi, lib, row_pointers, unsound_frame
-from topics.store.format import BATCH_HEADER_BYTES, FLAG_FSYNC, FRAME_MIN_BYTES
+from topics.store.format import BATCH_HEADER_BYTES, FLAG_FSYNC, FRAME_HEADER_BYTES, FRAME_MIN_BYTES
 from topics.store.hottail import chunk_for
-from topics.store.rows import PLACED, Framed, Rows
+from topics.store.rows import PLACED, ROW_BYTES, Framed, Rows
 
 _CONTROL_ROOM = 256
 
@@ -26,7 +27,10 @@ class Gathered:
     No page of it is touched when it is made.
     """
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, extension_bytes: int = 0) -> None:
+        """extension_bytes: of the extension of the first frame, where it is not known until `extend`."""
+        self._extension_bytes = extension_bytes
+        room += extension_bytes
         self.memory: mmap.mmap = page_aligned(BATCH_HEADER_BYTES + room + _CONTROL_ROOM)
         self.used = BATCH_HEADER_BYTES
         self.count = 0
@@ -65,8 +69,9 @@ class Gathered:
             raise unsound_frame(topic_id, int(seqs[-1 - written]))
         self._added(written, len(seqs))
 
-    def add_rows(self, rows: Rows, node: bytes | None, extension: bytes = b"") -> None:
+    def add_rows(self, rows: Rows, node: bytes | None) -> None:
         """Add rows that have no frames yet; node: of those without their own."""
+        extension = b"" if self.count else bytes(self._extension_bytes)
         placed = ffi.new("char[]", PLACED.size * rows.count)
         written = lib.tp_frame_rows(
             ffi.from_buffer(self.memory),
@@ -90,6 +95,12 @@ class Gathered:
         )
         assert written > 0 or not rows.count, "the room was counted before, and a row lies in its buffer"
         self._added(written, rows.count)
+
+    def extend(self, extension: bytes) -> None:
+        """Give the first frame its extension, before the frames are numbered."""
+        assert len(extension) == self._extension_bytes, "an extension of another length"
+        begin = BATCH_HEADER_BYTES + FRAME_HEADER_BYTES
+        self.memory[begin : begin + len(extension)] = extension
 
     def _added(self, size: int, count: int) -> None:
         self.mirror.view[self.used : self.used + size] = bytes(size)
@@ -125,6 +136,30 @@ class Gathered:
     @property
     def _left(self) -> int:
         return len(self.memory) - _CONTROL_ROOM - self.used
+
+
+def gather(rows: Rows, node: bytes | None, extension_bytes: int, step_bytes: int) -> Generator[None, None, Gathered]:
+    """Make frames of rows, some bytes a step."""
+    frames = Gathered(room_for(rows, node), extension_bytes)
+    for some in parts_of(rows, step_bytes):
+        yield
+        frames.add_rows(some, node)
+    return frames
+
+
+def parts_of(rows: Rows, size: int) -> Iterator[Rows]:
+    """Rows in parts of at least so many bytes, but for the last."""
+    columns = rows.columns()
+    ends = columns["data_len"].cumsum(dtype=np.uint64) + columns["meta_len"].cumsum(dtype=np.uint64)
+    ends += np.arange(1, rows.count + 1, dtype=np.uint64) * np.uint64(FRAME_MIN_BYTES)
+    sizes = columns["size"].cumsum(dtype=np.uint64)
+    begin = 0
+    while begin < rows.count:
+        before = int(ends[begin - 1]) if begin else 0
+        end = min(int(ends.searchsorted(before + size)) + 1, rows.count)
+        accounted = int(sizes[end - 1]) - (int(sizes[begin - 1]) if begin else 0)
+        yield Rows(rows.buffer, rows.spans[begin * ROW_BYTES : end * ROW_BYTES], end - begin, accounted)
+        begin = end
 
 
 def room_for(rows: Rows, node: bytes | None) -> int:

@@ -67,12 +67,20 @@ class HotTail:
         return ranges
 
     def place(
-        self, file_id: int, begin: int, data: memoryview, *, head: bytes = b"", room: Chunk | None = None
+        self,
+        file_id: int,
+        begin: int,
+        data: memoryview,
+        *,
+        head: bytes = b"",
+        room: Chunk | None = None,
+        fresh: int = 1 << 62,
     ) -> memoryview:
         """Mirrors `head` and `data` at file offset `begin`, where the file's last bytes end; returns blocks to write.
 
         That is a view of file bytes [begin rounded down, end rounded up), zeros behind the end. It stays unchanged
         until the next `place` of this file. room: taken where there has to be a chunk for them (see `chunk_for`).
+        fresh: what lies in `data` behind so many bytes is in the room already, at its place.
         """
         start = begin & -BLOCK_BYTES
         size = len(head) + len(data)
@@ -87,7 +95,11 @@ class HotTail:
         blocks_end = align_up(end, BLOCK_BYTES)
         if head:
             chunk.view[at : at + len(head)] = head
-        chunk.view[at + len(head) : end] = data
+        if chunk is room and fresh < len(data):
+            end_of_fresh = at + len(head) + fresh
+            chunk.view[at + len(head) : end_of_fresh] = data[:fresh]
+        else:
+            chunk.view[at + len(head) : end] = data
         chunk.view[end:blocks_end] = bytes(blocks_end - end)
         chunk.used = end
         return chunk.view[start - chunk.start : blocks_end]

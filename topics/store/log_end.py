@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from topics.clock import Clock
 from topics.store.codec import lib
-from topics.store.commit import Batch, Durability
+from topics.store.commit import Batch, Durability, Prepared
 from topics.store.counters import LogCounters
 from topics.store.format import BATCH_ALIGN, BATCH_HEADER_BYTES, BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET, align_up
-from topics.store.hottail import HotTail
+from topics.store.hottail import Chunk, HotTail
 from topics.store.log_bound import LogBound
 from topics.store.walfile import WalDirectory, WalFile
 
@@ -46,29 +46,37 @@ class LogEnd:
         file = self.file
         return file is not None and not self.leaves_file and file.position + batch_bytes <= file.size
 
+    def prepare(self, batch: Batch, mirror: Chunk, file: WalFile) -> bool:
+        """Does a piece of what sealing and placing the next batch takes; False: call again in another pass."""
+        at = BLOCK_BYTES if self.header else file.position % BLOCK_BYTES
+        if batch.prepared is None or batch.prepared.at != at:
+            batch.prepared = Prepared(at)
+        return batch.prepared.go_on(batch, mirror)
+
     def seal(self, batch: Batch, file: WalFile) -> int:
         """Writes the header of the batch that follows all that is written to this file; returns its checksum."""
         durable = self._durable
-        checksum: int = lib.tp_seal_batch(
-            batch.pointer,
-            file.epoch,
-            durable.written + 1,
-            durable.synced,
-            self._chain,
-            batch.used - BATCH_HEADER_BYTES,
-            batch.frames,
-            self._clock.now_ms(),
-        )
+        size, prepared, now_ms = batch.used - BATCH_HEADER_BYTES, batch.prepared, self._clock.now_ms()
+        written, synced, chain = durable.written + 1, durable.synced, self._chain
+        checksum: int
+        if prepared is None:
+            checksum = lib.tp_seal_batch(batch.pointer, file.epoch, written, synced, chain, size, batch.frames, now_ms)
+        else:
+            checksum = lib.tp_seal_summed(
+                batch.pointer, file.epoch, written, synced, chain, size, batch.frames, now_ms, prepared.body_sum
+            )
         return checksum
 
     def place(self, batch: Batch, file: WalFile) -> tuple[memoryview, int]:
         """Mirrors a sealed batch in the hot tail; returns the blocks to write and their file offset."""
         position, file_id = file.position, file.stored.file_id
         data = memoryview(batch.memory)[: batch.used]
+        here = batch.used if batch.prepared is None else BATCH_HEADER_BYTES
         if not self.header:
-            return self._tail.place(file_id, position, data, room=batch.mirror), position & -BLOCK_BYTES
+            blocks = self._tail.place(file_id, position, data, room=batch.mirror, fresh=here)
+            return blocks, position & -BLOCK_BYTES
         block = self.header + bytes(BLOCK_BYTES - len(self.header))
-        return self._tail.place(file_id, 0, data, head=block, room=batch.mirror), 0
+        return self._tail.place(file_id, 0, data, head=block, room=batch.mirror, fresh=here), 0
 
     def take_back(self, file: WalFile) -> None:
         """The batch placed last is not in the file."""

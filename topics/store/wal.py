@@ -241,8 +241,13 @@ class Wal:
             not self._to_next_file(batch.used) or (batch.wants_sync and not self._sync.lets_commit())
         ):
             return
-        assert self._end.file is not None, "there is room in a file"
-        self._send(self.staging.take(), self._end.file)
+        file = self._end.file
+        assert file is not None, "there is room in a file"
+        mirror = None if self.in_place.always else batch.mirror
+        if mirror is not None and not self._end.prepare(batch, mirror, file):
+            self._loop.call_later(0, _nothing)  # the next piece
+            return
+        self._send(self.staging.take(), file)
 
     def _come_again(self, held_ns: int) -> None:
         """What holds the next commit back ends then: the writers that the last one answered are likely to write again,
@@ -490,3 +495,7 @@ class Wal:
             if not file.stored.zeroed:
                 with contextlib.suppress(OSError):
                     await self._files.unlink(file.stored.path)
+
+
+def _nothing() -> None:
+    """A timer that makes the loop come back at once."""

@@ -6,7 +6,7 @@ seqs, checksums, and the batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -27,15 +27,17 @@ from topics.engine.topic import Life, Topic
 from topics.errors import StorageError, TopicsError
 from topics.store.catalog import NO_TAG
 from topics.store.commit import Commit
-from topics.store.gathered import Gathered, room_for
+from topics.store.gathered import Gathered, parts_of, room_for
 from topics.store.reader import Fetched
-from topics.store.rows import tags_in
+from topics.store.rows import Rows, tags_in
 
 if TYPE_CHECKING:
     from topics.engine.producers.part import Part
 
 _ROWS = 4096
 """Records that a turn copies, at most."""
+_LAST_BYTES = 1 << 20
+"""Of the last piece, that a turn makes frames of."""
 
 
 class Assembly:
@@ -68,6 +70,7 @@ class Assembly:
         self._done = done
         self._ended = ended
         self._frames: Gathered
+        self._last_parts: Iterator[Rows]
         self._tags: list[NDArray[np.uint32]] = []
         """Numbers of the topic's tags, taken for the rows that come."""
         self._has_tags = False
@@ -81,6 +84,7 @@ class Assembly:
             for chunk, rows, _files in staging.index.locations(first, last):
                 room += int(chunk.lengths[rows].sum())
         self._frames = Gathered(room)
+        self._last_parts = parts_of(request.rows, _LAST_BYTES)
         self._core.loop.call_later(0, self._take_turn)
 
     # --- the pieces before --------------------------------------------------------------------------------------------
@@ -131,7 +135,11 @@ class Assembly:
     # --- the last one, and the append ---------------------------------------------------------------------------------
     def _add_last(self) -> None:
         request = self._request
-        self._frames.add_rows(request.rows, request.node)
+        some = next(self._last_parts, None)
+        if some is not None:
+            self._frames.add_rows(some, request.node)
+            self._core.loop.call_later(0, self._take_turn)
+            return
         tags = tags_in(request.rows)
         if tags is None:
             self._add_tags(None, request.rows.count)

@@ -10,7 +10,7 @@ from topics.engine.json_fields import read_object
 from topics.engine.producers.known import PartEntry, producers_of
 from topics.errors import RequestError
 from topics.store import codec
-from topics.store.format import ProducerPart, pack_producer_part
+from topics.store.format import ProducerPart, StagedPiece, pack_producer_part, pack_staged_piece
 from topics.store.rows import Rows
 
 if TYPE_CHECKING:
@@ -48,6 +48,12 @@ class Part:
     @property
     def is_piece(self) -> bool:
         return self.piece > 0 or not self.last
+
+    @property
+    def extension_bytes(self) -> int:
+        if self.is_piece:
+            return len(pack_staged_piece(StagedPiece(*(0,) * 8, self.producer, self.attempt)))
+        return len(pack_producer_part(ProducerPart(0, 0, 0, 0, 0, self.producer)))
 
     def total_of(self, rows: Rows, node: bytes | None) -> tuple[int, int]:
         """Return number and checksum of the request's records; they are worked out once."""

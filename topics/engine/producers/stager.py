@@ -139,9 +139,7 @@ class Stager:
             for later, then in waiting:
                 self._appender.append(later, then)
 
-        self._appender.append_piece(
-            self._lifecycle.staging(), request.rows, request.node, _PieceIdentity(self, told), on_staged
-        )
+        self._appender.append_piece(self._lifecycle.staging(), request, _PieceIdentity(self, told), on_staged)
         self._coming_bytes += held
         topic.begin_identity(part.name)
 
@@ -206,6 +204,10 @@ class _PieceIdentity:
     @property
     def name(self) -> StagedPiece:
         return self._told
+
+    @property
+    def extension_bytes(self) -> int:
+        return len(pack_staged_piece(self._told))
 
     def find(self, core: Core, topic: Topic, now_ms: int) -> PartEntry | None:
         return None

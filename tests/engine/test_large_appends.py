@@ -1,0 +1,123 @@
+"""Writes whose rows were made frames in turns, before anything was known of their topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.engine.harness import Answer, Harness, records
+from tests.engine.real_world import RealWorld
+from topics.engine.idempotency import Key
+from topics.engine.identity import Identity
+from topics.engine.producers.part import Part
+from topics.engine.results import AppendResult
+from topics.errors import RequestError
+from topics.store.gathered import Gathered, gather
+from topics.store.rows import Rows
+
+WORLDS = pytest.mark.parametrize("world", [Harness, RealWorld])
+CLASSES = pytest.mark.parametrize("durability", ["fsync", "disk", "memory", "ephemeral"])
+
+
+def framed(rows: Rows, node: bytes | None = None, identity: Identity | None = None) -> Gathered:
+    making = gather(rows, node, 0 if identity is None else identity.extension_bytes, 100)
+    while True:
+        try:
+            next(making)
+        except StopIteration as end:
+            frames: Gathered = end.value
+            return frames
+
+
+def start(h: Harness, *values: Any, identity: Identity | None = None, tag: str | None = None, **more: Any) -> Answer:
+    rows = records(*values, tag=tag)
+    return h.start_append(rows, identity=identity, node=b"n", frames=framed(rows, b"n", identity), **more)
+
+
+def write(h: Harness, *values: Any, **more: Any) -> AppendResult:
+    answer = start(h, *values, **more)
+    settle(h)
+    result: AppendResult = answer.get()
+    return result
+
+
+def settle(h: Harness) -> None:
+    for _ in range(20):
+        h.settle()
+        h.advance_ms(0 if type(h) is Harness else 1)
+
+
+@WORLDS
+@CLASSES
+def test_they_lie_between_other_writes_as_any_write_does(world: type[Harness], durability: str) -> None:
+    h = world()
+    h.put(durability=durability)
+    before, large, behind = (
+        h.start_append(records("a", tag="x")), start(h, *range(30), tag="y"), h.start_append(records("b"))
+    )  # fmt: skip
+    settle(h)
+    assert [(its.get().first_seq, its.get().last_seq) for its in (before, large, behind)] == [(1, 1), (2, 31), (32, 32)]
+    values = ["a", *range(30), "b"]
+    assert [record["data"] for record in h.read()] == values
+    assert {record["$node"] for record in h.read(1, limit=30)} == {"n"}
+    assert h.delete(match="y").deleted == 30
+    if durability in ("fsync", "disk"):
+        h.restart()
+        assert [record["data"] for record in h.read()] == ["a", "b"]
+
+
+@WORLDS
+@CLASSES
+@pytest.mark.parametrize("kind", ["key", "part"])
+def test_they_are_known_by_their_identity_and_so_after_a_restart(
+    world: type[Harness], durability: str, kind: str
+) -> None:
+    h = world()
+    h.put(durability=durability)
+
+    def identity() -> Identity:
+        return Key(b"k") if kind == "key" else Part(b"p", 1, 2)
+
+    first, again = start(h, *range(9), identity=identity()), start(h, *range(9), identity=identity())
+    settle(h)
+    assert (first.get().first_seq, first.get().deduped) == (1, False)
+    assert (again.get().first_seq, again.get().deduped) == (1, True)
+    if durability in ("fsync", "disk"):
+        h.restart()
+        assert write(h, *range(9), identity=identity()).deduped
+    assert [record["data"] for record in h.read()] == list(range(9))
+
+
+@WORLDS
+def test_pieces_of_a_part_may_be_large(world: type[Harness]) -> None:
+    h = world()
+    h.put()
+    for number in range(3):
+        identity = Part(b"p", 0, 0, number, number == 2, b"a")
+        rows = records(*range(number * 10, number * 10 + 10))
+        frames = None if number == 2 else framed(rows, None, identity)
+        answer = h.start_append(rows, identity=identity, frames=frames)
+        settle(h)
+        assert answer.get().staged == (number < 2)
+    assert [record["data"] for record in h.read()] == list(range(30))
+
+
+@WORLDS
+@CLASSES
+def test_they_create_their_topic_and_meet_its_caps(world: type[Harness], durability: str) -> None:
+    h = world()
+    assert write(h, *range(300)).created
+    h.put(durability=durability, cap_records=5)
+    write(h, *range(30))
+    assert [record["data"] for record in h.read(320)] == list(range(25, 30))
+    h.put(durability=durability, cap_records=5, discard="reject")
+    with pytest.raises(RequestError, match="cap_records"):
+        write(h, *range(30))
+
+
+def test_one_that_grows_beyond_the_reserved_seqs_is_answered_when_more_are_reserved() -> None:
+    h = RealWorld()
+    assert write(h, *range(3000)).last_seq == 3000
+    h.restart(power_lost=True)
+    assert h.append("x").first_seq > 3000
