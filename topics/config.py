@@ -260,6 +260,8 @@ class Config:
     """Requests of a pass begin until they have taken so long; the others wait for the next passes. 0: none waits."""
     pass_read_bytes: int = 1 << 20
     """Diffs of a pass begin until they read so much; the others wait for the next passes. 0: none waits."""
+    pass_body_bytes: int = 1 << 20
+    """Longer bodies are unpacked, scanned and made frames so much a pass, all together. 0: at one go."""
     pass_search_steps: int = 64
     """Deletes by tag look at so many chunks of 8192 records, or 256 tags each, in a pass, all together. 0: no limit."""
     pressure_full_backlog: int = 1000
@@ -278,7 +280,7 @@ class Config:
 
     # --- limits
     max_body_bytes: int = 64 << 20
-    max_command_bytes: int = 0
+    max_command_bytes: int = 1 << 20
     """The same for all requests but writes, whose bodies are looked at in one pass. 0: no limit of their own."""
     max_topics: int = 100_000
     max_routers: int = 10_000

@@ -15,8 +15,6 @@ from tests.limits.values import Scale
 from tests.ws.client import TEXT, Incoming, frame
 
 FRAME_BYTES = 8 << 20
-COMMAND_BYTES = 1 << 20
-"""Of bodies that are no writes, as docs/settings.md advises: larger ones take as long as their scan does."""
 ROOM_BYTES = 1 << 16
 """Of a body, for the fields besides the one a case is about."""
 ANSWER_MS = 120_000
@@ -135,7 +133,7 @@ class Client:
                 body = {**body, "topic": b'"%b"' % path.encode()}
             scale = self._scale
             if case.operation != WRITE and not case.operation.startswith("WS "):
-                most = (scale.config.max_command_bytes or COMMAND_BYTES) - ROOM_BYTES
+                most = scale.config.max_command_bytes - ROOM_BYTES
                 scale = scale._replace(body_bytes=min(scale.body_bytes, most))
             text = with_value(body, field, case.value, scale)
         elif body:

@@ -74,7 +74,9 @@ def _of_commands(write: set[str]) -> dict[str, set[str]]:
         each.__name__.lower() for each in (commands.Subscribe, commands.Unsubscribe, commands.Publish, commands.Ping)
     }
     said = {part.strip().lower() for part in str(commands.Command).split("|")}
-    assert {name.rpartition(".")[2] for name in said} == ops | {"invalid"}, "name the fields of the new command here"
+    assert {name.rpartition(".")[2] for name in said} == ops | {"invalid", "long"}, (
+        "name the fields of the new command here"
+    )
     return {op: found.get(op, set()) | {f"body.{name}" for name in _OF_ALL_COMMANDS} for op in ops}
 
 

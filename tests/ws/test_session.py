@@ -14,6 +14,7 @@ from tests.ws import client
 from tests.ws.client import Incoming, frame, text
 from tests.ws.passes import Passes
 from topics.config import Config
+from topics.engine.long_bodies import LongBodies
 from topics.engine.results import AppendRequest, AppendResult, TopicState
 from topics.engine.topic_config import DEFAULT
 from topics.engine.write_body import WriteScanner
@@ -122,7 +123,8 @@ class Peer:
         self.released = 0
         self.passes = Passes()
         self.turns = FrameTurns(self.passes, budget)
-        host = Host(CONFIG, lambda: 0, WriteScanner(CONFIG), self.engine, self.turns)  # type: ignore[arg-type]
+        bodies = LongBodies(CONFIG, self.passes)
+        host = Host(CONFIG, lambda: 0, WriteScanner(CONFIG), self.engine, self.turns, bodies)  # type: ignore[arg-type]
         self.session = Session(host, self.wire, Rights(True, True, True, lambda name: name != "secret"), self._release)
 
     def _release(self) -> None:

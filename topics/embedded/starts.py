@@ -100,7 +100,9 @@ class Starts:
                 rows = rows_from_values(made, scanner)
             else:
                 rows = rows_from_data(values, scanner)
-        return make_tuple(AppendRequest, (topic, rows, node_text, identity, create, None, True, None, incarnation))
+        return make_tuple(
+            AppendRequest, (topic, rows, node_text, identity, create, None, True, None, incarnation, None)
+        )
 
     def request_of_texts(
         self,

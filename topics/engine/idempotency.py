@@ -30,7 +30,7 @@ class Key:
     """The identity of one write. See `Identity`."""
 
     __slots__ = ("_records", "name", "started_ms")
-    is_piece = False
+    is_piece = is_last_piece = False
 
     def __init__(self, name: bytes) -> None:
         self.name = name

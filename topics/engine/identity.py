@@ -43,6 +43,10 @@ class Identity(Protocol):
         """Whether the write is a piece of a part: `core.stager` takes it once `find` has found nothing to raise."""
 
     @property
+    def is_last_piece(self) -> bool:
+        """Whether it is the piece with which its part is appended."""
+
+    @property
     def extension_bytes(self) -> int:
         """Bytes of the extension area of its first frame, with a piece in the staging area."""
 

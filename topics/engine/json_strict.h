@@ -15,7 +15,8 @@ enum {
     FIELD_RECORDS, FIELD_NODE, FIELD_KEY, FIELD_CREATE, FIELD_CONFIG, FIELD_BACKPRESSURE, /* of the body ... */
     FIELD_INCARNATION, FIELD_PRODUCER,                                                    /* ... and more of it */
     FIELD_DATA, FIELD_TAG, FIELD_RECORD_NODE, FIELD_META,                                 /* of a record */
-    FIELD_BODY, FIELD_RECORD, FIELD_UNKNOWN                                               /* the thing itself; others */
+    FIELD_BODY, FIELD_RECORD, FIELD_UNKNOWN,                                              /* the thing itself; others */
+    FIELD_OP, FIELD_TOPIC, FIELD_REQUEST_ID, FIELD_RETURN_SEQS, FIELDS                    /* of a command; how many */
 };
 struct scan {
     const uint8_t *start, *end;

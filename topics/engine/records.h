@@ -28,6 +28,7 @@ struct tp_writer {
     uint64_t *keys;        /* room for the hashes of the keys of all objects open at once */
     uint64_t key_room;
     uint64_t secret[2];    /* random, so that nobody can prepare colliding keys */
+    uint32_t command;      /* 1: the body is a command with fields of its own, and may have no records */
     /* results */
     uint64_t size;         /* accounted bytes of all records */
     uint32_t count;        /* records in the body, also those beyond the room */
@@ -35,7 +36,7 @@ struct tp_writer {
     uint32_t violation;    /* V_* of the first record over a limit, 0 = none */
     uint32_t violation_record;
     struct tp_error error;
-    struct tp_span fields[8]; /* by FIELD_RECORDS to FIELD_PRODUCER */
+    struct tp_span fields[19]; /* by FIELD_*: of the body and of a command */
     uint32_t alone;        /* 1: no other field than records, within all limits, if perhaps with rows to clean */
 };
 

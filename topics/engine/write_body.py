@@ -47,7 +47,8 @@ _RESULTS = struct.Struct("=QIIII")
 _FIELDS = struct.Struct("=24I")
 _KEY_ROOM = 4096
 _CLEAN_ROOM = 65_536
-_LONG_TEXT = 65_536
+_LONG_TEXT = CUT_BYTES = 65_536
+"""A longer text is not decoded, or is cut."""
 _ESCAPE_BYTES_MAX = 6
 """Of a byte."""
 _KEY_BYTES_MIN = 4
@@ -62,11 +63,14 @@ _BODY, _RECORD = 12, 13
 _FIELD_NAMES = (
     *("records", "node", "idempotency_key", "create", "config", "disable_backpressure", "incarnation", "producer"),
     *("data", "tag", "node", "meta"),
+    *("", "", "", "op", "topic", "request_id", "return_seqs"),
 )
+_OP = 15
 _MUST_BE = (
     *("an array", "a string or null", "a string or null", "true, false or null", "an object or null", "true or false"),
     *("a string or null", "an object or null"),
     *("any JSON", "a string or null", "a string or null", "any JSON", "an object", "an object"),
+    *("", "a string", "a string", "any JSON", "true or false"),
 )
 
 
@@ -100,6 +104,16 @@ class WriteBody(NamedTuple):
     def lists_seqs(self, wished: bool) -> bool:
         """Return whether the answer lists seqs. That of a last piece does not: a whole part may have very many."""
         return wished and not self.piece
+
+
+class CommandFields(NamedTuple):
+    """Of a command's text: whether there are records, and the JSON of the others, empty where one is absent."""
+
+    has_records: bool
+    op: bytes
+    topic: bytes
+    request_id: bytes
+    return_seqs: bytes
 
 
 def new_writer(config: Config) -> Any:
@@ -151,13 +165,19 @@ class WriteScanner:
         rows = make_tuple(Rows, (body, self._spans[: count * 40], count, size))
         return make_tuple(WriteBody, (rows, None, None, None, None, False, None, None, None))
 
-    def scan_in_turns(self, body: bytes | bytearray, step_bytes: int) -> Generator[None, None, WriteBody]:
-        """`scan` of a long body, about `step_bytes` of it a step. No other call of this scanner may come in between."""
+    def scan_in_turns(
+        self, body: bytes | bytearray, step_bytes: int, *, command: bool = False
+    ) -> Generator[None, None, WriteBody]:
+        """`scan` of a long body, about `step_bytes` of it a step. No other call of this scanner may come in between.
+
+        command: it has the fields of one, which `command_fields` are then, and need not have records.
+        """
         text = ffi.from_buffer(body)
+        self._writer.command = command
         status = yield from _in_turns(lib.tp_scan_work(self._writer, text, len(body)), step_bytes)
         if status < 0:
             self._grow_or_refuse(body)
-            return (yield from self.scan_in_turns(body, step_bytes))
+            return (yield from self.scan_in_turns(body, step_bytes, command=command))
         marks = _RESULTS.unpack(self._results)[2]
         buffer: bytes | bytearray | memoryview = body
         if marks & _MARKS:
@@ -167,6 +187,16 @@ class WriteScanner:
             size = yield from _in_turns(work, step_bytes)
             buffer = memoryview(memory)[:size]
         return self._told(body, buffer)
+
+    def command_fields(self, body: bytes | bytearray) -> CommandFields:
+        """Of the body that was scanned last, in turns, as a command. A long text is cut."""
+        spans = self._writer.fields
+        texts = []
+        for field in range(_OP, _OP + 4):
+            span = spans[field]
+            size = min(span.len, CUT_BYTES) if span.kind else 0
+            texts.append(bytes(body[span.off : span.off + size]))
+        return CommandFields(bool(spans[0].kind), *texts)
 
     def scan_lines(self, lines: bytes, count: int) -> Rows | None:
         """One row of `data` alone per line, each ended by a newline; None where that is not so, or a line not plain."""
@@ -327,8 +357,8 @@ class WriteScanner:
         where = "" if error.record == _NO_RECORD else f"records[{error.record}]"
         if error.code not in (E_TYPE, E_MISSING, E_TWICE, E_MANY):
             raise json_error(error, body, "the body", where)
-        name = ("the body" if error.field == _BODY else where) if error.field >= _BODY else _FIELD_NAMES[error.field]
-        if where and error.field < _BODY:
+        name = _FIELD_NAMES[error.field] or ("the body" if error.field == _BODY else where)
+        if where and _FIELD_NAMES[error.field]:
             name = f"{where}.{name}"
         if error.code == E_MISSING:
             fix = '"records": [...]' if error.field == 0 else '"data" (null is allowed)'

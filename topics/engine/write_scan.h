@@ -14,6 +14,13 @@ static const struct known BODY_FIELDS[] = {
     {"incarnation", 11, FIELD_INCARNATION}, {"producer", 8, FIELD_PRODUCER},
     {NULL, 0, 0},
 };
+static const struct known COMMAND_FIELDS[] = {
+    {"records", 7, FIELD_RECORDS}, {"node", 4, FIELD_NODE}, {"idempotency_key", 15, FIELD_KEY},
+    {"create", 6, FIELD_CREATE}, {"config", 6, FIELD_CONFIG}, {"disable_backpressure", 20, FIELD_BACKPRESSURE},
+    {"incarnation", 11, FIELD_INCARNATION}, {"producer", 8, FIELD_PRODUCER}, {"op", 2, FIELD_OP},
+    {"topic", 5, FIELD_TOPIC}, {"request_id", 10, FIELD_REQUEST_ID}, {"return_seqs", 11, FIELD_RETURN_SEQS},
+    {NULL, 0, 0},
+};
 static const struct known RECORD_FIELDS[] = {
     {"data", 4, FIELD_DATA}, {"tag", 3, FIELD_TAG}, {"node", 4, FIELD_RECORD_NODE}, {"meta", 4, FIELD_META},
     {NULL, 0, 0},
@@ -236,6 +243,9 @@ static int may_be(uint32_t field, uint32_t kind)
     case FIELD_NODE:
     case FIELD_KEY:
     case FIELD_INCARNATION: return kind == KIND_STRING || kind == KIND_NULL;
+    case FIELD_REQUEST_ID: return 1;
+    case FIELD_OP:
+    case FIELD_TOPIC: return kind == KIND_STRING;
     case FIELD_CREATE: return kind == KIND_TRUE || kind == KIND_FALSE || kind == KIND_NULL;
     case FIELD_PRODUCER:
     case FIELD_CONFIG: return kind == KIND_OBJECT || kind == KIND_NULL;
@@ -245,13 +255,14 @@ static int may_be(uint32_t field, uint32_t kind)
 
 static const uint8_t *read_body(struct scan *s, const uint8_t *p, struct tp_writer *w, uint32_t *seen)
 {
+    const struct known *known = w->command ? COMMAND_FIELDS : BODY_FIELDS;
     uint32_t field, members = 0;
     if (*p != '{') return wrong_type(s, p, FIELD_BODY);
     p = skip_blanks(s, p + 1);
     if (p < s->end && *p == '}') return p + 1;
     for (;;) {
         if (!one_more(s, p, w, &members, FIELD_BODY)) return NULL;
-        p = read_key(s, p, BODY_FIELDS, &field, seen);
+        p = read_key(s, p, known, &field, seen);
         if (!p) return NULL;
         if (field == FIELD_RECORDS) {
             p = read_records(s, p, w);
@@ -286,7 +297,7 @@ static int scan_write(struct tp_writer *w, const unsigned char *body, uint64_t l
     rest_from(&s, body);
     const uint8_t *p = first_character(&s);
     if (p) p = read_body(&s, p, w, &seen);
-    if (p && !trailing(&s, p) && !(seen >> FIELD_RECORDS & 1)) {
+    if (p && !trailing(&s, p) && !(seen >> FIELD_RECORDS & 1) && !w->command) {
         s.error.field = FIELD_RECORDS;
         fail(&s, E_MISSING, p);
     }
@@ -295,6 +306,9 @@ static int scan_write(struct tp_writer *w, const unsigned char *body, uint64_t l
         return -1;
     }
     for (int field = FIELD_NODE; field <= FIELD_PRODUCER; field++)
+        if (!(seen >> field & 1)) w->fields[field].kind = 0;
+    if (w->command) w->fields[FIELD_RECORDS].kind = seen >> FIELD_RECORDS & 1;
+    for (int field = w->command ? FIELD_OP : FIELDS; field < FIELDS; field++)
         if (!(seen >> field & 1)) w->fields[field].kind = 0;
     w->alone = seen == 1u << FIELD_RECORDS && !w->violation && w->count && w->count <= w->limits.records;
     return w->alone && w->marks < MARK_WHITE ? 0 : 1;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topics.errors import RequestError
-from topics.http.body import gunzip
+from topics.http.body import Unpacking, begun, unpack
 from topics.http.routes import Body
 
 if TYPE_CHECKING:
@@ -45,14 +45,25 @@ def ignores_body(plan: Plan) -> bool:
     return plan.route is None or plan.route.body is Body.IGNORED
 
 
-def usable_body(plan: Plan, body: bytes) -> bytes:
-    """A whole body of a JSON route as the handler gets it, decompressed. Raises RequestError."""
+def usable_body(plan: Plan, body: bytes | bytearray, step_bytes: int) -> bytes | bytearray | Unpacking:
+    """A whole body of a JSON route as the handler gets it, decompressed: of a write that takes more than a step, what
+    unpacks the rest. Raises RequestError."""
     if plan.gzip:
-        body = gunzip(body, plan.max_body_bytes)
-    refusal = plan.body_refusal(not body)
+        assert plan.route is not None, "a body of a request without a route"
+        unpacking = unpack(body, plan.max_body_bytes, step_bytes if plan.route.large else 1 << 62)
+        unpacked = begun(unpacking)
+        if unpacked is None:
+            return unpacking
+        body = unpacked
+    check_type(plan, is_empty=not body)
+    return body
+
+
+def check_type(plan: Plan, *, is_empty: bool) -> None:
+    """Raises RequestError: the head says that the body, decompressed, is no JSON."""
+    refusal = plan.body_refusal(is_empty)
     if refusal is not None:
         try:
             raise refusal
         finally:
             del refusal  # its traceback knows this frame
-    return body

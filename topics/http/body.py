@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Generator
 
 from topics.errors import RequestError
 from topics.http.plan import too_large
@@ -13,30 +14,48 @@ _SLICE_BYTES = 65_536
 _MEMBERS_MAX = 1000
 """An empty member takes 20 bytes and a decompressor of 40 KiB; one stream has one, a concatenation a few."""
 
+Unpacking = Generator[None, None, bytearray]
+"""A body that is unpacked step by step."""
 
-def gunzip(data: bytes, max_bytes: int) -> bytes:
-    """The decompressed body, members joined; max_bytes 0 is no limit.
+
+def unpack(data: bytes | bytearray, max_bytes: int, step_bytes: int) -> Unpacking:
+    """The decompressed body, members joined, about `step_bytes` of it a step; max_bytes 0 is no limit.
 
     Raises: RequestError payload_too_large as soon as the output crosses the limit, invalid_request for corrupt input.
     """
-    parts: list[bytes] = []
-    size = at = members = 0
+    out = bytearray()
+    at = members = step = 0
     while at < len(data):
         members += 1
         if members > _MEMBERS_MAX:
             raise RequestError("invalid_request", f"the gzip body has more than {_MEMBERS_MAX} members")
         stream = zlib.decompressobj(_GZIP_WINDOW)
+        has_more = False
         while not stream.eof:
-            if at >= len(data):
+            if at >= len(data) and not has_more:
                 raise RequestError("invalid_request", "the gzip body ends early")
             piece = data[at : at + _SLICE_BYTES]
+            most = min(step_bytes, max_bytes + 1 - len(out)) if max_bytes else step_bytes
             try:
-                part = stream.decompress(piece, max_bytes + 1 - size if max_bytes else 0)
+                part = stream.decompress(piece, most)
             except zlib.error as error:
                 raise RequestError("invalid_request", f"the gzip body is corrupt: {error}") from None
-            size += len(part)
-            if max_bytes and size > max_bytes:
+            has_more = len(part) == most
+            out += part
+            step += len(part)
+            if max_bytes and len(out) > max_bytes:
                 raise too_large(max_bytes)
-            parts.append(part)
-            at += len(piece) - len(stream.unused_data)
-    return b"".join(parts)
+            at += len(piece) - len(stream.unused_data if stream.eof else stream.unconsumed_tail)
+            if step >= step_bytes:
+                step = 0
+                yield
+    return out
+
+
+def begun(unpacking: Unpacking) -> bytes | None:
+    """The body, if a step is all it takes; else the rest is to be done. Raises like `unpack`."""
+    try:
+        next(unpacking)
+    except StopIteration as end:
+        return bytes(end.value)
+    return None

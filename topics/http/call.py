@@ -9,6 +9,7 @@ from topics.engine.durations import milliseconds
 from topics.engine.json_fields import Fields, read_object
 from topics.engine.results import Done
 from topics.errors import TopicsError, as_request_error
+from topics.http.body import Unpacking
 from topics.http.errors import envelope, extra_headers, status_of
 from topics.http.plan import Plan
 from topics.http.principal import Principal
@@ -55,16 +56,40 @@ class Call:
     """One request. Exactly one of `reply`, `fail`, `respond`, `open_stream` and `upgrade` is called, once; after the
     client left the first three do nothing.
 
-    body: decompressed, b"" where there is none. on_disconnect: set it while waiting for something that may take long;
-    called when the client is gone, and nothing is to be answered then.
+    body: decompressed, b"" where there is none; a bytearray where a write is long. on_disconnect: set it while waiting
+    for something that may take long; called when the client is gone, and nothing is to be answered then.
     """
 
-    __slots__ = ("_exchange", "body", "is_only", "on_disconnect", "plan", "service", "started_ns")
+    __slots__ = (
+        "_exchange",
+        "body",
+        "held_bytes",
+        "is_only",
+        "on_disconnect",
+        "plan",
+        "service",
+        "started_ns",
+        "unpacking",
+    )
 
-    def __init__(self, service: Service, exchange: Exchange, plan: Plan, body: bytes, started_ns: int) -> None:
+    def __init__(
+        self,
+        service: Service,
+        exchange: Exchange,
+        plan: Plan,
+        body: bytes | bytearray | Unpacking,
+        started_ns: int,
+    ) -> None:
         self.service = service
         self.plan = plan
-        self.body = body
+        self.unpacking: Unpacking | None = None
+        """Of a write: what unpacks the rest of its body, which is empty until then."""
+        if isinstance(body, bytes | bytearray):
+            self.body = body
+        else:
+            self.unpacking, self.body = body, b""
+        self.held_bytes = 0
+        """Of a long body that waits for its turns."""
         self.started_ns = started_ns
         self.is_only = False
         """What its connection received held this request and nothing else."""
@@ -91,7 +116,7 @@ class Call:
         route = self.plan.route
         if not self.body and route is not None and route.body is Body.JSON_OR_EMPTY:
             return read_object(b"{}")
-        return read_object(self.body)
+        return read_object(bytes(self.body))
 
     def total_ms(self) -> bytes:
         """`server_total_ms` so far, as JSON."""

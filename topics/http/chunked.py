@@ -44,10 +44,10 @@ class ChunkedBody:
         """Bytes of the body that have come."""
         return len(self._body)
 
-    def take(self) -> bytes:
+    def take(self) -> bytearray:
         """The body, once `done`."""
         assert self._state == DONE, "a chunked body taken before its end"
-        return bytes(self._body)
+        return self._body
 
     def feed(self, data: bytes) -> bytes:
         """Takes more of the stream; returns what lies behind the body's end, b"" before it. Raises BadRequestError."""

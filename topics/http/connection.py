@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 
 from topics.errors import RequestError
 from topics.http.admission import UNREAD_BODY_BYTES_MAX, ignores_body, refusal_before_body, usable_body
+from topics.http.body import Unpacking
 from topics.http.call import Call, run
 from topics.http.chunked import ChunkedBody
 from topics.http.errors import BadRequestError, envelope, extra_headers, status_of
@@ -119,7 +120,8 @@ class HttpConnection:
     @property
     def held_bytes(self) -> int:
         """Input kept here: of a body that is not whole, or pipelined."""
-        return len(self._pending) + (0 if self._body is None else len(self._body))
+        held = 0 if self._call is None else self._call.held_bytes
+        return len(self._pending) + (0 if self._body is None else len(self._body)) + held
 
     def large_writes(self) -> Sequence[bytes]:
         return ()
@@ -404,7 +406,8 @@ class HttpConnection:
             if len(data) < missing:
                 body += data
                 return b""
-            whole = bytes(body) + data[:missing] if body else data[:missing]
+            body += data[:missing]
+            whole = body
             rest = data[missing:]
         self._body = None
         self._uncount()
@@ -413,14 +416,14 @@ class HttpConnection:
             plan = self.service.planner.again(plan)
             refusal = plan.unauthorized or plan.forbidden
         if refusal is None:
-            self._serve(plan, whole)
+            self._serve(plan, whole if len(whole) > self.service.step_bytes else bytes(whole))
         else:
             self._refuse(plan, refusal)
         if rest:
             self.service.turns.look()
         return rest
 
-    def _serve(self, plan: Plan, body: bytes, *, only: bool = False) -> None:
+    def _serve(self, plan: Plan, body: bytes | bytearray, *, only: bool = False) -> None:
         """A whole request whose path, method and size are in order: the rest of the body's steps, then the handler.
 
         only: nothing else was received with it.
@@ -434,15 +437,16 @@ class HttpConnection:
         if self._ended and plan.route is not None and plan.route.stream:
             self._close()  # nobody listens, and jobs may be leased as soon as it is open
             return
+        usable: bytes | bytearray | Unpacking = body
         if ignores_body(plan):
-            body = b""
+            usable = b""
         elif not plan.usual_body:
             try:
-                body = usable_body(plan, body)
+                usable = usable_body(plan, body, service.step_bytes)
             except RequestError as error:
                 self._refuse(plan, error)
                 return
-        call = Call(service, self, plan, body, started_ns)
+        call = Call(service, self, plan, usable, started_ns)
         call.is_only = only
         self._call = call
         run(call)

@@ -33,6 +33,7 @@ from h2.settings import SettingCodes
 from topics.errors import RequestError
 from topics.http.admission import ignores_body, refusal_before_body, usable_body
 from topics.http.allowance import Allowance
+from topics.http.body import Unpacking
 from topics.http.call import Call, run
 from topics.http.errors import BadRequestError, envelope, extra_headers, status_of
 from topics.http.h2_frames import GOAWAY, FrameCutter
@@ -107,7 +108,7 @@ class Http2Connection:
         self._sender = Sender(self._h2, transport, self._on_sent)
         self._streams: dict[int, Http2Stream] = {}
         """Requests that are not over: received, handled or answered."""
-        self._waiting: deque[tuple[Http2Stream, bytes]] = deque()
+        self._waiting: deque[tuple[Http2Stream, bytes | bytearray]] = deque()
         """Whole requests that are not run while the peer leaves answers unread, and those that wait for their turn."""
         self._held_bodies = 0
         """Bytes of bodies in `_streams` and `_waiting`."""
@@ -138,7 +139,9 @@ class Http2Connection:
 
     @property
     def held_bytes(self) -> int:
-        return self._cutter.held_bytes + self._held_bodies + self._sender.held_bytes + len(self._unread)
+        calls = (stream.call for stream in self._streams.values())
+        long = sum(call.held_bytes for call in calls if call is not None)
+        return self._cutter.held_bytes + self._held_bodies + self._sender.held_bytes + len(self._unread) + long
 
     def large_writes(self) -> list[bytes]:
         return [part for stream in self._streams.values() for part in stream.large_writes()]
@@ -425,7 +428,7 @@ class Http2Connection:
             self._close()
 
     # --- requests ----------------------------------------------------------------------------------------------------
-    def _serve(self, stream: Http2Stream, body: bytes) -> None:
+    def _serve(self, stream: Http2Stream, body: bytes | bytearray) -> None:
         """A whole request. It waits while the peer leaves answers unread, and for its turn."""
         turns = self.service.turns
         if self._waiting or self._clogged or turns.over:
@@ -441,7 +444,7 @@ class Http2Connection:
         held = self._sender.held_bytes - self._sender.held_streaming_bytes
         return self.transport.over_high_water or held > self.service.config.send_high_water_bytes
 
-    def _run(self, stream: Http2Stream, body: bytes) -> None:
+    def _run(self, stream: Http2Stream, body: bytes | bytearray) -> None:
         service, plan = self.service, stream.plan
         started_ns = service.now_ns()
         assert plan is not None, "a request was let in without a plan"
@@ -454,19 +457,22 @@ class Http2Connection:
         if self._gone and plan.route is not None and plan.route.stream:
             self._forget(stream)  # nobody listens, and jobs may be leased as soon as it is open
             return
+        usable: bytes | bytearray | Unpacking = body
         if not ignores_body(plan) and not plan.usual_body:
             try:
-                body = usable_body(plan, body)
+                usable = usable_body(plan, body, service.step_bytes)
             except RequestError as error:
                 self._refuse(stream, error)
                 return
-        call = stream.call = Call(service, stream, plan, body, started_ns)
+        call = stream.call = Call(service, stream, plan, usable, started_ns)
         run(call)
         if self._gone and stream.waits:
             self._forget(stream)
 
-    def _take_body(self, stream: Http2Stream) -> bytes:
-        body = bytes(stream.body or b"")
+    def _take_body(self, stream: Http2Stream) -> bytes | bytearray:
+        body: bytes | bytearray = stream.body or b""
+        if len(body) <= self.service.step_bytes:
+            body = bytes(body)
         self._held_bodies -= len(body)
         stream.body = None
         stream.uncount()

@@ -346,7 +346,8 @@ class Lane:
             self.taken += taken
             if not engine.takes_plain(name):
                 buffer = bytearray(buffer)  # an answer just given had the topic changed: the append may have to wait
-            fields = (name, self._columns.rows(buffer, row, rows, size), None, identity, None, None, True, None, None)
+            its = self._columns.rows(buffer, row, rows, size)
+            fields = (name, its, None, identity, None, None, True, None, None, None)
             engine.append(make_tuple(AppendRequest, fields), group.done)
 
     def _append_many(self, buffer: bytearray | memoryview, groups: list[GroupRow], columns: Taken) -> list[GroupRow]:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from topics.clock import Clock
 from topics.config import Config
+from topics.engine.long_bodies import LongBodies
 from topics.engine.names import Prefixes
 from topics.engine.ports import Timers
 from topics.engine.write_body import WriteScanner
@@ -57,12 +58,13 @@ class Probes(Protocol):
 class Service:
     """The shared state of a server's HTTP side. One thread; `server/` builds it and flips its switches.
 
-    heartbeats, sessions (of watch), turns (of requests): there from `use_loop` on.
+    heartbeats, sessions (of watch), turns (of requests), long_bodies: there from `use_loop` on.
     """
 
     heartbeats: Heartbeats
     sessions: Sessions
     turns: RequestTurns
+    long_bodies: LongBodies
 
     def __init__(  # noqa: PLR0917 - what `server/` has at hand
         self,
@@ -91,6 +93,8 @@ class Service:
         self.writer = ResponseWriter()
         self.compressor = Compressor(config.gzip_level, config.gzip_min_bytes, config.gzip_max_bytes)
         self.scanner = WriteScanner(config)
+        self.step_bytes = config.pass_body_bytes or 1 << 62
+        """A body that is longer is taken in turns, as it is, not copied."""
         self.description = Description(routes.routes, config)
         self.stream_slots = StreamSlots(config.max_sse_connections, config.max_sse_connections_per_key)
         """Of SSE streams and WebSockets together; whoever opens one takes a slot first."""
@@ -129,6 +133,7 @@ class Service:
         self.heartbeats = Heartbeats(timers)
         config = self.config
         self.turns = RequestTurns(timers, self.now_ns, config.pass_requests_us)
+        self.long_bodies = LongBodies(config, timers)
         limits = config.max_watch_sessions, config.max_watch_sessions_per_key, config.max_client_bytes
         self.sessions = Sessions(timers.clock, random_bytes, *limits)
 

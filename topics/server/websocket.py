@@ -50,7 +50,9 @@ class WebSockets:
         """What sessions share, from the first one on."""
         service = self._service
         if self._host is None:
-            self._host = Host(service.config, service.now_ns, service.scanner, service.engine, self.turns)
+            self._host = Host(
+                service.config, service.now_ns, service.scanner, service.engine, self.turns, service.long_bodies
+            )
         return self._host
 
     def _end_all(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 
 from topics.errors import StorageError
 from topics.loop.loop import Loop
@@ -383,6 +384,8 @@ class Wal:
         for done in waiters:
             done(commit)
         self._counters.answer.add(self._clock.monotonic_ns() - answering_ns)
+        if batch.prepared is not None:
+            self._loop.call_later(0, partial(_drop, batch))  # giving so much memory back takes a turn, too
 
     def _fd_to_sync(self) -> int:
         """What a sync in the background is for, besides files that were left."""
@@ -495,6 +498,10 @@ class Wal:
             if not file.stored.zeroed:
                 with contextlib.suppress(OSError):
                     await self._files.unlink(file.stored.path)
+
+
+def _drop(_batch: Batch) -> None:
+    """A timer that was the last to know a batch."""
 
 
 def _nothing() -> None:

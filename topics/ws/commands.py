@@ -6,13 +6,17 @@ by who executes the command.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import NamedTuple
 
 from topics.config import Config
+from topics.engine.idempotency import Key
+from topics.engine.identity import Identity
 from topics.engine.json_fields import Fields, read_object, refuse
+from topics.engine.long_bodies import Frames, LongBodies
 from topics.engine.node_set import NO_NODES, NodeSet
-from topics.engine.records import Kind, TooManyError, compacted
-from topics.engine.write_body import WriteBody, WriteScanner
+from topics.engine.records import Kind, TooManyError, compacted, string_value
+from topics.engine.write_body import CUT_BYTES, WriteBody, WriteScanner
 from topics.errors import RequestError
 from topics.tuples import make_tuple
 
@@ -53,6 +57,18 @@ class Publish(NamedTuple):
     topic: str
     body: WriteBody
     return_seqs: bool
+    frames: Frames | None = None
+    """Of a long one."""
+
+    @property
+    def identity(self) -> Identity | None:
+        return self.body.producer if self.body.key is None else Key(self.body.key)
+
+
+class Long(NamedTuple):
+    """A message that is parsed in turns with everybody else, and is a command then."""
+
+    data: bytes | bytearray
 
 
 class Ping(NamedTuple):
@@ -65,7 +81,7 @@ class Invalid(NamedTuple):
     message: str
 
 
-Command = Subscribe | Unsubscribe | Publish | Ping | Invalid
+Command = Subscribe | Unsubscribe | Publish | Ping | Long | Invalid
 
 
 def parse_command(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
@@ -84,7 +100,8 @@ def _parse(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
     request_id = b"null" if span is None else _short(span.text, limits.ws_max_request_id_bytes)
     if op == "publish":
         topic = fields.string("topic")
-        return make_tuple(Publish, (request_id, topic, scanner.scan(message), fields.boolean("return_seqs", True)))
+        return_seqs = fields.boolean("return_seqs", True)
+        return make_tuple(Publish, (request_id, topic, scanner.scan(message), return_seqs, None))
     if op == "subscribe":
         return _subscribe(fields, request_id, limits)
     if op == "unsubscribe":
@@ -92,6 +109,34 @@ def _parse(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
     if op == "ping":
         return Ping(request_id)
     raise RequestError("invalid_request", 'op must be "subscribe", "unsubscribe", "publish" or "ping"')
+
+
+def parse_long(message: bytes | bytearray, bodies: LongBodies, limits: Config) -> Generator[None, None, Command]:
+    """`parse_command` of a long message, which may be a publish alone."""
+    try:
+        body = yield from bodies.scan(message, command=True)
+        fields = bodies.command_fields(message)
+        if not fields.op or _text(fields.op, "op") != "publish":
+            raise RequestError("invalid_request", f"only a publish may have over {bodies.step_bytes} bytes")
+        request_id = _short(fields.request_id or b"null", limits.ws_max_request_id_bytes)
+        if not fields.topic:
+            raise RequestError("invalid_request", "topic is missing: it is required")
+        if not fields.has_records:
+            raise RequestError("invalid_request", 'records is missing: it is required, send "records": [...]')
+        publish = Publish(request_id, _text(fields.topic, "topic"), body, fields.return_seqs != b"false")
+        if body.violation is not None:
+            return publish
+        frames = yield from bodies.frames(body.rows, body.node, publish.identity)
+        return publish._replace(frames=frames)
+    except RequestError as error:
+        return Invalid(error.message)
+
+
+def _text(text: bytes, name: str) -> str:
+    """Raises: RequestError, so long a text was cut."""
+    if len(text) < 2 or text[-1:] != b'"' or len(text) >= CUT_BYTES:
+        raise RequestError("invalid_request", f"{name} is too long")
+    return string_value(text)
 
 
 def _short(request_id: bytes, most: int) -> bytes:

@@ -44,7 +44,8 @@ class Received(NamedTuple):
     """
 
     kind: int
-    data: bytes
+    data: bytes | bytearray
+    """A bytearray where a message is long."""
     code: int = 0
 
 
@@ -75,6 +76,7 @@ class Framing:
         "_fragmented",
         "_input",
         "_limits",
+        "_long_bytes",
         "_missing",
         "_partial",
         "_refusals",
@@ -82,10 +84,14 @@ class Framing:
         "closed",
     )
 
-    def __init__(self, max_frame_bytes: int, max_message_bytes: int, turns: FrameTurns) -> None:
-        """0 is no limit. turns: what frames are charged to; no more are looked at once the turn is over."""
+    def __init__(
+        self, max_frame_bytes: int, max_message_bytes: int, turns: FrameTurns, long_bytes: int = 1 << 62
+    ) -> None:
+        """0 is no limit. turns: what frames are charged to; no more are looked at once the turn is over. long_bytes: a
+        longer message is handed on as it is, not copied."""
         self._turns = turns
         self._limits = max_frame_bytes, max_message_bytes
+        self._long_bytes = long_bytes
         self._input = b""
         self._at = 0
         """How much of it has been looked at."""
@@ -227,9 +233,8 @@ class Framing:
             self._partial += data
             if not event.message_finished:
                 return None
-            whole = bytes(self._partial)
-            self._partial.clear()
-            return Received(kind, whole)
+            whole, self._partial = self._partial, bytearray()
+            return Received(kind, whole if len(whole) > self._long_bytes else bytes(whole))
         if isinstance(event, Ping):
             return Received(PING, bytes(event.payload))
         if isinstance(event, CloseConnection):

@@ -9,6 +9,7 @@ from typing import Protocol
 from topics.config import Config
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
+from topics.engine.long_bodies import LongBodies
 from topics.engine.results import AppendRequest, AppendResult, Done, TopicState
 from topics.engine.write_body import WriteScanner
 from topics.errors import RequestError
@@ -40,3 +41,4 @@ class Host:
     scanner: WriteScanner
     engine: WsEngine
     turns: FrameTurns
+    long_bodies: LongBodies

@@ -13,13 +13,22 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
-from topics.engine.idempotency import Key
+from topics.engine.long_bodies import Work
 from topics.engine.refusals import name_forbidden
 from topics.engine.results import AppendRequest, AppendResult
 from topics.errors import RequestError, TopicsError, as_request_error
 from topics.tuples import make_tuple
 from topics.ws import replies
-from topics.ws.commands import Command, Invalid, Publish, Subscribe, Unsubscribe, parse_command
+from topics.ws.commands import (
+    Command,
+    Invalid,
+    Long,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+    parse_command,
+    parse_long,
+)
 from topics.ws.framing import BINARY, PING, TEXT, Framing, Received, pong_frame, text_frame
 from topics.ws.host import Host
 from topics.ws.subscriptions import Subscriptions
@@ -76,6 +85,7 @@ class Session:
         "_framing",
         "_host",
         "_in_line",
+        "_long",
         "_next",
         "_next_bytes",
         "_paused",
@@ -97,7 +107,11 @@ class Session:
         self._turns = host.turns
         self._in_line = False
         """Waits for its turn: what came is looked at then."""
-        self._framing = Framing(host.config.ws_max_frame_bytes, host.config.ws_max_message_bytes, host.turns)
+        config = host.config
+        step_bytes = host.long_bodies.step_bytes
+        self._framing = Framing(config.ws_max_frame_bytes, config.ws_max_message_bytes, host.turns, step_bytes)
+        self._long = False
+        """A long message is being parsed: nothing else begins."""
         self._replies: deque[Reply] = deque()
         """Of commands begun, oldest first; the first is not done."""
         self._withheld = 0
@@ -117,7 +131,7 @@ class Session:
     @property
     def held_bytes(self) -> int:
         held = self._framing.held_bytes + self._subscriptions.held_bytes
-        return held + (0 if self._next is None else self._next_bytes)
+        return held + (0 if self._next is None and not self._long else self._next_bytes)
 
     def large_writes(self) -> Sequence[bytes]:
         return ()
@@ -129,7 +143,7 @@ class Session:
     @property
     def busy(self) -> bool:
         """A command waits for its commit."""
-        return bool(self._replies)
+        return self._long or bool(self._replies)
 
     def receive(self, data: bytes | memoryview) -> None:
         if not self._ended:
@@ -196,9 +210,12 @@ class Session:
             if not self._ended:
                 self._pump()
         except Exception:
-            _log.exception("a WebSocket failed by a bug of ours; it is closed")
-            self._end()
-            self._transport.close()
+            self._on_bug()
+
+    def _on_bug(self) -> None:
+        _log.exception("a WebSocket failed by a bug of ours; it is closed")
+        self._end()
+        self._transport.close()
 
     def _take(self) -> Command | Received | None:
         received = self._framing.take()
@@ -207,10 +224,14 @@ class Session:
         self._next_bytes = len(received.data)
         if received.kind != TEXT:
             return received
-        return parse_command(received.data, self._host.scanner, self._host.config)
+        if self._next_bytes > self._host.long_bodies.step_bytes:
+            return Long(received.data)
+        return parse_command(bytes(received.data), self._host.scanner, self._host.config)
 
     def _may_begin(self, command: Command | Received) -> bool:
         """Publishes may overlap with each other, nothing else."""
+        if self._long:
+            return False
         if isinstance(command, Publish):
             return len(self._replies) < self._host.config.ws_publishes_in_flight and not self._subscriptions.beginning
         return not self._replies
@@ -218,6 +239,10 @@ class Session:
     def _execute(self, command: Command | Received) -> None:
         if isinstance(command, Received):
             self._on_frame(command)
+            return
+        if isinstance(command, Long):
+            self._long = True
+            self._host.long_bodies.run(self._parse_long(command.data))
             return
         if isinstance(command, Invalid):
             self._transport.write(text_frame(replies.error(b"null", "invalid_json", command.message)))
@@ -240,15 +265,35 @@ class Session:
         except Exception as error:
             self._on_done(reply, error)
 
+    def _parse_long(self, message: bytes | bytearray) -> Work:
+        """Parses and executes a long message, unless the connection ends before."""
+        if self._ended:
+            return
+        try:
+            command = yield from parse_long(message, self._host.long_bodies, self._host.config)
+            self._on_parsed(command)
+        except Exception:
+            self._on_bug()
+
+    def _on_parsed(self, command: Command) -> None:
+        self._long = False
+        if self._ended:
+            return
+        self._execute(command)
+        if self._closing:
+            self._say_goodbye()
+        else:
+            self._go_on()
+
     def _on_frame(self, received: Received) -> None:
         if received.kind == PING:
-            self._transport.write(pong_frame(received.data))
+            self._transport.write(pong_frame(bytes(received.data)))
         elif received.kind == BINARY:
             message = "binary messages mean nothing here: send JSON as text"
             self._transport.write(text_frame(replies.error(None, "unsupported_message", message)))
         else:
             if received.data:
-                self._transport.write(received.data)
+                self._transport.write(bytes(received.data))
             self._end()
             self._transport.close()
 
@@ -264,7 +309,7 @@ class Session:
         if host.engine.refuses_writes and not body.disable_backpressure:
             raise host.engine.refuse_write()
         started_ns = host.now_ns()
-        with_seqs = body.lists_seqs(command.return_seqs)
+        with_seqs, piece = body.lists_seqs(command.return_seqs), body.piece
 
         def done(result: AppendResult | TopicsError) -> None:
             if isinstance(result, TopicsError):
@@ -272,18 +317,16 @@ class Session:
             else:
                 total_ns = host.now_ns() - started_ns
                 window_ns = host.engine.throttle_window_ns
-                text = replies.ack(
-                    request_id, topic, result, total_ns, window_ns, with_seqs=with_seqs, piece=body.piece
-                )
+                text = replies.ack(request_id, topic, result, total_ns, window_ns, with_seqs=with_seqs, piece=piece)
                 self._on_done(reply, text)
 
         may_create: RequestError | Literal[True] = True
         dead_letter = None if body.config is None else body.config.dead_letter
         if dead_letter is not None and not rights.allows(dead_letter):
             may_create = name_forbidden(dead_letter)
-        identity = body.producer if body.key is None else Key(body.key)
-        options = (body.create, body.config, may_create, body.violation, body.incarnation)
-        host.engine.append(make_tuple(AppendRequest, (topic, body.rows, body.node, identity, *options)), done)
+        options = (body.create, body.config, may_create, body.violation, body.incarnation, command.frames)
+        request = make_tuple(AppendRequest, (topic, body.rows, body.node, command.identity, *options))
+        host.engine.append(request, done)
 
     def _subscribe(self, command: Subscribe, reply: Reply) -> None:
         if not self._rights.read:
@@ -355,7 +398,7 @@ class Session:
 
     def _say_goodbye(self) -> None:
         """Once nothing is in progress."""
-        if self._replies:
+        if self.busy:
             return
         self._part("server_shutting_down", "the server is shutting down", GOING_AWAY, "server shutting down")
 

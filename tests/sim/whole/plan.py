@@ -208,6 +208,7 @@ class Plan:
             rng = stream(self.seed, f"{life}:settings")
             settings = choose_settings(rng, self.base) | self.forced
             settings |= choose_bound(random.Random(f"{self.seed}:{life}:bound")) | self.forced
+            settings |= choose_bodies(random.Random(f"{self.seed}:{life}:bodies"), self.base) | self.forced
             if self.shard_counts:
                 settings["wal_shards"] = rng.choice(self.shard_counts)
             found = self._configs[life] = replace(self.base, **settings)
@@ -258,6 +259,11 @@ def choose_settings(rng: random.Random, base: Config) -> dict[str, Any]:
     if base.cold_dir:
         settings |= {"hot_retain_segments": rng.choice((0, 0, 1, 4)), "hot_retain_bytes": rng.choice((0, 2000))}
     return settings
+
+
+def choose_bodies(rng: random.Random, base: Config) -> dict[str, Any]:
+    """From how many bytes on a body is taken in turns."""
+    return {"pass_body_bytes": rng.choice((20, 200, base.pass_body_bytes, base.pass_body_bytes))}
 
 
 def choose_bound(rng: random.Random) -> dict[str, Any]:

@@ -50,6 +50,10 @@ class Part:
         return self.piece > 0 or not self.last
 
     @property
+    def is_last_piece(self) -> bool:
+        return self.is_piece and self.last
+
+    @property
     def extension_bytes(self) -> int:
         if self.is_piece:
             return len(pack_staged_piece(StagedPiece(*(0,) * 8, self.producer, self.attempt)))

@@ -195,7 +195,7 @@ class Stager:
 class _PieceIdentity:
     """The identity of a piece's records in the staging area. See `Identity`."""
 
-    is_piece = False
+    is_piece = is_last_piece = False
 
     def __init__(self, stager: Stager, told: StagedPiece) -> None:
         self._stager = stager

@@ -7,13 +7,16 @@ from typing import Literal
 
 from topics.engine.durations import milliseconds, throttle_wait
 from topics.engine.idempotency import Key
+from topics.engine.identity import Identity
 from topics.engine.json_fields import Fields
+from topics.engine.long_bodies import Frames, Work
 from topics.engine.predicate import parse_predicate
 from topics.engine.refusals import config_needs_admin, name_forbidden
 from topics.engine.results import AppendRequest, AppendResult, DeleteResult, DiffQuery, DiffResult, Tombstone
 from topics.engine.topic_config import TopicConfig
-from topics.engine.write_body import producer_and_key
+from topics.engine.write_body import WriteBody, producer_and_key
 from topics.errors import RequestError, TopicsError
+from topics.http.admission import check_type
 from topics.http.call import Call
 from topics.http.json_text import json_bool
 from topics.http.query import boolean
@@ -24,22 +27,59 @@ _VISIBLE_ASCII = re.compile(rb"[\t\x20-\x7e]*")
 
 
 def write(call: Call) -> None:
-    """Append; answered at the class's commit point (7.5). The hot one: the answer is one format of bytes."""
-    plan = call.plan
+    """Append; answered at the class's commit point (7.5)."""
     service = call.service
-    engine = service.engine
-    body = service.scanner.scan(call.body)
-    if engine.refuses_writes and not body.disable_backpressure:
-        raise engine.refuse_write()
-    key = body.key
-    violation = body.violation
-    producer = body.producer
+    if call.unpacking is not None or len(call.body) > service.step_bytes:
+        call.held_bytes = len(call.body)
+        service.long_bodies.run(_write_long(call))
+        return
+    _append(call, service.scanner.scan(bytes(call.body)))
+
+
+def _write_long(call: Call) -> Work:
+    """The same for a long body, in turns with everybody else. One whose client has left before has none."""
+    try:
+        if not call.answered:
+            call.is_only = False
+            long_bodies, plan = call.service.long_bodies, call.plan
+            if call.unpacking is not None:
+                call.body = yield from call.unpacking
+                call.held_bytes = len(call.body)
+                check_type(plan, is_empty=not call.body)
+            body = yield from long_bodies.scan(call.body)
+            frames = None
+            if body.violation is None:
+                identity, violation = _identity(call, body)
+                if violation is None:
+                    frames = yield from long_bodies.frames(body.rows, body.node, identity)
+            _append(call, body, frames)
+            yield
+            call.body, call.held_bytes = b"", 0  # giving memory back takes as long as using it does
+    except Exception as error:
+        call.fail(error)
+
+
+def _identity(call: Call, body: WriteBody) -> tuple[Identity | None, RequestError | None]:
+    """By what the write is known when it is sent again, and the limit that it breaks."""
+    key, producer, violation = body.key, body.producer, body.violation
     if key is None:
-        key = plan.request.headers.get(b"idempotency-key")
+        key = call.plan.request.headers.get(b"idempotency-key")
         if key is not None:
             key, violation = _check_header_key(call, key, violation)
             if producer is not None and key is not None:
                 violation = violation or producer_and_key()
+    return producer if key is None else Key(key), violation
+
+
+def _append(call: Call, body: WriteBody, frames: Frames | None = None) -> None:
+    """The hot one: the answer is one format of bytes."""
+    plan = call.plan
+    service = call.service
+    engine = service.engine
+    if engine.refuses_writes and not body.disable_backpressure:
+        raise engine.refuse_write()
+    identity, violation = _identity(call, body)
+    piece = body.piece
     with_seqs = body.lists_seqs(boolean(plan.query, "return_seqs", True) if plan.query else True)
     topic = plan.name_json
     started_ns = call.started_ns
@@ -62,9 +102,8 @@ def write(call: Call) -> None:
         if not deduped:
             performance += b',"wal_append_ms":%b,"fsync_ms":%b' % (milliseconds(append_ns), milliseconds(sync_ns))
         if result.staged:
-            assert producer is not None, "nothing else is staged"
             flags = (json_bool(created), json_bool(deduped))
-            answer = _STAGED % (topic, body.piece, count, *flags, performance)
+            answer = _STAGED % (topic, piece, count, *flags, performance)
         else:
             answer = write_json(
                 topic, first, count, with_seqs, performance, head=head, created=created, deduped=deduped
@@ -73,9 +112,8 @@ def write(call: Call) -> None:
 
     config = body.config
     may_create = True if config is None else _may_create_with(call, config)
-    identity = producer if key is None else Key(key)
-    fields = (plan.name, body.rows, body.node, identity, body.create, config, may_create, violation, body.incarnation)
-    request = make_tuple(AppendRequest, fields)
+    options = (body.create, config, may_create, violation, body.incarnation, frames)
+    request = make_tuple(AppendRequest, (plan.name, body.rows, body.node, identity, *options))
     if call.is_only and service.is_alone():
         parsed_ns = service.now_ns()
         result = engine.append_alone(request)

@@ -15,7 +15,7 @@ from topics.http.query import boolean
 
 def put_topic(call: Call) -> None:
     """Create or replace the configuration (7.1)."""
-    config = TopicConfig.parse(call.body)
+    config = TopicConfig.parse(bytes(call.body))
     check_topic_name(call.name)
     check_dead_letter_of(config, call.name)
     if config.dead_letter is not None:
