@@ -159,10 +159,11 @@ class Sweep:
         start(machine)
         machine.audit(actors)
         said = machine.survey(actors)
+        is_repeated = not machine.log_is_short  # routers that stood still for its length (R-LOG-3) go on after a start
         machine.crash(power_cut=False)
         start(machine)
         again = machine.survey(actors)
-        if said != again:
+        if is_repeated and said != again:
             raise machine.wrong(f"a second recovery shows something else: {first_difference(said, again)}")
         return {"faults met": struck}
 
