@@ -333,7 +333,7 @@ class Appender:
                     core.stager.take(topic, request, now_ms, created=created, done=done)
                     return
             check_admission(core, topic, request.rows, now_ms)
-            if request.frames is None:
+            if request.frames is None or created:  # the topic and its first records are one batch: both are, or neither
                 self._stage(topic, request.rows, request.node, now_ms, identity, created, done)
             else:
                 self._stage_gathered(topic, request, request.frames, now_ms, identity, created, done)
