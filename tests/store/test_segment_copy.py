@@ -98,6 +98,16 @@ def test_a_disk_that_fails_behind_one_that_is_full_stops_the_log() -> None:
     check_after_a_power_cut(world)
 
 
+def test_a_disk_that_fails_behind_a_record_that_cannot_be_read_stops_the_log() -> None:
+    """Else the next checkpoint would sync the same file again, and that would succeed."""
+    world = written().next_life()
+    world.ring.faults.fail("read", errno.EIO, path_part="wal-")
+    world.ring.faults.fail("sync", errno.EIO, path_part=path_part(5))
+    with pytest.raises(OSError, match="a sync failed"):
+        world.checkpoint()
+    assert world.store.log.read_only
+
+
 def test_a_sync_that_finds_no_space_is_not_tried_again() -> None:
     world = written()
     world.ring.faults.fail("sync", errno.ENOSPC, path_part=path_part(5))

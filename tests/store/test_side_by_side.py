@@ -99,6 +99,16 @@ def test_of_several_errors_the_one_is_told_that_is_more_than_a_lack_of_space(gra
         task.result()
 
 
+def test_a_disk_that_fails_is_told_though_a_damaged_record_came_first() -> None:
+    world = World()
+    task = world.begin(1, 2, 3)
+    world.end(1, CorruptError("damaged", {}))
+    world.end(2, FULL)
+    world.end(3, BROKEN)
+    with pytest.raises(OSError, match="Input/output error"):
+        task.result()
+
+
 def test_a_result_that_cannot_be_taken_is_an_error_like_others() -> None:
     world = World()
 

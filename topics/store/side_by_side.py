@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from topics.errors import StorageError
 from topics.loop.tasks import Task
 from topics.store.filecalls import lacks_descriptors
 from topics.store.space import lacks_space
@@ -89,12 +90,15 @@ async def all_of(spawn: Spawn[None], coros: Iterator[Coroutine[Any, Any, None]],
 
 
 def gravest(errors: Sequence[Exception]) -> Exception:
-    """The first that is more than a lack of space or descriptors, after which all would be tried again."""
-    return next((error for error in errors if not _passes(error)), errors[0])
+    """The first of the gravest kind: a disk that fails, which stops the log; then what is wrong with a record; then a
+    lack of space or descriptors. After the last two all would be tried again, and a sync that failed would succeed."""
+    return max(errors, key=_gravity)  # the first of several
 
 
-def _passes(error: Exception) -> bool:
-    return lacks_space(error) or (isinstance(error, OSError) and lacks_descriptors(error))
+def _gravity(error: Exception) -> int:
+    if lacks_space(error) or (isinstance(error, OSError) and lacks_descriptors(error)):
+        return 0
+    return 1 if isinstance(error, StorageError) else 2
 
 
 def _nothing() -> None:
