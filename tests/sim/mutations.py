@@ -209,7 +209,7 @@ MUTANTS = (
     ),
     _one("a delete answered before its sync", "engine/delete.py", 'topic.stage_class == "fsync"', "False"),
     _one(
-        "flags not synced before the snapshot", "store/flagging.py", "await self._files.fdatasync(fd)", "pass"
+        "flags not synced before the snapshot", "store/flagging.py", "await in_place(self._files.fdatasync(fd))", "pass"
     )._replace(places=2),
     _one(
         "lease ids used before they are reserved",

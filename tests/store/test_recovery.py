@@ -306,7 +306,8 @@ def test_a_start_that_cannot_read_does_not_hide_that_the_power_failed_before_the
     assert StoreWorld(ring.next_life(power_cut=True)).open().store.power_lost
 
 
-def test_zeros_behind_a_segments_frames_whose_sync_failed_are_written_again() -> None:
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_zeros_behind_a_segments_frames_whose_sync_failed_are_written_again(error: int) -> None:
     """The page cache shows them all the same, and a footer behind them would make what the disk has there durable."""
     world = StoreWorld(config=small_config(pack_run_bytes=0)).open()
     world.create(1)
@@ -319,8 +320,8 @@ def test_zeros_behind_a_segments_frames_whose_sync_failed_are_written_again() ->
     assert isinstance(file, SimFile)
     ring.disk.write(file, end, b"what a crash left" * 500)
     file.sync(file.order)
-    ring.faults.fail("sync", errno.EIO, path_part=path)
-    with pytest.raises(OSError, match="Input/output"):
+    ring.faults.fail("sync", error, path_part=path)
+    with pytest.raises(OSError, match=os.strerror(error)):
         StoreWorld(ring).open()
     again = StoreWorld(ring.next_life(power_cut=False)).open()
     assert not again.end(power_cut=True).file_bytes(path)[end:].strip(b"\0")

@@ -116,6 +116,21 @@ def test_a_sync_that_finds_no_space_is_not_tried_again() -> None:
     assert world.store.log.read_only
 
 
+def test_zeros_behind_a_tail_whose_sync_finds_no_space_are_not_believed() -> None:
+    """The page cache shows them from then on, whatever the disk has."""
+    world = written(18)
+    world.checkpoint()
+    world.append(1, 2)
+    world.ring.faults.fail("write", errno.ENOSPC, path_part=f"seg-{17:020d}.idx")
+    with pytest.raises(OSError, match="No space left"):
+        world.checkpoint()
+    world.ring.faults.fail("sync", errno.ENOSPC, path_part=path_part(17))
+    with pytest.raises(OSError, match="a sync failed"):
+        world.checkpoint()
+    assert world.store.log.read_only
+    check_after_a_power_cut(world)
+
+
 def test_each_footer_tells_of_all_records_so_far() -> None:
     world = written(18)
     world.checkpoint()

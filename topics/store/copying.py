@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from topics.errors import StorageError
 from topics.loop.tasks import Future
 from topics.store import codec
 from topics.store.catalog import Catalog, Deletions, RowColumns
-from topics.store.filecalls import FileCalls
+from topics.store.filecalls import FileCalls, in_place
 from topics.store.filetable import FileTable
 from topics.store.format import FLAG_COPY
 from topics.store.manifest import Manifest
@@ -104,20 +103,12 @@ class Copying:
         return await future
 
     async def sync(self, fd: int) -> None:
-        """Raises OSError: see `failed_sync`."""
-        try:
-            await self.files.fsync(fd)
-        except OSError as error:
-            raise failed_sync(error) from error
+        """Raises OSError: see `in_place`."""
+        await in_place(self.files.fsync(fd))
 
     def new_epoch(self) -> int:
         """What tells a file from those that had its number before; never 0."""
         return int.from_bytes(self._random_bytes(8), "little") | 1
-
-
-def failed_sync(error: OSError) -> OSError:
-    """Never a full disk: a sync that failed is not tried again."""
-    return OSError(errno.EIO, f"a sync failed: {error}")
 
 
 def _kept(view: memoryview, memory: memoryview | None) -> memoryview:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from typing_extensions import Buffer
@@ -97,6 +97,19 @@ async def sync_file(files: FileCalls, path: str) -> None:
         await files.close(fd)
 
 
+async def in_place(sync: Awaitable[None]) -> None:
+    """A sync of a file that is not written anew after a failure. Raises OSError: see `failed_sync`."""
+    try:
+        await sync
+    except OSError as error:
+        raise failed_sync(error) from error
+
+
+def failed_sync(error: OSError) -> OSError:
+    """Never a full disk: a sync that failed is not tried again."""
+    return OSError(errno.EIO, f"a sync failed: {error}")
+
+
 async def zero_range(files: FileCalls, path: str, start: int, end: int, *, lost_writes: bool = False) -> bool:
     """Durable zeros over file bytes [start, end). False when that is what was there.
 
@@ -115,7 +128,7 @@ async def zero_range(files: FileCalls, path: str, start: int, end: int, *, lost_
                 await files.write_all(fd, _ZEROS[:count], offset)
                 changed = True
         if changed:
-            await files.fdatasync(fd)
+            await in_place(files.fdatasync(fd))
     finally:
         await files.close(fd)
     return changed

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from topics.errors import CorruptError, FormatError, StorageError
 from topics.loop.tasks import Future
 from topics.store.catalog import Deletions
-from topics.store.filecalls import FileCalls
+from topics.store.filecalls import FileCalls, in_place
 from topics.store.format import DELETED
 from topics.store.manifest import Manifest, Segment
 from topics.store.segment_format import (
@@ -121,7 +121,7 @@ class Flagging:
             for offset in (offsets.astype(np.int64) + lengths - 1).tolist():
                 await writes.put(_FLAG, offset)
             await writes.finish()
-            await self._files.fdatasync(fd)
+            await in_place(self._files.fdatasync(fd))
         finally:
             await self._files.close(fd)
 
@@ -180,4 +180,4 @@ class Flagging:
         at = np.unique(at)
         column[at[column[at] & INDEX_DELETED == 0]] ^= INDEX_DELETE
         await self._files.write_all(fd, flags, columns_at + FLAGS_OFFSET_PER_ROW * rows)
-        await self._files.fdatasync(fd)
+        await in_place(self._files.fdatasync(fd))

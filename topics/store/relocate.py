@@ -21,8 +21,8 @@ from topics.loop.files import SyncFailedError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Cancelled
 from topics.store.catalog import RowColumns
-from topics.store.copying import SEQ_SPAN_MAX, Copying, failed_sync
-from topics.store.filecalls import sync_file
+from topics.store.copying import SEQ_SPAN_MAX, Copying
+from topics.store.filecalls import failed_sync, sync_file
 from topics.store.gathering import Gatherings
 from topics.store.manifest import Segment
 from topics.store.pack_copy import NO_RUNS, PackCopy, Runs, SmallCopy

@@ -20,7 +20,7 @@ from topics.loop.tasks import Future
 from topics.memory import page_aligned
 from topics.store import codec
 from topics.store.codec import Stop
-from topics.store.filecalls import FileCalls, list_if_there
+from topics.store.filecalls import FileCalls, in_place, list_if_there
 from topics.store.filetable import FileKind, FileTable, StoredFile
 from topics.store.format import (
     BATCH_ALIGN,
@@ -364,7 +364,7 @@ class ShardReplay:
         """All that counts is on stable storage on return. After `next` gave None. Raises OSError."""
         if self.last_batch_no > self.synced_upto:
             for stored in self._stored.values():
-                await self._files.fsync(stored.fd)
+                await in_place(self._files.fsync(stored.fd))
             self.synced_upto = self.last_batch_no
 
     @property
