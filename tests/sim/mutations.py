@@ -128,8 +128,8 @@ MUTANTS = (
     _one(
         "batches claim to be synced when they are written",
         "store/log_end.py",
-        "            durable.synced,\n            self._chain,",
-        "            durable.written,\n            self._chain,",
+        "durable.written + 1, durable.synced, self._chain",
+        "durable.written + 1, durable.written, self._chain",
     ),
     _one(
         "a floor forgotten when a cap is raised",
@@ -701,7 +701,7 @@ MUTANTS = (
     _one(
         "a tail that there is no space to write again not synced where it lies",
         "store/replay.py",
-        "                await self._files.fsync(stored.fd)\n",
+        "                await in_place(self._files.fsync(stored.fd))\n",
         "                pass\n",
         f"{_FULL_DISKS}::test_a_start_without_space_for_its_unsynced_tail_syncs_that_where_it_lies",
     ),
