@@ -114,6 +114,21 @@ def test_what_is_here_when_the_client_has_finished_is_answered() -> None:
     assert peer.wire.closed
 
 
+def test_what_is_behind_the_end_of_a_body_is_answered_though_the_client_has_finished() -> None:
+    server = Server(requests=1)
+    writer, other = server.peer(), server.peer()
+    request = POST % (b"w", 4, b"1234")
+    writer.http.receive(request[:-2])
+    other.http.receive(GET % b"o")
+    server.service.turns.look()
+    writer.http.receive(request[-2:] + GET % b"behind")
+    writer.http.end_of_stream()
+    for _ in range(4):
+        server.end_pass()
+    assert names(writer) == ["w", "behind"]
+    assert writer.wire.closed
+
+
 def test_a_connection_that_waits_is_busy_and_never_overdue() -> None:
     server = Server(requests=1)
     peer = server.peer()

@@ -571,7 +571,10 @@ class HttpConnection:
     def _go_on(self) -> None:
         """Input that waited for the answer."""
         data, self._pending, self._looked = self._pending, b"", 0
-        self._advance(self._take_body(data) if self.phase is BODY else data)
+        if self.phase is BODY:
+            self._running = True  # an answer at once may not end the connection before what is behind the body
+            data = self._take_body(data)
+        self._advance(data)
 
     def _refuse(self, plan: Plan, error: RequestError, *, body_unread: bool = False) -> None:
         """An error the handler never hears of."""
