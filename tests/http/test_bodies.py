@@ -6,6 +6,7 @@ import random
 import pytest
 
 from tests.http.wire import Echo, Peer, make_service
+from topics.http.body import unpack
 from topics.http.keyring import parse_keys
 
 HEAD = b"POST /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -135,6 +136,7 @@ def test_a_gzip_body_is_decompressed(peer: Peer) -> None:
 
 
 def test_a_gzip_body_of_several_members_and_slices_is_one_body(peer: Peer) -> None:
+    peer.service.step_bytes = 1 << 62  # the echo takes no turns
     noise = random.Random(1).randbytes(100_000).hex()
     body = gzip.compress(b'{"a":"') + gzip.compress(noise.encode()) + gzip.compress(b"") + gzip.compress(b'"}')
     answer = peer.ask("POST", "/v0/topics/a", body, content_encoding="gzip", content_type="application/json")
@@ -215,3 +217,11 @@ def test_no_continue_without_a_body_or_for_one_that_is_ignored(peer: Peer) -> No
 def test_a_refused_request_with_a_small_body_keeps_its_connection(peer: Peer) -> None:
     assert peer.ask("POST", "/v0/nowhere", b"x" * 100).status == 404
     assert peer.ask("GET", "/v0/topics/jobs").status == 200
+
+
+def test_a_gzip_body_that_holds_next_to_nothing_is_unpacked_in_steps_too() -> None:
+    """Blocks of deflate may be empty: time goes by without any output."""
+    empty_blocks, end = b"\0\0\0\xff\xff" * 200_000, b"\3\0"
+    data = gzip.compress(b"")[:10] + empty_blocks + end + bytes(8)
+    steps = sum(1 for _ in unpack(data, 1 << 20, 1 << 20))
+    assert steps == len(data) // 65_536

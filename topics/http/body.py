@@ -11,6 +11,8 @@ from topics.http.plan import too_large
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _SLICE_BYTES = 65_536
 """zlib copies what lies behind a member: of small slices, so that many members do not cost their number squared."""
+_INPUT_WEIGHT = 16
+"""A byte of input counts as so many of output: a block of deflate takes a microsecond, and may be empty."""
 _MEMBERS_MAX = 1000
 """An empty member takes 20 bytes and a decompressor of 40 KiB; one stream has one, a concatenation a few."""
 
@@ -42,10 +44,11 @@ def unpack(data: bytes | bytearray, max_bytes: int, step_bytes: int) -> Unpackin
                 raise RequestError("invalid_request", f"the gzip body is corrupt: {error}") from None
             has_more = len(part) == most
             out += part
-            step += len(part)
             if max_bytes and len(out) > max_bytes:
                 raise too_large(max_bytes)
-            at += len(piece) - len(stream.unused_data if stream.eof else stream.unconsumed_tail)
+            taken = len(piece) - len(stream.unused_data if stream.eof else stream.unconsumed_tail)
+            at += taken
+            step += max(len(part), _INPUT_WEIGHT * taken)
             if step >= step_bytes:
                 step = 0
                 yield
