@@ -2,12 +2,16 @@
 
 import gzip
 import random
+import zlib
 
 import pytest
 
 from tests.http.wire import Echo, Peer, make_service
 from topics.http.body import unpack
+from topics.http.handlers.records import write
 from topics.http.keyring import parse_keys
+from topics.http.routes import Body, Route, RouteTable
+from topics.http.scope import Scope
 
 HEAD = b"POST /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -225,3 +229,17 @@ def test_a_gzip_body_that_holds_next_to_nothing_is_unpacked_in_steps_too() -> No
     data = gzip.compress(b"")[:10] + empty_blocks + end + bytes(8)
     steps = sum(1 for _ in unpack(data, 1 << 20, 1 << 20))
     assert steps == len(data) // 65_536
+
+
+def test_a_long_body_that_waits_for_its_turns_is_counted_until_its_client_leaves() -> None:
+    route = Route("POST", "/v0/topics/:topic", Scope.WRITE, write, body=Body.JSON, large=True)
+    peer = Peer(make_service(RouteTable([route]), pass_body_bytes=100))
+    body = b'{"records":[{"data":"%b"}]}' % random.Random(1).randbytes(500).hex().encode()
+    for encoding, sent in ((b"", body), (b"Content-Encoding: gzip\r\n", zlib.compress(body, wbits=31))):
+        peer = Peer(peer.service)
+        peer.http.receive(HEAD + encoding + b"Content-Length: %d\r\n\r\n" % len(sent) + sent)
+        call = peer.http._call
+        assert call is not None
+        assert peer.http.held_bytes == len(sent)
+        peer.http.lost()
+        assert (peer.http.held_bytes, call.body, call.unpacking) == (0, b"", None)

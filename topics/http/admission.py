@@ -50,10 +50,10 @@ def usable_body(plan: Plan, body: bytes | bytearray, step_bytes: int) -> bytes |
     unpacks the rest. Raises RequestError."""
     if plan.gzip:
         assert plan.route is not None, "a body of a request without a route"
-        unpacking = unpack(body, plan.max_body_bytes, step_bytes if plan.route.large else 1 << 62)
-        unpacked = begun(unpacking)
+        steps = unpack(body, plan.max_body_bytes, step_bytes if plan.route.large else 1 << 62)
+        unpacked = begun(steps)
         if unpacked is None:
-            return unpacking
+            return Unpacking(steps, len(body))
         body = unpacked
     check_type(plan, is_empty=not body)
     return body

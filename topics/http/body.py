@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Generator
+from typing import NamedTuple
 
 from topics.errors import RequestError
 from topics.http.plan import too_large
@@ -16,11 +17,20 @@ _INPUT_WEIGHT = 16
 _MEMBERS_MAX = 1000
 """An empty member takes 20 bytes and a decompressor of 40 KiB; one stream has one, a concatenation a few."""
 
-Unpacking = Generator[None, None, bytearray]
-"""A body that is unpacked step by step."""
+Steps = Generator[None, None, bytearray]
+"""Of the unpacking of a body."""
 
 
-def unpack(data: bytes | bytearray, max_bytes: int, step_bytes: int) -> Unpacking:
+class Unpacking(NamedTuple):
+    """A body that is being unpacked."""
+
+    steps: Steps
+    """Those to come."""
+    size: int
+    """Of the body as it came."""
+
+
+def unpack(data: bytes | bytearray, max_bytes: int, step_bytes: int) -> Steps:
     """The decompressed body, members joined, about `step_bytes` of it a step; max_bytes 0 is no limit.
 
     Raises: RequestError payload_too_large as soon as the output crosses the limit, invalid_request for corrupt input.
@@ -55,10 +65,10 @@ def unpack(data: bytes | bytearray, max_bytes: int, step_bytes: int) -> Unpackin
     return out
 
 
-def begun(unpacking: Unpacking) -> bytes | None:
+def begun(steps: Steps) -> bytes | None:
     """The body, if a step is all it takes; else the rest is to be done. Raises like `unpack`."""
     try:
-        next(unpacking)
+        next(steps)
     except StopIteration as end:
         return bytes(end.value)
     return None

@@ -84,12 +84,12 @@ class Call:
         self.plan = plan
         self.unpacking: Unpacking | None = None
         """Of a write: what unpacks the rest of its body, which is empty until then."""
+        self.held_bytes = 0
+        """Of a long body that waits for its turns."""
         if isinstance(body, bytes | bytearray):
             self.body = body
         else:
-            self.unpacking, self.body = body, b""
-        self.held_bytes = 0
-        """Of a long body that waits for its turns."""
+            self.unpacking, self.body, self.held_bytes = body, b"", body.size
         self.started_ns = started_ns
         self.is_only = False
         """What its connection received held this request and nothing else."""
@@ -204,9 +204,15 @@ class Call:
         exchange.upgrade(head, open_upgraded)
 
     def abandon(self) -> None:
-        """The client is gone: stops what waits for it; a later answer goes nowhere."""
+        """The client is gone: stops what waits for it; a later answer goes nowhere.
+
+        A long body is let go, since a client that holds too much is dropped for the sake of its memory. One whose turns
+        have begun is held by them.
+        """
         if self._exchange is None:
             return
+        if self.held_bytes:
+            self.body, self.unpacking, self.held_bytes = b"", None, 0
         on_disconnect = self.on_disconnect
         self._head_ready()
         if on_disconnect is not None:

@@ -30,7 +30,7 @@ def write(call: Call) -> None:
     """Append; answered at the class's commit point (7.5)."""
     service = call.service
     if call.unpacking is not None or len(call.body) > service.step_bytes:
-        call.held_bytes = len(call.body)
+        call.held_bytes = call.held_bytes or len(call.body)
         service.long_bodies.run(_write_long(call))
         return
     _append(call, service.scanner.scan(bytes(call.body)))
@@ -43,7 +43,7 @@ def _write_long(call: Call) -> Work:
             call.is_only = False
             long_bodies, plan = call.service.long_bodies, call.plan
             if call.unpacking is not None:
-                call.body = yield from call.unpacking
+                call.body = yield from call.unpacking.steps
                 call.held_bytes = len(call.body)
                 check_type(plan, is_empty=not call.body)
             body = yield from long_bodies.scan(call.body)
