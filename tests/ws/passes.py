@@ -21,6 +21,11 @@ class Passes:
         self.asked += 1
         self._due.append(fn)
 
+    @property
+    def waits(self) -> bool:
+        """Something is to be done in the next pass."""
+        return bool(self._due)
+
     def end(self, turns: Turns, hooks: int = 1) -> None:
         """A pass: timers, then the hooks at its end, so many times."""
         due, self._due = self._due, []

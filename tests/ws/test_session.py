@@ -138,6 +138,10 @@ def publish(number: int, topic: str = "t") -> bytes:
     return text({"op": "publish", "topic": topic, "records": [{"data": 1}], "request_id": number})
 
 
+LONG = text({"op": "publish", "topic": "t", "request_id": 1, "records": [{"data": "x" * 2000}] * 600})
+assert len(LONG) > CONFIG.pass_body_bytes
+
+
 def test_acks_wait_for_those_before_them_and_deliveries_for_all() -> None:
     peer = Peer()
     peer.session.receive(publish(0) + publish(1) + publish(2, "bug"))
@@ -174,6 +178,28 @@ def test_a_message_that_waits_for_those_before_it_is_counted_as_held() -> None:
     peer.answer()
     assert peer.session.held_bytes == 0
     assert len(peer.wire.messages) == 2
+
+
+def test_a_long_message_is_counted_as_held_whatever_comes_behind_it() -> None:
+    peer = Peer()
+    peer.session.receive(LONG + text({"op": "ping", "request_id": 2}))
+    assert peer.session.held_bytes > CONFIG.pass_body_bytes
+    while peer.passes.waits:
+        peer.passes.end(peer.turns)
+    peer.answer()
+    assert peer.session.held_bytes == 0
+    assert [message["request_id"] for message in peer.wire.messages] == [1, 2]
+
+
+def test_a_long_message_that_waits_for_its_turns_is_let_go_with_its_connection() -> None:
+    peer = Peer()
+    peer.session.receive(LONG)
+    assert (peer.session.held_bytes > CONFIG.pass_body_bytes, peer.session.busy) == (True, True)
+    peer.session.lost()
+    assert (peer.session.held_bytes, peer.session.busy) == (0, False)
+    while peer.passes.waits:
+        peer.passes.end(peer.turns)
+    assert not peer.engine.waiting
 
 
 def test_a_client_that_does_not_read_is_not_read_from() -> None:

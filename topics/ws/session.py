@@ -110,8 +110,8 @@ class Session:
         config = host.config
         step_bytes = host.long_bodies.step_bytes
         self._framing = Framing(config.ws_max_frame_bytes, config.ws_max_message_bytes, host.turns, step_bytes)
-        self._long = False
-        """A long message is being parsed: nothing else begins."""
+        self._long: bytes | bytearray = b""
+        """A long message that is parsed, or waits for that: nothing else begins."""
         self._replies: deque[Reply] = deque()
         """Of commands begun, oldest first; the first is not done."""
         self._withheld = 0
@@ -130,8 +130,8 @@ class Session:
     # --- what the connection below tells -----------------------------------------------------------------------------
     @property
     def held_bytes(self) -> int:
-        held = self._framing.held_bytes + self._subscriptions.held_bytes
-        return held + (0 if self._next is None and not self._long else self._next_bytes)
+        held = self._framing.held_bytes + self._subscriptions.held_bytes + len(self._long)
+        return held + (0 if self._next is None else self._next_bytes)
 
     def large_writes(self) -> Sequence[bytes]:
         return ()
@@ -143,7 +143,7 @@ class Session:
     @property
     def busy(self) -> bool:
         """A command waits for its commit."""
-        return self._long or bool(self._replies)
+        return bool(self._long or self._replies)
 
     def receive(self, data: bytes | memoryview) -> None:
         if not self._ended:
@@ -241,8 +241,8 @@ class Session:
             self._on_frame(command)
             return
         if isinstance(command, Long):
-            self._long = True
-            self._host.long_bodies.run(self._parse_long(command.data))
+            self._long = command.data
+            self._host.long_bodies.run(self._parse_long())
             return
         if isinstance(command, Invalid):
             self._transport.write(text_frame(replies.error(b"null", "invalid_json", command.message)))
@@ -265,18 +265,18 @@ class Session:
         except Exception as error:
             self._on_done(reply, error)
 
-    def _parse_long(self, message: bytes | bytearray) -> Work:
+    def _parse_long(self) -> Work:
         """Parses and executes a long message, unless the connection ends before."""
         if self._ended:
             return
         try:
-            command = yield from parse_long(message, self._host.long_bodies, self._host.config)
+            command = yield from parse_long(self._long, self._host.long_bodies, self._host.config)
             self._on_parsed(command)
         except Exception:
             self._on_bug()
 
     def _on_parsed(self, command: Command) -> None:
-        self._long = False
+        self._long = b""
         if self._ended:
             return
         self._execute(command)
@@ -414,7 +414,7 @@ class Session:
             return
         self._ended = True
         self._replies.clear()
-        self._next = None
+        self._next, self._long = None, b""
         self._subscriptions.end()
         release, self._release = self._release, _nothing
         release()
