@@ -56,7 +56,7 @@ MUTANTS = (
     _one(
         "a replaced file's directory is not synced",
         "store/filecalls.py",
-        "    await files.rename(temporary, path)\n    await files.sync_directory(os.path.dirname(path))",
+        "    await files.rename(temporary, path)\n    await in_place(files.sync_directory(os.path.dirname(path)))",
         "    await files.rename(temporary, path)",
     ),
     _one(

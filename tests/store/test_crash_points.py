@@ -242,3 +242,35 @@ def test_a_snapshot_whose_name_a_killed_process_left_unsynced_stays_after_a_powe
 
 def whole_snapshots(world: StoreWorld) -> list[str]:
     return [name for name in world.files("snapshots") if not name.endswith(".tmp")]
+
+
+def test_a_snapshot_whose_name_is_not_synced_yet_does_not_make_the_one_before_give_way() -> None:
+    """A checkpoint found no descriptor to sync the name with, and the next one no space for a file."""
+    for seed in range(30):
+        world = StoreWorld(SimRing(seed), config=CONFIG).open()
+        world.create(1)
+        world.append(1, 30, size=200)
+        world.checkpoint()
+        before = whole_snapshots(world)
+        world.append(1, 30, size=200)
+        world.ring.faults.fail("open", errno.EMFILE, path_part="/snapshots", nth=2)  # behind the file itself
+        with pytest.raises(OSError, match="Too many open files"):
+            world.checkpoint()
+        assert len(whole_snapshots(world)) == len(before) + 1
+        world.ring.faults.fail("write", errno.ENOSPC, path_part="/snapshots", times=2)
+        with pytest.raises(OSError, match="No space left"):
+            world.checkpoint()
+        again = world.next_life(power_cut=True)
+        assert set(range(1, 61)) <= set(again.topic(1).rows)
+        again.check_every_record()
+
+
+def test_a_snapshot_whose_name_finds_no_space_to_be_synced_stops_the_log() -> None:
+    """What a full device says of a sync is no reason for another one, which would succeed."""
+    world = StoreWorld(config=CONFIG).open()
+    world.create(1)
+    world.append(1, 30, size=200)
+    world.ring.faults.fail("sync", errno.ENOSPC, path_part="/snapshots", nth=2)  # behind the file itself
+    with pytest.raises(OSError, match="a sync failed"):
+        world.checkpoint()
+    assert world.store.log.read_only

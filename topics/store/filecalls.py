@@ -11,6 +11,7 @@ from typing import Protocol
 from typing_extensions import Buffer
 
 from topics.errors import CorruptError
+from topics.loop.files import SyncFailedError
 
 _ZEROS = bytes(1 << 20)
 
@@ -85,7 +86,7 @@ async def replace_file(files: FileCalls, path: str, *data: Buffer) -> None:
 async def _replace(files: FileCalls, path: str, temporary: str, *data: Buffer) -> None:
     await write_new_file(files, temporary, *data)
     await files.rename(temporary, path)
-    await files.sync_directory(os.path.dirname(path))
+    await in_place(files.sync_directory(os.path.dirname(path)))
 
 
 async def sync_file(files: FileCalls, path: str) -> None:
@@ -98,10 +99,10 @@ async def sync_file(files: FileCalls, path: str) -> None:
 
 
 async def in_place(sync: Awaitable[None]) -> None:
-    """A sync of a file that is not written anew after a failure. Raises OSError: see `failed_sync`."""
+    """A sync of a file or directory that is not written anew after a failure. Raises OSError: see `failed_sync`."""
     try:
         await sync
-    except OSError as error:
+    except SyncFailedError as error:
         raise failed_sync(error) from error
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from topics.errors import CorruptError, StorageError
-from topics.store.filecalls import FileCalls, list_if_there, read_file, replace_file, unlink_if_there
+from topics.store.filecalls import FileCalls, in_place, list_if_there, read_file, replace_file, unlink_if_there
 from topics.store.manifest import StorePart, unpack_store_part
 from topics.store.segment_format import (
     SNAPSHOT_DIRECTORY,
@@ -124,11 +124,15 @@ async def write_snapshot(
 
 
 async def _give_up_copies(files: FileCalls, directory: str) -> bool:
-    """Removes all but the newest sound snapshot; whether one went. Raises OSError."""
+    """Removes all but the newest sound snapshot; whether one went. Raises OSError.
+
+    Its name may be that of a checkpoint that failed before the directory was synced; a power cut could take it.
+    """
     numbers = snapshot_numbers(files, directory)
     found = await sound_snapshot(files, directory) if len(numbers) > 1 else None
     if found is None:
         return False
+    await in_place(files.sync_directory(f"{directory}/{SNAPSHOT_DIRECTORY}"))
     for number in numbers:
         if number != found.number:
             await _remove(files, f"{directory}/{snapshot_path(number)}")
