@@ -116,6 +116,17 @@ def test_a_sync_that_finds_no_space_is_not_tried_again() -> None:
     assert world.store.log.read_only
 
 
+def test_a_disk_that_fails_and_has_no_space_to_remove_the_segment_stops_the_log() -> None:
+    """What is raised is that the sync failed, not that the file could not be removed for it."""
+    world = written()
+    world.ring.faults.fail("sync", errno.EIO, path_part=path_part(5))
+    world.ring.faults.fail("unlink", errno.ENOSPC, path_part="seg-", times=2)
+    with pytest.raises(OSError, match="a sync failed"):
+        world.checkpoint()
+    assert world.store.log.read_only
+    check_after_a_power_cut(world)
+
+
 def test_zeros_behind_a_tail_whose_sync_finds_no_space_are_not_believed() -> None:
     """The page cache shows them from then on, whatever the disk has."""
     world = written(18)

@@ -7,6 +7,7 @@ snapshot that lists them.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Coroutine, Iterable, Sequence
@@ -200,8 +201,10 @@ class Relocation:
         except Exception as other:
             errors = (*errors, other)
         while self._begun:
-            await self._begun.popleft().give_up()
-        await self.packs.abandon()
+            with contextlib.suppress(OSError):  # a file that nothing lists goes with the next start
+                await self._begun.popleft().give_up()
+        with contextlib.suppress(OSError):
+            await self.packs.abandon()
         return list(errors)
 
     async def _merge(self, topic_id: int, before: Runs) -> None:
