@@ -31,7 +31,9 @@ class Extension(NamedTuple):
 
 EXTENSIONS = (
     Extension("topics.uring._ring", "topics/uring/ring", ("uring",), "liburing.h", "apt-get install liburing-dev"),
-    Extension("topics.store._codec", "topics/store/codec", (), "xxhash.h", "apt-get install libxxhash-dev"),
+    Extension(
+        "topics.store.format._codec", "topics/store/format/codec", (), "xxhash.h", "apt-get install libxxhash-dev"
+    ),
     Extension("topics.engine._records", "topics/engine/records"),
     Extension("topics.loop._links", "topics/loop/links"),
     Extension("topics.http._scan", "topics/http/scan"),

@@ -18,9 +18,9 @@ from collections.abc import Callable
 import numpy as np
 
 from perf.writes import commit_id
-from topics.store import codec
-from topics.store.projection import Projection
-from topics.store.rows import Record, pack_rows
+from topics.store.format import codec
+from topics.store.format.rows import Record, pack_rows
+from topics.store.read.render_json import Projection
 
 DATA = b'{"user":"u123","amount":42,"items":["a","b"],"note":"a word or two about it ok"}'
 PAGE = 1000

@@ -20,10 +20,10 @@ from topics.clock import SystemClock
 from topics.config import Config
 from topics.loop import Loop
 from topics.loop.choose import open_ring
-from topics.store.commit import Commit
-from topics.store.filetable import FileTable
-from topics.store.log import Log, ShardStart
-from topics.store.rows import Record, pack_rows
+from topics.store.format.file_table import FileTable
+from topics.store.format.rows import Record, pack_rows
+from topics.store.wal.commit import Commit
+from topics.store.wal.sharded_log import Log, ShardStart
 
 ROWS = pack_rows([Record(DATA)])
 

@@ -36,8 +36,8 @@ from topics.loop.files import Files
 from topics.loop.loop import Loop
 from topics.loop.tasks import Task
 from topics.loop.traffic import Traffic
-from topics.store.background_sync import BackgroundSync
-from topics.store.wal import Wal
+from topics.store.wal.background_sync import BackgroundSync
+from topics.store.wal.shard import Wal
 from topics.uring.ring import UringRing
 
 SPAN_NS = 200_000

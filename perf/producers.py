@@ -19,7 +19,7 @@ import topics
 from perf.writes import PAYLOAD, commit_id
 from topics.config import Config
 from topics.engine.producers.known import Producers, ProducerTotals
-from topics.store.format import ProducerPart
+from topics.store.format.log_format import ProducerPart
 
 _PRODUCERS = 200
 _ID = "1b4e28ba-2fa1-11d2-883f-0016d3cca427"

@@ -28,7 +28,7 @@ FORBIDDEN_MODULES = {"socket", "select", "selectors", "asyncio", "time"}
 
 
 def imported_rooms(tree: ast.AST) -> Iterator[str]:
-    """ "store" for `topics.store.log`, for every import statement of a module."""
+    """ "store" for `topics.store.wal.sharded_log`, for every import statement of a module."""
     for node in ast.walk(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):

@@ -14,7 +14,7 @@ from topics.errors import TopicsError
 from topics.loop.loop import Loop
 from topics.server.app import Server
 from topics.server.storage import backend_opener
-from topics.store.directory import take
+from topics.store.disk.data_directory import take
 
 PORT = 4000
 _SETTLE_NS = 3_000_000

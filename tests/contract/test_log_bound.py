@@ -6,7 +6,7 @@ from tests.contract.queue_client import Queue
 from tests.contract.sim_world import SimWorld
 from tests.contract.world import World
 from topics.server.storage import StoredEngine
-from topics.store.checkpoint import Checkpointer
+from topics.store.checkpoint.checkpointer import Checkpointer
 
 BOUND = 256 << 10
 BIG = "x" * 30_000

@@ -18,7 +18,7 @@ from tests.contract.world import Connection
 from topics.engine.routers import evidence, forward
 from topics.engine.routers.router import UNKNOWN, Router
 from topics.loop.loop import Loop
-from topics.store.rebuild import rebuild
+from topics.store.repair.rebuild import rebuild
 
 ROUTERS = (("ab", "a", "b"), ("ac", "a", "c"), ("cd", "c", "d"))
 TOPICS = "abcd"

@@ -10,7 +10,13 @@ import pytest
 
 import topics
 from topics.errors import CorruptError
-from topics.store.format import BATCH_ALIGN, BATCH_HEADER_BYTES, WAL_FIRST_BATCH_OFFSET, BatchHeader, align_up
+from topics.store.format.log_format import (
+    BATCH_ALIGN,
+    BATCH_HEADER_BYTES,
+    WAL_FIRST_BATCH_OFFSET,
+    BatchHeader,
+    align_up,
+)
 
 
 @pytest.mark.parametrize("io", ["auto", "portable"])

@@ -16,12 +16,11 @@ from topics.clock import ManualClock
 from topics.config import Config
 from topics.engine.catalog import EngineCatalog
 from topics.errors import DiskFullError, LogReadOnlyError, StorageError
-from topics.store import codec
-from topics.store.catalog import NO_TAG, RowColumns
-from topics.store.codec import Frames
-from topics.store.commit import Commit
-from topics.store.filetable import FileKind, FileTable, StoredFile
-from topics.store.format import (
+from topics.store.format import codec
+from topics.store.format.catalog import NO_TAG, RowColumns
+from topics.store.format.codec import Frames
+from topics.store.format.file_table import FileKind, FileTable, StoredFile
+from topics.store.format.log_format import (
     BATCH_HEADER_BYTES,
     ORDERED_TYPES,
     FrameType,
@@ -29,12 +28,13 @@ from topics.store.format import (
     ProducerPart,
     unpack_extension,
 )
-from topics.store.gathered import Gathered
-from topics.store.hottail import HotTail
-from topics.store.memory import MemoryFrames
-from topics.store.plain_rows import TopicRows
-from topics.store.reader import Fetched, Piece, Reader
-from topics.store.rows import ROW, Framed, Rows
+from topics.store.format.rows import ROW, Framed, Rows
+from topics.store.format.topic_rows import TopicRows
+from topics.store.in_memory.ephemeral import MemoryFrames
+from topics.store.in_memory.hot_tail import HotTail
+from topics.store.in_memory.prebuilt_frames import Gathered
+from topics.store.read.reader import Fetched, Piece, Reader
+from topics.store.wal.commit import Commit
 
 Done = Callable[[Commit], None]
 

@@ -26,10 +26,10 @@ from topics.engine.results import (
 )
 from topics.engine.topic_config import TopicConfig
 from topics.errors import TopicsError
-from topics.store import codec
-from topics.store.filetable import FileKind
-from topics.store.format import DELETED
-from topics.store.rows import Record, Rows, pack_rows
+from topics.store.format import codec
+from topics.store.format.file_table import FileKind
+from topics.store.format.log_format import DELETED
+from topics.store.format.rows import Record, Rows, pack_rows
 
 T = TypeVar("T")
 

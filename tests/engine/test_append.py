@@ -10,8 +10,8 @@ from topics.engine.refusals import config_needs_admin
 from topics.engine.results import AppendRequest
 from topics.engine.topic_config import TopicConfig
 from topics.errors import DiskFullError, LogReadOnlyError, RequestError, StorageError
-from topics.store.filetable import FileKind
-from topics.store.rows import Record, pack_rows
+from topics.store.format.file_table import FileKind
+from topics.store.format.rows import Record, pack_rows
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from topics.engine.queue.results import ClaimRequest
 from topics.engine.steps import Steps
 from topics.engine.tags import Tags
 from topics.errors import RequestError, StorageError, TopicsError
-from topics.store.rows import Record, pack_rows
+from topics.store.format.rows import Record, pack_rows
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from tests.engine.harness import Harness, records
 from topics.engine.results import Tombstone
 from topics.errors import CorruptError, RequestError
-from topics.store.rows import Record, pack_rows
+from topics.store.format.rows import Record, pack_rows
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.engine.plain_images import topic_images
 from topics.engine.engine import Engine
 from topics.engine.snapshot import Snapshot
 from topics.engine.topic import Topic
-from topics.store.incarnation import incarnation_of_id
+from topics.store.format.default_incarnation import incarnation_of_id
 
 
 @pytest.fixture

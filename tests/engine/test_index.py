@@ -19,7 +19,7 @@ from topics.engine.index import Index, Selection
 from topics.engine.matching import Matching
 from topics.engine.predicate import Predicate
 from topics.engine.usage import Usage
-from topics.store.filetable import FileKind, FileTable
+from topics.store.format.file_table import FileKind, FileTable
 
 
 @pytest.fixture(autouse=True)

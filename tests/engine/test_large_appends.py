@@ -13,8 +13,8 @@ from topics.engine.identity import Identity
 from topics.engine.producers.part import Part
 from topics.engine.results import AppendResult
 from topics.errors import RequestError
-from topics.store.gathered import Gathered, gather
-from topics.store.rows import Rows
+from topics.store.format.rows import Rows
+from topics.store.in_memory.prebuilt_frames import Gathered, gather
 
 WORLDS = pytest.mark.parametrize("world", [Harness, RealWorld])
 CLASSES = pytest.mark.parametrize("durability", ["fsync", "disk", "memory", "ephemeral"])

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topics.engine.node_set import NO_NODES, node_count, node_names, node_set
-from topics.store import codec
-from topics.store.projection import Projection
-from topics.store.rows import Record, pack_rows
+from topics.store.format import codec
+from topics.store.format.rows import Record, pack_rows
+from topics.store.read.render_json import Projection
 
 NAMES = st.lists(st.binary(max_size=3), max_size=40)
 

@@ -11,7 +11,7 @@ from tests.engine.harness import Answer, Harness, records
 from topics.engine.plain_appends import PlainAppended
 from topics.engine.results import AppendRequest, AppendResult
 from topics.errors import DiskFullError, StorageError
-from topics.store.rows import ROW, Record, Rows, pack_rows
+from topics.store.format.rows import ROW, Record, Rows, pack_rows
 
 Write = tuple[str, list[Record]]
 """A topic, and records for it."""

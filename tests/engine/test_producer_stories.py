@@ -12,7 +12,7 @@ from topics.engine.producers.part import Part
 from topics.engine.results import AppendResult
 from topics.errors import RequestError
 from topics.loop import Loop
-from topics.store.rebuild import rebuild
+from topics.store.repair.rebuild import rebuild
 
 _STEPS = 80
 Name = tuple[bytes, int, int]

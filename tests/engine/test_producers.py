@@ -18,8 +18,8 @@ from topics.engine.producers.part import Part
 from topics.engine.snapshot import Snapshot, TopicImage, image_of
 from topics.errors import RequestError, StorageError
 from topics.loop import Loop
-from topics.store.format import Frame, ProducerPart, unpack_extension
-from topics.store.rebuild import rebuild
+from topics.store.format.log_format import Frame, ProducerPart, unpack_extension
+from topics.store.repair.rebuild import rebuild
 
 EPOCHS = 4
 

@@ -19,7 +19,7 @@ from tests.model.jobs import Jobs
 from tests.model.topic import Record as ModelRecord
 from tests.model.topic import Topic
 from topics.engine.queue.results import ClaimRequest, HeldJobs
-from topics.store.rows import Record, pack_rows
+from topics.store.format.rows import Record, pack_rows
 
 nodes = st.sampled_from(["a", "b"])
 seqs = st.lists(st.integers(1, 25), max_size=6)

@@ -14,7 +14,7 @@ from topics.engine.queue import leases
 from topics.engine.queue.results import ClaimRequest, HeldJobs
 from topics.errors import CorruptError, RequestError, StorageError
 from topics.loop import Loop
-from topics.store.rebuild import rebuild
+from topics.store.repair.rebuild import rebuild
 
 
 def queue(**config: Any) -> Harness:

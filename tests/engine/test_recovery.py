@@ -7,7 +7,7 @@ import pytest
 
 from tests.engine.harness import Harness, records
 from topics.engine.results import Tombstone
-from topics.store.filetable import FileKind
+from topics.store.format.file_table import FileKind
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from topics.engine.spread_dict import SpreadDict
 from topics.engine.tags import Tags
-from topics.store.catalog import NO_TAG
+from topics.store.format.catalog import NO_TAG
 
 
 @given(st.integers(0, 2**32))

@@ -15,7 +15,7 @@ from topics.engine.producers import compared, sweeper
 from topics.engine.producers.part import Part
 from topics.engine.results import AppendResult
 from topics.errors import RequestError, StorageError
-from topics.store.rows import Record, pack_rows
+from topics.store.format.rows import Record, pack_rows
 
 _STEPS = 120
 

@@ -18,7 +18,7 @@ from tests.engine.real_world import RealWorld
 from tests.model.topic import Record as ModelRecord
 from tests.model.topic import Topic as Model
 from topics.errors import RequestError
-from topics.store.rows import Record, Rows, pack_rows
+from topics.store.format.rows import Record, Rows, pack_rows
 
 tags = st.sampled_from([None, "", "a", "a:1", "a:2", "b"])
 nodes = st.sampled_from([None, "n", "m"])

@@ -16,8 +16,8 @@ from topics.engine.matching import Matching
 from topics.engine.predicate import Predicate
 from topics.engine.tag_filter import TagFilter
 from topics.engine.usage import Usage
-from topics.store.catalog import NO_TAG
-from topics.store.filetable import FileKind, FileTable
+from topics.store.format.catalog import NO_TAG
+from topics.store.format.file_table import FileKind, FileTable
 
 ROWS = 100_000
 

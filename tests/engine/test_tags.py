@@ -11,7 +11,7 @@ from topics.engine.index import Index
 from topics.engine.predicate import Predicate
 from topics.engine.routers.steps import matching
 from topics.engine.usage import Usage
-from topics.store.filetable import FileKind, FileTable
+from topics.store.format.file_table import FileKind, FileTable
 
 TAGS = 20_000
 

@@ -12,7 +12,7 @@ from topics.config import Config
 from topics.engine.value_rows import NewRecord, rows_from_values
 from topics.engine.write_body import WriteScanner
 from topics.errors import RequestError
-from topics.store.rows import Record, record_at
+from topics.store.format.rows import Record, record_at
 
 SCANNER = WriteScanner(Config())
 

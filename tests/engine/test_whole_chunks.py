@@ -18,7 +18,7 @@ from topics.engine.index import Index
 from topics.engine.steps import Steps
 from topics.engine.tags import Tags
 from topics.engine.usage import Usage
-from topics.store.filetable import FileKind, FileTable, StoredFile
+from topics.store.format.file_table import FileKind, FileTable, StoredFile
 
 ROWS = 60_000
 A_STEP = tags_module._A_STEP

@@ -17,7 +17,7 @@ from topics.config import Config
 from topics.engine.topic_config import TopicConfig
 from topics.engine.write_body import WriteBody, WriteScanner
 from topics.errors import RequestError
-from topics.store.rows import ROW_DTYPE, Record, record_at
+from topics.store.format.rows import ROW_DTYPE, Record, record_at
 
 SCANNER = WriteScanner(Config())
 SMALL = WriteScanner(

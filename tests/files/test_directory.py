@@ -31,9 +31,9 @@ from topics.files import (
 from topics.files import snapshot as by_json
 from topics.files.calls import SYSTEM, SystemCalls
 from topics.files.snapshot import TopicEntry
-from topics.store.floors import Floors
-from topics.store.incarnation import incarnation_of_id
-from topics.store.manifest import Pack, Run, Segment, StorePart
+from topics.store.format.default_incarnation import incarnation_of_id
+from topics.store.format.floors import Floors
+from topics.store.segments.manifest import Pack, Run, Segment, StorePart
 
 
 @pytest.fixture

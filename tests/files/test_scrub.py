@@ -15,8 +15,8 @@ from tests.sim.file import SimFile
 from topics.files import Kind, Piece, PieceScan, scan_piece, scan_pieces, scan_snapshots
 from topics.files.scanning import scan_native, scan_pure
 from topics.files.source import Source
-from topics.store.format import BLOCK_BYTES
-from topics.store.segment_format import index_path
+from topics.store.format.log_format import BLOCK_BYTES
+from topics.store.format.segment_format import index_path
 
 KINDS = ["cold", "cold index", "sealed", "unsealed", "pack"]
 

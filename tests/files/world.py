@@ -19,8 +19,8 @@ from topics.engine.topic_config import TopicConfig
 from topics.files import COLUMNS, Directory, Loss, Piece, TopicFiles, open_directory, read_pieces
 from topics.files.texts import Decoder
 from topics.loop import Loop
-from topics.store.rebuild import rebuild
-from topics.store.rows import Rows
+from topics.store.format.rows import Rows
+from topics.store.repair.rebuild import rebuild
 
 HOT, COLD = "data", "cold"
 Record = tuple[int, int, str | None, str | None, str, str | None]

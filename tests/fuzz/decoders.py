@@ -15,8 +15,8 @@ from tests.fuzz.examples import EXAMPLES, damaged
 from tests.server.lane_bytes import LaneBytes, samples
 from topics.engine.snapshot import Snapshot
 from topics.errors import CorruptError, FormatError, RequestError
-from topics.store import codec
-from topics.store.format import (
+from topics.store.format import codec
+from topics.store.format.log_format import (
     Idempotency,
     ProducerPart,
     WalHeader,
@@ -24,10 +24,10 @@ from topics.store.format import (
     pack_producer_part,
     unpack_extension,
 )
-from topics.store.manifest import Pack, unpack_store_part
-from topics.store.pack import read_pack, scan_pack
-from topics.store.segment import read_footer
-from topics.store.segment_format import IndexHeader, PackHeader, SegmentFooter, SegmentHeader, SnapshotFile
+from topics.store.format.segment_format import IndexHeader, PackHeader, SegmentFooter, SegmentHeader, SnapshotFile
+from topics.store.segments.manifest import Pack, unpack_store_part
+from topics.store.segments.pack import read_pack, scan_pack
+from topics.store.segments.segment import read_footer
 
 
 class Decoder(NamedTuple):

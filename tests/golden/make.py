@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.sim.disk import SimDirectory
 from tests.sim.file import SimFile
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
-from topics.store.format import FrameType
+from topics.store.format.log_format import FrameType
 
 CONFIG = small_config(segment_max_events=20, pack_run_bytes=2048)
 

@@ -21,7 +21,7 @@ from topics.engine.results import (
 from topics.engine.topic_config import DEFAULT, TopicConfig
 from topics.errors import CorruptError, DiskFullError, LogReadOnlyError, RequestError
 from topics.http.table import route_table
-from topics.store.rows import record_at
+from topics.store.format.rows import record_at
 
 CONFIG = {
     "type": "log",

@@ -40,7 +40,7 @@ wrong = check.run(check.Options(origin, export=lake)).wrong
 scrubbed = scrub.run(scrub.Options(data)).summary()
 print(json.dumps([rows, wrong, scrubbed, rollup.run(rollup.Options(origin)).records,
                   compact.run(compact.Options(origin, lake + "-newest")).files]))
-assert "topics.store._codec" not in sys.modules
+assert "topics.store.format._codec" not in sys.modules
 """
 
 

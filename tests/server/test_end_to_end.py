@@ -16,7 +16,7 @@ from topics.config import tiny_config
 from topics.loop.loop import Loop
 from topics.server.app import Server
 from topics.server.storage import backend_opener
-from topics.store.directory import take
+from topics.store.disk.data_directory import take
 
 # The coroutines of a process that was killed never end, and say so when they are collected.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -18,8 +18,8 @@ from tests.contract.test_transport import MALFORMED
 from tests.contract.world import Connection
 from tests.server.lane_streams import KEYS, pieces, plain, plain_read, stream, without_chance
 from topics.errors import UsageError
-from topics.store.codec import scan_log
-from topics.store.format import FrameType, WalHeader
+from topics.store.format.codec import scan_log
+from topics.store.format.log_format import FrameType, WalHeader
 
 CONFIGS = (
     {"durability": "disk"},

@@ -17,8 +17,8 @@ from topics.engine.scheduling.scheduler import LoadStats
 from topics.engine.topic_config import DURABILITIES
 from topics.loop.loop import Loop
 from topics.server.app import Server
-from topics.store.counters import CheckpointCounters, LogCounters
-from topics.store.log_bound import LogBound
+from topics.store.wal.counters import CheckpointCounters, LogCounters
+from topics.store.wal.log_bound import LogBound
 
 MS = 1_000_000
 

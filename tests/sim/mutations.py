@@ -38,68 +38,75 @@ _HARD_CHAIN = """\
         self._ring.queue_write(expect(FILE, then), fd, buffer, offset, dsync=False)"""
 
 MUTANTS = (
-    _one("an ack before its sync", "store/wal.py", "wants_sync=batch.wants_sync,", "wants_sync=False,"),
+    _one("an ack before its sync", "store/wal/shard.py", "wants_sync=batch.wants_sync,", "wants_sync=False,"),
     _one(
         "the chain's second result ignored",
-        "store/commit.py",
+        "store/wal/commit.py",
         "return Verdict.DONE if not chained or sync_res == 0 else Verdict.FAILED",
         "return Verdict.DONE",
     ),
-    _one("a short write taken for a whole one", "store/commit.py", "if write_res == expected:", "if write_res > 0:"),
+    _one(
+        "a short write taken for a whole one", "store/wal/commit.py", "if write_res == expected:", "if write_res > 0:"
+    ),
     _one(
         "a sync beside unsynced bytes covers its own range only",
-        "store/wal.py",
+        "store/wal/shard.py",
         "unsynced_precedes=durable.unsynced,",
         "unsynced_precedes=False,",
     ),
-    _one("a failed background sync ignored", "store/background_sync.py", "if res < 0:", "if res < -1000:"),
+    _one("a failed background sync ignored", "store/wal/background_sync.py", "if res < 0:", "if res < -1000:"),
     _one(
         "a replaced file's directory is not synced",
-        "store/filecalls.py",
+        "store/disk/whole_files.py",
         "    await files.rename(temporary, path)\n    await in_place(files.sync_directory(os.path.dirname(path)))",
         "    await files.rename(temporary, path)",
     ),
     _one(
         "a new log file's directory is not synced",
-        "store/walfile.py",
+        "store/wal/wal_files.py",
         "await files.sync_directory(self._path)",
         "pass",
     ),
     _one(
         "the directories of a killed start are not synced",
-        "store/directory.py",
+        "store/disk/data_directory.py",
         "        await sync_parents(loop, taken.path, taken.made_in)\n",
         "",
     ),
     _one(
         "a snapshot written in place, without a rename",
-        "store/filecalls.py",
+        "store/disk/whole_files.py",
         "    await write_new_file(files, temporary, *data)\n    await files.rename(temporary, path)",
         "    await write_new_file(files, path, *data)",
     ),
     _one(
         "a snapshot renamed before it is synced",
-        "store/filecalls.py",
+        "store/disk/whole_files.py",
         "    await write_new_file(files, temporary, *data)\n",
         "    await write_new_file(files, temporary, *data, sync=False)\n",
     ),
-    _one("copies not synced before the log is recycled", "store/checkpoint.py", "await relocation.sync()", "pass"),
+    _one(
+        "copies not synced before the log is recycled",
+        "store/checkpoint/checkpointer.py",
+        "await relocation.sync()",
+        "pass",
+    ),
     _one(
         "a segment that a checkpoint ended not synced",
-        "store/segment_copy.py",
+        "store/checkpoint/segment_copy.py",
         "        await self._copying.sync(self._fd)\n",
         "",
     ),
     _one(
         "copies behind one that failed counted",
-        "store/side_by_side.py",
+        "store/disk/side_by_side.py",
         "            if not self._failures:\n                self._take(result)",
         "            self._take(result)",
         "tests/store/test_side_by_side.py",
     ),
     _one(
         "the log recycled before the snapshot",
-        "store/checkpoint.py",
+        "store/checkpoint/checkpointer.py",
         "        await self.take_snapshot(clean=clean)\n        self._remove()\n"
         "        for file in left:\n            await self._log.retire(file)\n",
         "        for file in left:\n            await self._log.retire(file)\n"
@@ -108,8 +115,12 @@ MUTANTS = (
     Mutant(
         "a replay that goes on behind a gap",
         (
-            ("store/replay.py", "if file.header.first_batch_no <= self.last_batch_no + 1:", "if True:"),
-            ("store/replay.py", "            if self.last_batch_no + 1 < limit:\n", "            if False:\n"),
+            ("store/recovery/log_replay.py", "if file.header.first_batch_no <= self.last_batch_no + 1:", "if True:"),
+            (
+                "store/recovery/log_replay.py",
+                "            if self.last_batch_no + 1 < limit:\n",
+                "            if False:\n",
+            ),
         ),
         hunt=_RECOVERY,
     ),
@@ -121,13 +132,13 @@ MUTANTS = (
     ),
     _one(
         "a partly filled block loses what was in it",
-        "store/hottail.py",
+        "store/in_memory/hot_tail.py",
         "            chunk.view[:prefix] = before.view[begin : begin + prefix]",
         "            chunk.view[:prefix] = bytes(prefix)",
     ),
     _one(
         "batches claim to be synced when they are written",
-        "store/log_end.py",
+        "store/wal/log_end.py",
         "durable.written + 1, durable.synced, self._chain",
         "durable.written + 1, durable.written, self._chain",
     ),
@@ -141,14 +152,14 @@ MUTANTS = (
         "topics told of before the log is cut",
         (
             (
-                "store/checkpoint.py",
+                "store/checkpoint/checkpointer.py",
                 "        replay = await (self._cut_here() if scarce else self._cut())\n",
                 "        for _ in self._catalog.prepare_snapshot(1):\n"
                 "            await self._loop.next_pass()\n"
                 "        replay = await (self._cut_here() if scarce else self._cut())\n",
             ),
             (
-                "store/checkpoint.py",
+                "store/checkpoint/checkpointer.py",
                 "        for _ in self._catalog.prepare_snapshot(self._config.checkpoint_topics_per_pass):\n"
                 "            await turns.rest()\n",
                 "",
@@ -173,7 +184,9 @@ MUTANTS = (
         "self._catalog.recovered(power_lost=self.power_lost)",
         "self._catalog.recovered(power_lost=False)",
     ),
-    _one("deletes of sealed records not flagged", "store/checkpoint.py", "await self.flag_deleted()", "pass"),
+    _one(
+        "deletes of sealed records not flagged", "store/checkpoint/checkpointer.py", "await self.flag_deleted()", "pass"
+    ),
     _one(
         "a lost F_MORE ignored",
         "loop/traffic.py",
@@ -209,7 +222,10 @@ MUTANTS = (
     ),
     _one("a delete answered before its sync", "engine/delete.py", 'topic.stage_class == "fsync"', "False"),
     _one(
-        "flags not synced before the snapshot", "store/flagging.py", "await in_place(self._files.fdatasync(fd))", "pass"
+        "flags not synced before the snapshot",
+        "store/checkpoint/delete_flags.py",
+        "await in_place(self._files.fdatasync(fd))",
+        "pass",
     )._replace(places=2),
     _one(
         "lease ids used before they are reserved",
@@ -263,19 +279,19 @@ MUTANTS = (
     ),
     _one(
         "a failed sync of copies ignored",
-        "store/relocate.py",
+        "store/checkpoint/evacuation.py",
         "        if error is not None:\n            raise failed_sync",
         "        if False:\n            raise failed_sync",
     ),
     _one(
         "a snapshot ahead of the log",
-        "store/checkpoint.py",
+        "store/checkpoint/checkpointer.py",
         "        await self._sync_log()\n        self._snapshot = ",
         "        self._snapshot = ",
     ),
     _one(
         "a snapshot's name that a killed process left is not synced",
-        "store/recovery.py",
+        "store/recovery/recovery.py",
         'await files.sync_directory(f"{directory}/{SNAPSHOT_DIRECTORY}")',
         "pass",
     ),
@@ -311,23 +327,27 @@ MUTANTS = (
     ),
     _one(
         "a failed sync while stopping not noted",
-        "store/session.py",
+        "store/recovery/session_note.py",
         "    def begin(self) -> None:\n",
         "    def begin(self) -> None:\n        if self._stopped:\n            return\n",
     ),
     _one(
         "the rest of a short write synced by itself",
-        "store/wal.py",
+        "store/wal/shard.py",
         "flight.primitive = Primitive.LINK  # RWF_DSYNC",
         "pass  # RWF_DSYNC",
     ),
-    _one("a short lone write not taken back", "store/alone.py", "            end.take_back(file)\n", ""),
+    _one("a short lone write not taken back", "store/wal/lone_commit.py", "            end.take_back(file)\n", ""),
     Mutant(
         "a log file given up before it is synced, and a snapshot ahead of the log",
         (
-            ("store/log.py", "        for wal in self._wals:\n            await wal.when_synced(file)\n", ""),
             (
-                "store/checkpoint.py",
+                "store/wal/sharded_log.py",
+                "        for wal in self._wals:\n            await wal.when_synced(file)\n",
+                "",
+            ),
+            (
+                "store/checkpoint/checkpointer.py",
                 "        await self._sync_log()\n        self._snapshot = ",
                 "        self._snapshot = ",
             ),
@@ -335,20 +355,22 @@ MUTANTS = (
     ),
     _one(
         "no append refused for the length of the log",
-        "store/log.py",
+        "store/wal/sharded_log.py",
         "if not bound.is_reached(self.backlog_bytes) or self.admission.closed:",
         "if True:",
         "tests/contract/test_log_bound.py",
     ),
     _one(
         "a log found long counts as empty",
-        "store/checkpoint.py",
+        "store/checkpoint/checkpointer.py",
         "        bound.on_emptied(self._log.held_bytes)\n        bound.on_pressed",
         "        bound.on_pressed",
         "tests/contract/test_log_bound.py",
     ),
-    _one("no commit held back", "store/wal.py", "self._bound.held_ns()", "0", "tests/contract/test_log_bound.py"),
-    _one("a copy in the cold directory not synced", "store/tiering.py", "await files.fsync(write_fd)", "pass"),
+    _one("no commit held back", "store/wal/shard.py", "self._bound.held_ns()", "0", "tests/contract/test_log_bound.py"),
+    _one(
+        "a copy in the cold directory not synced", "store/checkpoint/tiering.py", "await files.fsync(write_fd)", "pass"
+    ),
     Mutant(
         "the last $ts forgotten by recovery",
         (
@@ -379,7 +401,7 @@ MUTANTS = (
     ),
     _one(
         "background syncs that hardly come",
-        "store/background_sync.py",
+        "store/wal/background_sync.py",
         "self._every_ns = every_ns",
         "self._every_ns = every_ns * 100_000",
     ),
@@ -435,7 +457,7 @@ MUTANTS = (
         (
             ("loop/files.py", _CHAIN, _HARD_CHAIN),
             (
-                "store/commit.py",
+                "store/wal/commit.py",
                 "    if write_res == expected:\n",
                 "    if write_res == expected or (chained and sync_res == 0):\n",
             ),
@@ -451,21 +473,21 @@ MUTANTS = (
     # --- log files used again ----------------------------------------------------------------------------------------
     _one(
         "a log file that is to be used again taken for one in use",
-        "store/replay.py",
+        "store/recovery/log_replay.py",
         "        if header.file_no != number:\n            return None\n",
         "",
     ),
     _one(
         "what batches of a former use knew to be synced is believed",
-        "store/codec.c",
+        "store/format/codec.c",
         "if (get32(p) != BATCH_MAGIC || get64(p + 8) != epoch) continue;",
         "if (get32(p) != BATCH_MAGIC) continue;",
     ),
     Mutant(
         "batches of a former use taken for live ones: epoch, number and chain not compared",
         (
-            ("store/codec.c", "get32(p) != BATCH_MAGIC || get64(p + 8) != s->epoch", "get32(p) != BATCH_MAGIC"),
-            ("store/codec.c", "get64(p + 16) != s->batch_no || get64(p + 32) != s->chain", "0"),
+            ("store/format/codec.c", "get32(p) != BATCH_MAGIC || get64(p + 8) != s->epoch", "get32(p) != BATCH_MAGIC"),
+            ("store/format/codec.c", "get64(p + 16) != s->batch_no || get64(p + 32) != s->chain", "0"),
         ),
         hunt=_SELDOM,
     ),
@@ -504,7 +526,7 @@ MUTANTS = (
     ),
     _one(
         "a replay drops what lies behind a gap",
-        "store/recovery.py",
+        "store/recovery/recovery.py",
         "            if len(rows.seqs):\n                self._catalog.add_rows",
         "            if len(rows.seqs):\n"
         "                rows = select(rows, rows.seqs - rows.seqs[0] == np.arange(len(rows.seqs)))\n"
@@ -529,45 +551,49 @@ MUTANTS = (
     ),
     _one(
         "a sync of the file before taken for one of all that is written",
-        "store/background_sync.py",
+        "store/wal/background_sync.py",
         "fd, upto = sealed.fd, sealed.last_batch_no",
         "fd, upto = sealed.fd, durable.written",
     ),
     # --- deletes -----------------------------------------------------------------------------------------------------
     _one(
-        "records deleted while they are copied not flagged", "store/copying.py", "if len(died):", "if False:", _SELDOM
+        "records deleted while they are copied not flagged",
+        "store/checkpoint/copy_context.py",
+        "if len(died):",
+        "if False:",
+        _SELDOM,
     ),
     _one(
         "flags forgotten by a checkpoint that failed",
-        "store/checkpoint.py",
+        "store/checkpoint/checkpointer.py",
         "        await flagging.flag(self._unflagged)\n        self._unflagged.clear()",
         "        unflagged, self._unflagged = self._unflagged, []\n        await flagging.flag(unflagged)",
         _SELDOM,
     ),
     _one(
         "frames in segments not flagged",
-        "store/flagging.py",
+        "store/checkpoint/delete_flags.py",
         "                await self._flag_frames(path, offsets, lengths)\n                if segment",
         "                if segment",
         _SELDOM,
     ),
     _one(
         "flags before a snapshot has the floors",
-        "store/checkpoint.py",
+        "store/checkpoint/checkpointer.py",
         "        await self.take_snapshot(clean=False, flagging=self._manifest.paths_of(about))\n        flagging =",
         "        flagging =",
         _SELDOM,
     ),
     _one(
         "flags that a kill cut short not synced by the next start",
-        "store/recovery.py",
+        "store/recovery/recovery.py",
         "    await _sync_flags(files, tiers, manifest, flagging)\n",
         "",
         _FOUND,
     ),
     _one(
         "runs read again that were merged elsewhere",
-        "store/pack.py",
+        "store/segments/pack.py",
         "        wanted[list(runs)] = True\n",
         "        wanted[:] = True\n",
         _SELDOM,
@@ -586,31 +612,36 @@ MUTANTS = (
         "",
         "passing",
     ),
-    _one("a chain that a signal interrupted taken for a failure", "store/commit.py", "if write_res in _AGAIN or", "if"),
+    _one(
+        "a chain that a signal interrupted taken for a failure",
+        "store/wal/commit.py",
+        "if write_res in _AGAIN or",
+        "if",
+    ),
     # --- files -------------------------------------------------------------------------------------------------------
     _one(
         "a checkpoint after one that failed syncs what it wrote itself only",
-        "store/checkpoint.py",
+        "store/checkpoint/checkpointer.py",
         "unsynced=self._unsynced,",
         "unsynced=Unsynced({}, {}),",
     ),
     _one(
         "the directories of copies in the cold directory not synced",
-        "store/tiering.py",
+        "store/checkpoint/tiering.py",
         "            await self._sync_directories(copied)",
         "            pass",
         _CRASHES,
     ),
     _one(
         "segments given up before a snapshot has their copies in the cold directory",
-        "store/checkpoint.py",
+        "store/checkpoint/checkpointer.py",
         "        mark(moved, COLD)\n",
         "        mark(moved, COLD)\n        self._tiering.drop_hot(moved)\n",
         _CRASHES,
     ),
     _one(
         "records of the log read again that a checkpoint has copied",
-        "store/recovery.py",
+        "store/recovery/recovery.py",
         "            if upto and int(rows.seqs[0]) <= upto:\n                rows = select(rows, rows.seqs > upto)\n",
         "",
         _CRASHES,
@@ -619,14 +650,14 @@ MUTANTS = (
         "damage in the middle of the log taken for its end",
         (
             (
-                "store/replay.py",
+                "store/recovery/log_replay.py",
                 "                if known > self.last_batch_no:\n"
                 "                    raise _torn_middle(file, offset, self.last_batch_no + 1, known)\n"
                 "                await",
                 "                await",
             ),
             (
-                "store/replay.py",
+                "store/recovery/log_replay.py",
                 "            if known > self.last_batch_no:\n"
                 "                raise _torn_middle(file, offset, self.last_batch_no + 1, known)\n"
                 "        self.lost",
@@ -664,21 +695,21 @@ MUTANTS = (
     ),
     _one(
         "log files that a checkpoint had no space for left out of the replay",
-        "store/checkpoint.py",
+        "store/checkpoint/checkpointer.py",
         "        replay.update((shard, ReplayStart(number)) for shard, number in kept.items())\n",
         "",
         _SELDOM,
     ),
     _one(
         "what a failed checkpoint wrote of a segment counted",
-        "store/segment_copy.py",
+        "store/checkpoint/segment_copy.py",
         "self._segment = copy.copy(tail)",
         "self._segment = tail",
         _SELDOM,
     ),
     _one(
         "what a killed checkpoint left behind a segment not cut off by a start",
-        "store/recovery.py",
+        "store/recovery/recovery.py",
         "    if not segment.sealed:\n        await cut_back(files, directory, segment, lost_writes=lost_writes)\n",
         "",
         _SELDOM,
@@ -686,28 +717,28 @@ MUTANTS = (
     # --- space -------------------------------------------------------------------------------------------------------
     _one(
         "a disk that has space again taken for a full one",
-        "store/space.py",
+        "store/disk/disk_space.py",
         "            self._set_full(False)\n",
         "            pass\n",
         "records",
     ),
     _one(
         "appends resumed before there is a reserve again",
-        "store/space.py",
+        "store/disk/disk_space.py",
         "        if not self.has_reserve:\n            await self._make_reserve()\n",
         "        self.has_reserve = True\n",
         "records",
     ),
     _one(
         "a tail that there is no space to write again not synced where it lies",
-        "store/replay.py",
+        "store/recovery/log_replay.py",
         "                await in_place(self._files.fsync(stored.fd))\n",
         "                pass\n",
         f"{_FULL_DISKS}::test_a_start_without_space_for_its_unsynced_tail_syncs_that_where_it_lies",
     ),
     _one(
         "both copies of a snapshot kept where there is no space for the next",
-        "store/snapshot.py",
+        "store/segments/snapshot_files.py",
         "not await _give_up_copies(files, directory)",
         "True",
         f"{_FULL_DISKS}::test_deletes_on_a_full_disk_leave_space_for_the_snapshot_that_frees_theirs",
@@ -762,19 +793,19 @@ MUTANTS = (
     # --- checkpoints that are asked for ------------------------------------------------------------------------------
     _one(
         "a request for a checkpoint answered by the one that runs",
-        "store/requested.py",
+        "store/checkpoint/requested_checkpoints.py",
         "if self._runs and 0 < wished <= self._begun else",
         "if self._runs else",
     ),
     _one(
         "a checkpoint that was asked for answered before its flags are set",
-        "store/checkpoint.py",
+        "store/checkpoint/checkpointer.py",
         "        await self.flag_deleted()\n        await self._drop()\n",
         "        on_shown(True)\n        await self.flag_deleted()\n        await self._drop()\n",
     ),
     _one(
         "records that a checkpoint had no space for not told to those who asked for it",
-        "store/checkpoint.py",
+        "store/checkpoint/checkpointer.py",
         "        on_shown(is_whole)\n",
         "        on_shown(True)\n",
     ),
@@ -796,7 +827,7 @@ MUTANTS = (
     ),
     _one(
         "a copy taken by a checkpoint without the direct writes before it",
-        "store/relocate.py",
+        "store/checkpoint/evacuation.py",
         "        from_files = self._log_files()\n",
         "",
         "tests/sim/whole/test_found_routers.py",
@@ -824,7 +855,7 @@ MUTANTS = (
     ),
     _one(
         "flags that a failed sync lost believed from the page cache",
-        "store/recovery.py",
+        "store/recovery/recovery.py",
         "doubtful=None if lost_writes else flagging)",
         "doubtful=set())",
         _FOUND,
@@ -845,7 +876,7 @@ MUTANTS = (
     ),
     _one(
         "parts of producers not read from the log",
-        "store/recovery.py",
+        "store/recovery/recovery.py",
         "            catalog.add_part(topic_id, seq, entry)\n",
         "            pass\n",
     ),
@@ -863,7 +894,7 @@ MUTANTS = (
     ),
     _one(
         "parts in frames of files forgotten by a rebuild",
-        "store/rebuild.py",
+        "store/repair/rebuild.py",
         "        extensions=described.extensions,\n",
         "",
         "tests/engine/test_producers.py",
@@ -948,7 +979,7 @@ MUTANTS = (
     ),
     _one(
         "a pack that had the number before taken for the one listed",
-        "store/pack.py",
+        "store/segments/pack.py",
         "if PackHeader.unpack(data, path).epoch != pack.epoch or not _holds(index.table, pack):",
         "if False:",
         "tests/store/test_damage.py",

@@ -25,8 +25,8 @@ from tests.contract.sim_world import SimWorld
 from tests.sim import SimRing
 from tests.sim.disk import SimDisk
 from topics.loop.loop import Loop
-from topics.store import codec
-from topics.store.format import (
+from topics.store.format import codec
+from topics.store.format.log_format import (
     BATCH_ALIGN,
     BATCH_HEADER_BYTES,
     BLOCK_BYTES,
@@ -37,15 +37,15 @@ from topics.store.format import (
     align_up,
     wal_file_no,
 )
-from topics.store.fsck import verify
-from topics.store.pack import scan_runs
-from topics.store.segment_format import (
+from topics.store.format.segment_format import (
     FLAGS_OFFSET_PER_ROW,
     FOOTER_BYTES,
     INDEX_HEADER_BYTES,
     IndexHeader,
     PackFooter,
 )
+from topics.store.repair.verify_directory import verify
+from topics.store.segments.pack import scan_runs
 
 SETTINGS: dict[str, Any] = {
     "wal_file_bytes": 64 << 10,

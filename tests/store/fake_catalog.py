@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.store.catalog import NO_TAG, SEQ_MAX, Deletions, PackRows, RowColumns, SeqRange
-from topics.store.filetable import FileKind, FileTable
-from topics.store.format import FrameType, ProducerPart, StagedPiece
-from topics.store.row_columns import split
+from topics.store.format.catalog import NO_TAG, SEQ_MAX, Deletions, PackRows, RowColumns, SeqRange
+from topics.store.format.file_table import FileKind, FileTable
+from topics.store.format.log_format import FrameType, ProducerPart, StagedPiece
+from topics.store.format.row_columns import split
 
 
 class Row(NamedTuple):

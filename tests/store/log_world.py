@@ -14,13 +14,20 @@ from tests.sim.ring import SimRing
 from topics.config import Config, tiny_config
 from topics.errors import StorageError, TopicsError
 from topics.loop import Loop
-from topics.store import codec
-from topics.store.commit import Commit
-from topics.store.filetable import FileTable
-from topics.store.format import WAL_FIRST_BATCH_OFFSET, WalHeader, align_up, shard_directory, wal_file_name, wal_file_no
-from topics.store.log import Log, ShardStart
-from topics.store.reader import Piece, Reader
-from topics.store.rows import Record, pack_rows
+from topics.store.format import codec
+from topics.store.format.file_table import FileTable
+from topics.store.format.log_format import (
+    WAL_FIRST_BATCH_OFFSET,
+    WalHeader,
+    align_up,
+    shard_directory,
+    wal_file_name,
+    wal_file_no,
+)
+from topics.store.format.rows import Record, pack_rows
+from topics.store.read.reader import Piece, Reader
+from topics.store.wal.commit import Commit
+from topics.store.wal.sharded_log import Log, ShardStart
 
 DIRECTORY = "data"
 

@@ -11,8 +11,8 @@ from tests.sim.file import SimFile
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.config import Config
 from topics.loop import Loop
-from topics.store.fsck import verify
-from topics.store.rebuild import Rebuilt, rebuild
+from topics.store.repair.rebuild import Rebuilt, rebuild
+from topics.store.repair.verify_directory import verify
 
 IN_PACKS = small_config(pack_run_bytes=1 << 20)
 with_and_without_snapshots = pytest.mark.parametrize("snapshots", [True, False], ids=["snapshots", "no snapshots"])

@@ -13,11 +13,11 @@ from tests.store.fake_catalog import FakeCatalog, Row, Topic
 from topics.config import Config, tiny_config
 from topics.errors import StorageError
 from topics.loop import Loop
-from topics.store.commit import Commit
-from topics.store.format import Frame, FrameType, Idempotency, pack_idempotency
-from topics.store.reader import Piece
-from topics.store.rows import Record, pack_rows
+from topics.store.format.log_format import Frame, FrameType, Idempotency, pack_idempotency
+from topics.store.format.rows import Record, pack_rows
+from topics.store.read.reader import Piece
 from topics.store.store import Store
+from topics.store.wal.commit import Commit
 
 DIRECTORY = "data"
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from topics.engine.node_set import node_set
 from topics.errors import CorruptError
-from topics.store import codec
-from topics.store.codec import Stop
-from topics.store.format import (
+from topics.store.format import codec
+from topics.store.format.codec import Stop
+from topics.store.format.log_format import (
     FLAG_COPY,
     FLAG_FSYNC,
     FLAG_META,
@@ -27,10 +27,10 @@ from topics.store.format import (
     FrameType,
     align_up,
 )
-from topics.store.payload_columns import PayloadColumns
-from topics.store.plain_rows import addresses_of, place_rows
-from topics.store.projection import LEASE, Projection
-from topics.store.rows import PLACED, PLACED_DTYPE, ROW, Framed, Record, Rows, pack_rows
+from topics.store.format.rows import PLACED, PLACED_DTYPE, ROW, Framed, Record, Rows, pack_rows
+from topics.store.format.topic_rows import addresses_of, place_rows
+from topics.store.read.render_columns import PayloadColumns
+from topics.store.read.render_json import LEASE, Projection
 
 EPOCH = 0xFEEDFACECAFEBEEF
 names = st.binary(max_size=12)

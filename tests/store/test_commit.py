@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from topics.store.commit import (
+from topics.store.wal.commit import (
     BARE_DIRECT_BYTES_MIN,
     BARE_IN_PLACE_BYTES_MAX,
     DSYNC_BYTES_MAX,

@@ -18,7 +18,7 @@ from tests.sim import Faults, SimDisk, SimRing, SimStalledError, SimStoppedError
 from tests.store.store_world import StoreWorld, small_config
 from topics.config import Config
 from topics.errors import StorageError
-from topics.store.format import FrameType
+from topics.store.format.log_format import FrameType
 
 CONFIG = small_config(segment_max_events=20, pack_run_bytes=2048)
 COLD = replace(CONFIG, cold_dir="cold", hot_retain_segments=0)

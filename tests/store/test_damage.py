@@ -12,10 +12,10 @@ from tests.sim.disk import SimDirectory
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import CorruptError, FormatError, LogReadOnlyError
 from topics.loop import Loop
-from topics.store.format import BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET
-from topics.store.fsck import verify
-from topics.store.rebuild import rebuild
-from topics.store.segment_format import FLAGS_OFFSET_PER_ROW, INDEX_HEADER_BYTES, SnapshotFile, pack_snapshot
+from topics.store.format.log_format import BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET
+from topics.store.format.segment_format import FLAGS_OFFSET_PER_ROW, INDEX_HEADER_BYTES, SnapshotFile, pack_snapshot
+from topics.store.repair.rebuild import rebuild
+from topics.store.repair.verify_directory import verify
 
 LOG = f"{DIRECTORY}/wal/shard-00"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from topics.store.commit import Primitive
-from topics.store.faster_way import FasterWay
+from topics.store.wal.commit import Primitive
+from topics.store.wal.primitive_tuner import FasterWay
 
 LINK, DSYNC = Primitive.LINK, Primitive.DSYNC
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.store.filetable import FileKind, FileTable
+from topics.store.format.file_table import FileKind, FileTable
 
 
 def test_files_of_the_log_are_found_in_order_among_all_others() -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from topics.errors import CorruptError, FormatError
-from topics.store import codec
-from topics.store.format import (
+from topics.store.format import codec
+from topics.store.format.log_format import (
     BATCH_HEADER_BYTES,
     FLAG_ROUTED,
     FRAME_HEADER_BYTES,
@@ -23,7 +23,7 @@ from topics.store.format import (
     wal_file_name,
     wal_file_no,
 )
-from topics.store.rows import Record, pack_rows
+from topics.store.format.rows import Record, pack_rows
 
 HEADER = WalHeader(3, 0x1122, 0xA1A2A3A4A5A6A7A8, 77, bytes(range(16)), 1_700_000_000_000)
 FRAME = Frame(

@@ -12,18 +12,18 @@ from tests.sim import SimRing
 from tests.store.rebuilding import drop
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.loop import Loop
-from topics.store import codec
-from topics.store.format import DELETED, DELETED_LIVE, WAL_FIRST_BATCH_OFFSET
-from topics.store.fsck import Report, verify
-from topics.store.rebuild import rebuild
-from topics.store.segment import read_footer
-from topics.store.segment_format import (
+from topics.store.format import codec
+from topics.store.format.log_format import DELETED, DELETED_LIVE, WAL_FIRST_BATCH_OFFSET
+from topics.store.format.segment_format import (
     FLAGS_OFFSET_PER_ROW,
     FOOTER_BYTES,
     INDEX_HEADER_BYTES,
     SEGMENT_FOOTER_MAGIC,
     IndexHeader,
 )
+from topics.store.repair.rebuild import rebuild
+from topics.store.repair.verify_directory import Report, verify
+from topics.store.segments.segment import read_footer
 
 SEGMENTS = f"{DIRECTORY}/topics/0000000000000001"
 

@@ -12,7 +12,7 @@ from tests.sim import SimRing
 from tests.sim.faults import FOREVER
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import DiskFullError, StorageError
-from topics.store.format import FrameType
+from topics.store.format.log_format import FrameType
 
 
 @pytest.mark.parametrize("shards", [2, 3, 4])

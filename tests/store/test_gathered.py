@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from tests.store.log_world import LogWorld, Write
 from topics.errors import CorruptError, StorageError
-from topics.store import codec, commit
-from topics.store.commit import Commit
-from topics.store.format import BATCH_HEADER_BYTES, Frame
-from topics.store.gathered import Gathered, parts_of, room_for
-from topics.store.rows import Record, Rows, pack_rows
+from topics.store.format import codec
+from topics.store.format.log_format import BATCH_HEADER_BYTES, Frame
+from topics.store.format.rows import Record, Rows, pack_rows
+from topics.store.in_memory.prebuilt_frames import Gathered, parts_of, room_for
+from topics.store.wal import commit
+from topics.store.wal.commit import Commit
 
 names = st.none() | st.binary(max_size=6)
 records = st.builds(Record, data=st.binary(min_size=1, max_size=20), meta=names, tag=names, node=names, size=st.just(0))

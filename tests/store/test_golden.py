@@ -11,7 +11,7 @@ from tests.golden.make import CONFIG, expected
 from tests.sim import SimRing
 from tests.store.store_world import DIRECTORY, StoreWorld
 from topics.loop import Loop
-from topics.store.fsck import verify
+from topics.store.repair.verify_directory import verify
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

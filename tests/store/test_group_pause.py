@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from topics.store.group_pause import _STRETCH, _TRY_EVERY, GroupPause
+from topics.store.wal.commit_delay_tuner import _STRETCH, _TRY_EVERY, GroupPause
 
 PAUSE_NS = 300_000
 

@@ -2,8 +2,8 @@
 
 import random
 
-from topics.store.format import BLOCK_BYTES, align_up
-from topics.store.hottail import HotTail, chunk_for
+from topics.store.format.log_format import BLOCK_BYTES, align_up
+from topics.store.in_memory.hot_tail import HotTail, chunk_for
 
 
 def test_what_is_placed_is_found_and_written_in_whole_blocks() -> None:

@@ -16,8 +16,8 @@ from tests.sim import Faults, SimStoppedError
 from tests.sim.core import LATENCY_NS
 from tests.store.log_world import DIRECTORY, LogWorld, recover
 from topics.errors import DiskFullError, LogReadOnlyError
-from topics.store.commit import Commit
-from topics.store.format import shard_directory
+from topics.store.format.log_format import shard_directory
+from topics.store.wal.commit import Commit
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,8 @@ import pytest
 from tests.sim.faults import Faults
 from tests.store.log_world import LogWorld, recover
 from topics.errors import LogReadOnlyError
-from topics.store.commit import Commit
-from topics.store.rows import Record, pack_rows
+from topics.store.format.rows import Record, pack_rows
+from topics.store.wal.commit import Commit
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 from tests.sim.faults import FOREVER, Faults
 from tests.store.log_world import LogWorld, recover
 from topics.errors import StorageError
-from topics.store.format import wal_file_name
+from topics.store.format.log_format import wal_file_name
 
 KINDS = ("write", "sync", "open", "close", "rename", "unlink", "allocate", "file_size")
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.sim import SimRing
 from topics.loop.loop import Loop
-from topics.store.filecalls import read_file
-from topics.store.past_cache import PastCache, goes_direct
+from topics.store.disk.uncached_reads import PastCache, goes_direct
+from topics.store.disk.whole_files import read_file
 
 SIZE = 10_000
 DATA = bytes(range(250)) * (SIZE // 250)

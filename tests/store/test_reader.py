@@ -9,11 +9,11 @@ import pytest
 from tests.sim.faults import Faults
 from tests.store.log_world import LogWorld
 from topics.errors import CorruptError, StorageError
-from topics.store import codec
-from topics.store.filetable import FileKind, FileTable
-from topics.store.memory import MemoryFrames
-from topics.store.reader import Fetched, Piece
-from topics.store.rows import Record, pack_rows
+from topics.store.format import codec
+from topics.store.format.file_table import FileKind, FileTable
+from topics.store.format.rows import Record, pack_rows
+from topics.store.in_memory.ephemeral import MemoryFrames
+from topics.store.read.reader import Fetched, Piece
 
 
 def fetch(world: LogWorld, pieces: list[Piece]) -> list[bytes] | StorageError:

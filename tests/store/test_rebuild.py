@@ -13,11 +13,11 @@ from tests.sim.disk import SimDirectory
 from tests.store.rebuilding import IN_PACKS, drop, ended, place, rebuilt, with_and_without_snapshots, write
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.loop import Loop
-from topics.store.format import FrameType
-from topics.store.fsck import verify
-from topics.store.rebuild import rebuild
-from topics.store.segment_format import FOOTER_BYTES, SEGMENT_FOOTER_MAGIC
-from topics.store.snapshot import load_snapshot
+from topics.store.format.log_format import FrameType
+from topics.store.format.segment_format import FOOTER_BYTES, SEGMENT_FOOTER_MAGIC
+from topics.store.repair.rebuild import rebuild
+from topics.store.repair.verify_directory import verify
+from topics.store.segments.snapshot_files import load_snapshot
 
 SEGMENTS = f"topics/{1:016x}"
 

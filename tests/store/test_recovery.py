@@ -12,9 +12,9 @@ from tests.sim.disk import SimDirectory
 from tests.sim.file import SimFile
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import LogReadOnlyError
-from topics.store.filetable import FileKind, StoredFile
-from topics.store.format import FrameType
-from topics.store.log import Log
+from topics.store.format.file_table import FileKind, StoredFile
+from topics.store.format.log_format import FrameType
+from topics.store.wal.sharded_log import Log
 
 
 def test_an_empty_directory_opens_and_reopens() -> None:

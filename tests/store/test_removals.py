@@ -11,7 +11,7 @@ import pytest
 from tests.sim import SimRing
 from tests.store.log_world import LogWorld
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
-from topics.store.filecalls import write_new_file
+from topics.store.disk.whole_files import write_new_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 

@@ -9,7 +9,7 @@ import pytest
 from tests.sim import SimRing
 from tests.store.rebuilding import IN_PACKS, ended, place, rebuilt, with_and_without_snapshots, write
 from tests.store.store_world import StoreWorld, small_config
-from topics.store.segment_format import SegmentHeader
+from topics.store.format.segment_format import SegmentHeader
 
 
 @with_and_without_snapshots

@@ -12,8 +12,8 @@ import pytest
 from tests.sim.faults import Fault
 from tests.sim.file import SimFile
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
-from topics.store.format import FrameType
-from topics.store.segment import read_footer
+from topics.store.format.log_format import FrameType
+from topics.store.segments.segment import read_footer
 
 SEGMENTS = "topics/0000000000000001"
 CONFIG = small_config(pack_run_bytes=0, segment_max_events=4)

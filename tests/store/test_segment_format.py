@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topics.errors import CorruptError, FormatError
-from topics.store.catalog import NO_TAG
-from topics.store.segment_format import (
+from topics.store.format.catalog import NO_TAG
+from topics.store.format.segment_format import (
     FOOTER_BYTES,
     INDEX_DELETE,
     ROW_BYTES,

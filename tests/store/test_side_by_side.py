@@ -12,7 +12,7 @@ from tests.sim import SimRing
 from topics.errors import CorruptError
 from topics.loop import Loop
 from topics.loop.tasks import Future
-from topics.store.side_by_side import Line, side_by_side
+from topics.store.disk.side_by_side import Line, side_by_side
 
 FULL = OSError(errno.ENOSPC, "No space left")
 BROKEN = OSError(errno.EIO, "Input/output error")

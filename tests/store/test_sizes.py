@@ -9,7 +9,7 @@ import pytest
 from tests.sim import SimRing
 from tests.store.store_world import DIRECTORY, StoreWorld
 from topics.config import Config
-from topics.store.sizes import START_BYTES, LogSizes
+from topics.store.disk.log_sizes import START_BYTES, LogSizes
 
 _MIB = 1 << 20
 _LOGS = f"{DIRECTORY}/wal/shard-00"

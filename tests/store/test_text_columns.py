@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topics.store.format import Frame
-from topics.store.text_columns import TEXTS, TextColumns
+from topics.store.format.log_format import Frame
+from topics.store.read.text_columns import TEXTS, TextColumns
 
 TOPIC = 7
 short = st.binary(max_size=40)

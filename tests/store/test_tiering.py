@@ -11,9 +11,9 @@ import pytest
 from tests.sim import Faults, SimRing
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import StorageError
-from topics.store.filecalls import write_new_file
-from topics.store.fsck import verify
-from topics.store.rebuild import rebuild
+from topics.store.disk.whole_files import write_new_file
+from topics.store.repair.rebuild import rebuild
+from topics.store.repair.verify_directory import verify
 
 COLD = "cold"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from topics.clock import ManualClock
 from topics.loop.tasks import Future, Task
-from topics.store.turns import Turns
+from topics.store.checkpoint.time_slices import Turns
 
 _MS = 1_000_000
 

@@ -10,9 +10,9 @@ import pytest
 from tests.sim.faults import FOREVER, Faults
 from tests.store.log_world import LogWorld, recover
 from topics.errors import DiskFullError, LogReadOnlyError, NoLogFileError
-from topics.store import codec
-from topics.store.commit import Commit
-from topics.store.log import ShardStart
+from topics.store.format import codec
+from topics.store.wal.commit import Commit
+from topics.store.wal.sharded_log import ShardStart
 
 
 @pytest.fixture(autouse=True)

@@ -14,13 +14,13 @@ from topics.config import tiny_config
 from topics.errors import TopicsError
 from topics.loop import Loop
 from topics.loop.choose import open_ring
-from topics.store import codec
-from topics.store.commit import Commit
-from topics.store.filetable import FileTable
-from topics.store.format import WAL_FIRST_BATCH_OFFSET, WalHeader
-from topics.store.log import Log, ShardStart
-from topics.store.reader import Fetched, Piece, Reader
-from topics.store.rows import Record, pack_rows
+from topics.store.format import codec
+from topics.store.format.file_table import FileTable
+from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET, WalHeader
+from topics.store.format.rows import Record, pack_rows
+from topics.store.read.reader import Fetched, Piece, Reader
+from topics.store.wal.commit import Commit
+from topics.store.wal.sharded_log import Log, ShardStart
 
 pytestmark = pytest.mark.real
 

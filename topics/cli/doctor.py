@@ -14,10 +14,10 @@ from topics.config import Config
 from topics.loop import Loop
 from topics.loop.choose import open_ring
 from topics.memory import page_aligned
-from topics.store.commit import explain_commit
-from topics.store.format import BLOCK_BYTES
-from topics.store.sizes import LogSizes
-from topics.store.space import is_full
+from topics.store.disk.disk_space import is_full
+from topics.store.disk.log_sizes import LogSizes
+from topics.store.format.log_format import BLOCK_BYTES
+from topics.store.wal.commit import explain_commit
 from topics.uring.probe import describe, probe
 
 FILE_BYTES = 4 << 20

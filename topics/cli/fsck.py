@@ -17,9 +17,9 @@ from topics.errors import LockedError, StorageError, UsageError
 from topics.loop.choose import open_ring
 from topics.loop.loop import Loop
 from topics.loop.ring import Ring
-from topics.store.directory import TakenDirectory, refuse_links, take
-from topics.store.fsck import Finding, Report, verify
-from topics.store.rebuild import Rebuilt, rebuild
+from topics.store.disk.data_directory import TakenDirectory, refuse_links, take
+from topics.store.repair.rebuild import Rebuilt, rebuild
+from topics.store.repair.verify_directory import Finding, Report, verify
 
 SOUND, DAMAGED, CANNOT_LOOK = 0, 1, 2
 

@@ -44,7 +44,7 @@ from topics.errors import DiskFullError, LogFailedError, StorageError, TopicsErr
 from topics.loop import Loop, Ring
 from topics.loop.choose import open_ring
 from topics.loop.tasks import Future
-from topics.store.directory import TakenDirectory, take
+from topics.store.disk.data_directory import TakenDirectory, take
 from topics.store.store import Store
 
 R = TypeVar("R")

@@ -6,7 +6,7 @@ from topics.engine import refusals
 from topics.engine.core import Core
 from topics.engine.retention import expire, expired_through
 from topics.engine.topic import Topic
-from topics.store.rows import Rows
+from topics.store.format.rows import Rows
 
 
 def check_admission(core: Core, topic: Topic, rows: Rows, now_ms: int) -> None:

@@ -21,10 +21,10 @@ from topics.engine.results import AppendRequest, AppendResult, Done
 from topics.engine.retention import expire
 from topics.engine.topic import Life, Topic
 from topics.errors import TopicsError
-from topics.store.commit import Commit
-from topics.store.format import FrameType
-from topics.store.gathered import Gathered
-from topics.store.rows import PLACED, PLACED_DTYPE, Framed, Rows, tags_in
+from topics.store.format.log_format import FrameType
+from topics.store.format.rows import PLACED, PLACED_DTYPE, Framed, Rows, tags_in
+from topics.store.in_memory.prebuilt_frames import Gathered
+from topics.store.wal.commit import Commit
 from topics.tuples import make_tuple
 
 _PLACED_BYTES = PLACED.size

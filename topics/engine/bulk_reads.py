@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topics.engine.chunk_table import ChunkTable
 from topics.engine.topic import Topic
-from topics.store.bulk_reads import TOPIC, BulkProjection
+from topics.store.read.render_bulk import TOPIC, BulkProjection
 
 if TYPE_CHECKING:
     from topics.engine.core import Core
@@ -43,7 +43,7 @@ class BulkReads:
         return _usable(self._core.registry.visible(name))
 
     def project(self, names: Sequence[str | None], reads: Any, count: int) -> PlainReads:
-        """Completes `count` tp_read rows (store/reads.h), which name their topic by its place in `names`.
+        """Completes `count` tp_read rows (store/format/reads.h), which name their topic by its place in `names`.
 
         None: nothing of it is to be taken. Topics that could be read were (R-PRI-4).
         """

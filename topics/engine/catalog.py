@@ -1,4 +1,5 @@
-"""The engine's side of recovery and checkpoint: implements `topics.store.catalog.Catalog`; the rules are said there.
+"""The engine's side of recovery and checkpoint: implements `topics.store.format.catalog.Catalog`; the rules are said
+there.
 
 What a cap evicted is not in the log: it follows from the records and the caps, so recovery evicts again where a
 control frame says which caps held when, and at the end with those that hold now (controls.py).
@@ -38,10 +39,10 @@ from topics.engine.routers.replay import runs_by_file
 from topics.engine.snapshot import PlainTopics, Prepared, Rest, Snapshot, TopicImage, image_of, is_plain, key_rows_of
 from topics.engine.topic import Life, Topic
 from topics.engine.topic_config import TopicConfig
-from topics.store.catalog import NO_TAG, SEQ_MAX, Deletions, PackRows, RowColumns, SeqRange
-from topics.store.filetable import FileTable
-from topics.store.format import FLAG_COPY, ORDERED_TYPES, FrameType, ProducerPart, StagedPiece
-from topics.store.incarnation import incarnation_of_id
+from topics.store.format.catalog import NO_TAG, SEQ_MAX, Deletions, PackRows, RowColumns, SeqRange
+from topics.store.format.default_incarnation import incarnation_of_id
+from topics.store.format.file_table import FileTable
+from topics.store.format.log_format import FLAG_COPY, ORDERED_TYPES, FrameType, ProducerPart, StagedPiece
 
 _ANY_AGE_MS = 1 << 64
 _DORMANT_A_STEP = 8

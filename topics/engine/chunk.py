@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.tag_filter import TagFilter
-from topics.store.catalog import NO_TAG
-from topics.store.plain_rows import addresses_of
+from topics.store.format.catalog import NO_TAG
+from topics.store.format.topic_rows import addresses_of
 
 CHUNK_ROWS_MAX = 8192
 _ROWS_MIN = 16

@@ -1,4 +1,4 @@
-"""The chunks of an index as one C table (store/reads.h), for reads that look at rows without a Python object."""
+"""The chunks of an index as one C table (store/format/reads.h), for reads that look at rows without a Python object."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.chunk import Chunk
-from topics.store.bulk_reads import INDEX_CHUNK
+from topics.store.read.render_bulk import INDEX_CHUNK
 
 
 class ChunkTable:

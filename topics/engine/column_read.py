@@ -11,7 +11,7 @@ from topics.engine.read_pass import ReadPass
 from topics.engine.results import DiffQuery, DiffResult, Done, Tombstone
 from topics.engine.topic import Topic
 from topics.errors import TopicsError
-from topics.store.payload_columns import PayloadColumns
+from topics.store.read.render_columns import PayloadColumns
 
 if TYPE_CHECKING:
     from topics.engine.core import Core

@@ -22,8 +22,8 @@ from topics.engine.shared_reads import SharedReads
 from topics.engine.steps import Steps
 from topics.engine.topic import Topic
 from topics.engine.usage import Usage
-from topics.store.filetable import FileTable
-from topics.store.memory import MemoryFrames
+from topics.store.format.file_table import FileTable
+from topics.store.in_memory.ephemeral import MemoryFrames
 
 if TYPE_CHECKING:
     from topics.engine.append import Appender

@@ -13,8 +13,8 @@ from topics.engine.results import DeleteResult, Done
 from topics.engine.retention import expire
 from topics.engine.topic import Life, Topic
 from topics.errors import TopicsError
-from topics.store.commit import Commit
-from topics.store.format import FrameType
+from topics.store.format.log_format import FrameType
+from topics.store.wal.commit import Commit
 
 
 class RecordDeletion(Operation):

@@ -20,8 +20,8 @@ from topics.engine.snapshot import PlainTopics, config_table
 from topics.engine.topic import Life, Topic
 from topics.engine.topic_config import TopicConfig
 from topics.engine.usage import Usage
-from topics.store.catalog import NO_TAG, PackRows, RowColumns
-from topics.store.row_columns import split
+from topics.store.format.catalog import NO_TAG, PackRows, RowColumns
+from topics.store.format.row_columns import split
 
 _NO_RUN = -1
 

@@ -12,7 +12,7 @@ from topics.engine.core import Core
 from topics.engine.operations import Turn
 from topics.engine.topic import Topic
 from topics.engine.topic_config import TopicConfig
-from topics.store.format import FrameType
+from topics.store.format.log_format import FrameType
 
 
 def has_to_wait(topic: Topic) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from topics.engine.results import Tombstone
-from topics.store.floors import CRASH, TRIM, Floors, Gap, add_gap
+from topics.store.format.floors import CRASH, TRIM, Floors, Gap, add_gap
 
 __all__ = ["CRASH", "TRIM", "Entry", "FloorMarks", "Floors", "Gap", "add_gap", "enter"]
 

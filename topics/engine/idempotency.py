@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from topics.engine.results import AppendRequest, AppendResult, repeated
-from topics.store.format import Idempotency, pack_idempotency
-from topics.store.rows import Rows
+from topics.store.format.log_format import Idempotency, pack_idempotency
+from topics.store.format.rows import Rows
 
 if TYPE_CHECKING:
     from topics.engine.core import Core

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Protocol
 
-from topics.store.rows import Rows
+from topics.store.format.rows import Rows
 
 if TYPE_CHECKING:
     from topics.engine.core import Core

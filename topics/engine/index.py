@@ -17,9 +17,9 @@ from topics.engine.chunk import CHUNK_ROWS_MAX, DEAD, THIN, Chunk, Dead
 from topics.engine.chunk_table import ChunkTable
 from topics.engine.tags import Tags
 from topics.engine.usage import Usage
-from topics.store.catalog import NO_TAG
-from topics.store.plain_rows import place_rows
-from topics.store.rows import PLACED
+from topics.store.format.catalog import NO_TAG
+from topics.store.format.rows import PLACED
+from topics.store.format.topic_rows import place_rows
 
 _HOLE_ROWS_MAX = 64
 """A wider hole starts another chunk."""

@@ -17,8 +17,8 @@ from topics.engine.retention import expire, when_retained
 from topics.engine.topic import STAGING, Life, Topic
 from topics.engine.topic_config import DEFAULT, TopicConfig, check_dead_letter_of
 from topics.errors import TopicsError
-from topics.store.commit import Commit
-from topics.store.format import FrameType
+from topics.store.format.log_format import FrameType
+from topics.store.wal.commit import Commit
 
 
 class Creation(Operation):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from topics.config import Config
 from topics.engine.ports import Timers
 from topics.engine.write_body import CommandFields, WriteBody, WriteScanner
-from topics.store.gathered import Gathered, gather
-from topics.store.rows import Rows
+from topics.store.format.rows import Rows
+from topics.store.in_memory.prebuilt_frames import Gathered, gather
 
 if TYPE_CHECKING:
     from topics.engine.identity import Identity

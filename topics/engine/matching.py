@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from topics.engine.chunk import DEAD, Chunk
 from topics.engine.index import Found, Index
 from topics.engine.predicate import Predicate
-from topics.store.catalog import NO_TAG
+from topics.store.format.catalog import NO_TAG
 
 _NAMES_A_STEP = 256
 _CHUNKS_A_STEP = 32

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NewType
 
 NodeSet = NewType("NodeSet", bytes)
-"""Laid out as `tp_project` reads it (store/codec.h)."""
+"""Laid out as `tp_project` reads it (store/format/codec.h)."""
 
 NO_NODES = NodeSet(b"")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from topics.engine.topic import Life, Topic
 from topics.errors import NotCreatedError, TopicsError
-from topics.store.commit import Commit
+from topics.store.wal.commit import Commit
 
 if TYPE_CHECKING:
     from topics.engine.core import Core

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from topics.engine.index import Selection
-from topics.store import codec
-from topics.store.format import FLAG_COPY
-from topics.store.reader import Piece
+from topics.store.format import codec
+from topics.store.format.log_format import FLAG_COPY
+from topics.store.read.reader import Piece
 
 _FEW_ROWS = 32
 _SLACK_BYTES = 4096

@@ -14,9 +14,9 @@ from topics.engine.operations import Operation, settle
 from topics.engine.topic import Life, Topic
 from topics.engine.write_columns import GroupRow
 from topics.errors import TopicsError
-from topics.store.commit import Commit
-from topics.store.plain_rows import TopicRows, place_rows
-from topics.store.rows import PLACED, ROW_BYTES, any_tagged
+from topics.store.format.rows import PLACED, ROW_BYTES, any_tagged
+from topics.store.format.topic_rows import TopicRows, place_rows
+from topics.store.wal.commit import Commit
 from topics.tuples import make_tuple
 
 _PLACED_BYTES = PLACED.size

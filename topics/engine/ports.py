@@ -8,17 +8,17 @@ from typing import Protocol
 
 from topics.clock import Clock
 from topics.errors import StorageError
-from topics.store.commit import Commit, Done
-from topics.store.filetable import FileTable
-from topics.store.gathered import Gathered
-from topics.store.memory import MemoryFrames
-from topics.store.plain_rows import TopicRows
-from topics.store.reader import Fetched, Piece
-from topics.store.rows import Framed, Rows
+from topics.store.format.file_table import FileTable
+from topics.store.format.rows import Framed, Rows
+from topics.store.format.topic_rows import TopicRows
+from topics.store.in_memory.ephemeral import MemoryFrames
+from topics.store.in_memory.prebuilt_frames import Gathered
+from topics.store.read.reader import Fetched, Piece
+from topics.store.wal.commit import Commit, Done
 
 
 class LogPort(Protocol):
-    """The part of `topics.store.log.Log` used here; see there."""
+    """The part of `topics.store.wal.sharded_log.Log` used here; see there."""
 
     def stage_records(
         self,
@@ -68,14 +68,14 @@ class LogPort(Protocol):
 
 
 class ReaderPort(Protocol):
-    """`topics.store.reader.Reader`."""
+    """`topics.store.read.reader.Reader`."""
 
     def fetch(self, pieces: Sequence[Piece], done: Callable[[Fetched], None]) -> None: ...
     def ranges(self) -> bytearray: ...
 
 
 class RequestedPort(Protocol):
-    """`topics.store.requested.RequestedCheckpoints`."""
+    """`topics.store.checkpoint.requested_checkpoints.RequestedCheckpoints`."""
 
     @property
     def snapshot_number(self) -> int: ...

@@ -21,10 +21,10 @@ from topics.engine.results import DiffQuery, DiffResult, Done
 from topics.engine.retention import when_retained
 from topics.engine.topic import Life, Topic
 from topics.errors import CorruptError, StorageError, TopicsError
-from topics.store.format import FLAG_NODE
-from topics.store.payload_columns import PayloadColumns
-from topics.store.projection import Projection
-from topics.store.reader import Fetched
+from topics.store.format.log_format import FLAG_NODE
+from topics.store.read.reader import Fetched
+from topics.store.read.render_columns import PayloadColumns
+from topics.store.read.render_json import Projection
 
 if TYPE_CHECKING:
     from topics.engine.core import Core

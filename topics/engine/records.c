@@ -11,7 +11,7 @@
 #endif
 
 #include "records.h"
-#include "../store/rows.h"
+#include "../store/format/rows.h"
 #include "columns.h"
 #include "work.h"
 #include "json_strict.h"

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 from topics.engine.node_set import NO_NODES, NodeSet
 from topics.engine.topic_config import TopicConfig
 from topics.errors import RequestError, TopicsError
-from topics.store.rows import Rows
+from topics.store.format.rows import Rows
 
 if TYPE_CHECKING:
     from topics.engine.identity import Identity
-    from topics.store.gathered import Gathered
+    from topics.store.in_memory.prebuilt_frames import Gathered
 
 T = TypeVar("T")
 Done = Callable[[T | TopicsError], None]

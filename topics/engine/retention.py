@@ -12,8 +12,8 @@ from topics.engine.controls import encode, removal
 from topics.engine.operations import Operation
 from topics.engine.topic import Life, Topic
 from topics.errors import TopicsError
-from topics.store.commit import Commit
-from topics.store.format import FrameType
+from topics.store.format.log_format import FrameType
+from topics.store.wal.commit import Commit
 
 if TYPE_CHECKING:
     from topics.engine.core import Core

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from topics.engine.chunk import Dead
 from topics.engine.usage import Usage
-from topics.store.catalog import Deletions
+from topics.store.format.catalog import Deletions
 
 
 class SealedDeletions:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.store.catalog import NO_TAG
+from topics.store.format.catalog import NO_TAG
 
 _BITS = 1 << 16
 """Of a filter: 8 for each row of a full chunk. With two hashes one search in twenty of a full one is in vain."""

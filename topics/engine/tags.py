@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from topics.engine.chunk import Dead
 from topics.engine.predicate import Predicate
 from topics.engine.spread_dict import SpreadDict
-from topics.store.catalog import NO_TAG
+from topics.store.format.catalog import NO_TAG
 
 _A_STEP = 512
 """Tags that are counted down or forgotten in a step."""

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.steps import Steps
-from topics.store.filetable import FileKind, FileTable, StoredFile
-from topics.store.memory import MemoryFrames
+from topics.store.format.file_table import FileKind, FileTable, StoredFile
+from topics.store.in_memory.ephemeral import MemoryFrames
 
 _STEPS_A_PASS = 1
 _STEPS_MAX = 8

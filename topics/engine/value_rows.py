@@ -14,7 +14,7 @@ import msgspec
 from topics.engine.records import check
 from topics.engine.write_body import WriteScanner
 from topics.errors import RequestError
-from topics.store.rows import Rows
+from topics.store.format.rows import Rows
 
 
 class NewRecord(NamedTuple):

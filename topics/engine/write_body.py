@@ -37,7 +37,7 @@ from topics.engine.records import (
 from topics.engine.topic_config import TopicConfig
 from topics.errors import RequestError
 from topics.memory import page_aligned
-from topics.store.rows import ROW, Rows
+from topics.store.format.rows import ROW, Rows
 from topics.tuples import make_tuple
 
 _HEAD = struct.Struct("=QI")

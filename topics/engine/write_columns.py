@@ -9,7 +9,7 @@ from typing import Any
 from topics.config import Config
 from topics.engine._records import ffi, lib
 from topics.engine.write_body import new_writer
-from topics.store.rows import ROW, Rows
+from topics.store.format.rows import ROW, Rows
 from topics.tuples import make_tuple
 
 GROUP = struct.Struct("=6IQ")

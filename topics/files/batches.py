@@ -16,7 +16,7 @@ from topics.files.piece import Piece
 from topics.files.rows import NO_TAG, Rows
 from topics.files.source import Source, damaged_frame
 from topics.files.texts import Decoder, Order
-from topics.store.segment_format import TagTable
+from topics.store.format.segment_format import TagTable
 
 FIELDS = {
     "topic": pa.field("topic", pa.string(), nullable=False),

@@ -15,7 +15,7 @@ from topics.files.snapshot import Snapshot, load_newest, newest_number
 from topics.files.source import reading
 from topics.files.topic import TopicFiles
 from topics.names import is_topic_name
-from topics.store.segment_format import COLD_MARK_NAME, DIRECTORY_FORMAT, MARKER_NAME
+from topics.store.format.segment_format import COLD_MARK_NAME, DIRECTORY_FORMAT, MARKER_NAME
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.files.scanning import Frames
-from topics.store.catalog import NO_TAG
-from topics.store.format import FrameType
-from topics.store.segment_format import INDEX_DELETED, IndexColumns
+from topics.store.format.catalog import NO_TAG
+from topics.store.format.log_format import FrameType
+from topics.store.format.segment_format import INDEX_DELETED, IndexColumns
 
 
 class Rows(NamedTuple):

@@ -12,7 +12,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from topics.files.calls import FileCalls
-from topics.store.format import (
+from topics.store.format.log_format import (
     FRAME_HEADER_BYTES,
     FRAME_MIN_BYTES,
     FRAME_TRAILER_BYTES,
@@ -35,7 +35,7 @@ HEADER_DTYPE = np.dtype(
         "itemsize": FRAME_HEADER_BYTES,
     }
 )  # fmt: skip
-"""The first 52 bytes of a frame. Source: format.py."""
+"""The first 52 bytes of a frame. Source: log_format.py."""
 
 
 class Stop(IntEnum):
@@ -151,7 +151,7 @@ def texts_bytes(heads: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 try:
-    from topics.store import codec
+    from topics.store.format import codec
 except ImportError:  # a zip on an executor has no C module
     scan_native: Scanner | None = None
 else:

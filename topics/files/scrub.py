@@ -20,8 +20,8 @@ from topics.files.piece import Kind, Location, Piece
 from topics.files.scanning import Frames, Scanner, Stop, scan_range
 from topics.files.snapshot import read_snapshot, snapshot_numbers
 from topics.files.source import PackIndex, Source, VanishedError, reading
-from topics.store.format import BLOCK_BYTES, DELETED, DELETED_LIVE, FRAME_MIN_BYTES, FrameType
-from topics.store.segment_format import (
+from topics.store.format.log_format import BLOCK_BYTES, DELETED, DELETED_LIVE, FRAME_MIN_BYTES, FrameType
+from topics.store.format.segment_format import (
     FOOTER_BYTES,
     RUN_HEADER_BYTES,
     SEGMENT_FOOTER_MAGIC,
@@ -37,7 +37,7 @@ from topics.store.segment_format import (
 )
 
 _FRAME_START = struct.Struct("<IBBQQ")
-"""frame_bytes, type, flags, topic_id, seq. Source: format.py."""
+"""frame_bytes, type, flags, topic_id, seq. Source: log_format.py."""
 _TOPIC_AT = 6
 _SEARCH_BYTES = 1 << 20
 

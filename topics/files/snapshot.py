@@ -1,6 +1,6 @@
 """The newest sound snapshot as values: JSON decoded by the standard library, because an executor may have no other.
 
-Which fields there are is said by `store/manifest.py` and `engine/snapshot.py`; a test compares the names.
+Which fields there are is said by `store/segments/manifest.py` and `engine/snapshot.py`; a test compares the names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from topics.errors import CorruptError, FormatError
 from topics.files.calls import FileCalls, opened, read_range
 from topics.files.errors import DirectoryBusyError
-from topics.store.segment_format import (
+from topics.store.format.segment_format import (
     SNAPSHOT_DIRECTORY,
     SNAPSHOT_HEADER_BYTES,
     SNAPSHOT_LARGE_BYTES,

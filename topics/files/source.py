@@ -20,8 +20,8 @@ from topics.files.errors import NoColdDirectoryError, NotReadableError
 from topics.files.piece import Kind, Location, Piece
 from topics.files.rows import Rows, rows_of_frames, rows_of_index
 from topics.files.scanning import Scanner, Stop, best_scanner, scan_range
-from topics.store.format import BATCH_ALIGN, BLOCK_BYTES, align_up
-from topics.store.segment_format import (
+from topics.store.format.log_format import BATCH_ALIGN, BLOCK_BYTES, align_up
+from topics.store.format.segment_format import (
     COLD,
     FOOTER_BYTES,
     HOT,

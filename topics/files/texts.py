@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from topics.files.rows import Rows
 from topics.files.scanning import Scanner, headers_at, scan_native, scan_pure, texts_bytes
-from topics.store.format import (
+from topics.store.format.log_format import (
     FLAG_META,
     FLAG_NODE,
     FLAG_TAG,
@@ -146,7 +146,7 @@ class Decoder(NamedTuple):
 PURE = Decoder("numpy", scan_pure, PureTexts, 4 << 20)
 
 try:
-    from topics.store.text_columns import TextColumns
+    from topics.store.read.text_columns import TextColumns
 except ImportError:  # a zip on an executor has no C module
     NATIVE: Decoder | None = None
 else:

@@ -14,9 +14,9 @@ from topics.files.piece import Kind, Location, Loss, Piece
 from topics.files.rows import Rows
 from topics.files.snapshot import Snapshot, TopicEntry, load_newest
 from topics.files.source import Source, VanishedError, reading
-from topics.store.floors import Floors, Gap
-from topics.store.incarnation import incarnation_of_id
-from topics.store.segment_format import HOT, pack_path, segment_path
+from topics.store.format.default_incarnation import incarnation_of_id
+from topics.store.format.floors import Floors, Gap
+from topics.store.format.segment_format import HOT, pack_path, segment_path
 
 _TRIES = 16
 T = TypeVar("T")

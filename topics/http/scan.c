@@ -9,7 +9,7 @@
 
 #include "scan.h"
 #include "../engine/columns.h"
-#include "../store/reads.h"
+#include "../store/format/reads.h"
 #include "sha256.h"
 
 enum { HOSTS_MAX = 16, HOST_BYTES_MAX = 128, NAMES_MAX = 1 << 18, NAME_BYTES_MAX = 255, LENGTH_DIGITS_MAX = 9 };

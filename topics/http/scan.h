@@ -30,7 +30,7 @@ void tp_forget_topics(tp_scanner *s);
  * receive, has one of its own. Returns the number of groups. */
 int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *starts, const uint64_t *ends,
                          uint32_t count, void *requests, void *groups, uint32_t room, uint8_t *reasons);
-/* The reads among them, which are not in `requests`: the number of struct tp_read (store/reads.h) in *reads, and the
+/* The reads among them, which are not in `requests`: the number of struct tp_read (store/format/reads.h) in *reads, and the
  * numbers of their topics, by slot, in *topics. To be completed by tp_project_reads; good until the next scan. */
 uint32_t tp_scanned_reads(tp_scanner *s, void **reads, uint32_t **topics, uint32_t *topic_count);
 /* Renders the answers to the reads taken, whose elements are in `elements`; topics: struct tp_read_topic by slot, as

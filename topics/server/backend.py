@@ -11,8 +11,8 @@ from topics.engine.results import EngineStats, TopicState
 from topics.engine.scheduling.scheduler import LoadStats
 from topics.http.engine_api import EngineApi
 from topics.loop.loop import Loop
-from topics.store.counters import CheckpointCounters, LogCounters
-from topics.store.log_bound import LogBound
+from topics.store.wal.counters import CheckpointCounters, LogCounters
+from topics.store.wal.log_bound import LogBound
 
 
 class ServedEngine(EngineApi, Protocol):

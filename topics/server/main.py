@@ -16,7 +16,7 @@ from topics.server.heap import tend_heap
 from topics.server.port_file import shown_address
 from topics.server.startup import check_config, connection_limit, forbid_core_dumps
 from topics.server.storage import backend_opener
-from topics.store.directory import take
+from topics.store.disk.data_directory import take
 
 _log = logging.getLogger("topics.server")
 

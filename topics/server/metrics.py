@@ -21,7 +21,7 @@ from topics.http.service import Service
 from topics.loop.loop import Loop
 from topics.metrics import Histogram
 from topics.server.backend import Backend
-from topics.store.counters import FSYNC_BUCKETS_US, CheckpointCounters, LogCounters
+from topics.store.wal.counters import FSYNC_BUCKETS_US, CheckpointCounters, LogCounters
 
 TOPICS_SHOWN = 1000
 _TOPICS_A_PIECE = 200

@@ -8,7 +8,7 @@ from topics.engine.names import Prefixes
 from topics.http.allowance import Allowance
 from topics.loop.loop import Loop
 from topics.server.metrics import ServerMetrics
-from topics.store.turns import Turns
+from topics.store.checkpoint.time_slices import Turns
 
 _TURN_NS = 2_000_000
 _BURST = 10

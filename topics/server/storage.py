@@ -9,10 +9,10 @@ from topics.engine.engine import FLUSH_ORDER, Engine
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.server.backend import Backend, OpenBackend
-from topics.store.counters import CheckpointCounters
-from topics.store.directory import TakenDirectory
-from topics.store.log import Log
+from topics.store.disk.data_directory import TakenDirectory
 from topics.store.store import Store
+from topics.store.wal.counters import CheckpointCounters
+from topics.store.wal.sharded_log import Log
 
 
 class StoredEngine:

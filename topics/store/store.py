@@ -18,29 +18,29 @@ from topics.config import Config
 from topics.errors import DiskFullError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
-from topics.store.catalog import Catalog
-from topics.store.checkpoint import Checkpointer
-from topics.store.commit import Commit
-from topics.store.directory import TakenDirectory, check_marker, take
-from topics.store.filecalls import lacks_descriptors
-from topics.store.filetable import FileTable, StoredFile
-from topics.store.format import FrameType
-from topics.store.log import Log, ShardStart
-from topics.store.manifest import ReplayStart, StorePart, pack_store_part
-from topics.store.memory import MemoryFrames
-from topics.store.openfiles import OpenFiles
-from topics.store.past_cache import goes_direct
-from topics.store.reader import Reader
-from topics.store.recovery import Progress, Recovered, recover, unlink_all
-from topics.store.replay import TailPart
-from topics.store.requested import RequestedCheckpoints
-from topics.store.row_columns import indices_by_topic
-from topics.store.segment_format import TOPICS_DIRECTORY
-from topics.store.session import LatchNote, Session, note_lost_writes, read_session, write_session
-from topics.store.snapshot import write_snapshot
-from topics.store.space import is_full, lacks_space
-from topics.store.tiers import Tiers
-from topics.store.walfile import name_spares
+from topics.store.checkpoint.checkpointer import Checkpointer
+from topics.store.checkpoint.requested_checkpoints import RequestedCheckpoints
+from topics.store.disk.data_directory import TakenDirectory, check_marker, take
+from topics.store.disk.disk_space import is_full, lacks_space
+from topics.store.disk.open_files import OpenFiles
+from topics.store.disk.uncached_reads import goes_direct
+from topics.store.disk.whole_files import lacks_descriptors
+from topics.store.format.catalog import Catalog
+from topics.store.format.file_table import FileTable, StoredFile
+from topics.store.format.log_format import FrameType
+from topics.store.format.row_columns import indices_by_topic
+from topics.store.format.segment_format import TOPICS_DIRECTORY
+from topics.store.in_memory.ephemeral import MemoryFrames
+from topics.store.read.reader import Reader
+from topics.store.recovery.log_replay import TailPart
+from topics.store.recovery.recovery import Progress, Recovered, recover, unlink_all
+from topics.store.recovery.session_note import LatchNote, Session, note_lost_writes, read_session, write_session
+from topics.store.segments.manifest import ReplayStart, StorePart, pack_store_part
+from topics.store.segments.snapshot_files import write_snapshot
+from topics.store.segments.tiers import Tiers
+from topics.store.wal.commit import Commit
+from topics.store.wal.sharded_log import Log, ShardStart
+from topics.store.wal.wal_files import name_spares
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Store:
     ) -> Store:
         """Recovers config.data_dir and fills the catalog; everything it says is durable on return.
 
-        directory: locked already, by `directory.take`; None: it is taken here.
+        directory: locked already, by `data_directory.take`; None: it is taken here.
         Raises LockedError, CorruptError, FormatError, StorageError or OSError, and then the lock is given back.
         """
         store = cls(loop, config, catalog, directory or take(loop.ring, config))

@@ -30,7 +30,7 @@ PUT_BACK = (
     _one(
         "e3b3dec",
         "a spare log file gets its old number back",
-        "store/replay.py",
+        "store/recovery/log_replay.py",
         "            last = max(last, spare_number or 0)",
         "            last = max(last, 0)",
     ),
@@ -65,7 +65,7 @@ PUT_BACK = (
     _one(
         "d261108",
         "a checkpoint that finds no next log file takes the one there is away",
-        "store/wal.py",
+        "store/wal/shard.py",
         "        self._end.cancel_rotation()\n",
         "",
     ),

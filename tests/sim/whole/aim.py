@@ -24,7 +24,8 @@ from collections.abc import Iterator
 from tests.sim.genome import stream
 from tests.sim.whole.plan import Faulty, Life, Plan, PlannedFault, Starting
 from topics.engine import append
-from topics.store import checkpoint, space
+from topics.store.checkpoint import checkpointer
+from topics.store.disk import disk_space
 
 _AIMED = 0.2
 """Share of the seeds."""
@@ -142,16 +143,16 @@ def _change(plan: Plan, at: int, **changes: object) -> None:
 @contextlib.contextmanager
 def small_numbers(plan: Plan) -> Iterator[None]:
     """For the run of a plan."""
-    reserve, look_ns = (append._RESERVE_MIN, append._RESERVE_REQUESTS), checkpoint._LOOK_EVERY_NS
-    check_ns = space._CHECK_NS
+    reserve, look_ns = (append._RESERVE_MIN, append._RESERVE_REQUESTS), checkpointer._LOOK_EVERY_NS
+    check_ns = disk_space._CHECK_NS
     append._RESERVE_MIN, append._RESERVE_REQUESTS = stream(plan.seed, "reserve").choice((reserve, (1, 1), (4, 2)))
     looks_ns = (look_ns, look_ns, 20_000_000, 3_000_000)
-    checkpoint._LOOK_EVERY_NS = plan.look_every_ns or stream(plan.seed, "look").choice(looks_ns)
+    checkpointer._LOOK_EVERY_NS = plan.look_every_ns or stream(plan.seed, "look").choice(looks_ns)
     quick_ns = stream(plan.seed, "check").choice((check_ns, 3_000_000, 3_000_000))
-    space._CHECK_NS = quick_ns if plan.may_lack_space else check_ns  # else each look is a pass for nothing
+    disk_space._CHECK_NS = quick_ns if plan.may_lack_space else check_ns  # else each look is a pass for nothing
     try:
         yield
     finally:
-        space._CHECK_NS = check_ns
+        disk_space._CHECK_NS = check_ns
         append._RESERVE_MIN, append._RESERVE_REQUESTS = reserve
-        checkpoint._LOOK_EVERY_NS = look_ns
+        checkpointer._LOOK_EVERY_NS = look_ns

@@ -12,7 +12,7 @@ from tests.engine.plain_images import topic_images
 from tests.sim.whole.controls import Controls
 from topics.engine.routers.router import RouterLife
 from topics.engine.topic import Life
-from topics.store.format import FrameType
+from topics.store.format.log_format import FrameType
 
 if TYPE_CHECKING:
     from tests.sim.whole.listed import Listed

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from tests.sim.file import SimFile
 from tests.sim.whole.listed import find
-from topics.store.format import WAL_FIRST_BATCH_OFFSET
+from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
 
 if TYPE_CHECKING:
     from tests.sim.disk import SimDirectory
 
 
 def claimed_too_much(root: SimDirectory, log: Any) -> str:
-    """Of the file that each shard of a log (`topics.store.log.Log`) writes to; "" when all is as it says."""
+    """Of the file that each shard of a log (`topics.store.wal.sharded_log.Log`) writes to; "" when all is as it
+    says."""
     for wal in log.shards if not log.read_only else ():
         current = wal._end.file
         if current is None or wal._durable.unsynced or current.position == WAL_FIRST_BATCH_OFFSET:

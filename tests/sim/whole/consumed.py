@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.sim.whole.controls import Controls
 from topics.engine.controls import from_runs
-from topics.store.format import FrameType
+from topics.store.format.log_format import FrameType
 
 if TYPE_CHECKING:
     from tests.sim.whole.machine import Machine

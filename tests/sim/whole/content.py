@@ -16,9 +16,9 @@ from tests.sim.file import SimFile
 from tests.sim.whole.listed import find, newest, place_in_log, read_listed
 from topics.config import Config
 from topics.errors import CorruptError, FormatError
-from topics.store import codec
-from topics.store.format import WAL_FIRST_BATCH_OFFSET, Frame, FrameType, WalHeader
-from topics.store.segment_format import index_path
+from topics.store.format import codec
+from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET, Frame, FrameType, WalHeader
+from topics.store.format.segment_format import index_path
 
 _OF_EVERY_START = ("/session", "/lock")
 

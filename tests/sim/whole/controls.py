@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from tests.sim.file import SimFile
-from topics.store.format import FRAME_HEADER_BYTES, FrameType
+from topics.store.format.log_format import FRAME_HEADER_BYTES, FrameType
 
 T = TypeVar("T")
 _FRAME_HEAD = struct.Struct("<IBBQQ")

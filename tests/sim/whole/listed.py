@@ -16,10 +16,10 @@ from tests.sim.file import SimFile
 from topics.config import Config
 from topics.engine.snapshot import Snapshot, TopicImage
 from topics.errors import CorruptError, FormatError
-from topics.store.format import wal_file_no
-from topics.store.manifest import unpack_store_part
-from topics.store.segment_format import FLAGS_OFFSET_PER_ROW, FOOTER_BYTES, PackFooter, SnapshotFile, numbered
-from topics.store.tiers import Tiers
+from topics.store.format.log_format import wal_file_no
+from topics.store.format.segment_format import FLAGS_OFFSET_PER_ROW, FOOTER_BYTES, PackFooter, SnapshotFile, numbered
+from topics.store.segments.manifest import unpack_store_part
+from topics.store.segments.tiers import Tiers
 
 
 class Listed(NamedTuple):

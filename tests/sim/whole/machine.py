@@ -25,9 +25,9 @@ from topics.errors import TopicsError
 from topics.loop.loop import Loop
 from topics.server.app import Server
 from topics.server.storage import backend_opener
-from topics.store import space
-from topics.store.directory import take
-from topics.store.session import Session
+from topics.store.disk import disk_space
+from topics.store.disk.data_directory import take
+from topics.store.recovery.session_note import Session
 
 _PASSES_MAX = 120_000
 """A long poll of five seconds takes 33,000, with a checkpoint every few milliseconds."""
@@ -461,7 +461,7 @@ class Machine:
 
     def _heal_after(self, delay_ns: int) -> None:
         generation, now_ns = self.generation, self.ring.clock.monotonic_ns()
-        self._sound_ns = now_ns + delay_ns + 3 * space._CHECK_NS + _HEALED_NS * self.ring.sync_factor
+        self._sound_ns = now_ns + delay_ns + 3 * disk_space._CHECK_NS + _HEALED_NS * self.ring.sync_factor
 
         def heal() -> None:
             if generation == self.generation:
@@ -474,7 +474,7 @@ class Machine:
     @property
     def awaits_space(self) -> bool:
         """A full disk has or will have space again, and requests were not seen to succeed since."""
-        if not self._sound_ns or space._CHECK_NS > _SOON_NS or self.ring.sync_factor > 1:  # else it takes too long
+        if not self._sound_ns or disk_space._CHECK_NS > _SOON_NS or self.ring.sync_factor > 1:  # else it takes too long
             return False
         now_ns = self.ring.clock.monotonic_ns()
         if now_ns < self._sound_ns:

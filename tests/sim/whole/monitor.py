@@ -17,7 +17,7 @@ from tests.sim.disk import Node, SimDirectory
 from tests.sim.file import SimFile
 from tests.sim.whole.listed import Listed, ahead_of_log, find, newest, place_in_log, read_listed, unready
 from topics.errors import StorageError
-from topics.store.format import WalHeader, wal_file_no
+from topics.store.format.log_format import WalHeader, wal_file_no
 
 if TYPE_CHECKING:
     from tests.sim.whole.machine import Machine

@@ -14,7 +14,7 @@ from tests.sim.whole.clients import Client, Clients
 from tests.sim.whole.keys import Key
 from tests.sim.whole.machine import Audit, Machine
 from tests.sim.whole.wire import Wire
-from topics.store import checkpoint
+from topics.store.checkpoint import checkpointer
 
 _WRITERS = 2
 _LATE_NS = 100_000_000
@@ -322,7 +322,7 @@ class _Follower(Client):
         body = {
             "from_seq": self.cursor,
             "limit": self.rng.choice((1, 5, 1000)),
-            "wait_ms": self.rng.choice((0, 1, 20, _LONG_MS if checkpoint._LOOK_EVERY_NS > _QUICK_NS else 300)),
+            "wait_ms": self.rng.choice((0, 1, 20, _LONG_MS if checkpointer._LOOK_EVERY_NS > _QUICK_NS else 300)),
         }
         must = [seq for seq in topic.acked if seq > self.cursor]
         deleted = topic.deleted

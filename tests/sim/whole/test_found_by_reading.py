@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.sim_world import SimWorld
 from tests.sim import SimStoppedError
-from topics.store.flagging import Flagging
+from topics.store.checkpoint.delete_flags import Flagging
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 

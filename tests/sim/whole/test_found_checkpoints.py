@@ -16,7 +16,7 @@ from tests.contract.sim_world import SimWorld
 from tests.sim import SimStoppedError
 from tests.sim.core import LATENCY_NS
 from tests.sim.file import SimFile
-from topics.store.checkpoint import Checkpointer
+from topics.store.checkpoint.checkpointer import Checkpointer
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 

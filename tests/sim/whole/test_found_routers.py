@@ -17,7 +17,7 @@ from topics.engine.routers import steps
 from topics.engine.routers.copies import copies_of
 from topics.engine.routers.evidence import Evidence
 from topics.engine.routers.hops import Hops
-from topics.store.replay import ShardReplay
+from topics.store.recovery.log_replay import ShardReplay
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 

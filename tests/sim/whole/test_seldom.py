@@ -11,8 +11,8 @@ from tests.contract.queue_client import Queue
 from tests.contract.sim_world import SimWorld
 from tests.sim import SimStoppedError
 from tests.sim.core import LATENCY_NS
-from topics.store.format import BLOCK_BYTES
-from topics.store.segment import describe_file
+from topics.store.format.log_format import BLOCK_BYTES
+from topics.store.segments.segment import describe_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 _CHECKPOINT_MS = 1100

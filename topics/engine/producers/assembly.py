@@ -25,11 +25,11 @@ from topics.engine.results import AppendRequest, AppendResult, Done
 from topics.engine.routers.forward import tags_of
 from topics.engine.topic import Life, Topic
 from topics.errors import StorageError, TopicsError
-from topics.store.catalog import NO_TAG
-from topics.store.commit import Commit
-from topics.store.gathered import Gathered, parts_of, room_for
-from topics.store.reader import Fetched
-from topics.store.rows import Rows, tags_in
+from topics.store.format.catalog import NO_TAG
+from topics.store.format.rows import Rows, tags_in
+from topics.store.in_memory.prebuilt_frames import Gathered, parts_of, room_for
+from topics.store.read.reader import Fetched
+from topics.store.wal.commit import Commit
 
 if TYPE_CHECKING:
     from topics.engine.producers.part import Part

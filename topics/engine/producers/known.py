@@ -17,7 +17,7 @@ from topics.config import Config
 from topics.engine import refusals
 from topics.engine.results import AppendRequest, AppendResult, repeated
 from topics.errors import RequestError
-from topics.store.format import ProducerPart
+from topics.store.format.log_format import ProducerPart
 
 if TYPE_CHECKING:
     from topics.engine.producers.part import Part

@@ -9,9 +9,9 @@ from topics.engine import refusals
 from topics.engine.json_fields import read_object
 from topics.engine.producers.known import PartEntry, producers_of
 from topics.errors import RequestError
-from topics.store import codec
-from topics.store.format import ProducerPart, StagedPiece, pack_producer_part, pack_staged_piece
-from topics.store.rows import Rows
+from topics.store.format import codec
+from topics.store.format.log_format import ProducerPart, StagedPiece, pack_producer_part, pack_staged_piece
+from topics.store.format.rows import Rows
 
 if TYPE_CHECKING:
     from topics.engine.core import Core

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from topics.engine.results import AppendResult
-from topics.store.format import StagedPiece
+from topics.store.format.log_format import StagedPiece
 
 if TYPE_CHECKING:
     from topics.engine.topic import Topic

@@ -23,8 +23,8 @@ from topics.engine.producers.sweeper import Sweeper
 from topics.engine.results import AppendRequest, AppendResult, Done
 from topics.engine.topic import Life, Topic
 from topics.errors import TopicsError
-from topics.store.format import StagedPiece, pack_staged_piece
-from topics.store.rows import Rows
+from topics.store.format.log_format import StagedPiece, pack_staged_piece
+from topics.store.format.rows import Rows
 
 
 class Stager:

@@ -18,8 +18,8 @@ from topics.engine.producers.staged import Name, StagedPart
 from topics.engine.queue.completion import consume_now
 from topics.engine.topic import Topic
 from topics.errors import TopicsError
-from topics.store.commit import Commit
-from topics.store.format import FrameType
+from topics.store.format.log_format import FrameType
+from topics.store.wal.commit import Commit
 
 _DROPPED_RUNS, _DROPPED_ROWS = 8, 4096
 """Runs and records that one frame deletes at most, and so a pass."""

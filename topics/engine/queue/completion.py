@@ -24,8 +24,8 @@ from topics.engine.retention import expire, when_retained
 from topics.engine.topic import Topic
 from topics.engine.topic_config import clamped_lease_ms
 from topics.errors import TopicsError
-from topics.store.commit import Commit
-from topics.store.format import FrameType
+from topics.store.format.log_format import FrameType
+from topics.store.wal.commit import Commit
 
 NACK_DELAY_MS_MAX = 86_400_000
 _LEASED = JobState.LEASED

@@ -20,8 +20,8 @@ from topics.engine.results import AppendResult
 from topics.engine.topic import Life, Topic
 from topics.engine.topic_config import TopicConfig
 from topics.errors import StorageError, TopicsError
-from topics.store.format import Frame
-from topics.store.rows import Record, pack_rows
+from topics.store.format.log_format import Frame
+from topics.store.format.rows import Record, pack_rows
 
 _PART = 256
 """Jobs moved together: what is read and copied at once stays bounded."""

@@ -12,9 +12,9 @@ from topics.engine.pieces import own_frames, plan_pieces
 from topics.engine.queue.job import Job
 from topics.engine.topic import Topic
 from topics.errors import CorruptError, StorageError
-from topics.store.format import Frame
-from topics.store.projection import LEASE, Projection
-from topics.store.reader import Fetched
+from topics.store.format.log_format import Frame
+from topics.store.read.reader import Fetched
+from topics.store.read.render_json import LEASE, Projection
 
 _NO_BUDGET = 1 << 62
 

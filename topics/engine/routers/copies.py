@@ -14,8 +14,8 @@ from topics.engine.index import Selection
 from topics.engine.records import Kind
 from topics.engine.routers.router import EXACTLY_ONCE, Router
 from topics.errors import CorruptError
-from topics.store.format import FLAG_META, FLAG_NODE, FLAG_TAG, FRAME_HEADER_BYTES, Frame
-from topics.store.rows import META, NODE, ROW, TAG, Rows
+from topics.store.format.log_format import FLAG_META, FLAG_NODE, FLAG_TAG, FRAME_HEADER_BYTES, Frame
+from topics.store.format.rows import META, NODE, ROW, TAG, Rows
 
 KEY = "_topics_router"
 _ORIGINAL = b'"_topics_original_meta":'

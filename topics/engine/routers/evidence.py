@@ -16,8 +16,8 @@ from topics.engine.pieces import Plan, plan_pieces
 from topics.engine.routers.copies import key_prefix, source_seq_in
 from topics.engine.routers.router import Router
 from topics.errors import StorageError, TopicsError
-from topics.store.format import FLAG_META, FLAG_ROUTED, Frame
-from topics.store.reader import Fetched
+from topics.store.format.log_format import FLAG_META, FLAG_ROUTED, Frame
+from topics.store.read.reader import Fetched
 
 _ROUND_ROWS = 1000
 _BYTES_A_ROUND = 65_536

@@ -22,10 +22,10 @@ from topics.engine.routers.hops import Hops, Run
 from topics.engine.routers.router import EXACTLY_ONCE, Router, RouterConfig
 from topics.engine.topic import Topic
 from topics.errors import TopicsError
-from topics.store.catalog import NO_TAG
-from topics.store.commit import Commit
-from topics.store.format import FLAG_COPY, FLAG_META, FLAG_NODE, FLAG_TAG, FrameType
-from topics.store.rows import Rows
+from topics.store.format.catalog import NO_TAG
+from topics.store.format.log_format import FLAG_COPY, FLAG_META, FLAG_NODE, FLAG_TAG, FrameType
+from topics.store.format.rows import Rows
+from topics.store.wal.commit import Commit
 
 
 class Step:

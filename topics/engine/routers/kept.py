@@ -18,9 +18,9 @@ from topics.engine.routers.controls import KeepPayload
 from topics.engine.routers.router import Router, RouterLife
 from topics.engine.topic import Life
 from topics.errors import DiskFullError, StorageError, TopicsError
-from topics.store.commit import Commit
-from topics.store.format import FrameType
-from topics.store.reader import Fetched
+from topics.store.format.log_format import FrameType
+from topics.store.read.reader import Fetched
+from topics.store.wal.commit import Commit
 
 Done = Callable[[TopicsError | None], None]
 

@@ -19,8 +19,8 @@ from topics.engine.routers.results import RouterDeleted, RouterPage, RouterPut, 
 from topics.engine.routers.router import Router, RouterConfig, RouterLife, StoredConfig
 from topics.engine.topic import Life, Topic
 from topics.errors import RequestError, TopicsError
-from topics.store.commit import Commit
-from topics.store.format import FrameType
+from topics.store.format.log_format import FrameType
+from topics.store.wal.commit import Commit
 
 
 class _Part(Operation):

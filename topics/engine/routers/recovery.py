@@ -13,8 +13,8 @@ from topics.engine.routers.forward import add_hops
 from topics.engine.routers.replay import LogRows
 from topics.engine.routers.router import EXACTLY_ONCE, UNKNOWN, Router, RouterLife, StoredConfig
 from topics.engine.topic import Topic
-from topics.store.catalog import SEQ_MAX
-from topics.store.format import FrameType
+from topics.store.format.catalog import SEQ_MAX
+from topics.store.format.log_format import FrameType
 
 ROUTER_TYPES = frozenset({FrameType.ROUTER_PUT, FrameType.ROUTER_DELETE, FrameType.FORWARD, FrameType.KEEP})
 

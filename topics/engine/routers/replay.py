@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.index import Selection
-from topics.store.catalog import NO_TAG, SEQ_MAX, RowColumns
-from topics.store.format import FLAG_COPY, FLAG_TAG
+from topics.store.format.catalog import NO_TAG, SEQ_MAX, RowColumns
+from topics.store.format.log_format import FLAG_COPY, FLAG_TAG
 
 Ref = tuple[int, int]
 """First and last of neighbouring source seqs."""

@@ -30,8 +30,8 @@ from topics.engine.routers.room import Room
 from topics.engine.routers.router import EXACTLY_ONCE, HOPS_MAX, Router, RouterLife
 from topics.engine.topic import Life, Topic
 from topics.errors import StorageError, TopicsError
-from topics.store.format import Frame
-from topics.store.reader import Fetched
+from topics.store.format.log_format import Frame
+from topics.store.read.reader import Fetched
 
 _STEP_ROWS = 8192
 _COPIED_ROWS = 1000

@@ -1,0 +1,1 @@
+"""Strict JSON and the bodies of writes, scanned in bulk by records.c."""

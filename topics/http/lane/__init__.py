@@ -1,0 +1,1 @@
+"""Plain requests of a whole pass, handled as columns (scan.c)."""

@@ -1,0 +1,542 @@
+"""Checkpoint: what the log holds goes into segments and packs, so that the log can be used again.
+
+    cut       every shard begins another file with a mark; all before it is published and lies in files the log has left
+    copy      live records of those files, topic by topic (evacuation.py); the catalog reads them there; all synced
+    flag      records deleted one by one get their flag in segments and packs, once a snapshot has the floors of that
+              instant; synced (delete_flags.py)
+    drop      segments and runs without a live record are forgotten
+    snapshot  the catalog's part and ours of one instant; the log is synced up to it first, so that a snapshot never
+              knows of something that a power cut takes; written twice (snapshot_files.py)
+    recycle   log files before the cut, and files no longer in use
+    move      older sealed segments to the cold directory, where there is one (tiering.py), and a snapshot that says so
+
+On a full disk, or one that copies of all the log would fill, the cut begins no file, and only what space allows is
+copied (low_space.py).
+
+Nothing before the snapshot is needed by recovery, nothing after it undoes anything: a crash anywhere leaves the last
+snapshot, the log behind it, and files that it does not list.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+
+import msgspec
+import numpy as np
+
+from topics.config import Config
+from topics.errors import StorageError
+from topics.loop.loop import Loop
+from topics.loop.tasks import Future
+from topics.store.checkpoint.copy_context import Copying, Unsynced
+from topics.store.checkpoint.delete_flags import Flagging
+from topics.store.checkpoint.evacuation import Relocation
+from topics.store.checkpoint.low_space import Scarcity, live_rows
+from topics.store.checkpoint.tiering import Tiering, mark
+from topics.store.checkpoint.time_slices import Turns
+from topics.store.disk.disk_space import lacks_space
+from topics.store.disk.open_files import OpenFiles
+from topics.store.disk.whole_files import lacks_descriptors
+from topics.store.format.catalog import Catalog, Deletions
+from topics.store.format.file_table import FileKind, FileTable, StoredFile
+from topics.store.format.log_format import BLOCK_BYTES, FrameType, wal_file_no
+from topics.store.format.segment_format import index_path, snapshot_path
+from topics.store.read.reader import Reader
+from topics.store.segments.manifest import COLD, HOT, Manifest, ReplayStart, Segment, StorePart, pack_store_part
+from topics.store.segments.snapshot_files import COPIES, snapshot_numbers, write_snapshot
+from topics.store.segments.tiers import Tiers
+from topics.store.wal.commit import Commit
+from topics.store.wal.counters import CheckpointCounters
+from topics.store.wal.sharded_log import Log
+from topics.store.wal.wal_files import place
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_NS = 1_000_000_000
+OnShown = Callable[[bool], None]
+"""Called when the snapshot is there: all deletes that were published when its checkpoint began show in the files it
+lists, and so do all records, unless it is given False: some lay in the log alone, for want of space."""
+
+
+class Checkpointer:
+    """One checkpoint at a time; started by bytes of log, by time, or by `run`."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        config: Config,
+        *,
+        wal: Log,
+        reader: Reader,
+        table: FileTable,
+        opener: OpenFiles,
+        catalog: Catalog,
+        manifest: Manifest,
+        last_snapshot: int,
+        replay: dict[int, ReplayStart],
+        replay_shards: int,
+        retired_shards: dict[int, ReplayStart],
+        doubtful: Collection[str],
+    ) -> None:
+        """doubtful: paths of segments and packs whose flags the page cache may show and the disk lack (StorePart)."""
+        self._loop = loop
+        self._config = config
+        self._log = wal
+        self._reader = reader
+        self._table = table
+        self._opener = opener
+        self._catalog = catalog
+        self._manifest = manifest
+        self._snapshot = last_snapshot
+        self._replay = replay
+        self._replay_shards = replay_shards
+        """How many shards the log had from there on: another number than now, until a checkpoint has copied it."""
+        self._doubtful = frozenset(doubtful)
+        """Named by each snapshot until what the log says was deleted there is flagged: this process may be killed."""
+        self._retired_shards = retired_shards
+        """Shards of an earlier count: where their replay begins once a checkpoint has copied them."""
+        self._scarcity = Scarcity(catalog, manifest, table, wal, config)
+        self._tiering = Tiering(loop, config, manifest, table, opener)
+        self._turns = Turns(loop.clock, loop.next_pass, config.checkpoint_us_per_pass * 1000)
+        self._running: Future[None] | None = None
+        self._unsynced = Unsynced({}, {})
+        self._unflagged: list[Deletions] = []
+        """Deleted records whose flag is not on the disk yet; outlives a checkpoint that failed."""
+        self._given_up: list[int] = []
+        """Ids of segments and packs that the next snapshot does not list; they go when it is there."""
+        self._stopped = False
+        self._beginning = False
+        """One was started and has not run yet."""
+        self._emptied = True
+        """The last one left nothing in the log but what came meanwhile."""
+        self._ended_ns = 0
+        """When the last one ended, well or not."""
+        self._frames_seen = 0
+        self._bytes_seen = 0
+        self._last_bytes = self._found_bytes()
+        """Of the last snapshot that was taken, or that found no space."""
+        self._copied_part = 1.0
+        """Bytes of copies for each of the log, as the last checkpoint of all of it made them: routers make several."""
+        self._met_full_disk = False
+        """The last attempt ended for want of space."""
+        self._live_at_attempt = -1
+        """Live rows at the last attempt on a full disk; -1: none since there was space."""
+        self._left_told = 0
+        """Log files that the last attempt had no space to empty."""
+        self._room_at_attempt: int | None = None
+        """Space for copies at the last attempt that left files for want of it."""
+        self.counters = CheckpointCounters()
+
+    @property
+    def snapshot_number(self) -> int:
+        """Of the newest snapshot."""
+        return self._snapshot
+
+    # --- when --------------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Looks once a second whether a checkpoint is due."""
+        self._ended_ns = self._loop.clock.monotonic_ns()
+        self._loop.call_later(_LOOK_EVERY_NS, self._look)
+        bound = self._log.bound
+        bound.on_emptied(self._log.held_bytes)
+        bound.on_pressed = self._begin
+        if bound.pressed:
+            self._begin()
+
+    def stop(self) -> None:
+        """No more by itself; one that runs ends what the log waits for, and moves no more segments.
+
+        Nobody works beside it any more, so it rests no more either.
+        """
+        self._stopped = True
+        self._turns.hurry()
+        self._tiering.stopped = True
+
+    def _look(self) -> None:
+        if self._stopped:
+            return
+        self._loop.call_later(_LOOK_EVERY_NS, self._look)
+        counters = self._log.counters
+        due_bytes = min(self._log.sizes.checkpoint, self._scarcity.affordable_bytes(self._copied_part))
+        by_bytes = counters.bytes_written - self._bytes_seen >= due_bytes
+        by_bytes |= self._log.bound.pressed
+        since_ms = (self._loop.clock.monotonic_ns() - self._ended_ns) // 1_000_000
+        by_time = (
+            since_ms >= self._config.checkpoint_every_ms
+            and counters.frames + counters.uncounted_frames != self._frames_seen
+        )
+        by_space = self._is_space_wanted()
+        if by_bytes or by_time or by_space:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Starts one, unless one runs."""
+        if self._running is None and not self._beginning and not self._stopped and not self._log.read_only:
+            self._beginning = True
+            self._loop.spawn(self._run_logged(), "checkpoint")
+
+    def _is_space_wanted(self) -> bool:
+        """The disk is full, and something died since the last attempt to give its space back, or more may be copied."""
+        if not self._log.disk_full:
+            self._live_at_attempt, self._room_at_attempt = -1, None
+            return False
+        if self._live_at_attempt < 0 or live_rows(self._table) < self._live_at_attempt:
+            return True
+        room = self._room_at_attempt
+        return room is not None and not self._log.space.lacks(room + self._snapshot_bytes + BLOCK_BYTES)
+
+    async def _run_logged(self) -> None:
+        self._beginning = False
+        try:
+            await self.run()
+        except (OSError, StorageError) as error:
+            log.error("checkpoint failed: %s", error)
+        else:
+            if self._log.bound.pressed and self._emptied:  # else the next look tries again
+                self._begin()
+
+    async def until_idle(self) -> None:
+        """Returns when none runs; in the same step the next one may begin."""
+        while self._running is not None:
+            await self._running
+
+    async def run(
+        self,
+        *,
+        clean: bool = False,
+        moves: bool = True,
+        whole: bool = False,
+        on_shown: OnShown = lambda is_whole: None,
+    ) -> None:
+        """One whole checkpoint, after the one that may be running. clean: the last before the log is closed.
+
+        moves: segments to the cold directory, too, when all the log waits for is done; the last one never does. whole:
+        nothing stays in the log, also on a full disk, or it fails. on_shown: see there.
+
+        Raises OSError or StorageError; a full disk and a lack of descriptors are tried again later, any other error of
+        a write or sync latches the log, because nobody knows what the disk holds.
+        """
+        await self.until_idle()
+        if self._stopped and not clean:
+            return  # the one it waited for was the last one: the log's files are closed
+        self._running = done = Future[None]()
+        try:
+            await self._checkpoint(clean, moves and not clean, whole=whole, on_shown=on_shown)
+            self.counters.error = ""
+            self._met_full_disk = False
+        except (OSError, StorageError) as error:
+            self.counters.failed += 1
+            self.counters.error = str(error)
+            if lacks_space(error):
+                await self._on_full_disk()
+            elif isinstance(error, OSError) and not lacks_descriptors(error):
+                self._log.admission.latch(f"a checkpoint failed: {error}")
+            raise
+        finally:
+            self._running = None
+            self._ended_ns = self._loop.clock.monotonic_ns()
+            done.set_result(None)
+
+    async def _on_full_disk(self) -> None:
+        """The next attempt makes do with less; what a snapshot needs at least is taken from the reserve."""
+        self._met_full_disk = True
+        if self._log.disk_full and await self._log.space.release_reserve():
+            self._live_at_attempt = -1
+
+    # --- how ---------------------------------------------------------------------------------------------------------
+    async def _checkpoint(self, clean: bool, moves: bool, *, whole: bool, on_shown: OnShown) -> None:
+        began_ns = self._loop.clock.monotonic_ns()
+        counters, bound = self._log.counters, self._log.bound
+        bytes_seen = counters.bytes_written
+        held_bytes = bound.bytes
+        scarce = self._log.disk_full or self._met_full_disk or self._scarcity.is_tight(self._snapshot_bytes)
+        if scarce:
+            self._live_at_attempt = live_rows(self._table) if self._log.disk_full else -1
+            self._room_at_attempt = None
+            await self._log.drop_spares()
+            scarce = not whole
+        replay = await (self._cut_here() if scarce else self._cut())
+        left = [file for file in self._log.left_files() if _lies_before(file, replay)]
+        is_whole = True
+        if scarce:
+            left = self._make_do(left, replay)
+            is_whole = not any(file.live_rows for file in self._table.of_log() if file not in left)
+        frames_seen = counters.frames + counters.uncounted_frames
+        relocation = await self._copy(left, all_shared=scarce and self._tells_of_others(left))
+        await self.flag_deleted()
+        await self._drop()
+        self._check_left(left)
+        self._replay = {**self._retired_shards, **replay}
+        self._replay_shards = len(self._log.shards)
+        await self.take_snapshot(clean=clean)
+        self._remove()
+        for file in left:
+            await self._log.retire(file)
+        self._frames_seen, self._bytes_seen = frames_seen, bytes_seen
+        copying = relocation.copying
+        took_ns = self._loop.clock.monotonic_ns() - began_ns
+        self.counters.count(copying.copied_rows, copying.copied_bytes, took_ns // 1_000_000)
+        self._emptied = is_whole
+        bound.on_emptied(self._log.held_bytes)
+        if is_whole:
+            bound.on_checkpoint(held_bytes, took_ns)
+            self._copied_part = copying.copied_bytes / max(1, held_bytes)
+        on_shown(is_whole)
+        if moves:
+            await self._move_to_cold()
+
+    async def _move_to_cold(self) -> None:
+        """After all the log waits for: a slow cold directory holds up the next checkpoint at most."""
+        moved = await self._tiering.copy_due()
+        self.counters.cold_failed = self._tiering.broken
+        if not moved:
+            return
+        mark(moved, COLD)
+        try:
+            await self.take_snapshot(clean=False)
+        except (OSError, StorageError):
+            mark(moved, HOT)  # copied again by the next one
+            raise
+        self._tiering.drop_hot(moved)
+
+    def _make_do(self, left: list[StoredFile], replay: dict[int, ReplayStart]) -> list[StoredFile]:
+        """Those of the files that there is space to empty; what is replayed begins with the first of the others."""
+        least = self._least_bytes
+        chosen = self._scarcity.affordable((file for file in left if not file.superseded), least)
+        chosen += [file for file in left if file.superseded]  # what lives there shares a frame
+        self._tell_of_left(len(left) - len(chosen))
+        room = self._log.space.free_bytes() - least
+        self._room_at_attempt = room if len(chosen) < len(left) else None
+        kept: dict[int, int] = {}
+        for file in left:
+            if file not in chosen:
+                shard, number = place(file)
+                kept[shard] = min(kept.get(shard, number), number)
+        if not kept.keys() <= replay.keys():
+            return left  # a shard of another count goes as a whole, or not at all
+        replay.update((shard, ReplayStart(number)) for shard, number in kept.items())
+        return chosen
+
+    def _tell_of_left(self, count: int) -> None:
+        """For who runs the machine: deletes alone do not give these files back."""
+        if count and count != self._left_told:
+            log.warning(
+                "no space to empty %d log files: the oldest needs %d KiB more free space, or what lives in it deleted",
+                count,
+                -(-self._scarcity.lacking_bytes // 1024),
+            )
+        self._left_told = count
+
+    async def _cut(self) -> dict[int, ReplayStart]:
+        """Every shard writes a mark in another file; returns where replay begins then: in its file."""
+        self._log.request_rotation()
+        return await self._mark(range(len(self._log.shards)))
+
+    async def _cut_here(self) -> dict[int, ReplayStart]:
+        """The same without another file: a full disk may have no space for one, nor for a mark, which a shard needs
+        only where it has no file that holds anything."""
+        shards = self._log.shards
+        numbers = {shard: wal.file_no for shard, wal in enumerate(shards) if wal.file_no}
+        replay = await self._mark([shard for shard in range(len(shards)) if shard not in numbers])
+        await self._sync_log()
+        return {**replay, **{shard: ReplayStart(number) for shard, number in numbers.items()}}
+
+    async def _mark(self, shards: Iterable[int]) -> dict[int, ReplayStart]:
+        """Returns the files, of these shards, in which the marks lie."""
+        payload = msgspec.json.encode({"snapshot": self._snapshot})
+        waits: dict[int, Future[Commit]] = {}
+        with self._log.use_reserve():
+            for shard in shards:
+                staging = self._log.shards[shard].staging
+                staging.stage_control(0, FrameType.CHECKPOINT, self._snapshot, self._loop.clock.now_ms(), payload)
+                waits[shard] = Future[Commit]()
+                staging.when_committed(True, waits[shard].set_result)
+        self._log.bound.let_go()
+        replay = {}
+        for shard, future in waits.items():
+            commit = await future
+            if commit.error is not None:
+                raise commit.error
+            number = wal_file_no(self._table[commit.file_id].path.rpartition("/")[2])
+            assert number is not None, "commits go to log files"
+            replay[shard] = ReplayStart(number)
+        return replay
+
+    @property
+    def _snapshot_bytes(self) -> int:
+        """What the next snapshot takes, as far as the last one tells; an older pair goes only when it is there."""
+        return COPIES * self._last_bytes
+
+    @property
+    def _least_bytes(self) -> int:
+        """The same of a full disk: one copy, which may be somewhat larger, and whose space a second copy of the last
+        one gives."""
+        numbers = snapshot_numbers(self._loop.files, self._config.data_dir)
+        return self._last_bytes // 4 + (self._last_bytes if len(numbers) < COPIES else 0)
+
+    def _found_bytes(self) -> int:
+        """Of the snapshot that the start has found."""
+        try:
+            return self._loop.files.file_size(f"{self._config.data_dir}/{snapshot_path(self._snapshot)}")
+        except OSError:
+            return 0
+
+    def _tells_of_others(self, left: list[StoredFile]) -> bool:
+        """Frames in these files may say what was made of frames in another shard."""
+        several = len(self._log.shards) > 1 or bool(self._retired_shards)
+        return several and not all(file.superseded for file in left)
+
+    async def _copy(self, left: list[StoredFile], *, all_shared: bool) -> Relocation:
+        copying = Copying(
+            self._loop.files,
+            self._reader,
+            self._table,
+            self._catalog,
+            manifest=self._manifest,
+            config=self._config,
+            unsynced=self._unsynced,
+            dead=self._unflagged,
+            given_up=self._given_up,
+            now_ms=self._loop.clock.now_ms(),
+            random_bytes=self._loop.ring.random_bytes,
+        )
+        relocation = Relocation(copying, turns=self._turns, loop=self._loop, all_shared=all_shared)
+        ids = np.array(sorted(file.file_id for file in left), np.uint32)
+        if len(ids):
+            await relocation.copy(self._catalog.topics_in_log(), ids)
+        oldest = self._loop.clock.now_ms() - self._config.segment_max_age_ms
+        tails = [segments[-1] for segments in self._manifest.segments.values() if not segments[-1].sealed]
+        await relocation.seal(
+            tail for tail in tails if tail.created_ms < oldest and tail.frames_end >= self._config.pack_run_bytes
+        )
+        await relocation.sync()
+        return relocation
+
+    async def flag_deleted(self) -> None:
+        """Marks what was deleted one by one in segments and packs.
+
+        What caps evicted is worked out again by a replay, from the records that lived then. A record that is flagged
+        would be missing there, so the floors as they are now become durable first, in a snapshot that changes nothing
+        else: the log behind it is the same as before. It names the files, for a start that finds this cut short.
+        """
+        turns = self._turns
+        turns.resume()
+        for _ in self._catalog.prepare_deletions():
+            if turns.over:
+                await turns.rest()
+        self._unflagged += self._catalog.take_deletions()
+        if not self._unflagged:
+            self._doubtful = frozenset()
+            return
+        about = {entry.file_id for entry in self._unflagged}
+        await self.take_snapshot(clean=False, flagging=self._manifest.paths_of(about))
+        flagging = Flagging(self._loop.files, self._loop.files.write_nowait, Tiers.of(self._config), self._manifest)
+        await flagging.flag(self._unflagged)
+        self._unflagged.clear()
+        self._doubtful = frozenset()
+
+    async def _drop(self) -> None:
+        """Forgets segments and runs that hold no live record."""
+        manifest, catalog, turns = self._manifest, self._catalog, self._turns
+        turns.resume()
+        for topic_id in manifest.topic_ids() - catalog.untouched():
+            if turns.over:
+                await turns.rest()
+            lowest = catalog.lowest_live_seq(topic_id) if catalog.exists(topic_id) else 1 << 64
+            for segment in list(manifest.segments.get(topic_id, ())):
+                if segment.last_seq < lowest or self._is_dead(topic_id, segment):
+                    manifest.drop_segment(segment)
+                    self._given_up.append(segment.file_id)
+            dead_runs = {
+                (pack.number, run.number) for pack, run in manifest.runs.get(topic_id, ()) if run.last_seq < lowest
+            }
+            if dead_runs:
+                manifest.drop_runs(topic_id, dead_runs)
+        packs = [pack for pack in manifest.packs.values() if not pack.runs]
+        for pack in packs:
+            del manifest.packs[pack.number]
+            self._given_up.append(pack.file_id)
+
+    def _is_dead(self, topic_id: int, segment: Segment) -> bool:
+        """A sealed segment whose records were all deleted one by one."""
+        stored = self._table.get(segment.file_id)
+        if not segment.sealed or stored is None or stored.live_rows:
+            return False
+        here = np.array([segment.file_id], np.uint32)
+        return not self._catalog.rows_in_files(
+            topic_id, here, first_seq=segment.first_seq, last_seq=segment.last_seq, rows_max=1
+        )
+
+    def _check_left(self, left: list[StoredFile]) -> None:
+        """No record may still need a log file that is about to be recycled: our own mistake, and the worst one."""
+        for file in left:
+            if file.live_rows:
+                raise StorageError(f"{file.path}: {file.live_rows} records were not copied; the log file is kept")
+
+    async def take_snapshot(self, *, clean: bool, flagging: Collection[str] = ()) -> None:
+        """The catalog and the files in use, of one instant; flagging: see StorePart. Raises OSError."""
+        turns = self._turns
+        turns.resume()
+        for _ in self._catalog.prepare_snapshot(self._config.checkpoint_topics_per_pass):
+            await turns.rest()
+        part = StorePart(
+            replay=self._replay,
+            segments=list(self._manifest.all_segments()),
+            packs=list(self._manifest.packs.values()),
+            boot=self._loop.ring.boot_id(),
+            shards=self._replay_shards,
+            clean=clean,
+            flagging=sorted({*flagging, *self._doubtful}),
+        )
+        store = pack_store_part(part)
+        catalog = self._catalog.snapshot()
+        self._last_bytes = len(store) + sum(map(len, catalog))
+        await self._sync_log()
+        self._snapshot = await write_snapshot(
+            self._loop.files,
+            self._config.data_dir,
+            after=self._snapshot,
+            now_ms=self._loop.clock.now_ms(),
+            store=store,
+            catalog=catalog,
+        )
+
+    async def _sync_log(self) -> None:
+        """All that is committed now is on stable storage."""
+        waits: list[Future[Commit]] = []
+        for wal in self._log.shards:
+            future: Future[Commit] = Future()
+            wal.staging.when_committed(True, future.set_result)
+            waits.append(future)
+        self._log.bound.let_go()
+        for future in waits:
+            error = (await future).error
+            if error is not None:
+                raise error
+
+    def _remove(self) -> None:
+        """Unlinks files that no snapshot lists any more, once their readers have gone."""
+        self._opener.remove_owed()
+        given_up, self._given_up[:] = self._given_up[:], []
+        for file_id in given_up:
+            stored = self._table.get(file_id)
+            if stored is not None:
+                stored.when_unread(partial(self._unlink_soon, stored))
+
+    def _unlink_soon(self, file: StoredFile) -> None:
+        self._loop.spawn(self._unlink(file), "drop")
+
+    async def _unlink(self, file: StoredFile) -> None:
+        file.live_rows = 0  # the catalog said so; rows below a floor may still be counted
+        self._table.remove(file)
+        self._opener.forget(file)
+        index = [index_path(file.path)] if file.kind is FileKind.SEGMENT else []
+        await self._opener.remove(file.fd, file.path, *index)
+
+
+def _lies_before(file: StoredFile, cut: dict[int, ReplayStart]) -> bool:
+    """A log file of a number below its shard's cut, or of a shard that is no longer written to."""
+    shard, number = place(file)
+    return shard not in cut or number < cut[shard].file_no

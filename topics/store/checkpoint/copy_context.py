@@ -1,0 +1,129 @@
+"""What the parts of one checkpoint's copying share: where records come from, and who is told where they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.config import Config
+from topics.errors import StorageError
+from topics.loop.tasks import Future
+from topics.store.disk.whole_files import FileCalls, in_place
+from topics.store.format import codec
+from topics.store.format.catalog import Catalog, Deletions, RowColumns
+from topics.store.format.file_table import FileTable
+from topics.store.format.log_format import FLAG_COPY
+from topics.store.read.reader import Fetched, Piece, Reader
+from topics.store.segments.manifest import Manifest
+
+SEQ_SPAN_MAX = 1 << 32
+"""Index columns hold a seq as a distance from the first one in 32 bits."""
+
+
+class Unsynced(NamedTuple):
+    """What was written and must be synced before the next snapshot; outlives a checkpoint that failed."""
+
+    files: dict[str, None]
+    directories: dict[str, None]
+    """Those with new entries."""
+
+
+class Placed(NamedTuple):
+    """Records written, of which the catalog was not told yet."""
+
+    topic_id: int
+    seqs: NDArray[np.uint64]
+    offsets: NDArray[np.uint32]
+    lengths: NDArray[np.uint32]
+
+
+class Copying:
+    """One checkpoint's. Records that were deleted while they were copied are added to `dead`.
+
+    given_up: ids of files that the manifest lists no more. `unsynced`, `dead` and `given_up` outlive a checkpoint that
+    fails: the next one has to do what this one could not.
+    """
+
+    def __init__(
+        self,
+        files: FileCalls,
+        reader: Reader,
+        table: FileTable,
+        catalog: Catalog,
+        *,
+        manifest: Manifest,
+        config: Config,
+        unsynced: Unsynced,
+        dead: list[Deletions],
+        given_up: list[int],
+        now_ms: int,
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self.files = files
+        self._reader = reader
+        self.table = table
+        self.catalog = catalog
+        self.manifest = manifest
+        self.config = config
+        self.directory = config.data_dir
+        self.unsynced = unsynced
+        self.dead = dead
+        self.given_up = given_up
+        self.now_ms = now_ms
+        self._random_bytes = random_bytes
+        self.copied_rows = 0
+        self.copied_bytes = 0
+
+    def announce(self, placed: Placed, file_id: int) -> None:
+        """Tells the catalog, and keeps what died meanwhile for flagging."""
+        died = self.catalog.moved(placed.topic_id, placed.seqs, file_id, placed.offsets, placed.lengths)
+        self.copied_rows += len(placed.seqs)
+        self.copied_bytes += int(placed.lengths.sum(dtype=np.int64))
+        if len(died):
+            at = np.searchsorted(placed.seqs, died)
+            self.dead.append(Deletions(placed.topic_id, file_id, died, placed.offsets[at], placed.lengths[at]))
+
+    async def fetch(self, pieces: list[Piece], memory: memoryview | None = None) -> list[memoryview]:
+        """The pieces' bytes, for as long as wanted. memory: where one piece may be put. Raises StorageError."""
+        future: Future[list[memoryview]] = Future()
+        at_once = True
+
+        def on_fetched(result: Fetched) -> None:
+            if isinstance(result, StorageError):
+                future.set_error(result)
+            else:
+                # What comes at once lies in the hot tail, which goes on; what was read for us is ours.
+                future.set_result([_kept(view, memory) for view in result] if at_once else result)
+
+        self._reader.fetch(pieces, on_fetched, memory)
+        at_once = False
+        return await future
+
+    async def sync(self, fd: int) -> None:
+        """Raises OSError: see `in_place`."""
+        await in_place(self.files.fsync(fd))
+
+    def new_epoch(self) -> int:
+        """What tells a file from those that had its number before; never 0."""
+        return int.from_bytes(self._random_bytes(8), "little") | 1
+
+
+def _kept(view: memoryview, memory: memoryview | None) -> memoryview:
+    if memory is None:
+        return memoryview(bytes(view))
+    memory[: len(view)] = view
+    return memory[: len(view)]
+
+
+def own_frames(views: list[memoryview], topic_id: int, rows: list[RowColumns]) -> bytes | memoryview:
+    """The frames of these rows, back to back in `views`: those of copies made anew, as frames of the topic's own."""
+    data = views[0] if len(views) == 1 else b"".join(views)
+    if not any((part.flags & FLAG_COPY).any() for part in rows):
+        return data
+    lengths = np.concatenate([part.lengths for part in rows])
+    offsets = (np.cumsum(lengths, dtype=np.uint64) - lengths).astype(np.uint32)
+    seqs, ts, flags = (np.concatenate([getattr(part, name) for part in rows]) for name in ("seqs", "ts", "flags"))
+    return bytes(codec.reframe(data, 0, offsets, lengths, seqs, ts, flags, topic_id).data)

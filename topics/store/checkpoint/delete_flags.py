@@ -1,0 +1,183 @@
+"""Marks deleted records in segments and packs: one byte behind the frame, one in the index's flags column.
+
+Neither is under a checksum: the first is told by most of its bits, the second has its parity beside it. Durable before
+the snapshot that lets the log forget the delete.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.errors import CorruptError, FormatError, StorageError
+from topics.loop.tasks import Future
+from topics.store.disk.whole_files import FileCalls, in_place
+from topics.store.format.catalog import Deletions
+from topics.store.format.log_format import DELETED
+from topics.store.format.segment_format import (
+    FLAGS_OFFSET_PER_ROW,
+    FOOTER_BYTES,
+    INDEX_DELETE,
+    INDEX_DELETED,
+    INDEX_HEADER_BYTES,
+    IndexHeader,
+    PackFooter,
+    index_path,
+)
+from topics.store.segments.manifest import Manifest, Segment
+from topics.store.segments.tiers import Tiers
+
+_FLAG = bytes([DELETED])
+_IN_FLIGHT_MAX = 128
+_OFFSETS_PER_ROW = 12
+"""In index columns the offsets begin behind ts (8) and seq delta (4)."""
+
+
+class Writes:
+    """Many small writes to one file, a bounded number in flight."""
+
+    def __init__(self, write: Callable[[int, bytes, int, Callable[[int], None]], None], fd: int) -> None:
+        self._write = write
+        self._fd = fd
+        self._in_flight = 0
+        self._error = 0
+        self._room: Future[None] | None = None
+
+    async def put(self, data: bytes, offset: int) -> None:
+        while self._in_flight >= _IN_FLIGHT_MAX:
+            await self._wait()
+        self._in_flight += 1
+        self._write(self._fd, data, offset, self._on_written)
+
+    async def finish(self) -> None:
+        """Raises OSError for the first that failed."""
+        while self._in_flight:
+            await self._wait()
+        if self._error:
+            raise OSError(self._error, os.strerror(self._error))
+
+    async def _wait(self) -> None:
+        self._room = Future()
+        await self._room
+
+    def _on_written(self, res: int) -> None:
+        self._in_flight -= 1
+        if res != 1 and not self._error:
+            self._error = -res or 5
+        if self._room is not None:
+            room, self._room = self._room, None
+            room.set_result(None)
+
+
+class Flagging:
+    """Sets the flags of one checkpoint's deletions."""
+
+    def __init__(
+        self,
+        files: FileCalls,
+        write: Callable[[int, bytes, int, Callable[[int], None]], None],
+        tiers: Tiers,
+        manifest: Manifest,
+    ) -> None:
+        self._files = files
+        self._write = write
+        self._tiers = tiers
+        self._by_file = {segment.file_id: segment for segment in manifest.all_segments()}
+        self._packs = {pack.file_id: pack for pack in manifest.packs.values()}
+
+    async def flag(self, deletions: Iterable[Deletions]) -> int:
+        """Flags them durably; those in files no longer in use are passed over. Returns how many. Raises OSError."""
+        by_file: dict[int, list[Deletions]] = defaultdict(list)
+        for entry in deletions:
+            if len(entry.seqs):
+                by_file[entry.file_id].append(entry)
+        count = 0
+        for file_id, entries in by_file.items():
+            segment, pack = self._by_file.get(file_id), self._packs.get(file_id)
+            if segment is None and pack is None:
+                continue
+            offsets = np.concatenate([entry.offsets for entry in entries])
+            lengths = np.concatenate([entry.lengths for entry in entries])
+            if segment is not None:
+                path = self._tiers.path(segment)
+                await self._flag_frames(path, offsets, lengths)
+                if segment.sealed:
+                    await self._flag_segment_index(path, segment, offsets)
+            elif pack is not None:
+                path = f"{self._tiers.hot}/{pack.path}"
+                await self._flag_frames(path, offsets, lengths)
+                await self._flag_pack_index(path, offsets)
+            count += len(offsets)
+        return count
+
+    async def _flag_frames(self, path: str, offsets: NDArray[np.uint32], lengths: NDArray[np.uint32]) -> None:
+        fd = await self._open(path)
+        try:
+            writes = Writes(self._write, fd)
+            for offset in (offsets.astype(np.int64) + lengths - 1).tolist():
+                await writes.put(_FLAG, offset)
+            await writes.finish()
+            await in_place(self._files.fdatasync(fd))
+        finally:
+            await self._files.close(fd)
+
+    async def _flag_segment_index(self, path: str, segment: Segment, offsets: NDArray[np.uint32]) -> None:
+        """A missing or damaged index is left alone: it will be derived from the data, flags included."""
+        try:
+            fd = await self._open(index_path(path))
+        except FileNotFoundError:
+            return
+        try:
+            fixed = bytearray(INDEX_HEADER_BYTES)
+            await self._files.read_into(fd, fixed, 0)
+            header = IndexHeader.unpack_header(memoryview(fixed), path)
+            if header.epoch == segment.epoch:
+                await self._flag_columns(fd, INDEX_HEADER_BYTES, header.rows, offsets)
+        except (CorruptError, FormatError):
+            return
+        finally:
+            await self._files.close(fd)
+
+    async def _flag_pack_index(self, path: str, offsets: NDArray[np.uint32]) -> None:
+        fd = await self._files.open(path, os.O_RDWR)
+        try:
+            fixed = bytearray(FOOTER_BYTES)
+            await self._files.read_into(fd, fixed, self._files.file_size(path) - FOOTER_BYTES)
+            footer = PackFooter.unpack(memoryview(fixed), path)
+            await self._flag_columns(fd, footer.columns_offset, footer.rows, offsets)
+        except (CorruptError, FormatError):
+            return
+        finally:
+            await self._files.close(fd)
+
+    async def _open(self, path: str) -> int:
+        """A cold directory that cannot be reached fails a checkpoint, not the log: nothing was written to it."""
+        try:
+            return await self._files.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if self._tiers.cold and path.startswith(f"{self._tiers.cold}/"):
+                raise StorageError(f"{path}: deletes cannot be flagged: {error}") from error
+            raise
+
+    async def _flag_columns(self, fd: int, columns_at: int, rows: int, offsets: NDArray[np.uint32]) -> None:
+        """Reads the offsets and flags columns and writes the flags back."""
+        stored_bytes = bytearray(4 * rows)
+        await self._files.read_into(fd, stored_bytes, columns_at + _OFFSETS_PER_ROW * rows)
+        stored = np.frombuffer(stored_bytes, "<u4")
+        at = np.searchsorted(stored, offsets)
+        at = at[(at < rows) & (stored[np.minimum(at, rows - 1)] == offsets)] if rows else at[:0]
+        if not len(at):
+            return
+        flags = bytearray(rows)
+        await self._files.read_into(fd, flags, columns_at + FLAGS_OFFSET_PER_ROW * rows)
+        column = np.frombuffer(flags, np.uint8)
+        at = np.unique(at)
+        column[at[column[at] & INDEX_DELETED == 0]] ^= INDEX_DELETE
+        await self._files.write_all(fd, flags, columns_at + FLAGS_OFFSET_PER_ROW * rows)
+        await in_place(self._files.fdatasync(fd))

@@ -1,0 +1,257 @@
+"""The copying part of a checkpoint: live records out of log files into segments and packs.
+
+A topic with little to copy gets a run in a pack, unless it has segments of its own; a topic whose runs have become many
+is merged into one. Frames are verified on the way. All files are synced together at the end (`sync`), before the
+snapshot that lists them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Coroutine, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.errors import CorruptError
+from topics.loop.files import SyncFailedError
+from topics.loop.loop import Loop
+from topics.loop.tasks import Cancelled
+from topics.store.checkpoint.copy_context import SEQ_SPAN_MAX, Copying
+from topics.store.checkpoint.live_frames import Gatherings
+from topics.store.checkpoint.pack_copy import NO_RUNS, PackCopy, Runs, SmallCopy
+from topics.store.checkpoint.segment_copy import READS_A_CHUNK, SegmentCopy, Share, Shares
+from topics.store.checkpoint.time_slices import Turns
+from topics.store.disk.side_by_side import Line, gravest
+from topics.store.disk.whole_files import failed_sync, sync_file
+from topics.store.format.catalog import RowColumns
+from topics.store.segments.manifest import Segment
+
+log = logging.getLogger(__name__)
+
+RUNS_MAX = 8
+"""A topic with so many runs in packs is merged into one run or into its first segment."""
+_SEGMENTS_AT_A_TIME = 8
+"""Copied at once: while some wait for the disk, or for a pass of the loop, another one has work to do."""
+_SYNCS_IN_FLIGHT = 64
+_WINDOW_ROWS = 16_384
+
+
+class Relocation:
+    """One checkpoint's: decides what goes where."""
+
+    def __init__(
+        self,
+        copying: Copying,
+        *,
+        turns: Turns,
+        loop: Loop,
+        all_shared: bool = False,
+    ) -> None:
+        """all_shared: rows that share a frame are copied wherever that lies. Where not every shard goes on in another
+        file, what says that they are there may be recycled before the frame is."""
+        self.copying = copying
+        self._files = copying.files
+        self._table = copying.table
+        self._catalog = copying.catalog
+        self._manifest = copying.manifest
+        self._config = copying.config
+        self._directory = copying.directory
+        self._turns = turns
+        self._loop = loop
+        self._budget = copying.config.checkpoint_bytes_per_pass
+        self._topics_per_pass = max(1, copying.config.checkpoint_topics_per_pass)
+        self._all_shared = all_shared
+        self.packs = PackCopy(copying, turns)
+        self._gatherings = Gatherings(copying, turns)
+        self._begun: deque[SegmentCopy] = deque()
+        """Copies that are not settled yet, in their order."""
+        self._copies = Line(loop.spawn, _SEGMENTS_AT_A_TIME, partial(_settle, self._begun, turns))
+
+    # --- what goes where ---------------------------------------------------------------------------------------------
+    async def copy(self, topic_ids: Sequence[int], from_files: NDArray[np.uint32]) -> None:
+        """Copies all live rows of these topics that lie in these files. Raises OSError, StorageError: what was not
+        announced to the catalog by then is as if it had not been."""
+        self._turns.resume()
+        try:
+            for number, topic_id in enumerate(topic_ids):
+                if number % self._topics_per_pass == self._topics_per_pass - 1 or self._turns.over:
+                    await self._turns.rest()
+                await self._copy_topic(topic_id, from_files)
+            await self._end()
+            await self.packs.flush()
+            await self.packs.finish()
+        except Exception as error:
+            raise gravest(await self._give_up(error)) from error
+        except Cancelled:
+            await self._give_up()
+            raise
+
+    async def _copy_topic(self, topic_id: int, from_files: NDArray[np.uint32]) -> None:
+        catalog = self._catalog
+        last_seq = catalog.last_in_files(topic_id, from_files)
+        if self._all_shared:
+            last_seq = max(last_seq, catalog.last_shared(topic_id))
+        if not last_seq:
+            return
+        # What recovery skips is told by the highest seq copied, so nothing below it may stay in the log: a
+        # copy by position may lie in an older file than a direct write before it.
+        from_files = self._log_files()
+        if topic_id in self._manifest.segments:
+            await self._to_segments(topic_id, NO_RUNS, from_files, last_seq)
+            return
+        found = catalog.bytes_in_files(topic_id, from_files, last_seq=last_seq)
+        before = self._runs_to_merge(topic_id, found.bytes, found.last_seq)
+        size = found.bytes + _bytes_of(before.rows)
+        wide = found.last_seq - found.first_seq >= SEQ_SPAN_MAX
+        if wide or size >= self._config.pack_run_bytes:
+            await self._to_segments(topic_id, before, from_files, found.last_seq)
+            return
+        small = catalog.rows_in_files(topic_id, from_files, last_seq=found.last_seq)
+        self.packs.add(SmallCopy(topic_id, small, before), size)
+        if self.packs.collected_bytes >= self._budget or self.packs.collected_reads >= READS_A_CHUNK:
+            await self.packs.flush()
+
+    def _runs_to_merge(self, topic_id: int, size: int, last_seq: int) -> Runs:
+        """Its runs in packs, if they are too many or, with `size` bytes out of the log, enough for a segment."""
+        runs = self._manifest.runs.get(topic_id, [])
+        if not runs or (len(runs) + 1 < RUNS_MAX and size < self._config.pack_run_bytes):
+            return NO_RUNS
+        packs = sorted({pack.file_id for pack, _ in runs})
+        rows = self._catalog.rows_in_files(topic_id, np.array(packs, np.uint32))
+        if rows and last_seq - int(rows[0].seqs[0]) >= SEQ_SPAN_MAX:
+            return NO_RUNS  # no file can hold them all; they stay below the segments
+        return Runs(rows, {(pack.number, run.number) for pack, run in runs})
+
+    def _log_files(self) -> NDArray[np.uint32]:
+        return np.array([file.file_id for file in self._table.of_log()], np.uint32)
+
+    async def sync(self) -> None:
+        """Everything written is durable, many files at a time, so that they share the journal's commits.
+
+        Until then the catalog may already read copies that a crash would take: nobody is told that they are durable,
+        and the log still has them. Raises OSError.
+        """
+        await self._in_parallel([sync_file(self._files, path) for path in self.copying.unsynced.files])
+        await self._in_parallel([self._files.sync_directory(path) for path in self.copying.unsynced.directories])
+        self.copying.unsynced.files.clear()
+        self.copying.unsynced.directories.clear()
+
+    async def _in_parallel(self, coros: list[Coroutine[Any, Any, None]]) -> None:
+        """Raises an error, when all have ended; a failed sync never as a full disk, for it is not tried again."""
+        error: OSError | None = None
+        for at in range(0, len(coros), _SYNCS_IN_FLIGHT):
+            tasks = [self._loop.spawn(coro) for coro in coros[at : at + _SYNCS_IN_FLIGHT]]
+            for task in tasks:
+                task.when_done(_nothing)  # it may end before its turn comes: its error is raised here, not reported
+            for task in tasks:
+                try:
+                    await task
+                except OSError as problem:
+                    if not isinstance(error, SyncFailedError):
+                        error = problem
+        if error is not None:
+            raise failed_sync(error) if isinstance(error, SyncFailedError) else error
+
+    # --- segments ----------------------------------------------------------------------------------------------------
+    async def _to_segments(self, topic_id: int, before: Runs, from_files: NDArray[np.uint32], last_seq: int) -> None:
+        """Rows out of packs (`before`), then those in the log, a window at a time: a topic may have millions."""
+        if before.merged:
+            await self._merge(topic_id, before)
+        if not self._catalog.exists(topic_id):
+            return
+        shares = Shares(self.copying, topic_id)
+        first_seq = 0
+        while rows := self._window(topic_id, from_files, first_seq, last_seq):
+            first_seq = int(rows[-1].seqs[-1]) + 1
+            for part in rows:
+                for share in shares.add(part):
+                    await self._begin(topic_id, share)
+            if self._turns.over:
+                await self._turns.rest()
+        rest = shares.last()
+        if rest is not None:
+            await self._begin(topic_id, rest)
+
+    async def _begin(self, topic_id: int, share: Share) -> None:
+        """Has the share copied beside others, once there is room for it."""
+        if not self._catalog.exists(topic_id):
+            return
+        writer = SegmentCopy(self.copying, self._gatherings, topic_id, share)
+        self._begun.append(writer)
+        await self._copies.begin(writer.fill())
+        self._turns.resume()
+
+    async def _end(self) -> None:
+        """All that was begun is settled, one by one, with others in between. Raises the error of one."""
+        while not self._copies.is_empty:
+            if self._turns.over:
+                await self._turns.rest()
+            await self._copies.next()
+        await self._copies.end()
+
+    async def _give_up(self, *errors: Exception) -> list[Exception]:
+        """What was begun and is not settled never was. Returns these errors and one of those that came meanwhile."""
+        try:
+            await self._copies.end()
+        except Exception as other:
+            errors = (*errors, other)
+        while self._begun:
+            with contextlib.suppress(OSError):  # a file that nothing lists goes with the next start
+                await self._begun.popleft().give_up()
+        with contextlib.suppress(OSError):
+            await self.packs.abandon()
+        return list(errors)
+
+    async def _merge(self, topic_id: int, before: Runs) -> None:
+        """Runs into the topic's first segment: all of their rows, or none, and then the runs are gone.
+
+        Were a part of a run in a segment, both would be listed, and what is deleted in the one would live in the other.
+        A run with a record that is damaged stays where it is: nothing else waits for its merge.
+        """
+        if not self._catalog.exists(topic_id):
+            return
+        if before.rows:
+            writer = SegmentCopy(self.copying, self._gatherings, topic_id, Share(None, before.rows, ends=False))
+            try:
+                await writer.fill()
+            except CorruptError as error:
+                log.error("merging runs of topic %d failed, they stay as they are: %s", topic_id, error)
+                return
+            if not writer.settle():
+                return
+        self.packs.drop_runs(topic_id, before.merged)
+
+    def _window(self, topic_id: int, from_files: NDArray[np.uint32], first_seq: int, last_seq: int) -> list[RowColumns]:
+        return self._catalog.rows_in_files(
+            topic_id, from_files, first_seq=first_seq, last_seq=last_seq, rows_max=_WINDOW_ROWS
+        )
+
+    async def seal(self, tails: Iterable[Segment]) -> None:
+        """Seals segments that are not full. Raises OSError, StorageError."""
+        try:
+            for tail in tails:
+                before = self._manifest.sealed_totals(tail.topic_id)
+                await self._begin(tail.topic_id, Share(tail, [], ends=True, before=before))
+            await self._end()
+        except Exception as error:
+            raise gravest(await self._give_up(error)) from error
+
+
+def _settle(begun: deque[SegmentCopy], turns: Turns, writer: SegmentCopy) -> None:
+    assert begun[0] is writer, "the order in which they were begun"
+    begun.popleft()
+    with turns.working():
+        writer.settle()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _bytes_of(rows: list[RowColumns]) -> int:
+    return sum(int(part.lengths.sum(dtype=np.int64)) for part in rows)

@@ -1,0 +1,192 @@
+"""Records of topics with little to copy, collected and written into packs, a run a topic."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.errors import CorruptError
+from topics.store.checkpoint.copy_context import Copying, Placed, own_frames
+from topics.store.checkpoint.time_slices import Turns
+from topics.store.disk.whole_files import FileCalls, make_directories, unlink_if_there
+from topics.store.format import codec
+from topics.store.format.catalog import RowColumns
+from topics.store.format.file_table import FileKind
+from topics.store.format.row_columns import contiguous
+from topics.store.format.segment_format import PACK_DIRECTORY, pack_path
+from topics.store.read.reader import Piece
+from topics.store.segments.manifest import Pack, Run
+from topics.store.segments.pack import PackWriter
+from topics.store.segments.segment import check_copied
+
+log = logging.getLogger(__name__)
+
+_RUNS_PER_PACK = 2048
+"""The index of a pack is made in one go: of so many runs it takes some milliseconds."""
+
+
+class Runs(NamedTuple):
+    """Runs of one topic that are to be merged with what comes out of the log."""
+
+    rows: list[RowColumns]
+    merged: set[tuple[int, int]]
+    """(pack number, run number)"""
+
+
+NO_RUNS = Runs([], set())
+
+
+class SmallCopy(NamedTuple):
+    """A topic on its way into a pack."""
+
+    topic_id: int
+    rows: list[RowColumns]
+    """Out of the log."""
+    before: Runs
+    """What its run replaces."""
+
+    @property
+    def all_rows(self) -> list[RowColumns]:
+        return [*self.before.rows, *self.rows]
+
+
+class PackCopy:
+    """Writes what was added, some packs after each other. The catalog is told of a pack when it is complete."""
+
+    def __init__(self, copying: Copying, turns: Turns) -> None:
+        self._copying = copying
+        self._turns = turns
+        self._small: list[SmallCopy] = []
+        self.collected_bytes = 0
+        self.collected_reads = 0
+        self._file: _PackFile | None = None
+
+    def add(self, entry: SmallCopy, size: int) -> None:
+        """Collects; `flush` reads and writes it. size: bytes of its rows."""
+        self._small.append(entry)
+        self.collected_bytes += size
+        self.collected_reads += sum(len(part.seqs) for part in entry.all_rows)
+
+    async def flush(self) -> None:
+        """Reads what was collected in one go and adds it to the pack."""
+        small, self._small, self.collected_bytes, self.collected_reads = self._small, [], 0, 0
+        ranges = [
+            [(part.file_id, *piece) for part in entry.all_rows for piece in contiguous(part.offsets, part.lengths)]
+            for entry in small
+        ]
+        pieces = [Piece(*piece) for entry in ranges for piece in entry]
+        views = await self._copying.fetch(pieces) if small else []
+        self._turns.resume()
+        at = 0
+        for entry, entry_pieces in zip(small, ranges, strict=True):
+            mine = views[at : at + len(entry_pieces)]
+            at += len(entry_pieces)
+            if self._copying.catalog.exists(entry.topic_id):
+                await self._add_run(entry, mine)
+            if self._turns.over:
+                await self._turns.rest()
+
+    async def _add_run(self, entry: SmallCopy, views: list[memoryview]) -> None:
+        copying = self._copying
+        description = copying.catalog.describe(entry.topic_id)  # it may be deleted while we wait
+        merged = entry.before.merged
+        try:
+            data, seqs, scan = _checked(entry.topic_id, entry.all_rows, views)
+        except CorruptError as error:
+            if not merged:
+                raise
+            log.error("merging runs of topic %d failed, they stay as they are: %s", entry.topic_id, error)
+            merged = set()
+            out_of_log = sum(len(contiguous(part.offsets, part.lengths)) for part in entry.rows)
+            data, seqs, scan = _checked(entry.topic_id, entry.rows, views[len(views) - out_of_log :])
+        if self._file is None:
+            self._file = await _PackFile.create(copying)
+        pack = self._file
+        run, frames_at = pack.writer.add_run(scan, data, description)
+        offsets = (scan.frames["offset"] + frames_at).astype(np.uint32)
+        pack.placed.append(Placed(entry.topic_id, seqs, offsets, scan.frames["length"].copy()))
+        pack.runs.append(run)
+        pack.merged.append((entry.topic_id, merged))
+        if pack.writer.pending_bytes >= copying.config.checkpoint_bytes_per_pass:
+            await pack.write(pack.writer.take())
+        if pack.writer.position >= copying.config.segment_max_bytes or len(pack.runs) >= _RUNS_PER_PACK:
+            await self.finish()
+
+    async def finish(self) -> None:
+        """Completes the pack begun, if there is one; what it holds counts from then on."""
+        copying, pack = self._copying, self._file
+        if pack is None:
+            return
+        await pack.write(pack.writer.finish())
+        copying.unsynced.files[pack.path] = None
+        copying.unsynced.directories[f"{copying.directory}/{PACK_DIRECTORY}"] = None
+        self._file = None
+        await copying.files.close(pack.fd)
+        entry = Pack(
+            pack.writer.number, pack.writer.epoch, pack.writer.position, {run.number: run for run in pack.runs}
+        )
+        stored = copying.table.add(FileKind.PACK, pack.path, size=entry.size)
+        entry.file_id = stored.file_id
+        copying.manifest.add_pack(entry)
+        for placed in pack.placed:
+            copying.announce(placed, entry.file_id)
+            if self._turns.over:
+                await self._turns.rest()
+        for topic_id, merged in pack.merged:
+            self.drop_runs(topic_id, merged)
+
+    async def abandon(self) -> None:
+        """After an error: the pack begun never was."""
+        pack, self._file = self._file, None
+        if pack is not None:
+            await self._copying.files.close(pack.fd)
+            await unlink_if_there(self._copying.files, pack.path)
+
+    def drop_runs(self, topic_id: int, merged: set[tuple[int, int]]) -> None:
+        """Runs, (pack number, run number), whose records were written elsewhere."""
+        if merged:
+            manifest = self._copying.manifest
+            packs = {number for number, _ in merged}
+            manifest.drop_runs(topic_id, merged)
+            emptied = [manifest.packs.pop(number) for number in packs if not manifest.packs[number].runs]
+            self._copying.given_up += [pack.file_id for pack in emptied]
+
+
+def _checked(
+    topic_id: int, rows: list[RowColumns], views: list[memoryview]
+) -> tuple[bytes | memoryview, NDArray[np.uint64], codec.FrameScan]:
+    """Frames of these rows out of their pieces, the rows' seqs, and what a scan says. Raises CorruptError."""
+    data = own_frames(views, topic_id, rows)
+    seqs = np.concatenate([part.seqs for part in rows])
+    return data, seqs, check_copied(data, 0, topic_id, seqs, 0)
+
+
+class _PackFile:
+    """The pack being written."""
+
+    def __init__(self, files: FileCalls, path: str, fd: int, writer: PackWriter) -> None:
+        self._files = files
+        self.path = path
+        self.fd = fd
+        self.writer = writer
+        self.placed: list[Placed] = []
+        self.runs: list[Run] = []
+        self.merged: list[tuple[int, set[tuple[int, int]]]] = []
+        self._written = 0
+
+    @classmethod
+    async def create(cls, copying: Copying) -> _PackFile:
+        files, directory, manifest = copying.files, copying.directory, copying.manifest
+        make_directories(files, directory, PACK_DIRECTORY, copying.unsynced.directories)
+        writer = PackWriter(manifest.next_pack, copying.new_epoch(), copying.now_ms)
+        manifest.next_pack += 1
+        path = f"{directory}/{pack_path(writer.number)}"
+        return cls(files, path, await files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), writer)
+
+    async def write(self, data: bytes) -> None:
+        await self._files.write_all(self.fd, data, self._written)
+        self._written += len(data)

@@ -1,0 +1,291 @@
+"""Records copied into a segment of one topic: its tail or a new one. Source of the format: segment_format.py.
+
+`fill` reads, verifies and writes all there is for this segment, its index and footer, too, if it is full then; several
+segments are filled side by side. Nothing counts before `settle`, which comes in the order of the topic's seqs: then the
+segment is listed as it is now, and the catalog knows where its records are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.store.checkpoint.copy_context import SEQ_SPAN_MAX, Copying, Placed
+from topics.store.checkpoint.live_frames import Gathering, Gatherings
+from topics.store.disk.whole_files import make_directories, unlink_if_there
+from topics.store.format.catalog import RowColumns
+from topics.store.format.file_table import FileKind
+from topics.store.format.log_format import FLAG_COPY
+from topics.store.format.row_columns import select
+from topics.store.format.segment_format import SEGMENT_HEADER_MIN, index_path, topic_directory
+from topics.store.segments.manifest import Segment, Totals
+from topics.store.segments.segment import cut_back, extend, new_segment, packed_footer, packed_index
+
+READS_A_CHUNK = 512
+
+
+class Share(NamedTuple):
+    """What one segment gets."""
+
+    tail: Segment | None
+    """The segment that takes it; None: a new one."""
+    rows: list[RowColumns]
+    """Each of one file."""
+    ends: bool
+    """The segment is sealed, full or not."""
+    before: Totals = Totals()
+    """Of the topic's earlier segments."""
+
+
+class Shares:
+    """Divides the records of one topic among its tail and new segments. `add` rows in their order, then `last`.
+
+    A new segment takes more than one that grows from checkpoint to checkpoint may have, and is sealed then: fewer
+    files, syncs and indexes for a busy topic, while what a start has to scan, unsealed segments, stays small.
+    """
+
+    def __init__(self, copying: Copying, topic_id: int) -> None:
+        config = copying.config
+        self._max_records = config.segment_max_events
+        self._bulk_records = config.segment_max_events * max(1, config.segment_bulk)
+        self._max_bytes = config.segment_max_bytes
+        self._tail = copying.manifest.tail(topic_id)
+        self._before = copying.manifest.sealed_totals(topic_id)
+        self._rows: list[RowColumns] = []
+        self._first_seq = self._records = self._bytes = 0
+        """Of the segment that the next record goes to; first_seq 0: it begins there."""
+        if self._tail is not None:
+            self._first_seq, self._records = self._tail.first_seq, self._tail.records
+            self._bytes = self._tail.frames_end
+
+    def add(self, rows: RowColumns) -> list[Share]:
+        """The shares that are whole now."""
+        whole = []
+        at = 0
+        while at < len(rows.seqs):
+            count = self._fitting(rows.seqs[at:], rows.lengths[at:])
+            if count:
+                self._rows.append(select(rows, slice(at, at + count)))
+                self._records += count
+                self._bytes += int(self._rows[-1].lengths.sum(dtype=np.int64))
+                at += count
+            if at < len(rows.seqs):
+                whole.append(self._end())
+        return whole
+
+    def last(self) -> Share | None:
+        """What is left, for a segment that may grow on."""
+        return Share(self._tail, self._rows, False, self._before) if self._rows else None
+
+    def _fitting(self, seqs: NDArray[np.uint64], lengths: NDArray[np.uint32]) -> int:
+        """How many of these records the segment takes: the first one in any case, unless its seq is too far away."""
+        if not self._first_seq:
+            self._first_seq = int(seqs[0])
+            self._bytes = SEGMENT_HEADER_MIN
+        most = self._max_records if self._tail is not None else self._bulk_records
+        near = int(np.searchsorted(seqs, np.uint64(self._first_seq + SEQ_SPAN_MAX)))
+        space = self._max_bytes - self._bytes
+        fitting = int(np.searchsorted(np.cumsum(lengths, dtype=np.int64), space, side="right"))
+        least = 0 if self._rows else 1
+        return min(near, max(least, min(fitting, most - self._records)))
+
+    def _end(self) -> Share:
+        share = Share(self._tail, self._rows, True, self._before)
+        if self._tail is not None:
+            self._before = self._before.plus(self._tail.records, self._tail.size)
+        for part in self._rows:
+            self._before = self._before.plus(len(part.seqs), int(part.sizes.sum(dtype=np.uint64)))
+        self._tail, self._rows = None, []
+        self._first_seq = self._records = self._bytes = 0
+        return share
+
+
+class SegmentCopy:
+    """One share on its way into its segment. Made in the order of seqs, and settled in it."""
+
+    def __init__(self, copying: Copying, gatherings: Gatherings, topic_id: int, share: Share) -> None:
+        self._copying = copying
+        self._gatherings = gatherings
+        self._turns = gatherings.turns
+        self._files = copying.files
+        self._directory = copying.directory
+        self._config = copying.config
+        self.topic_id = topic_id
+        self._share = share
+        self._description = copying.catalog.describe(topic_id)  # it may be deleted while we wait
+        self._segment: Segment | None = None
+        """As it is to be listed."""
+        self._fd = -1
+        self._placed: list[Placed] = []
+        self._rows: list[RowColumns] = []
+        """As they lie in the segment."""
+
+    async def fill(self) -> SegmentCopy:
+        """Writes all of it, unless the topic goes meanwhile. Raises OSError, StorageError: then it never was."""
+        try:
+            await self._open()
+            with self._gatherings.one() as gathering:
+                for rows in self._share.rows:
+                    if not await self._append(rows, gathering):
+                        break
+            if not self._copying.catalog.exists(self.topic_id):
+                await self.give_up()
+            elif self._share.ends or self._is_full():
+                await self._seal()
+            await self._close_file()
+        except BaseException:
+            with contextlib.suppress(OSError):  # a file that nothing lists goes with the next start
+                await self.give_up()
+            raise
+        return self
+
+    async def _open(self) -> None:
+        tail = self._share.tail
+        if tail is not None:
+            await cut_back(self._files, self._directory, tail)
+            self._fd = await self._files.open(self._path_of(tail), os.O_RDWR)
+            self._segment = copy.copy(tail)
+            return
+        directory = topic_directory(self.topic_id)
+        unsynced = self._copying.unsynced.directories
+        make_directories(self._files, self._directory, directory, unsynced)
+        unsynced[f"{self._directory}/{directory}"] = None
+        segment, header = new_segment(
+            self.topic_id,
+            int(self._share.rows[0].seqs[0]),
+            epoch=self._copying.new_epoch(),
+            now_ms=self._copying.now_ms,
+            description=self._description,
+        )
+        path = self._path_of(segment)
+        segment.file_id = self._copying.table.add(FileKind.SEGMENT, path, size=len(header)).file_id
+        self._segment = segment
+        self._fd = await self._files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        await self._files.write_all(self._fd, header, 0)
+
+    async def _append(self, rows: RowColumns, gathering: Gathering) -> bool:
+        """Copies and verifies rows of one file; False when the topic is gone."""
+        chunks = _Chunks(rows, self._config.checkpoint_bytes_per_pass)
+        at = 0
+        while at < len(rows.seqs):
+            if not self._copying.catalog.exists(self.topic_id):
+                return False
+            end = chunks.end(at)
+            await self._write(select(rows, slice(at, end)), gathering)
+            at = end
+        return True
+
+    async def _write(self, rows: RowColumns, gathering: Gathering) -> None:
+        segment = self.segment
+        gathered = await gathering.gather(rows, self.topic_id, segment.sum)
+        lengths = gathered.lengths
+        ends = np.cumsum(lengths, dtype=np.uint64) + np.uint64(segment.frames_end)
+        offsets = (ends - lengths).astype(np.uint32)
+        await self._files.write_all(self._fd, gathered.data, segment.frames_end)
+        extend(segment, gathered.extension)
+        self._placed.append(Placed(self.topic_id, rows.seqs, offsets, lengths))
+        flags = rows.flags & np.uint8(~FLAG_COPY & 0xFF)
+        self._rows.append(rows._replace(file_id=segment.file_id, offsets=offsets, lengths=lengths, flags=flags))
+
+    async def _seal(self) -> None:
+        """Writes index and footer, and syncs both files: nobody has to open them again for that."""
+        segment = self.segment
+        path = self._path_of(segment)
+        await self._turns.turn()
+        with self._turns.working():
+            index = packed_index(segment, [*self._earlier_rows(), *self._rows])
+            footer = packed_footer(segment, self._share.before, self._copying.now_ms, self._description)
+        fd = await self._files.open(index_path(path), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        try:
+            await self._files.write_all(fd, index, 0)
+            await self._copying.sync(fd)
+        finally:
+            await self._files.close(fd)
+        end = max(self._files.file_size(path), segment.frames_end + len(footer))
+        await self._files.write_all(self._fd, footer, end - len(footer))
+        await self._copying.sync(self._fd)
+        segment.sealed = True
+
+    def _earlier_rows(self) -> list[RowColumns]:
+        """What lives in the tail that was there before."""
+        tail = self._share.tail
+        if tail is None:
+            return []
+        here = np.array([tail.file_id], np.uint32)
+        rows_of = self._copying.catalog.rows_in_files
+        return rows_of(self.topic_id, here, first_seq=tail.first_seq, last_seq=tail.last_seq)
+
+    @property
+    def segment(self) -> Segment:
+        """As it is so far."""
+        assert self._segment is not None, "fill comes first"
+        return self._segment
+
+    def _path_of(self, segment: Segment) -> str:
+        return f"{self._directory}/{segment.path}"
+
+    def _is_full(self) -> bool:
+        segment = self.segment
+        return (
+            segment.records >= self._config.segment_max_events or segment.frames_end >= self._config.segment_max_bytes
+        )
+
+    def settle(self) -> bool:
+        """Lists the segment and tells the catalog where the records are now. `Relocation.sync` follows before the
+        snapshot. False: the topic is gone, and the segment with it."""
+        segment, tail = self._segment, self._share.tail
+        if segment is None:
+            return False
+        path = self._path_of(segment)
+        stored = self._copying.table[segment.file_id]
+        if segment.sealed:
+            stored.size = self._files.file_size(path)
+        else:
+            stored.size = segment.frames_end
+            self._copying.unsynced.files[path] = None
+        self._copying.unsynced.directories[f"{self._directory}/{topic_directory(self.topic_id)}"] = None
+        if tail is None:
+            self._copying.manifest.add_segment(segment)
+        else:
+            self._copying.manifest.replace_tail(segment)
+        self._segment = None
+        for entry in self._placed:
+            self._copying.announce(entry, segment.file_id)
+        return True
+
+    async def give_up(self) -> None:
+        """Takes back what was not settled; nothing to do after that, or twice."""
+        await self._close_file()
+        segment, self._segment = self._segment, None
+        if segment is not None and self._share.tail is None:
+            self._copying.table.remove(self._copying.table[segment.file_id])
+            path = self._path_of(segment)
+            await unlink_if_there(self._files, path)
+            await unlink_if_there(self._files, index_path(path))
+
+    async def _close_file(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            await self._files.close(fd)
+
+
+class _Chunks:
+    """Where to divide rows of one file: at most the budget's bytes and a bounded number of reads, one row at least."""
+
+    def __init__(self, rows: RowColumns, budget: int) -> None:
+        self._budget = budget
+        self._ends = np.cumsum(rows.lengths, dtype=np.int64)
+        apart = rows.offsets[1:].astype(np.int64) != rows.offsets[:-1].astype(np.int64) + rows.lengths[:-1]
+        self._reads = np.concatenate(([0], np.cumsum(apart)))
+
+    def end(self, start: int) -> int:
+        """Of the chunk that begins with row `start`."""
+        before = int(self._ends[start - 1]) if start else 0
+        end = int(np.searchsorted(self._ends, before + self._budget, side="right"))
+        end = min(end, int(np.searchsorted(self._reads, int(self._reads[start]) + READS_A_CHUNK)))
+        return max(start + 1, end)

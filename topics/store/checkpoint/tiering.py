@@ -1,0 +1,177 @@
+"""Older sealed segments move to the cold directory: copied, synced, listed there by a snapshot, removed here.
+
+A crash anywhere leaves at least the copy that the newest snapshot lists; the next start removes the other one. A cold
+directory that is full or fails costs nothing but space here. After an error other than a lack of space or descriptors
+nothing moves any more until the next start: what a failed sync has dropped, another sync would not bring back.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Coroutine, Iterator
+from functools import partial
+from typing import Any
+
+from topics.config import Config
+from topics.loop.loop import Loop
+from topics.store.disk.disk_space import is_full
+from topics.store.disk.open_files import OpenFiles
+from topics.store.disk.side_by_side import side_by_side
+from topics.store.disk.whole_files import lacks_descriptors, make_directories, unlink_if_there
+from topics.store.format.file_table import FileTable, StoredFile
+from topics.store.format.log_format import BLOCK_BYTES
+from topics.store.format.segment_format import TOPICS_DIRECTORY, index_path, topic_directory
+from topics.store.segments.manifest import HOT, Manifest, Segment
+from topics.store.segments.tiers import Tiers
+
+log = logging.getLogger(__name__)
+
+_BYTES_A_CHECKPOINT = 256 << 20
+_SEGMENTS_A_CHECKPOINT = 512
+"""The next checkpoint waits for this one: what is left is moved by the next."""
+_COPIES_AT_A_TIME = 4
+
+
+class Tiering:
+    """What moves, and how. `copy_due`, then a snapshot that lists the copies, then `drop_hot`."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        config: Config,
+        manifest: Manifest,
+        table: FileTable,
+        opener: OpenFiles,
+    ) -> None:
+        self._loop = loop
+        self._files = loop.files
+        self._tiers = Tiers.of(config)
+        self._keep_segments = config.hot_retain_segments
+        self._keep_bytes = config.hot_retain_bytes
+        self._chunk_bytes = max(BLOCK_BYTES, config.checkpoint_bytes_per_pass)
+        self._manifest = manifest
+        self._table = table
+        self._opener = opener
+        self.broken = False
+        """The cold directory failed; nothing moves until the next start."""
+        self.stopped = False
+        """No more copies are begun: somebody waits for the checkpoint to end."""
+
+    # --- what --------------------------------------------------------------------------------------------------------
+    def due(self) -> list[Segment]:
+        """Sealed segments beyond the newest ones kept here, by count and by bytes; oldest first in each topic."""
+        if not self._tiers.cold or self.broken:
+            return []
+        found: list[Segment] = []
+        size = 0
+        for segments in self._manifest.segments.values():
+            for segment in self._beyond(segments):
+                is_much = size + segment.frames_end > _BYTES_A_CHECKPOINT or len(found) == _SEGMENTS_A_CHECKPOINT
+                if found and is_much:
+                    return found
+                size += segment.frames_end
+                found.append(segment)
+        return found
+
+    def _beyond(self, segments: list[Segment]) -> list[Segment]:
+        kept, kept_bytes = 0, 0
+        sealed = [segment for segment in segments if segment.sealed]
+        for segment in reversed(sealed):
+            if kept == self._keep_segments:
+                break
+            kept_bytes += segment.frames_end
+            if self._keep_bytes and kept_bytes > self._keep_bytes:
+                break
+            kept += 1
+        return [segment for segment in sealed[: len(sealed) - kept] if segment.tier == HOT]
+
+    # --- how ---------------------------------------------------------------------------------------------------------
+    async def copy_due(self) -> list[Segment]:
+        """Copies what is due, durably; returns what was copied. An error is logged, and ends the round."""
+        copied: list[Segment] = []
+        try:
+            await side_by_side(self._loop.spawn, self._copies(), _COPIES_AT_A_TIME, copied.append)
+        except OSError as error:
+            self._on_error(error)
+        try:
+            await self._sync_directories(copied)
+        except OSError as error:
+            self._on_error(error)
+            return []
+        return copied
+
+    def _on_error(self, error: OSError) -> None:
+        self.broken |= not (is_full(error) or lacks_descriptors(error))
+        when = "until the next start" if self.broken else "for now"
+        log.warning("moving segments to %s failed, they stay here %s: %s", self._tiers.cold, when, error)
+
+    def _copies(self) -> Iterator[Coroutine[Any, Any, Segment]]:
+        for segment in self.due():
+            if self.stopped:
+                return
+            yield self._copy(segment)
+
+    async def _copy(self, segment: Segment) -> Segment:
+        """Its files are whole and synced; their names are not."""
+        source, target = f"{self._tiers.hot}/{segment.path}", f"{self._tiers.cold}/{segment.path}"
+        make_directories(self._files, self._tiers.cold, topic_directory(segment.topic_id), {})
+        try:
+            await self._copy_file(index_path(source), index_path(target))
+        except FileNotFoundError:  # it is made again from the segment, not from what an earlier move may have left
+            await unlink_if_there(self._files, index_path(target))
+        await self._copy_file(source, target)
+        return segment
+
+    async def _sync_directories(self, copied: list[Segment]) -> None:
+        """All that the copies lie in, from below: a process that was killed may have made one and not synced it."""
+        cold = self._tiers.cold
+        names = dict.fromkeys(topic_directory(segment.topic_id) for segment in copied)
+        if names:
+            for name in (*names, TOPICS_DIRECTORY):
+                await self._files.sync_directory(f"{cold}/{name}")
+            await self._files.sync_directory(cold)
+
+    async def _copy_file(self, source: str, target: str) -> None:
+        """Under a temporary name first, so that a file of the right name is whole."""
+        files, temporary = self._files, f"{target}.tmp"
+        read_fd = await files.open(source, os.O_RDONLY)
+        try:
+            size = files.file_size(source)
+            write_fd = await files.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            try:
+                buffer = memoryview(bytearray(min(self._chunk_bytes, size)))
+                at = 0
+                while at < size:
+                    chunk = buffer[: size - at]
+                    count = await files.read_into(read_fd, chunk, at)
+                    if count != len(chunk):
+                        raise OSError(f"{source} ends at byte {at + count} of {size}")
+                    await files.write_all(write_fd, chunk, at)
+                    at += count
+                    await self._loop.next_pass()
+                await files.fsync(write_fd)
+            finally:
+                await files.close(write_fd)
+        finally:
+            await files.close(read_fd)
+        await files.rename(temporary, target)
+
+    def drop_hot(self, moved: list[Segment]) -> None:
+        """Reads go to the cold directory from now on; the files here go when nobody reads them any more."""
+        for segment in moved:
+            stored = self._table.get(segment.file_id)
+            if stored is not None:
+                path, stored.path, stored.cold = stored.path, self._tiers.path(segment), True
+                stored.when_unread(partial(self._leave, stored, path))
+
+    def _leave(self, stored: StoredFile, path: str) -> None:
+        self._opener.forget(stored)
+        fd, stored.fd = stored.fd, -1
+        self._loop.spawn(self._opener.remove(fd, path, index_path(path)), "move")
+
+
+def mark(moved: list[Segment], tier: int) -> None:
+    """The next snapshot lists them there."""
+    for segment in moved:
+        segment.tier = tier

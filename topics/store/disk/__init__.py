@@ -1,0 +1,1 @@
+"""Files, directories and free space of the volume, through the ring."""

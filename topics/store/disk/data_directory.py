@@ -1,0 +1,147 @@
+"""The data directory: made private, locked, refused when it is not safe or not ours.
+
+lock            held by the process that uses the directory
+topics.json     format and core count, written once
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Container
+
+import msgspec
+
+from topics.config import Config
+from topics.errors import FormatError, LockedError, StorageError
+from topics.loop.loop import Loop
+from topics.loop.ring import Ring
+from topics.store.disk.whole_files import read_file, replace_file
+from topics.store.format.segment_format import DIRECTORY_FORMAT, MARKER_NAME
+
+_PATH_BYTES_MAX = 3500
+"""The kernel takes 4096 with the names of what lies below."""
+
+
+class TakenDirectory:
+    """A data directory that this process holds the lock of, until `release` or the store's end."""
+
+    def __init__(self, ring: Ring, path: str, fd: int, made_in: list[str]) -> None:
+        self._ring = ring
+        self.path = path
+        self.fd = fd
+        self.made_in = made_in
+        """Directories whose entries are new: synced when the store is opened."""
+
+    def release(self) -> None:
+        """Gives the lock back at once; idempotent."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            self._ring.unlock(fd)
+
+
+def take(ring: Ring, config: Config) -> TakenDirectory:
+    """Makes config.data_dir (mode 0700), checks and locks it; blocking, before anything else is started.
+
+    Raises LockedError or StorageError with the sentence to print.
+    """
+    path = config.data_dir
+    if (length := len(os.fsencode(path))) > _PATH_BYTES_MAX:
+        raise StorageError(f"the data directory's path has {length} bytes: use one of at most {_PATH_BYTES_MAX}")
+    refuse_unsafe(ring, path)
+    try:
+        made_in = make_with_parents(ring, path)
+        return TakenDirectory(ring, path, ring.lock(f"{path}/lock"), made_in)
+    except BlockingIOError as error:
+        message = f"data directory {path} is in use, by another process or by this one: stop or close that first"
+        raise LockedError(message) from error
+    except OSError as error:
+        raise StorageError(f"data directory {path} is not usable: {error.strerror or error}") from error
+
+
+def refuse_unsafe(ring: Ring, path: str) -> None:
+    """Raises StorageError for a data directory that is a link, of another user, or that others may write to."""
+    try:
+        info = ring.look(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StorageError(f"data directory {path} is not usable: {error.strerror}") from error
+    if not stat.S_ISDIR(info.st_mode):
+        raise StorageError(f"data directory {path} is not a directory (a link is not followed)")
+    if info.st_uid != os.geteuid():
+        raise StorageError(f"data directory {path} belongs to user {info.st_uid}, not to {os.geteuid()}")
+    if info.st_mode & 0o022:
+        raise StorageError(f"data directory {path} may be written to by others: run `chmod go-w {path}`")
+
+
+def refuse_links(path: str) -> None:
+    """Raises StorageError when something below a data directory is a link: a rebuild would write where it points to."""
+    for directory, names, files in os.walk(path):
+        for name in (*names, *files):
+            below = os.path.join(directory, name)
+            if os.path.islink(below):
+                raise StorageError(
+                    f"{below} is a link, which a rebuild does not follow: put what it points to in its place"
+                )
+
+
+def make_with_parents(ring: Ring, path: str) -> list[str]:
+    """mkdir -p, each with mode 0700; the directories in which one was made."""
+    parent = os.path.dirname(path.rstrip("/")) or "."
+    try:
+        return [parent] if ring.make_directory(path) else []
+    except FileNotFoundError:
+        if parent in (path, "."):
+            raise
+        made_in = make_with_parents(ring, parent)
+        ring.make_directory(path)
+        return [*made_in, parent]
+
+
+class Marker(msgspec.Struct):
+    """What a directory is."""
+
+    format: int
+    cores: int
+    """How many engines share it. Topics are spread over them by hash, so another count is refused."""
+
+
+def refused_marker(marker: Marker, path: str, *, cores: int = 1) -> str:
+    """Why a directory with this marker is not opened; "" when it is."""
+    if marker.format != DIRECTORY_FORMAT:
+        return f"{path}: format {marker.format}; this build knows {DIRECTORY_FORMAT}"
+    if marker.cores != cores:
+        return f"{path}: made for {marker.cores} cores, and this version runs {cores}: use the one that made it"
+    return ""
+
+
+async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> None:
+    """Writes the marker of a new directory, compares that of a used one. Raises FormatError or OSError."""
+    path = f"{taken.path}/{MARKER_NAME}"
+    try:
+        marker = msgspec.json.decode(await read_file(loop.files, path), type=Marker)
+    except FileNotFoundError:
+        await sync_parents(loop, taken.path, taken.made_in)
+        taken.made_in.clear()
+        await replace_file(loop.files, path, msgspec.json.encode(Marker(DIRECTORY_FORMAT, cores)))
+        return
+    except msgspec.DecodeError as error:
+        raise FormatError(f"{path}: {error}") from error
+    if refusal := refused_marker(marker, taken.path, cores=cores):
+        raise FormatError(refusal)
+
+
+async def sync_parents(loop: Loop, path: str, made_in: Container[str]) -> None:
+    """The way to a new directory is durable: what this process made of it, and what one that was killed may have made.
+
+    Those above that belong to somebody else, and may not be read, were there before us. made_in: of make_with_parents.
+    """
+    parent = path.rstrip("/")
+    while (above := os.path.dirname(parent) or ".") != parent:
+        parent = above
+        try:
+            await loop.files.sync_directory(parent)
+        except PermissionError:
+            if parent in made_in:
+                raise

@@ -1,0 +1,120 @@
+"""Descriptors of sealed files, opened when first read and closed when many others were read since.
+
+A store may have tens of thousands of segments and packs; each is a file to the index and costs a descriptor only while
+somebody reads it. Log files keep theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from topics.loop.files import Files
+from topics.loop.tasks import Event
+from topics.store.disk.whole_files import unlink_if_there
+from topics.store.format.file_table import StoredFile
+
+log = logging.getLogger(__name__)
+
+OPEN_MAX = 256
+
+
+class Spawner(Protocol):
+    """The part of a loop used here."""
+
+    files: Files
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], name: str = "") -> object: ...
+
+
+class OpenFiles:
+    """Opens on demand; at most `most` descriptors, those in use included when there is no other way."""
+
+    def __init__(self, loop: Spawner, most: int = OPEN_MAX) -> None:
+        self._loop = loop
+        self._most = most
+        self._open: OrderedDict[int, StoredFile] = OrderedDict()
+        self._waiting: dict[int, list[Callable[[int], None]]] = {}
+        self._owed: list[str] = []
+        self._removals = 0
+        self._removed = Event()
+        self._removed.set()
+        self._ended = False
+
+    def touch(self, file: StoredFile) -> None:
+        """It is read again."""
+        if file.file_id in self._open:
+            self._open.move_to_end(file.file_id)
+
+    def open(self, file: StoredFile, done: Callable[[int], None]) -> None:
+        """Calls `done` with 0 when file.fd is there, or with -errno. The caller holds the file."""
+        assert file.readers > 0, "who opens a file reads it"
+        waiting = self._waiting.setdefault(file.file_id, [])
+        waiting.append(done)
+        if len(waiting) == 1:
+            self._loop.spawn(self._open_file(file), "open")
+
+    async def _open_file(self, file: StoredFile) -> None:
+        res = 0
+        try:
+            file.fd = await self._loop.files.open(file.path, os.O_RDONLY)
+            self._open[file.file_id] = file
+        except OSError as error:
+            res = -(error.errno or 5)
+        for done in self._waiting.pop(file.file_id):
+            done(res)
+        await self._close_unused()
+
+    async def _close_unused(self) -> None:
+        while len(self._open) > self._most:
+            victim = next((file for file in self._open.values() if not file.readers), None)
+            if victim is None:
+                return
+            del self._open[victim.file_id]
+            fd, victim.fd = victim.fd, -1
+            if fd >= 0:
+                await self._loop.files.close(fd)
+
+    def forget(self, file: StoredFile) -> None:
+        """Its descriptor is somebody else's to close."""
+        self._open.pop(file.file_id, None)
+
+    async def remove(self, fd: int, *paths: str) -> None:
+        """Closes the descriptor of a file that was forgotten (-1: it has none) and unlinks what belongs to it.
+
+        What cannot be unlinked is owed: no snapshot lists it, so it costs space until `remove_owed` or a start.
+        """
+        self._removals += 1
+        self._removed.clear()
+        try:
+            if fd >= 0:
+                await self._loop.files.close(fd)
+            for path in paths:
+                await self._unlink(path)
+        finally:
+            self._removals -= 1
+            if not self._removals:
+                self._removed.set()
+
+    async def _unlink(self, path: str) -> None:
+        if self._ended:
+            return  # the next start does
+        try:
+            await unlink_if_there(self._loop.files, path)
+        except OSError as error:
+            log.warning("removing %s failed, the next checkpoint tries again: %s", path, error)
+            self._owed.append(path)
+
+    async def end(self) -> None:
+        """Nothing is unlinked any more on return: whoever opens the store next may give the paths to other files."""
+        self._ended = True
+        await self._removed.wait()
+
+    def remove_owed(self) -> None:
+        """Another try for what could not be unlinked. A path is never given to another file in one run."""
+        owed, self._owed = self._owed, []
+        if owed:
+            self._loop.spawn(self.remove(-1, *owed), "drop")

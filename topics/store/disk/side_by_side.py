@@ -1,0 +1,105 @@
+"""Coroutines that wait for the disk side by side, so many at a time, whose results are taken in their order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+from topics.errors import StorageError
+from topics.loop.tasks import Task
+from topics.store.disk.disk_space import lacks_space
+from topics.store.disk.whole_files import lacks_descriptors
+
+T = TypeVar("T")
+
+Spawn = Callable[[Coroutine[Any, Any, T]], Task[T]]
+
+
+class Line(Generic[T]):
+    """Coroutines begun one by one, `most` of them running at a time; `take` gets each result, in that order.
+
+    After an error no other begins and no result is taken. When those that run have ended, the gravest is raised.
+    """
+
+    def __init__(self, spawn: Spawn[T], most: int, take: Callable[[T], None]) -> None:
+        self._spawn = spawn
+        self._most = most
+        self._take = take
+        self._running: deque[Task[T]] = deque()
+        self._failures: list[Exception] = []
+
+    async def begin(self, coro: Coroutine[Any, Any, T]) -> None:
+        """Begins it once there is room. Raises the error of one before it."""
+        try:
+            while len(self._running) >= self._most:
+                await self.next()
+            if self._failures or any(task.done and task.error is not None for task in self._running):
+                await self.end()
+        except BaseException:
+            coro.close()
+            raise
+        task = self._spawn(coro)
+        task.when_done(_nothing)  # it may end before its turn comes: its error is raised here, not reported
+        self._running.append(task)
+
+    async def end(self) -> None:
+        """Returns when all have ended. Raises the error of one of them, once."""
+        while self._running:
+            await self.next()
+        failures, self._failures = self._failures, []
+        if failures:
+            raise gravest(failures)
+
+    @property
+    def is_empty(self) -> bool:
+        """None runs, and all results were taken."""
+        return not self._running
+
+    async def next(self) -> None:
+        """Takes the result of the one that was begun first. Its error is raised later."""
+        try:
+            result = await self._running.popleft()
+            if not self._failures:
+                self._take(result)
+        except Exception as error:
+            self._failures.append(error)
+
+    def cancel(self) -> None:
+        """Cancels those that run."""
+        for task in self._running:
+            task.cancel()
+
+
+async def side_by_side(
+    spawn: Spawn[T], coros: Iterator[Coroutine[Any, Any, T]], most: int, take: Callable[[T], None]
+) -> None:
+    """Runs all of them as a Line."""
+    line = Line(spawn, most, take)
+    try:
+        for coro in coros:
+            await line.begin(coro)
+        await line.end()
+    finally:
+        line.cancel()
+
+
+async def all_of(spawn: Spawn[None], coros: Iterator[Coroutine[Any, Any, None]], most: int) -> None:
+    """The same for what has no result."""
+    await side_by_side(spawn, coros, most, lambda _none: None)
+
+
+def gravest(errors: Sequence[Exception]) -> Exception:
+    """The first of the gravest kind: a disk that fails, which stops the log; then what is wrong with a record; then a
+    lack of space or descriptors. After the last two all would be tried again, and a sync that failed would succeed."""
+    return max(errors, key=_gravity)  # the first of several
+
+
+def _gravity(error: Exception) -> int:
+    if lacks_space(error) or (isinstance(error, OSError) and lacks_descriptors(error)):
+        return 0
+    return 1 if isinstance(error, StorageError) else 2
+
+
+def _nothing() -> None:
+    pass

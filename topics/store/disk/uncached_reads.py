@@ -1,0 +1,66 @@
+"""Reads that pass the page cache by: after a failed sync it may show what the disk does not have."""
+
+from __future__ import annotations
+
+import os
+
+from typing_extensions import Buffer
+
+from topics.loop.tasks import Future
+from topics.memory import page_aligned
+from topics.store.disk.whole_files import FileCalls
+from topics.store.format.log_format import BLOCK_BYTES, align_up
+
+_O_DIRECT = getattr(os, "O_DIRECT", 0)
+
+
+class PastCache:
+    """ReadCalls with O_DIRECT, for directories that allow it (`goes_direct`)."""
+
+    def __init__(self, files: FileCalls) -> None:
+        self._files = files
+        self.file_size = files.file_size
+        self._sizes: dict[int, int] = {}
+
+    async def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+        fd = await self._files.open(path, flags | _O_DIRECT, mode)
+        self._sizes[fd] = self.file_size(path)
+        return fd
+
+    async def close(self, fd: int) -> None:
+        del self._sizes[fd]
+        await self._files.close(fd)
+
+    async def read_into(self, fd: int, buffer: Buffer, offset: int) -> int:
+        """As `FileCalls.read_into`, through memory of its own that is aligned."""
+        view = memoryview(buffer).cast("B")
+        begin = offset & -BLOCK_BYTES
+        end = min(offset + len(view), self._sizes[fd])
+        if end <= offset:
+            return 0
+        blocks = memoryview(page_aligned(align_up(end - begin, BLOCK_BYTES)))
+        at = begin
+        while at < end:  # what ends within a block ends the file, or is read again from that block's start
+            res = await self._read(fd, blocks[at - begin :], at)
+            if at + res >= end:
+                at += res
+            elif res >= BLOCK_BYTES:
+                at += res & -BLOCK_BYTES
+            else:
+                break
+        count = max(0, min(at, end) - offset)
+        view[:count] = blocks[offset - begin : offset - begin + count]
+        return count
+
+    async def _read(self, fd: int, blocks: memoryview, offset: int) -> int:
+        future: Future[int] = Future()
+        self._files.read_nowait(fd, blocks, offset, future.set_result)
+        res = await future
+        if res < 0:
+            raise OSError(-res, os.strerror(-res))
+        return res
+
+
+def goes_direct(block_bytes: int) -> bool:
+    """Whether blocks of the log's size are fit for O_DIRECT; block_bytes: `Ring.direct_block_bytes`."""
+    return bool(_O_DIRECT) and 0 < block_bytes <= BLOCK_BYTES and BLOCK_BYTES % block_bytes == 0

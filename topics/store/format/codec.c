@@ -1,0 +1,649 @@
+/* Frames and batches in bulk: one call per request, chunk or answer, never per record. Layouts: log_format.py. */
+#define XXH_INLINE_ALL
+#include <stdint.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "codec.h"
+#include "reads.h"
+#include "rows.h"
+
+#define FRAME_HEADER 52u
+#define FRAME_TRAILER 9u /* checksum, deleted */
+#define FRAME_MIN (FRAME_HEADER + FRAME_TRAILER)
+#define FRAME_VERSION 1u
+#define BATCH_HEADER 64u
+#define BATCH_MAGIC 0x54425054u /* "TPBT" */
+#define BATCH_VERSION 1u
+#define TYPE_RECORD 1u
+#define FLAG_TAG 1u
+#define FLAG_NODE 2u
+#define FLAG_META 4u
+#define FLAG_EXT 8u
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and so must the machine be");
+_Static_assert(sizeof(struct tp_frame) == 64, "FRAME_DTYPE of codec.py says so");
+
+static inline void put16(uint8_t *p, uint16_t v) { memcpy(p, &v, 2); }
+static inline void put32(uint8_t *p, uint32_t v) { memcpy(p, &v, 4); }
+static inline void put64(uint8_t *p, uint64_t v) { memcpy(p, &v, 8); }
+static inline uint16_t get16(const uint8_t *p) { uint16_t v; memcpy(&v, p, 2); return v; }
+static inline uint32_t get32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
+static inline uint64_t get64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
+
+struct text {
+    const uint8_t *at;
+    uint32_t len;
+};
+
+/* Writes one frame; the caller has made sure of the room. Returns its length. */
+static inline uint32_t put_frame(uint8_t *p, uint8_t type, uint8_t flags, uint64_t topic_id, uint64_t seq,
+                                 uint64_t ts_ms, uint32_t size, struct text ext, struct text node, struct text tag,
+                                 struct text data, struct text meta)
+{
+    uint32_t length = FRAME_MIN + ext.len + node.len + tag.len + data.len + meta.len;
+    put32(p, length - 4);
+    p[4] = type;
+    p[5] = flags;
+    put64(p + 6, topic_id);
+    put64(p + 14, seq);
+    put64(p + 22, ts_ms);
+    put16(p + 30, (uint16_t)node.len);
+    put16(p + 32, (uint16_t)tag.len);
+    put32(p + 34, data.len);
+    p[38] = FRAME_VERSION;
+    p[39] = 0;
+    put16(p + 40, (uint16_t)ext.len);
+    put16(p + 42, 0);
+    put32(p + 44, meta.len);
+    put32(p + 48, size);
+    uint8_t *q = p + FRAME_HEADER;
+    if (ext.len) { memcpy(q, ext.at, ext.len); q += ext.len; }
+    if (node.len) { memcpy(q, node.at, node.len); q += node.len; }
+    if (tag.len) { memcpy(q, tag.at, tag.len); q += tag.len; }
+    if (data.len) { memcpy(q, data.at, data.len); q += data.len; }
+    if (meta.len) { memcpy(q, meta.at, meta.len); q += meta.len; }
+    put64(q, XXH3_64bits(p + 4, (size_t)(q - p - 4)));
+    q[8] = 0;
+    return length;
+}
+
+static inline int outside(uint32_t off, uint32_t len, uint64_t bytes) { return (uint64_t)off + len > bytes; }
+
+int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes,
+                      const char *rows, uint32_t count, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms,
+                      uint32_t flags, const char *node, uint32_t node_len, uint32_t has_node, const char *ext,
+                      uint32_t ext_len, uint64_t start, char *placed)
+{
+    const uint8_t *base = (const uint8_t *)buffer;
+    uint64_t needed = at + ext_len;
+    struct tp_row row;
+    if (node_len > UINT16_MAX || ext_len > UINT16_MAX) return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(&row, rows + (size_t)i * sizeof row, sizeof row);
+        if (!(row.flags & TP_ROW_META)) row.meta_len = 0;
+        if (!(row.flags & TP_ROW_TAG)) row.tag_len = 0;
+        if (!(row.flags & TP_ROW_NODE)) row.node_len = 0;
+        if (outside(row.data_off, row.data_len, buffer_bytes) || row.tag_len > UINT16_MAX || row.node_len > UINT16_MAX)
+            return 0;
+        if (row.meta_len && outside(row.meta_off, row.meta_len, buffer_bytes)) return 0;
+        if (row.tag_len && outside(row.tag_off, row.tag_len, buffer_bytes)) return 0;
+        if (row.node_len && outside(row.node_off, row.node_len, buffer_bytes)) return 0;
+        uint32_t own = row.flags & TP_ROW_NODE ? row.node_len : has_node ? node_len : 0;
+        uint64_t length = (uint64_t)FRAME_MIN + row.data_len + row.meta_len + row.tag_len + own;
+        if (length + ext_len > INT32_MAX) return 0;
+        needed += length;
+    }
+    if (needed > room) return -(int64_t)needed;
+    uint8_t *begin = (uint8_t *)dest + at, *p = begin;
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(&row, rows + (size_t)i * sizeof row, sizeof row);
+        uint8_t frame_flags = (uint8_t)flags | (uint8_t)(row.flags & (FLAG_TAG | FLAG_NODE | FLAG_META));
+        struct text x = {(const uint8_t *)ext, i == 0 ? ext_len : 0};
+        struct text n = {base + row.node_off, row.node_len};
+        struct text t = {base + row.tag_off, row.flags & TP_ROW_TAG ? row.tag_len : 0};
+        struct text d = {base + row.data_off, row.data_len};
+        struct text m = {base + row.meta_off, row.flags & TP_ROW_META ? row.meta_len : 0};
+        if (!(row.flags & TP_ROW_NODE)) {
+            n.at = (const uint8_t *)node;
+            n.len = has_node ? node_len : 0;
+            if (has_node) frame_flags |= FLAG_NODE;
+        }
+        if (x.len) frame_flags |= FLAG_EXT;
+        struct tp_placed entry = {.start = (uint32_t)(start + (uint64_t)(p - begin)), .size = row.size};
+        entry.flags = frame_flags;
+        entry.ts_ms = ts_ms;
+        entry.length = put_frame(p, TYPE_RECORD, frame_flags, topic_id, first_seq + i, ts_ms, row.size, x, n, t, d, m);
+        memcpy(placed + (size_t)i * sizeof entry, &entry, sizeof entry);
+        p += entry.length;
+    }
+    return (int64_t)(p - begin);
+}
+
+int64_t tp_frame_topics(char *dest, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes,
+                        const char *rows, const uint64_t *topics, uint32_t count, uint32_t flags, uint64_t start,
+                        char *placed)
+{
+    const uint64_t begin = at;
+    for (uint32_t i = 0; i < count; i++, topics += 5) {
+        int64_t written = tp_frame_rows(dest, at, room, buffer, buffer_bytes, rows + topics[3] * sizeof(struct tp_row),
+                                        (uint32_t)topics[4], topics[0], topics[1], topics[2], flags, NULL, 0, 0, NULL, 0,
+                                        start + (at - begin), placed);
+        if (written < 0 || (!written && topics[4])) return written;
+        at += (uint64_t)written;
+        placed += topics[4] * sizeof(struct tp_placed);
+    }
+    return (int64_t)(at - begin);
+}
+
+uint64_t tp_place_rows(const uint64_t *columns, const uint32_t *runs, uint32_t count, const char *placed, uint32_t file_id,
+                       uint64_t base)
+{
+    struct tp_placed entry;
+    uint64_t size = 0;
+    for (uint32_t i = 0; i < count; i++, columns += 6, runs += 3) {
+        const char *from = placed + (size_t)runs[0] * sizeof entry;
+        uint32_t *file_ids = (uint32_t *)(uintptr_t)columns[0] + runs[1];
+        uint32_t *offsets = (uint32_t *)(uintptr_t)columns[1] + runs[1];
+        uint32_t *lengths = (uint32_t *)(uintptr_t)columns[2] + runs[1];
+        uint32_t *sizes = (uint32_t *)(uintptr_t)columns[3] + runs[1];
+        uint64_t *ts = (uint64_t *)(uintptr_t)columns[4] + runs[1];
+        uint8_t *flags = (uint8_t *)(uintptr_t)columns[5] + runs[1];
+        for (uint32_t row = 0; row < runs[2]; row++, from += sizeof entry) {
+            memcpy(&entry, from, sizeof entry);
+            file_ids[row] = file_id;
+            offsets[row] = entry.start + (uint32_t)base;
+            lengths[row] = entry.length;
+            sizes[row] = entry.size;
+            ts[row] = entry.ts_ms;
+            flags[row] = entry.flags;
+            size += entry.size;
+        }
+    }
+    return size;
+}
+
+int64_t tp_frame_control(char *dest, uint64_t at, uint64_t room, uint32_t type, uint32_t flags, uint64_t topic_id,
+                         uint64_t seq, uint64_t ts_ms, const char *payload, uint32_t payload_len)
+{
+    uint64_t needed = at + FRAME_MIN + payload_len;
+    if (needed > room) return -(int64_t)needed;
+    struct text none = {0, 0}, data = {(const uint8_t *)payload, payload_len};
+    return put_frame((uint8_t *)dest + at, (uint8_t)type, (uint8_t)flags, topic_id, seq, ts_ms, 0, none, none, none, data,
+                     none);
+}
+
+static inline uint64_t header_checksum(const uint8_t *batch, uint64_t body_sum)
+{
+    return XXH3_64bits_withSeed(batch, BATCH_HEADER - 8, body_sum);
+}
+
+static inline uint64_t batch_checksum(const uint8_t *batch, uint32_t body_bytes)
+{
+    return header_checksum(batch, XXH3_64bits(batch + BATCH_HEADER, body_bytes));
+}
+
+uint64_t tp_seal_summed(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t synced_upto, uint64_t chain,
+                        uint32_t body_bytes, uint32_t frame_count, uint64_t written_ms, uint64_t body_sum)
+{
+    uint8_t *p = (uint8_t *)batch;
+    put32(p, BATCH_MAGIC);
+    put16(p + 4, BATCH_VERSION);
+    put16(p + 6, 0);
+    put64(p + 8, epoch);
+    put64(p + 16, batch_no);
+    put64(p + 24, synced_upto);
+    put64(p + 32, chain);
+    put32(p + 40, body_bytes);
+    put32(p + 44, frame_count);
+    put64(p + 48, written_ms);
+    uint64_t checksum = header_checksum(p, body_sum);
+    put64(p + 56, checksum);
+    return checksum;
+}
+
+uint64_t tp_seal_batch(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t synced_upto, uint64_t chain,
+                       uint32_t body_bytes, uint32_t frame_count, uint64_t written_ms)
+{
+    return tp_seal_summed(batch, epoch, batch_no, synced_upto, chain, body_bytes, frame_count, written_ms,
+                          XXH3_64bits(batch + BATCH_HEADER, body_bytes));
+}
+
+/* Reads one frame's header into *f; 0 when its version is unknown or its lengths disagree with each other or `room`. */
+static inline int get_frame(const uint8_t *p, uint64_t room, struct tp_frame *f)
+{
+    if (room < FRAME_MIN) return 0;
+    uint64_t length = (uint64_t)get32(p) + 4;
+    if (length < FRAME_MIN || length > room || p[38] != FRAME_VERSION) return 0;
+    f->length = (uint32_t)length;
+    f->type = p[4];
+    f->flags = p[5];
+    f->payload_kind = p[39];
+    f->topic_id = get64(p + 6);
+    f->seq = get64(p + 14);
+    f->ts_ms = get64(p + 22);
+    f->node_len = get16(p + 30);
+    f->tag_len = get16(p + 32);
+    f->data_len = get32(p + 34);
+    f->ext_len = get16(p + 40);
+    f->meta_len = get32(p + 44);
+    f->size = get32(p + 48);
+    f->deleted = p[length - 1];
+    f->reserved = 0;
+    return (uint64_t)FRAME_MIN + f->ext_len + f->node_len + f->tag_len + f->data_len + f->meta_len == length;
+}
+
+static inline int frame_is_sound(const uint8_t *p, uint32_t length)
+{
+    return get64(p + length - FRAME_TRAILER) == XXH3_64bits(p + 4, length - FRAME_TRAILER - 4);
+}
+
+void tp_scan_log(const char *bytes, uint64_t size, uint64_t base, struct tp_log_scan *s, struct tp_frame *out,
+                 uint64_t capacity)
+{
+    s->frames = s->batches = 0;
+    s->needed = 0;
+    for (;;) {
+        uint64_t at = (s->position + 7) & ~(uint64_t)7;
+        if (at > size || size - at < BATCH_HEADER) {
+            s->needed = BATCH_HEADER;
+            s->reason = TP_STOP_MORE;
+            return;
+        }
+        const uint8_t *p = (const uint8_t *)bytes + at;
+        if (get32(p) != BATCH_MAGIC || get64(p + 8) != s->epoch) {
+            s->reason = get32(p) == 0 && get64(p + 8) == 0 ? TP_STOP_END : TP_STOP_FOREIGN;
+            return;
+        }
+        uint32_t body_bytes = get32(p + 40), frame_count = get32(p + 44);
+        if (size - at - BATCH_HEADER < body_bytes) {
+            uint64_t needed = (uint64_t)BATCH_HEADER + body_bytes;
+            s->needed = needed > UINT32_MAX ? UINT32_MAX : (uint32_t)needed;
+            s->reason = TP_STOP_MORE;
+            return;
+        }
+        if (get64(p + 56) != batch_checksum(p, body_bytes)) {
+            s->reason = TP_STOP_TORN;
+            return;
+        }
+        if (get16(p + 4) != BATCH_VERSION) {
+            s->reason = TP_STOP_BAD;
+            return;
+        }
+        if (get64(p + 16) != s->batch_no || get64(p + 32) != s->chain) {
+            s->reason = TP_STOP_ORDER;
+            return;
+        }
+        if (frame_count > capacity - s->frames) {
+            s->reason = TP_STOP_ROOM;
+            return;
+        }
+        const uint8_t *q = p + BATCH_HEADER, *end = q + body_bytes;
+        struct tp_frame *f = out + s->frames;
+        for (uint32_t i = 0; i < frame_count; i++, f++) {
+            if (!get_frame(q, (uint64_t)(end - q), f)) {
+                s->reason = TP_STOP_BAD;
+                return;
+            }
+            f->offset = base + (uint64_t)(q - (const uint8_t *)bytes);
+            f->batch = (uint32_t)s->batches;
+            q += f->length;
+        }
+        if (q != end) {
+            s->reason = TP_STOP_BAD;
+            return;
+        }
+        s->frames += frame_count;
+        s->batches++;
+        s->batch_no++;
+        s->chain = get64(p + 56);
+        s->written_ms = get64(p + 48);
+        if (get64(p + 24) > s->synced_upto) s->synced_upto = get64(p + 24);
+        s->position = at + BATCH_HEADER + body_bytes;
+    }
+}
+
+int64_t tp_find_batch(const char *bytes, uint64_t size, uint64_t start, uint64_t epoch, struct tp_log_scan *s)
+{
+    for (uint64_t at = (start + 7) & ~(uint64_t)7; at <= size && size - at >= BATCH_HEADER; at += 8) {
+        const uint8_t *p = (const uint8_t *)bytes + at;
+        if (get32(p) != BATCH_MAGIC || get64(p + 8) != epoch) continue;
+        uint32_t body_bytes = get32(p + 40);
+        if (size - at - BATCH_HEADER < body_bytes || get64(p + 56) != batch_checksum(p, body_bytes)) continue;
+        s->batch_no = get64(p + 16);
+        s->synced_upto = get64(p + 24);
+        return (int64_t)at;
+    }
+    return -1;
+}
+
+void tp_scan_frames(const char *bytes, uint64_t size, uint64_t base, struct tp_frame_scan *s, struct tp_frame *out,
+                    uint64_t capacity)
+{
+    for (s->frames = 0;; s->frames++) {
+        if (s->position >= size) {
+            s->reason = s->position == size ? TP_STOP_END : TP_STOP_MORE;
+            return;
+        }
+        const uint8_t *p = (const uint8_t *)bytes + s->position;
+        uint64_t room = size - s->position;
+        if (room < 4) {
+            s->reason = TP_STOP_MORE;
+            return;
+        }
+        uint64_t length = (uint64_t)get32(p) + 4;
+        if (length == 4) {
+            s->reason = TP_STOP_END;
+            return;
+        }
+        if (length < FRAME_MIN) {
+            s->reason = TP_STOP_TORN;
+            return;
+        }
+        if (length > room) {
+            s->reason = TP_STOP_MORE;
+            return;
+        }
+        if (s->frames == capacity) {
+            s->reason = TP_STOP_ROOM;
+            return;
+        }
+        if (!frame_is_sound(p, (uint32_t)length)) {
+            s->reason = TP_STOP_TORN;
+            return;
+        }
+        struct tp_frame *f = out + s->frames;
+        if (!get_frame(p, room, f)) {
+            s->reason = TP_STOP_BAD;
+            return;
+        }
+        f->offset = base + s->position;
+        f->batch = 0;
+        s->sum = XXH3_64bits_withSeed(p + length - FRAME_TRAILER, 8, s->sum);
+        s->position += length;
+    }
+}
+
+static const char DIGITS[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+                             "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+                             "8081828384858687888990919293949596979899";
+
+static inline char *put_decimal(char *out, uint64_t v)
+{
+    char digits[20];
+    int at = 20;
+    while (v >= 100) {
+        at -= 2;
+        memcpy(digits + at, DIGITS + (v % 100) * 2, 2);
+        v /= 100;
+    }
+    if (v >= 10) {
+        at -= 2;
+        memcpy(digits + at, DIGITS + v * 2, 2);
+    } else {
+        digits[--at] = (char)('0' + v);
+    }
+    memcpy(out, digits + at, (size_t)(20 - at));
+    return out + (20 - at);
+}
+
+#define PUT(out, literal) (memcpy(out, literal, sizeof(literal) - 1), (out) + sizeof(literal) - 1)
+
+/* A JSON string with the shortest escapes; at most 6 bytes a byte, and the quotes. */
+static char *put_string(char *out, const uint8_t *at, uint32_t len)
+{
+    static const char HEX[] = "0123456789abcdef";
+    *out++ = '"';
+    for (uint32_t i = 0; i < len; i++) {
+        uint8_t c = at[i];
+        if (c >= 0x20 && c != '"' && c != '\\') {
+            *out++ = (char)c;
+            continue;
+        }
+        *out++ = '\\';
+        switch (c) {
+        case '"': *out++ = '"'; break;
+        case '\\': *out++ = '\\'; break;
+        case '\b': *out++ = 'b'; break;
+        case '\f': *out++ = 'f'; break;
+        case '\n': *out++ = 'n'; break;
+        case '\r': *out++ = 'r'; break;
+        case '\t': *out++ = 't'; break;
+        default:
+            out = PUT(out, "u00");
+            *out++ = HEX[c >> 4];
+            *out++ = HEX[c & 15];
+        }
+    }
+    *out++ = '"';
+    return out;
+}
+
+/* Whether a set of names (tp_project) has this node; 0 where its bytes are no set. */
+static int node_is_listed(const uint8_t *node, uint32_t len, const uint8_t *set, uint32_t size)
+{
+    if (size < 4 || get32(set) > (size - 4) / 4) return 0;
+    uint32_t low = 0, high = get32(set);
+    const uint8_t *ends = set + 4, *names = ends + 4ull * high;
+    uint32_t names_bytes = size - 4 - 4 * high;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        uint32_t from = middle ? get32(ends + 4ull * (middle - 1)) : 0, end = get32(ends + 4ull * middle);
+        if (from > end || end > names_bytes) return 0;
+        int order = end - from != len ? (end - from < len ? -1 : 1) : memcmp(names + from, node, len);
+        if (!order) return 1;
+        if (order < 0) low = middle + 1;
+        else high = middle;
+    }
+    return 0;
+}
+
+#define ELEMENT_FIXED 96u /* braces, keys, two numbers of 20 digits, a comma */
+
+#define LEASE_MOST 112u /* three keys, 16 hex digits, two numbers */
+
+static char *put_lease(char *q, const struct tp_lease *lease)
+{
+    static const char HEX[] = "0123456789abcdef";
+    int shift = 60;
+    while (shift && !(lease->lease_id >> shift)) shift -= 4;
+    q = PUT(q, ",\"lease_id\":\"lease_");
+    for (; shift >= 0; shift -= 4) *q++ = HEX[lease->lease_id >> shift & 15];
+    q = PUT(q, "\",\"deadline\":");
+    q = put_decimal(q, lease->deadline_ms);
+    q = PUT(q, ",\"deliveries\":");
+    return put_decimal(q, lease->deliveries);
+}
+
+/* Whether exactly this record's frame lies at p, unharmed. */
+static inline int is_frame_of(const uint8_t *p, uint32_t length, uint64_t topic_id, uint64_t seq, struct tp_frame *f)
+{
+    return get_frame(p, length, f) && f->length == length && f->seq == seq && f->topic_id == topic_id &&
+           frame_is_sound(p, length);
+}
+
+/* The room one element may take, without a lease. */
+static inline uint64_t most_bytes(const struct tp_frame *f)
+{
+    return ELEMENT_FIXED + 6ull * f->node_len + 6ull * f->tag_len + f->data_len + f->meta_len;
+}
+
+/* One element of the array, with the comma before it, for the sound frame at p; counts it. lease: NULL without. */
+static inline char *put_element(char *q, const uint8_t *p, const struct tp_frame *f, const struct tp_lease *lease,
+                                struct tp_projection *s)
+{
+    const uint8_t *node = p + FRAME_HEADER + f->ext_len;
+    const uint8_t *tag = node + f->node_len, *data = tag + f->tag_len, *meta = data + f->data_len;
+    if (s->count) *q++ = ',';
+    q = PUT(q, "{\"$seq\":");
+    q = put_decimal(q, f->seq);
+    q = PUT(q, ",\"$ts\":");
+    q = put_decimal(q, f->ts_ms);
+    if (lease) {
+        q = put_lease(q, lease);
+    } else if (f->flags & FLAG_NODE) {
+        q = PUT(q, ",\"$node\":");
+        q = put_string(q, node, f->node_len);
+    }
+    if (s->include_tags && (f->flags & FLAG_TAG)) {
+        q = PUT(q, ",\"$tag\":");
+        q = put_string(q, tag, f->tag_len);
+    }
+    if (s->include_data) {
+        q = PUT(q, ",\"data\":");
+        memcpy(q, data, f->data_len);
+        q += f->data_len;
+    }
+    if (s->include_meta && (f->flags & FLAG_META)) {
+        q = PUT(q, ",\"meta\":");
+        memcpy(q, meta, f->meta_len);
+        q += f->meta_len;
+    }
+    *q++ = '}';
+    s->count++;
+    s->size += f->size;
+    return q;
+}
+
+/* leases: NULL for plain records. */
+static void project(char *out, uint64_t room, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
+                    const uint32_t *lengths, const uint64_t *seqs, uint32_t count, const char *nodes,
+                    uint32_t nodes_bytes, const struct tp_lease *leases, struct tp_projection *s)
+{
+    s->reason = TP_STOP_END;
+    s->full = 0;
+    char *q = out + s->written;
+    for (s->examined = 0; s->examined < count; s->examined++) {
+        uint32_t i = s->examined;
+        if (s->count >= s->limit) {
+            s->full = 1;
+            break;
+        }
+        uint64_t at = (uint64_t)offsets[i] - base;
+        struct tp_frame f;
+        const uint8_t *p = (const uint8_t *)bytes + at;
+        if (offsets[i] < base || at > size || lengths[i] > size - at ||
+            !is_frame_of(p, lengths[i], s->topic_id, seqs[i], &f)) {
+            s->reason = TP_STOP_TORN;
+            break;
+        }
+        const uint8_t *node = p + FRAME_HEADER + f.ext_len;
+        if (nodes_bytes && (f.flags & FLAG_NODE) &&
+            node_is_listed(node, f.node_len, (const uint8_t *)nodes, nodes_bytes))
+            continue;
+        if (s->count && s->size + f.size > s->budget) {
+            s->full = 1;
+            break;
+        }
+        uint64_t most = most_bytes(&f) + (leases ? LEASE_MOST : 0);
+        if (room - (uint64_t)(q - out) < most) {
+            s->needed = most;
+            s->reason = TP_STOP_ROOM;
+            break;
+        }
+        q = put_element(q, p, &f, leases ? leases + i : NULL, s);
+    }
+    s->written = (uint64_t)(q - out);
+}
+
+void tp_project(char *out, uint64_t room, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
+                const uint32_t *lengths, const uint64_t *seqs, uint32_t count, const char *nodes,
+                uint32_t nodes_bytes, struct tp_projection *s)
+{
+    project(out, room, bytes, size, base, offsets, lengths, seqs, count, nodes, nodes_bytes, NULL, s);
+}
+
+void tp_project_jobs(char *out, uint64_t room, const char *bytes, uint64_t size, uint64_t base,
+                     const uint32_t *offsets, const uint32_t *lengths, const uint64_t *seqs, uint32_t count,
+                     const struct tp_lease *leases, struct tp_projection *s)
+{
+    project(out, room, bytes, size, base, offsets, lengths, seqs, count, "", 0, leases, s);
+}
+
+int64_t tp_project_columns(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
+                           const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
+                           uint64_t *ts, uint64_t *ends, uint64_t end)
+{
+    const uint64_t begin = end;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t at = (uint64_t)offsets[i] - base;
+        struct tp_frame f;
+        const uint8_t *p = (const uint8_t *)bytes + at;
+        if (offsets[i] < base || at > size || lengths[i] > size - at ||
+            !is_frame_of(p, lengths[i], topic_id, seqs[i], &f))
+            return -1 - (int64_t)i;
+        memcpy(out, p + FRAME_HEADER + f.ext_len + f.node_len + f.tag_len, f.data_len);
+        out += f.data_len;
+        ts[i] = f.ts_ms;
+        ends[i] = end += f.data_len;
+    }
+    return (int64_t)(end - begin);
+}
+
+int64_t tp_copy_frames(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
+                       const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
+                       struct tp_copied *s)
+{
+    uint64_t written = 0, begin = 0, run = 0; /* what lies side by side is copied in one go */
+    s->size = s->last_ts = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t at = (uint64_t)offsets[i] - base;
+        struct tp_frame f;
+        const uint8_t *p = (const uint8_t *)bytes + at;
+        if (offsets[i] < base || at > size || lengths[i] > size - at ||
+            !is_frame_of(p, lengths[i], topic_id, seqs[i], &f) || f.type != TYPE_RECORD)
+            return -1 - (int64_t)i;
+        s->sum = XXH3_64bits_withSeed(p + lengths[i] - FRAME_TRAILER, 8, s->sum);
+        s->size += f.size;
+        s->last_ts = f.ts_ms;
+        if (at != begin + run) {
+            memcpy(out + written, bytes + begin, run);
+            written += run;
+            begin = at;
+            run = 0;
+        }
+        run += lengths[i];
+    }
+    memcpy(out + written, bytes + begin, run);
+    return (int64_t)(written + run);
+}
+
+#define ROW_COPY 0x20u /* FLAG_COPY in log_format.py */
+
+int64_t tp_reframe(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
+                   const uint32_t *lengths, const uint64_t *seqs, const uint64_t *ts, const uint8_t *flags,
+                   uint32_t count, uint64_t topic_id, uint32_t *lengths_out)
+{
+    uint8_t *q = (uint8_t *)out;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t at = (uint64_t)offsets[i] - base;
+        if (offsets[i] < base || at > size || lengths[i] > size - at) return -1 - (int64_t)i;
+        const uint8_t *p = (const uint8_t *)bytes + at;
+        if (!(flags[i] & ROW_COPY)) {
+            memcpy(q, p, lengths[i]);
+            q += lengths_out[i] = lengths[i];
+            continue;
+        }
+        struct tp_frame f;
+        if (!get_frame(p, lengths[i], &f) || f.length != lengths[i] || f.type != TYPE_RECORD || !frame_is_sound(p, f.length))
+            return -1 - (int64_t)i;
+        uint8_t kept = f.flags & flags[i] & (FLAG_TAG | FLAG_NODE | FLAG_META);
+        const uint8_t *node = p + FRAME_HEADER + f.ext_len, *tag = node + f.node_len, *data = tag + f.tag_len;
+        struct text none = {0, 0};
+        struct text n = {node, f.node_len}, t = {tag, f.tag_len}, d = {data, f.data_len};
+        struct text m = {data + f.data_len, f.meta_len};
+        q += lengths_out[i] = put_frame(q, TYPE_RECORD, kept, topic_id, seqs[i], ts[i], f.size, none,
+                                        kept & FLAG_NODE ? n : none, kept & FLAG_TAG ? t : none, d,
+                                        kept & FLAG_META ? m : none);
+    }
+    return (int64_t)(q - (uint8_t *)out);
+}
+
+#include "bulk_reads.h"
+#include "text_columns.h"
+#include "parts.h"
+
+uint64_t tp_checksum(const char *bytes, uint64_t size, uint64_t seed)
+{
+    return XXH3_64bits_withSeed(bytes, size, seed);
+}

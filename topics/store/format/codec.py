@@ -1,0 +1,574 @@
+"""Typed access to codec.c: frames and batches in bulk. Shapes and units are said here, layouts in log_format.py."""
+# ruff: noqa: PLR0917 - C functions take their arguments by position
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.errors import CorruptError
+from topics.store.format import _codec  # type: ignore[attr-defined]  # built by cffi
+from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FLAG_ROUTED, FRAME_MIN_BYTES, SAYS_DELETED
+from topics.store.format.rows import PLACED, Framed, Rows
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+Pointer = Any
+"""A cffi pointer; cffi itself has no types."""
+
+
+class _Lib(Protocol):
+    """The functions of codec.h. A `bytes` argument is passed as it is; everything else through `ffi.from_buffer`."""
+
+    def tp_frame_rows(
+        self,
+        dest: Pointer,
+        at: int,
+        room: int,
+        buffer: bytes,
+        buffer_bytes: int,
+        rows: bytes,
+        count: int,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        flags: int,
+        node: bytes,
+        node_len: int,
+        has_node: int,
+        ext: bytes,
+        ext_len: int,
+        start: int,
+        placed: Pointer,
+    ) -> int: ...
+    def tp_frame_topics(
+        self,
+        dest: Pointer,
+        at: int,
+        room: int,
+        buffer: Pointer,
+        buffer_bytes: int,
+        rows: bytes,
+        topics: Pointer,
+        count: int,
+        flags: int,
+        start: int,
+        placed: Pointer,
+    ) -> int: ...
+    def tp_place_rows(
+        self, columns: Pointer, runs: Pointer, count: int, placed: bytes, file_id: int, base: int
+    ) -> int: ...
+    def tp_frame_control(
+        self,
+        dest: Pointer,
+        at: int,
+        room: int,
+        kind: int,
+        flags: int,
+        topic_id: int,
+        seq: int,
+        ts_ms: int,
+        payload: bytes,
+        payload_len: int,
+    ) -> int: ...
+    def tp_seal_batch(
+        self,
+        batch: Pointer,
+        epoch: int,
+        batch_no: int,
+        synced_upto: int,
+        chain: int,
+        body_bytes: int,
+        frame_count: int,
+        written_ms: int,
+    ) -> int: ...
+    def tp_seal_summed(
+        self,
+        batch: Pointer,
+        epoch: int,
+        batch_no: int,
+        synced_upto: int,
+        chain: int,
+        body_bytes: int,
+        frame_count: int,
+        written_ms: int,
+        body_sum: int,
+    ) -> int: ...
+    def tp_scan_log(self, data: Pointer, size: int, base: int, state: Pointer, out: Pointer, capacity: int) -> None: ...
+    def tp_find_batch(self, data: Pointer, size: int, start: int, epoch: int, state: Pointer) -> int: ...
+    def tp_scan_frames(
+        self, data: Pointer, size: int, base: int, state: Pointer, out: Pointer, capacity: int
+    ) -> None: ...
+    def tp_project(
+        self,
+        out: Pointer,
+        room: int,
+        data: Pointer,
+        size: int,
+        base: int,
+        offsets: Pointer,
+        lengths: Pointer,
+        seqs: Pointer,
+        count: int,
+        nodes: bytes,
+        nodes_bytes: int,
+        state: Pointer,
+    ) -> None: ...
+    def tp_project_columns(
+        self,
+        out: Pointer,
+        data: Pointer,
+        size: int,
+        base: int,
+        offsets: object,
+        lengths: object,
+        seqs: object,
+        count: int,
+        topic_id: int,
+        ts: object,
+        ends: object,
+        end: int,
+    ) -> int: ...
+
+    def tp_project_jobs(
+        self,
+        out: Pointer,
+        room: int,
+        data: Pointer,
+        size: int,
+        base: int,
+        offsets: Pointer,
+        lengths: Pointer,
+        seqs: Pointer,
+        count: int,
+        leases: Pointer,
+        state: Pointer,
+    ) -> None: ...
+    def tp_copy_frames(
+        self,
+        out: Pointer,
+        data: Pointer,
+        size: int,
+        base: int,
+        offsets: Pointer,
+        lengths: Pointer,
+        seqs: Pointer,
+        count: int,
+        topic_id: int,
+        state: Pointer,
+    ) -> int: ...
+    def tp_reframe(
+        self,
+        out: Pointer,
+        data: Pointer,
+        size: int,
+        base: int,
+        offsets: Pointer,
+        lengths: Pointer,
+        seqs: Pointer,
+        ts: Pointer,
+        flags: Pointer,
+        count: int,
+        topic_id: int,
+        lengths_out: Pointer,
+    ) -> int: ...
+    def tp_project_reads(
+        self,
+        out: Pointer,
+        room: int,
+        reads: Pointer,
+        count: int,
+        topics: bytes,
+        hot: Pointer,
+        hot_count: int,
+        limits: Pointer,
+        taken: Pointer,
+    ) -> int: ...
+    def tp_fill_texts(
+        self,
+        data: Pointer,
+        size: int,
+        base: int,
+        offsets: Pointer,
+        lengths: Pointer,
+        seqs: Pointer,
+        count: int,
+        state: Pointer,
+    ) -> None: ...
+    def tp_sum_rows(
+        self,
+        buffer: Pointer,
+        buffer_bytes: int,
+        rows: bytes,
+        count: int,
+        node: bytes,
+        node_len: int,
+        has_node: int,
+        total: Pointer,
+    ) -> int: ...
+    def tp_take_frames(
+        self,
+        out: Pointer,
+        data: Pointer,
+        size: int,
+        base: int,
+        offsets: Pointer,
+        lengths: Pointer,
+        seqs: Pointer,
+        count: int,
+        topic_id: int,
+        ext: bytes,
+        ext_len: int,
+    ) -> int: ...
+    def tp_number_frames(
+        self,
+        frames: Pointer,
+        size: int,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        flags: int,
+        start: int,
+        placed: Pointer,
+        count: int,
+    ) -> int: ...
+    def tp_checksum(self, data: Pointer, size: int, seed: int) -> int: ...
+
+
+lib = cast(_Lib, _codec.lib)
+ffi: Any = _codec.ffi
+
+
+class Stop(IntEnum):
+    """Why a scan stopped. Source: codec.h."""
+
+    END = 0
+    """Nothing more: zeros, or exactly the end of the bytes given (frames)."""
+    MORE = 1
+    """What lies here goes on past the bytes given."""
+    FOREIGN = 2
+    """No batch of this epoch: what an earlier use of the file left, or no batch at all."""
+    TORN = 3
+    """A batch (or frame) of ours whose checksum is wrong."""
+    ORDER = 4
+    """A sound batch of this epoch that does not follow the one before: number or chain."""
+    BAD = 5
+    """Checksum right, contents impossible: unknown version, or lengths that disagree."""
+    ROOM = 6
+    """No room in the output."""
+
+
+FRAME_DTYPE = np.dtype(
+    [
+        ("type", "u1"),
+        ("flags", "u1"),
+        ("deleted", "u1"),
+        ("payload_kind", "u1"),
+        ("length", "<u4"),
+        ("topic_id", "<u8"),
+        ("seq", "<u8"),
+        ("ts_ms", "<u8"),
+        ("offset", "<u8"),
+        ("size", "<u4"),
+        ("data_len", "<u4"),
+        ("meta_len", "<u4"),
+        ("ext_len", "<u2"),
+        ("node_len", "<u2"),
+        ("tag_len", "<u2"),
+        ("reserved", "<u2"),
+        ("batch", "<u4"),
+    ]
+)
+"""struct tp_frame, 64 bytes. In a frame the texts follow its 52-byte header in the order ext, node, tag, data, meta."""
+assert FRAME_DTYPE.itemsize == 64, "struct tp_frame of codec.h"
+
+Frames = NDArray[np.void]
+"""Shape (n,), dtype FRAME_DTYPE."""
+
+
+_SAYS_DELETED = np.frombuffer(SAYS_DELETED, np.bool_)
+
+
+def deleted(frames: Frames) -> NDArray[np.bool_]:
+    """Which of them are deleted, by what the byte behind each is nearer to: no checksum covers it."""
+    marks: NDArray[np.bool_] = _SAYS_DELETED[frames["deleted"]]
+    return marks
+
+
+class LogScan(NamedTuple):
+    """What `scan_log` found: the frames of all whole batches, and what must come next."""
+
+    frames: Frames
+    batches: int
+    position: int
+    """Where the next batch would begin, in the bytes given (not yet rounded up to a multiple of 8)."""
+    epoch: int
+    batch_no: int
+    """Expected of the next batch."""
+    chain: int
+    synced_upto: int
+    """Highest seen, 0 when no batch was applied."""
+    written_ms: int
+    reason: Stop
+    needed: int
+    """For Stop.MORE: so many bytes from the next batch's position on show it whole (or show its header)."""
+
+
+def scan_log(data: Buffer, *, epoch: int, batch_no: int, chain: int, start: int = 0, base: int = 0) -> LogScan:
+    """Verifies the batches from `start` on and lists their frames, whole batches only.
+
+    data: a chunk of a WAL file whose first byte lies at a multiple of 8 in the file; `base` is added to the offsets
+    (the chunk's own offset in the file). epoch, batch_no, chain: what the first batch must bear.
+    A body's checksum covers its frames, so the frames' own are not computed.
+    """
+    view = memoryview(data).cast("B")
+    state = ffi.new("struct tp_log_scan *")
+    state.epoch, state.batch_no, state.chain, state.position = epoch, batch_no, chain, start
+    frames = np.empty(max(0, len(view) - start) // FRAME_MIN_BYTES + 1, FRAME_DTYPE)
+    out = ffi.from_buffer("struct tp_frame[]", frames)
+    lib.tp_scan_log(ffi.from_buffer(view), len(view), base, state, out, len(frames))
+    return LogScan(
+        frames[: state.frames],
+        state.batches,
+        state.position,
+        epoch,
+        state.batch_no,
+        state.chain,
+        state.synced_upto,
+        state.written_ms,
+        Stop(state.reason),
+        state.needed,
+    )
+
+
+class FoundBatch(NamedTuple):
+    """A sound batch further on: its position, number and what it knew to be synced."""
+
+    position: int
+    batch_no: int
+    synced_upto: int
+
+
+def find_batch(data: Buffer, *, epoch: int, start: int) -> FoundBatch | None:
+    """The first sound batch of this epoch at or after `start`: tells a torn middle from a torn tail."""
+    view = memoryview(data).cast("B")
+    state = ffi.new("struct tp_log_scan *")
+    at = lib.tp_find_batch(ffi.from_buffer(view), len(view), start, epoch, state)
+    return None if at < 0 else FoundBatch(at, state.batch_no, state.synced_upto)
+
+
+class FrameScan(NamedTuple):
+    """What `scan_frames` found. `sum` is the running checksum over the frames' checksums."""
+
+    frames: Frames
+    position: int
+    sum: int
+    reason: Stop
+
+
+def scan_frames(data: Buffer, *, start: int = 0, base: int = 0, sum: int = 0) -> FrameScan:
+    """Verifies frames lying back to back from `start` on.
+
+    `base` is added to the offsets; `sum` continues an earlier call's.
+    """
+    view = memoryview(data).cast("B")
+    state = ffi.new("struct tp_frame_scan *")
+    state.position, state.sum = start, sum
+    frames = np.empty(max(0, len(view) - start) // FRAME_MIN_BYTES + 1, FRAME_DTYPE)
+    out = ffi.from_buffer("struct tp_frame[]", frames)
+    lib.tp_scan_frames(ffi.from_buffer(view), len(view), base, state, out, len(frames))
+    return FrameScan(frames[: state.frames], state.position, state.sum, Stop(state.reason))
+
+
+def frame_rows(
+    rows: Rows,
+    *,
+    topic_id: int,
+    first_seq: int,
+    ts_ms: int,
+    fsync: bool = False,
+    node: bytes | None = None,
+    extension: bytes = b"",
+    start: int = 0,
+    routed: bool = False,
+) -> tuple[bytes, Framed]:
+    """Rows as frames in bytes of their own, which will lie at `start`. The log stages in place instead."""
+    placed = bytearray(PLACED.size * rows.count)
+    dest = bytearray(0)
+    while True:
+        written = lib.tp_frame_rows(
+            ffi.from_buffer(dest),
+            0,
+            len(dest),
+            bytes(rows.buffer),
+            len(rows.buffer),
+            rows.spans,
+            rows.count,
+            topic_id,
+            first_seq,
+            ts_ms,
+            (FLAG_FSYNC if fsync else 0) | (FLAG_ROUTED if routed else 0),
+            node or b"",
+            len(node or b""),
+            node is not None,
+            extension,
+            len(extension),
+            start,
+            ffi.from_buffer(placed),
+        )
+        if written >= 0:
+            assert written or not rows.count, "a row points outside its buffer"
+            return bytes(dest[:written]), Framed(start, bytes(placed))
+        dest = bytearray(-written)
+
+
+def frame_control(kind: int, *, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> bytes:
+    """One control frame."""
+    dest = bytearray(FRAME_MIN_BYTES + len(payload))
+    lib.tp_frame_control(ffi.from_buffer(dest), 0, len(dest), kind, 0, topic_id, seq, ts_ms, payload, len(payload))
+    return bytes(dest)
+
+
+def seal_batch(
+    body: bytes, *, epoch: int, batch_no: int, synced_upto: int, chain: int, frame_count: int, written_ms: int
+) -> tuple[bytes, int]:
+    """Header and body, and the checksum the next batch chains to. For tools and tests."""
+    batch = bytearray(BATCH_HEADER_BYTES) + body
+    checksum = lib.tp_seal_batch(
+        ffi.from_buffer(batch), epoch, batch_no, synced_upto, chain, len(body), frame_count, written_ms
+    )
+    return bytes(batch), checksum
+
+
+def checksum(data: Buffer, seed: int = 0) -> int:
+    """XXH3-64."""
+    view = memoryview(data).cast("B")
+    return lib.tp_checksum(ffi.from_buffer(view), len(view), seed)
+
+
+def sum_rows(rows: Rows, node: bytes | None = None) -> int:
+    """Return a 64-bit checksum of records, whatever their order: those of parts add up, modulo 2^64, to the whole's.
+
+    node: of rows without their own.
+    """
+    total = ffi.new("uint64_t *")
+    buffer = rows.buffer if type(rows.buffer) is bytes else ffi.from_buffer(rows.buffer)
+    status = lib.tp_sum_rows(
+        buffer, len(rows.buffer), rows.spans, rows.count, node or b"", len(node or b""), node is not None, total
+    )
+    assert status == 0, "a row points outside its buffer"
+    return int(total[0])
+
+
+def row_pointers(
+    offsets: NDArray[np.uint32], lengths: NDArray[np.uint32], seqs: NDArray[np.uint64]
+) -> tuple[Pointer, Pointer, Pointer]:
+    """Return what C reads the columns of rows from; each pointer keeps its column, or a contiguous copy, alive."""
+    return (
+        ffi.from_buffer("uint32_t[]", np.ascontiguousarray(offsets, np.uint32)),
+        ffi.from_buffer("uint32_t[]", np.ascontiguousarray(lengths, np.uint32)),
+        ffi.from_buffer("uint64_t[]", np.ascontiguousarray(seqs, np.uint64)),
+    )
+
+
+def unsound_frame(topic_id: int, seq: int) -> CorruptError:
+    """Return the error for a row whose frame is not the sound one of its record."""
+    return CorruptError(
+        f"record {seq} of topic id {topic_id} does not match its checksum or its place",
+        {"topic_id": topic_id, "seq": seq},
+    )
+
+
+class CopiedFrames(NamedTuple):
+    """What `copy_frames` wrote. `sum` is the running checksum over the frames' checksums; size: accounted bytes."""
+
+    written: int
+    sum: int
+    size: int
+    last_ts: int
+
+
+def copy_frames(
+    out: Buffer,
+    data: Buffer,
+    base: int,
+    offsets: NDArray[np.uint32],
+    lengths: NDArray[np.uint32],
+    seqs: NDArray[np.uint64],
+    topic_id: int,
+    *,
+    sum: int = 0,
+) -> CopiedFrames:
+    """Frames of a topic as they are, verified, back to back into `out`, which has room for all; row i is at
+    data[offsets[i] - base].
+
+    Columns of shape (n,); `sum` continues an earlier call's. Raises CorruptError naming topic id and seq of a row that
+    is not the sound frame of its record.
+    """
+    view = memoryview(data).cast("B")
+    state = ffi.new("struct tp_copied *")
+    state.sum = sum
+    assert memoryview(out).nbytes >= int(lengths.sum(dtype=np.uint64)), "no room for all"
+    written = lib.tp_copy_frames(
+        ffi.from_buffer(out),
+        ffi.from_buffer(view),
+        len(view),
+        base,
+        *row_pointers(offsets, lengths, seqs),
+        len(seqs),
+        topic_id,
+        state,
+    )
+    if written < 0:
+        seq = int(seqs[-1 - written])
+        message = f"topic {topic_id}, seq {seq}: the log no longer holds this record"
+        raise CorruptError(message, {"topic_id": topic_id, "seq": seq})
+    return CopiedFrames(written, state.sum, state.size, state.last_ts)
+
+
+class Reframed(NamedTuple):
+    """Frames back to back, and the length of each; offsets count from the first."""
+
+    data: bytearray
+    offsets: NDArray[np.uint32]
+    lengths: NDArray[np.uint32]
+
+
+def reframe(
+    data: Buffer,
+    base: int,
+    offsets: NDArray[np.uint32],
+    lengths: NDArray[np.uint32],
+    seqs: NDArray[np.uint64],
+    ts: NDArray[np.uint64],
+    flags: NDArray[np.uint8],
+    topic_id: int,
+) -> Reframed:
+    """Frames of the topic's own for rows some of which are copies (FLAG_COPY); row i is at data[offsets[i] - base].
+
+    Columns of shape (n,). Raises CorruptError naming topic id and seq of a copy whose frame is not sound.
+    """
+    view = memoryview(data).cast("B")
+    out = bytearray(int(lengths.sum(dtype=np.uint64)))
+    made = np.empty(len(seqs), np.uint32)
+    written = lib.tp_reframe(
+        ffi.from_buffer(out),
+        ffi.from_buffer(view),
+        len(view),
+        base,
+        *row_pointers(offsets, lengths, seqs),
+        ffi.from_buffer("uint64_t[]", np.ascontiguousarray(ts)),
+        ffi.from_buffer("uint8_t[]", np.ascontiguousarray(flags)),
+        len(seqs),
+        topic_id,
+        ffi.from_buffer("uint32_t[]", made),
+    )
+    if written < 0:
+        raise unsound_frame(topic_id, int(seqs[-1 - written]))
+    ends = np.cumsum(made, dtype=np.uint64)
+    del out[written:]
+    return Reframed(out, (ends - made).astype(np.uint32), made)

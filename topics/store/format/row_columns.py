@@ -1,0 +1,171 @@
+"""Frames as the columns an index is made of: from a scan's table to RowColumns, by topic, and back to byte ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from topics.store.format.catalog import NO_TAG, RowColumns
+from topics.store.format.codec import Frames
+from topics.store.format.log_format import FLAG_TAG, FRAME_HEADER_BYTES
+from topics.store.format.segment_format import INDEX_DELETED, IndexColumns
+
+
+def tags_of(frames: Frames, data: Buffer, base: int) -> tuple[NDArray[np.uint32], list[bytes]]:
+    """Tag numbers of the frames and the table they point into.
+
+    data: the bytes the frames were scanned from; base: what was added to their offsets.
+    """
+    numbers = np.full(len(frames), NO_TAG, np.uint32)
+    tagged = np.flatnonzero(frames["flags"] & FLAG_TAG)
+    if not len(tagged):
+        return numbers, []
+    rows = frames[tagged]
+    starts = rows["offset"].astype(np.int64) - base + FRAME_HEADER_BYTES + rows["ext_len"] + rows["node_len"]
+    view = memoryview(data).cast("B")
+    table: dict[bytes, int] = {}
+    numbers[tagged] = [
+        table.setdefault(bytes(view[start:end]), len(table))
+        for start, end in zip(starts.tolist(), (starts + rows["tag_len"]).tolist(), strict=True)
+    ]
+    return numbers, list(table)
+
+
+def rows_of(frames: Frames, tags: NDArray[np.uint32], tag_table: list[bytes], file_id: int) -> RowColumns:
+    """Contiguous columns of record frames."""
+    return RowColumns(
+        file_id,
+        np.ascontiguousarray(frames["seq"]),
+        frames["offset"].astype(np.uint32),
+        np.ascontiguousarray(frames["length"]),
+        np.ascontiguousarray(frames["size"]),
+        np.ascontiguousarray(frames["ts_ms"]),
+        np.ascontiguousarray(frames["flags"]),
+        tags,
+        tag_table,
+    )
+
+
+def by_topic(frames: Frames, data: Buffer, base: int, file_id: int) -> Iterator[tuple[int, RowColumns]]:
+    """(topic id, its rows in order) for each topic among record frames scanned from `data`.
+
+    Columns are sorted once for all topics; each topic's are slices of them.
+    """
+    if not len(frames):
+        return
+    tags, table = tags_of(frames, data, base)
+    topic_ids = np.ascontiguousarray(frames["topic_id"])
+    if (topic_ids == topic_ids[0]).all():
+        yield int(topic_ids[0]), rows_of(frames, tags, table, file_id)
+        return
+    order = np.argsort(topic_ids, kind="stable")
+    rows = rows_of(frames[order], tags[order], table, file_id)
+    ordered = topic_ids[order]
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(ordered)) + 1))
+    yield from zip(ordered[starts].tolist(), split(rows, [*starts.tolist(), len(order)]), strict=True)
+
+
+def indices_by_topic(topic_ids: NDArray[np.uint64]) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """(topic id, where it is, in order) for each topic."""
+    if not len(topic_ids):
+        return
+    order = np.argsort(topic_ids, kind="stable")
+    ordered = topic_ids[order]
+    starts = np.flatnonzero(np.diff(ordered)) + 1
+    for where in np.split(order, starts):
+        yield int(topic_ids[where[0]]), where
+
+
+def split(rows: RowColumns, starts: list[int]) -> Iterator[RowColumns]:
+    """The rows in slices [starts[i], starts[i + 1]), each with a tag table of its own."""
+    file_id, seqs, offsets, lengths, sizes, ts, flags, tags, table = rows
+    for start, end in pairwise(starts):
+        part = slice(start, end)
+        numbers, own = compact_tags(tags[part], table)
+        yield RowColumns(
+            file_id, seqs[part], offsets[part], lengths[part], sizes[part], ts[part], flags[part], numbers, own
+        )
+
+
+def compact_tags(tags: NDArray[np.uint32], table: Sequence[bytes]) -> tuple[NDArray[np.uint32], Sequence[bytes]]:
+    """Tag numbers into a table of those that occur."""
+    if not table:
+        return tags, ()
+    used = np.unique(tags)
+    own = [table[number] for number in used.tolist() if number != NO_TAG]
+    if len(own) == len(table):
+        return tags, table
+    return np.where(tags == NO_TAG, np.uint32(NO_TAG), np.searchsorted(used, tags).astype(np.uint32)), own
+
+
+def select(rows: RowColumns, where: NDArray[np.bool_] | NDArray[np.intp] | slice) -> RowColumns:
+    """Some of the rows; the tag table stays whole."""
+    columns: list[Any] = [column[where] for column in rows[1:8]]
+    seqs, offsets, lengths, sizes, ts, flags, tags = columns
+    return RowColumns(rows.file_id, seqs, offsets, lengths, sizes, ts, flags, tags, rows.tag_table)
+
+
+def index_rows(columns: IndexColumns, first_seqs: np.uint64 | NDArray[np.uint64], file_id: int) -> RowColumns:
+    """All rows of an index, deleted ones included. first_seqs: what each delta counts from."""
+    return RowColumns(
+        file_id,
+        columns.deltas.astype(np.uint64) + first_seqs,
+        columns.offsets,
+        columns.lengths,
+        columns.sizes,
+        columns.ts,
+        columns.flags,
+        columns.tags,
+        columns.tag_table,
+    )
+
+
+def live_rows(rows: RowColumns) -> RowColumns:
+    """Those of an index that are not marked deleted."""
+    live = (rows.flags & INDEX_DELETED) == 0
+    return rows if live.all() else select(rows, live)
+
+
+def index_of(rows: list[RowColumns], first_seq: int) -> IndexColumns:
+    """Index columns of live rows that lie in one file, in order."""
+    table: dict[bytes, int] = {}
+    tags = []
+    for part in rows:
+        numbers = np.array([table.setdefault(tag, len(table)) for tag in part.tag_table] + [NO_TAG], np.uint32)
+        tags.append(numbers[np.minimum(part.tags, len(part.tag_table))])
+
+    def join(name: str, dtype: type) -> NDArray[Any]:
+        parts = [getattr(part, name) for part in rows]
+        if len(parts) == 1:
+            return np.asarray(parts[0], dtype)
+        return np.concatenate(parts).astype(dtype, copy=False) if parts else np.empty(0, dtype)
+
+    deltas = join("seqs", np.uint64) - np.uint64(first_seq)
+    assert not len(deltas) or deltas[-1] < 1 << 32, "a segment spans less than 2^32 seqs"
+    return IndexColumns(
+        join("ts", np.uint64),
+        deltas.astype(np.uint32),
+        join("offsets", np.uint32),
+        join("lengths", np.uint32),
+        join("sizes", np.uint32),
+        np.concatenate(tags) if tags else np.empty(0, np.uint32),
+        join("flags", np.uint8),
+        list(table),
+    )
+
+
+def contiguous(offsets: NDArray[np.uint32], lengths: NDArray[np.uint32]) -> list[tuple[int, int]]:
+    """(offset, bytes) of the ranges these frames fill without gaps, in order."""
+    if not len(offsets):
+        return []
+    starts = offsets.astype(np.int64)
+    ends = starts + lengths
+    cuts = np.flatnonzero(starts[1:] != ends[:-1])
+    firsts = starts[np.concatenate(([0], cuts + 1))]
+    lasts = ends[np.concatenate((cuts, [len(ends) - 1]))]
+    return list(zip(firsts.tolist(), (lasts - firsts).tolist(), strict=True))

@@ -1,0 +1,33 @@
+/* One record of a request: filled by engine/records.c, consumed by store/format/codec.c. Mirrored by store/format/rows.py.
+ * Offsets count from the start of Rows.buffer. Not read by cffi: C files include it, Python sees packed bytes. */
+#ifndef TOPICS_STORE_ROWS_H
+#define TOPICS_STORE_ROWS_H
+
+#include <stdint.h>
+
+enum { TP_ROW_TAG = 1, TP_ROW_NODE = 2, TP_ROW_META = 4 };
+
+struct tp_row {
+    uint32_t data_off, data_len; /* JSON text without white space outside strings */
+    uint32_t meta_off, meta_len; /* likewise */
+    uint32_t tag_off, tag_len;   /* decoded UTF-8 */
+    uint32_t node_off, node_len; /* decoded UTF-8 */
+    uint32_t size;               /* accounted bytes: compact JSON of data + meta */
+    uint32_t flags;              /* TP_ROW_*: which of the optional parts are present */
+};
+
+_Static_assert(sizeof(struct tp_row) == 40, "store/format/rows.py and two C files agree on 40 bytes a row");
+
+/* Where and what a row became as a frame: filled by store/format/codec.c, kept until the index takes it. */
+struct tp_placed {
+    uint32_t start;  /* of the frame, as the caller counts */
+    uint32_t length; /* of the frame */
+    uint32_t size;   /* accounted bytes */
+    uint8_t flags;   /* the frame's */
+    uint8_t zero[3];
+    uint64_t ts_ms;
+};
+
+_Static_assert(sizeof(struct tp_placed) == 24, "PLACED_DTYPE of store/format/rows.py says so");
+
+#endif

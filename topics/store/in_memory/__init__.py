@@ -1,0 +1,1 @@
+"""Frames in memory: the hot tail of the log, ephemeral records, batches built ahead of their seqs."""

@@ -1,0 +1,76 @@
+"""Ephemeral records: frames like any other, in memory alone. All topics share chunks, which are files to the index."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from topics.store.format import codec
+from topics.store.format.file_table import FileKind, FileTable, StoredFile
+from topics.store.format.log_format import BATCH_HEADER_BYTES
+from topics.store.format.rows import Framed, Rows
+from topics.store.in_memory.prebuilt_frames import Gathered
+
+_CHUNK_BYTES = 256 * 1024
+
+
+class InMemory(NamedTuple):
+    """Rows framed into file `file_id`; starts are offsets in it."""
+
+    file_id: int
+    framed: Framed
+
+
+class MemoryFrames:
+    """Appends frames to the newest chunk; a chunk goes when its last row has gone (see `discard`)."""
+
+    def __init__(self, files: FileTable) -> None:
+        self._files = files
+        self._newest: StoredFile | None = None
+
+    def stage_records(
+        self,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        rows: Rows,
+        *,
+        node: bytes | None = None,
+        extension: bytes = b"",
+        routed: bool = False,
+    ) -> InMemory:
+        """Frames the rows; they may be read at once and count as live rows of their file."""
+        frames, framed = codec.frame_rows(
+            rows,
+            topic_id=topic_id,
+            first_seq=first_seq,
+            ts_ms=ts_ms,
+            node=node,
+            extension=extension,
+            routed=routed,
+        )
+        file = self._newest
+        if file is None or file.size + len(frames) > _CHUNK_BYTES:
+            file = self._files.add(FileKind.MEMORY, "")
+            file.memory = bytearray(max(_CHUNK_BYTES, len(frames)))
+            before, self._newest = self._newest, file
+            if before is not None:
+                self.discard(before, 0)
+        assert file.memory is not None, "a memory file has memory"
+        offset = file.size
+        memoryview(file.memory)[offset : offset + len(frames)] = frames
+        file.size = offset + len(frames)
+        file.live_rows += rows.count
+        return InMemory(file.file_id, framed.moved_to(offset))
+
+    def stage_gathered(self, topic_id: int, frames: Gathered, first_seq: int, ts_ms: int) -> InMemory:
+        """Stage frames that were put together before, as a chunk of their own; see `stage_records`."""
+        file = self._files.add(FileKind.MEMORY, "")
+        framed = frames.number(topic_id, first_seq, ts_ms, fsync=False, start=BATCH_HEADER_BYTES)
+        file.memory, file.size, file.live_rows = frames.memory, frames.used, frames.count
+        return InMemory(file.file_id, framed)
+
+    def discard(self, file: StoredFile, rows: int) -> None:
+        """So many rows no longer point to this file; a chunk without rows is dropped unless it is still filled."""
+        file.live_rows -= rows
+        if file.live_rows == 0 and file is not self._newest:
+            file.when_unread(lambda: self._files.remove(file))

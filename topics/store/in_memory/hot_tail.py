@@ -1,0 +1,196 @@
+"""The newest part of the log, still in memory: what the last commits wrote, where the next readers look first.
+
+A chunk mirrors a region of a WAL file in page-aligned memory, from a block boundary on. So a commit's write is a slice
+of a chunk made of whole blocks, fit for O_DIRECT, and the partly filled last block is there to be written again.
+A batch lies in one chunk; where the next one does not fit, a new chunk begins with a copy of the block it starts in.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections import deque
+
+import numpy as np
+
+from topics.memory import page_aligned
+from topics.store.format.log_format import BLOCK_BYTES, align_up
+
+_CHUNK_BYTES_MAX = 1 << 20
+_FREE_CHUNKS_MAX = 4
+HOT_RANGE = struct.Struct("=4Q")
+"""file id, start, used, address: a tp_hot_range of reads.h."""
+
+
+class Chunk:
+    """Memory for file bytes [start, start + capacity); [start, start + used) is filled."""
+
+    __slots__ = ("address", "capacity", "file_id", "start", "used", "view")
+
+    def __init__(self, capacity: int) -> None:
+        self.view = memoryview(page_aligned(capacity))
+        self.address = int(np.frombuffer(self.view, np.uint8).__array_interface__["data"][0])
+        self.capacity = capacity
+        self.file_id = 0
+        self.start = 0
+        self.used = 0
+
+
+class HotTail:
+    """Chunks of all shards' files, oldest dropped first beyond `budget` bytes; a file's newest chunk always stays."""
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._chunk_bytes = max(BLOCK_BYTES * 8, min(_CHUNK_BYTES_MAX, align_up(budget // 8, BLOCK_BYTES)))
+        self._files: dict[int, list[Chunk]] = {}
+        self._oldest: deque[Chunk] = deque()
+        self._free: list[Chunk] = []
+        self._ranges = bytearray()
+        """HOT_RANGE of all chunks by file and start, made when somebody asks; empty: to be made anew."""
+        self._newest: list[tuple[Chunk, int]] = []
+        """Of each file, and where in `_ranges` it is: the only ones that grow."""
+        self.bytes_held = 0
+
+    def ranges(self) -> bytearray:
+        """All that is here as packed HOT_RANGE, sorted; good until the next commit is placed."""
+        ranges = self._ranges
+        if not ranges:
+            self._newest = []
+            for file_id, chunks in sorted(self._files.items()):
+                for chunk in chunks:
+                    ranges += HOT_RANGE.pack(file_id, chunk.start, chunk.used, chunk.address)
+                if chunks:
+                    self._newest.append((chunks[-1], len(ranges) - HOT_RANGE.size))
+        else:
+            for chunk, at in self._newest:
+                HOT_RANGE.pack_into(ranges, at, chunk.file_id, chunk.start, chunk.used, chunk.address)
+        return ranges
+
+    def place(
+        self,
+        file_id: int,
+        begin: int,
+        data: memoryview,
+        *,
+        head: bytes = b"",
+        room: Chunk | None = None,
+        fresh: int = 1 << 62,
+    ) -> memoryview:
+        """Mirrors `head` and `data` at file offset `begin`, where the file's last bytes end; returns blocks to write.
+
+        That is a view of file bytes [begin rounded down, end rounded up), zeros behind the end. It stays unchanged
+        until the next `place` of this file. room: taken where there has to be a chunk for them (see `chunk_for`).
+        fresh: what lies in `data` behind so many bytes is in the room already, at its place.
+        """
+        start = begin & -BLOCK_BYTES
+        size = len(head) + len(data)
+        chunks = self._files.setdefault(file_id, [])
+        chunk = chunks[-1] if chunks else None
+        if chunk is None or begin + size > chunk.start + chunk.capacity:
+            chunk = self._open(file_id, start, begin - start, begin - start + size, chunk, room)
+            chunks.append(chunk)
+        at = begin - chunk.start
+        assert chunk.used <= at, "bytes of the log never change"
+        end = at + size
+        blocks_end = align_up(end, BLOCK_BYTES)
+        if head:
+            chunk.view[at : at + len(head)] = head
+        if chunk is room and fresh < len(data):
+            end_of_fresh = at + len(head) + fresh
+            chunk.view[at + len(head) : end_of_fresh] = data[:fresh]
+        else:
+            chunk.view[at + len(head) : end] = data
+        chunk.view[end:blocks_end] = bytes(blocks_end - end)
+        chunk.used = end
+        return chunk.view[start - chunk.start : blocks_end]
+
+    def take_back(self, file_id: int, begin: int) -> None:
+        """The bytes placed last, from `begin` on, are not in the file: the next ones begin there again."""
+        chunk = self._files[file_id][-1]
+        chunk.used = begin - chunk.start
+
+    def _open(  # noqa: PLR0917 - called in one place
+        self, file_id: int, start: int, prefix: int, needed: int, before: Chunk | None, room: Chunk | None
+    ) -> Chunk:
+        """A chunk from block `start` on; its first `prefix` bytes are the chunk before's."""
+        capacity = max(self._chunk_bytes, align_up(needed, BLOCK_BYTES))
+        if room is not None and capacity <= room.capacity:
+            chunk, capacity = room, room.capacity
+        elif self._free and capacity == self._chunk_bytes:
+            chunk = self._free.pop()
+        else:
+            chunk = Chunk(capacity)
+        chunk.file_id, chunk.start, chunk.used = file_id, start, prefix
+        if prefix:
+            assert before is not None, "a file's first bytes begin a block"
+            begin = start - before.start
+            chunk.view[:prefix] = before.view[begin : begin + prefix]
+        self.bytes_held += capacity
+        self._ranges = bytearray()
+        self._oldest.append(chunk)
+        self._evict(keep=chunk)
+        return chunk
+
+    def _evict(self, keep: Chunk) -> None:
+        for _ in range(len(self._oldest)):
+            if self.bytes_held <= self._budget:
+                return
+            chunk = self._oldest.popleft()
+            chunks = self._files[chunk.file_id]
+            if chunk is keep or chunk is chunks[-1]:
+                self._oldest.append(chunk)  # its blocks may be in flight, or be written again
+                continue
+            chunks.remove(chunk)
+            self._drop(chunk)
+
+    def _drop(self, chunk: Chunk) -> None:
+        self.bytes_held -= chunk.capacity
+        if chunk.capacity == self._chunk_bytes and len(self._free) < _FREE_CHUNKS_MAX:
+            self._free.append(chunk)
+
+    def forget(self, file_id: int) -> None:
+        """Drops what is held of a file nobody writes to any more."""
+        self._ranges = bytearray()
+        for chunk in self._files.pop(file_id, ()):
+            self._oldest.remove(chunk)
+            self._drop(chunk)
+
+    def find(self, file_id: int, offset: int, length: int) -> memoryview | None:
+        """File bytes [offset, offset + length), or None when they are not all here.
+
+        The view is good until the next commit is placed; whoever keeps the bytes longer copies them.
+        """
+        chunks = self._files.get(file_id)
+        if not chunks:
+            return None
+        index = bisect_right(chunks, offset, key=_start) - 1
+        if index < 0:
+            return None
+        chunk = chunks[index]
+        at = offset - chunk.start
+        if at + length <= chunk.used:
+            return chunk.view[at : at + length]
+        parts: list[memoryview] = []
+        while length:
+            at = offset - chunk.start
+            part = chunk.view[at : min(at + length, chunk.used)]
+            if not part:
+                return None
+            parts.append(part)
+            offset += len(part)
+            length -= len(part)
+            index += 1
+            if length:
+                if index == len(chunks) or chunks[index].start > offset:
+                    return None
+                chunk = chunks[index]
+        return memoryview(b"".join(parts))
+
+
+def chunk_for(size: int) -> Chunk:
+    """Memory for one large batch of up to `size` bytes, wherever in its file that begins."""
+    return Chunk(align_up(size, BLOCK_BYTES) + 2 * BLOCK_BYTES)
+
+
+def _start(chunk: Chunk) -> int:
+    return chunk.start

@@ -1,0 +1,169 @@
+"""Frames of one large append, put together piece by piece before it is known which seqs they get.
+
+What takes time, copying into memory that was never touched, is done while others have their turns. Numbering the
+frames and handing them to the log, or to memory, is one step: a checksum of each, and one copy into the hot tail.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Generator, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.memory import page_aligned
+from topics.store.format.codec import ffi, lib, row_pointers, unsound_frame
+from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FRAME_HEADER_BYTES, FRAME_MIN_BYTES
+from topics.store.format.rows import PLACED, ROW_BYTES, Framed, Rows
+from topics.store.in_memory.hot_tail import chunk_for
+
+_CONTROL_ROOM = 256
+
+
+class Gathered:
+    """Memory for `room` bytes of frames, with the header of a batch before them and a control frame after them.
+
+    No page of it is touched when it is made.
+    """
+
+    def __init__(self, room: int, extension_bytes: int = 0) -> None:
+        """extension_bytes: of the extension of the first frame, where it is not known until `extend`."""
+        self._extension_bytes = extension_bytes
+        room += extension_bytes
+        self.memory: mmap.mmap = page_aligned(BATCH_HEADER_BYTES + room + _CONTROL_ROOM)
+        self.used = BATCH_HEADER_BYTES
+        self.count = 0
+        """Records."""
+        self.controls = 0
+        self.mirror = chunk_for(len(self.memory))
+        """The chunk that the hot tail will have: its pages are touched along with those of the frames."""
+
+    def take(  # noqa: PLR0917 - columns
+        self,
+        view: memoryview,
+        base: int,
+        offsets: NDArray[np.uint32],
+        lengths: NDArray[np.uint32],
+        seqs: NDArray[np.uint64],
+        topic_id: int,
+        extension: bytes = b"",
+    ) -> None:
+        """Add frames of another topic without their extensions; row i lies at view[offsets[i] - base].
+
+        extension: for the first of them. Raises CorruptError naming topic id and seq of a row that is not its frame.
+        """
+        assert self._left >= int(lengths.sum(dtype=np.uint64)) + len(extension), "the room was counted before"
+        written = lib.tp_take_frames(
+            ffi.from_buffer(self.memory) + self.used,
+            ffi.from_buffer(view),
+            len(view),
+            base,
+            *row_pointers(offsets, lengths, seqs),
+            len(seqs),
+            topic_id,
+            extension,
+            len(extension),
+        )
+        if written < 0:
+            raise unsound_frame(topic_id, int(seqs[-1 - written]))
+        self._added(written, len(seqs))
+
+    def add_rows(self, rows: Rows, node: bytes | None) -> None:
+        """Add rows that have no frames yet; node: of those without their own."""
+        extension = b"" if self.count else bytes(self._extension_bytes)
+        placed = ffi.new("char[]", PLACED.size * rows.count)
+        written = lib.tp_frame_rows(
+            ffi.from_buffer(self.memory),
+            self.used,
+            len(self.memory),
+            rows.buffer if type(rows.buffer) is bytes else ffi.from_buffer(rows.buffer),
+            len(rows.buffer),
+            rows.spans,
+            rows.count,
+            0,
+            0,
+            0,
+            0,
+            node or b"",
+            len(node or b""),
+            node is not None,
+            extension,
+            len(extension),
+            0,
+            placed,
+        )
+        assert written > 0 or not rows.count, "the room was counted before, and a row lies in its buffer"
+        self._added(written, rows.count)
+
+    def extend(self, extension: bytes) -> None:
+        """Give the first frame its extension, before the frames are numbered."""
+        assert len(extension) == self._extension_bytes, "an extension of another length"
+        begin = BATCH_HEADER_BYTES + FRAME_HEADER_BYTES
+        self.memory[begin : begin + len(extension)] = extension
+
+    def _added(self, size: int, count: int) -> None:
+        self.mirror.view[self.used : self.used + size] = bytes(size)
+        self.used += size
+        self.count += count
+
+    def number(self, topic_id: int, first_seq: int, ts_ms: int, *, fsync: bool, start: int = 0) -> Framed:
+        """Make the frames those of topic `topic_id` from `first_seq` on; the places returned count from `start`."""
+        placed = bytearray(PLACED.size * self.count)
+        numbered = lib.tp_number_frames(
+            ffi.from_buffer(self.memory) + BATCH_HEADER_BYTES,
+            self.used - BATCH_HEADER_BYTES,
+            topic_id,
+            first_seq,
+            ts_ms,
+            FLAG_FSYNC if fsync else 0,
+            start,
+            ffi.from_buffer(placed),
+            self.count,
+        )
+        assert numbered == self.count, "frames lie back to back"
+        return Framed(start, bytes(placed))
+
+    def add_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
+        """Add a small control frame after the records, which are numbered."""
+        pointer, room = ffi.from_buffer(self.memory), len(self.memory)
+        written = lib.tp_frame_control(pointer, self.used, room, kind, 0, topic_id, seq, ts_ms, payload, len(payload))
+        assert written > 0, "the room was counted before"
+        self.mirror.view[self.used : self.used + written] = bytes(written)
+        self.used += written
+        self.controls += 1
+
+    @property
+    def _left(self) -> int:
+        return len(self.memory) - _CONTROL_ROOM - self.used
+
+
+def gather(rows: Rows, node: bytes | None, extension_bytes: int, step_bytes: int) -> Generator[None, None, Gathered]:
+    """Make frames of rows, some bytes a step."""
+    frames = Gathered(room_for(rows, node), extension_bytes)
+    for some in parts_of(rows, step_bytes):
+        yield
+        frames.add_rows(some, node)
+    return frames
+
+
+def parts_of(rows: Rows, size: int) -> Iterator[Rows]:
+    """Rows in parts of at least so many bytes, but for the last."""
+    columns = rows.columns()
+    ends = columns["data_len"].cumsum(dtype=np.uint64) + columns["meta_len"].cumsum(dtype=np.uint64)
+    ends += np.arange(1, rows.count + 1, dtype=np.uint64) * np.uint64(FRAME_MIN_BYTES)
+    sizes = columns["size"].cumsum(dtype=np.uint64)
+    begin = 0
+    while begin < rows.count:
+        before = int(ends[begin - 1]) if begin else 0
+        end = min(int(ends.searchsorted(before + size)) + 1, rows.count)
+        accounted = int(sizes[end - 1]) - (int(sizes[begin - 1]) if begin else 0)
+        yield Rows(rows.buffer, rows.spans[begin * ROW_BYTES : end * ROW_BYTES], end - begin, accounted)
+        begin = end
+
+
+def room_for(rows: Rows, node: bytes | None) -> int:
+    """Return the most bytes that rows take as frames."""
+    columns = rows.columns()
+    texts = sum([int(columns[name].sum(dtype=np.uint64)) for name in ("data_len", "meta_len", "tag_len", "node_len")])
+    return texts + rows.count * (FRAME_MIN_BYTES + len(node or b""))

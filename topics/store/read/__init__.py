@@ -1,0 +1,1 @@
+"""Bytes of records fetched from any file, verified and rendered."""

@@ -1,0 +1,191 @@
+"""Reads byte ranges of stored files: from the hot tail and memory at once, from the disk through the ring.
+
+The loop never waits for a disk here: a slow one delays only its reader. Files are not mapped: a page fault would stop
+the loop.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from topics.errors import CorruptError, StorageError
+from topics.loop.files import Files
+from topics.memory import page_aligned
+from topics.store.disk.open_files import OpenFiles
+from topics.store.format.file_table import FileKind, FileTable, StoredFile
+from topics.store.format.log_format import BLOCK_BYTES, align_up
+from topics.store.in_memory.hot_tail import HotTail
+
+
+class Piece(NamedTuple):
+    """A contiguous range of one file, usually several neighbouring frames."""
+
+    file_id: int
+    offset: int
+    length: int
+
+
+Fetched = list[memoryview] | StorageError
+"""The bytes of each piece, or why they cannot be had.
+
+Views that come before `fetch` returns are good until `done` does: copy what is kept. Later ones are the caller's.
+"""
+
+
+class Reader:
+    """Fetches pieces of any StoredFile."""
+
+    def __init__(self, files: Files, table: FileTable, tail: HotTail, opener: OpenFiles | None = None) -> None:
+        self._files = files
+        self._table = table
+        self._tail = tail
+        self._opener = opener
+        """For files without a descriptor; None: those cannot be read."""
+
+    def fetch(self, pieces: Sequence[Piece], done: Callable[[Fetched], None], memory: memoryview | None = None) -> None:
+        """Calls `done` once: before returning when all bytes are in memory, else when the last read has ended.
+
+        memory: the caller's, where one piece may be read to that is not read past the page cache.
+        """
+        found: list[memoryview | None] = [self.find(piece) for piece in pieces]
+        views = [view for view in found if view is not None]
+        if len(views) == len(pieces):
+            done(views)
+            return
+        _Fetch(self._files, self._opener, done, len(pieces) - len(views), memory).start(self._table, pieces, found)
+
+    def find(self, piece: Piece) -> memoryview | None:
+        """The bytes of a piece if they are in memory."""
+        view = self._tail.find(*piece)
+        if view is None:
+            file = self._table.get(piece.file_id)
+            if file is not None and file.memory is not None and piece.offset + piece.length <= file.size:
+                return memoryview(file.memory)[piece.offset : piece.offset + piece.length]
+        return view
+
+    def ranges(self) -> bytearray:
+        """What the hot tail has, as packed HOT_RANGE rows; good until the next commit is placed."""
+        return self._tail.ranges()
+
+
+class _Fetch:
+    """One fetch with reads in flight; ends when all of them have, also after an error."""
+
+    def __init__(
+        self,
+        files: Files,
+        opener: OpenFiles | None,
+        done: Callable[[Fetched], None],
+        missing: int,
+        memory: memoryview | None,
+    ) -> None:
+        self._files = files
+        self.opener = opener
+        self._done = done
+        self._missing = missing
+        self._memory = memory
+        self._views: list[memoryview] = []
+        self._error: StorageError | None = None
+
+    def start(self, table: FileTable, pieces: Sequence[Piece], found: Sequence[memoryview | None]) -> None:
+        reads: list[_Read] = []
+        for index, (piece, view) in enumerate(zip(pieces, found, strict=True)):
+            if view is not None:
+                self._views.append(memoryview(bytes(view)))  # the tail may move on before the reads are back
+                continue
+            self._views.append(memoryview(b""))
+            file = table.get(piece.file_id)
+            if file is None or (file.fd < 0 and file.direct_fd < 0 and (self.opener is None or not file.path)):
+                self._error = StorageError(f"file {piece.file_id} is not open")
+                self._missing -= 1
+                continue
+            reads.append(_Read(self, index, file, piece, self._memory))
+        if not reads:
+            self._end()
+        for read in reads:
+            read.submit()
+
+    def on_read(self, read: _Read, error: StorageError | None) -> None:
+        read.file.release()
+        self._views[read.index] = read.view
+        self._error = self._error or error
+        self._missing -= 1
+        if self._missing == 0:
+            self._end()
+
+    def _end(self) -> None:
+        self._done(self._error or self._views)
+
+    @property
+    def files(self) -> Files:
+        return self._files
+
+
+class _Read:
+    """The read of one piece: goes on after a short one. O_DIRECT reads whole blocks into page-aligned memory."""
+
+    __slots__ = ("_begin", "_buffer", "_count", "_fd", "_fetch", "_skip", "file", "index", "length")
+
+    def __init__(self, fetch: _Fetch, index: int, file: StoredFile, piece: Piece, memory: memoryview | None) -> None:
+        file.hold()
+        self._fetch = fetch
+        self.index = index
+        self.file = file
+        self.length = piece.length
+        self._count = 0
+        # A file that commits go to past the page cache is read past it, too: a page cached here would grow stale.
+        if file.kind is FileKind.WAL and file.active and file.direct_fd >= 0:
+            self._fd = file.direct_fd
+            self._begin = piece.offset & -BLOCK_BYTES
+            self._skip = piece.offset - self._begin
+            self._buffer = memoryview(page_aligned(align_up(self._skip + piece.length, BLOCK_BYTES)))
+        else:
+            self._fd = file.fd if file.fd >= 0 else file.direct_fd
+            self._begin = piece.offset
+            self._skip = 0
+            self._buffer = np.empty(piece.length, np.uint8).data if memory is None else memory[: piece.length]
+
+    @property
+    def view(self) -> memoryview:
+        return self._buffer[self._skip : self._skip + self.length]
+
+    def submit(self) -> None:
+        opener = self._fetch.opener
+        if self._fd < 0:
+            assert opener is not None, "without one, files that are not open were refused"
+            opener.open(self.file, self._on_opened)
+            return
+        if opener is not None:
+            opener.touch(self.file)
+        self._submit()
+
+    def _on_opened(self, res: int) -> None:
+        if res < 0:
+            self._fetch.on_read(self, StorageError(f"opening {self.file.path} failed: {os.strerror(-res)}"))
+            return
+        self._fd = self.file.fd
+        self._submit()
+
+    def _submit(self) -> None:
+        self._fetch.files.read_nowait(self._fd, self._buffer[self._count :], self._begin + self._count, self._on_result)
+
+    def _on_result(self, res: int) -> None:
+        path = self.file.path
+        if res < 0:
+            self._fetch.on_read(self, StorageError(f"reading {path} failed: {os.strerror(-res)}"))
+            return
+        self._count += res
+        if self._count >= self._skip + self.length:
+            self._fetch.on_read(self, None)
+        elif res == 0:
+            end = self._begin + self._count
+            error = CorruptError(f"{path} ends at {end}, inside a record", {"path": path, "offset": end})
+            self._fetch.on_read(self, error)
+        else:
+            if self._skip or self._fd == self.file.direct_fd:
+                self._count &= -BLOCK_BYTES
+            self._submit()

@@ -1,0 +1,75 @@
+"""Frames to columns: what a reader in this process takes, without JSON around the payloads."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from topics.store.format.codec import ffi, lib, row_pointers, unsound_frame
+
+
+class PayloadColumns:
+    """Collects seqs, times and payloads of one answer, like a `Projection` without bounds: they are the caller's."""
+
+    full = False
+
+    def __init__(self, topic_id: int) -> None:
+        self._topic_id = topic_id
+        self._seqs: list[NDArray[np.uint64]] = []
+        self._ts: list[NDArray[np.uint64]] = []
+        self._ends: list[NDArray[np.uint64]] = []
+        self._texts: list[memoryview] = []
+        self._end = 0
+        self.count = 0
+        """Records delivered so far."""
+
+    def add(
+        self,
+        data: Buffer,
+        base: int,
+        offsets: NDArray[np.uint32],
+        lengths: NDArray[np.uint32],
+        seqs: NDArray[np.uint64],
+    ) -> int:
+        """Rows of one range: row i is the frame at data[offsets[i] - base], lengths[i] bytes, seq seqs[i].
+
+        Returns how many rows were taken: all.
+
+        Raises CorruptError for a frame whose checksum, seq, topic or length is wrong.
+        """
+        view = memoryview(data).cast("B")
+        count = len(seqs)
+        out = np.empty(int(lengths.sum(dtype=np.uint64)), np.uint8)
+        ts, ends = np.empty(count, np.uint64), np.empty(count, np.uint64)
+        written = lib.tp_project_columns(
+            ffi.from_buffer("char[]", out),
+            ffi.from_buffer(view),
+            len(view),
+            base,
+            *row_pointers(offsets, lengths, seqs),
+            count,
+            self._topic_id,
+            ffi.from_buffer("uint64_t[]", ts),
+            ffi.from_buffer("uint64_t[]", ends),
+            self._end,
+        )
+        if written < 0:
+            raise unsound_frame(self._topic_id, int(seqs[-1 - written]))
+        self._seqs.append(seqs)
+        self._ts.append(ts)
+        self._ends.append(ends)
+        self._texts.append(out[:written].data)
+        self._end += written
+        self.count += count
+        return count
+
+    def records(self) -> bytes:
+        """Payloads back to back."""
+        return b"".join(self._texts)
+
+    def columns(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
+        """seqs, ts (ms), and offsets of shape (count + 1,): payload i is records()[offsets[i] : offsets[i + 1]]."""
+        none = [np.empty(0, np.uint64)]
+        offsets = np.concatenate([np.zeros(1, np.uint64), *self._ends])
+        return np.concatenate(self._seqs or none), np.concatenate(self._ts or none), offsets

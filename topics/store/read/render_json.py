@@ -1,0 +1,119 @@
+"""Frames to JSON: the records of one answer, rendered in one C call per contiguous range of frames."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from topics.store.format.codec import Stop, ffi, lib, unsound_frame
+
+LEASE = struct.Struct("=QQI4x")
+"""A packed struct tp_lease: lease id, deadline (ms), deliveries."""
+_FEW_ROWS = 64
+"""Up to here Python's own numbers are summed faster than an array's."""
+_ROW_ROOM, _LEASED_ROW_ROOM = 64, 176
+"""What one row takes usually, beyond its texts."""
+
+
+class Projection:
+    """Collects `{"$seq":..,"$ts":..,"$node"?,"$tag"?,"data":..,"meta"?}` joined by ',' until a limit or budget is met.
+
+    limit: records. budget: accounted bytes; the record that would pass it is left out, the first one never is.
+    nodes: a set as codec.h has it; records whose node is in it are skipped, and count for neither bound.
+    """
+
+    def __init__(
+        self,
+        topic_id: int,
+        *,
+        limit: int,
+        budget: int,
+        nodes: bytes = b"",
+        include_tags: bool = False,
+        include_meta: bool = True,
+        include_data: bool = True,
+    ) -> None:
+        self._state = ffi.new("struct tp_projection *")
+        self._state.topic_id = topic_id
+        self._state.limit = limit
+        self._state.budget = budget
+        self._state.include_tags = include_tags
+        self._state.include_meta = include_meta
+        self._state.include_data = include_data
+        self._nodes = nodes
+        self._out = bytearray()
+
+    @property
+    def count(self) -> int:
+        """Records delivered so far."""
+        return int(self._state.count)
+
+    @property
+    def size(self) -> int:
+        """Accounted bytes delivered so far."""
+        return int(self._state.size)
+
+    @property
+    def full(self) -> bool:
+        """The limit or the budget was met: what the last `add` did not examine stays for the next answer."""
+        return bool(self._state.full)
+
+    def add(  # noqa: PLR0917 - columns
+        self,
+        data: Buffer,
+        base: int,
+        offsets: NDArray[np.uint32],
+        lengths: NDArray[np.uint32],
+        seqs: NDArray[np.uint64],
+        leases: bytes = b"",
+    ) -> int:
+        """Rows of one range: row i is the frame at data[offsets[i] - base], lengths[i] bytes, seq seqs[i].
+
+        leases: a packed LEASE a row. Then they are jobs: with `lease_id`, `deadline`, `deliveries`, without `$node`.
+
+        Returns how many rows were examined (delivered or skipped), all unless `full`.
+        Raises CorruptError for a frame whose checksum, seq, topic or length is wrong.
+        """
+        state = self._state
+        view = memoryview(data).cast("B")
+        row_room = _LEASED_ROW_ROOM if leases else _ROW_ROOM
+        done = n = 0
+        while True:
+            if done:
+                offsets, lengths, seqs, leases = offsets[n:], lengths[n:], seqs[n:], leases[n * LEASE.size :]
+            frames = sum(lengths.tolist()) if len(lengths) <= _FEW_ROWS else int(lengths.sum())
+            room = int(state.written) + frames + row_room * len(seqs) + int(state.needed)
+            if len(self._out) < room:
+                self._out.extend(bytes(room - len(self._out)))
+            out = ffi.from_buffer(self._out)
+            rows = (
+                _column("uint32_t[]", offsets, np.uint32),
+                _column("uint32_t[]", lengths, np.uint32),
+                _column("uint64_t[]", seqs, np.uint64),
+                len(seqs),
+            )
+            source = ffi.from_buffer(view)
+            if leases:
+                held = ffi.from_buffer("struct tp_lease[]", leases)
+                lib.tp_project_jobs(out, len(self._out), source, len(view), base, *rows, held, state)
+            else:
+                nodes = self._nodes
+                lib.tp_project(out, len(self._out), source, len(view), base, *rows, nodes, len(nodes), state)
+            ffi.release(out)
+            n = int(state.examined)
+            done += n
+            if state.reason == Stop.TORN:
+                raise unsound_frame(int(state.topic_id), int(seqs[n]))
+            if state.reason != Stop.ROOM:
+                return done
+
+    def records(self) -> bytes:
+        """The JSON array elements so far."""
+        return bytes(memoryview(self._out)[: self._state.written])
+
+
+def _column(kind: str, values: NDArray[np.generic], dtype: type[np.generic]) -> object:
+    return ffi.from_buffer(kind, np.ascontiguousarray(values, dtype))

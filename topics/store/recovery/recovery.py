@@ -1,0 +1,392 @@
+"""Recovery: the newest snapshot, the rows of the segments it lists, then the log from the cut on.
+
+Every shard directory found is replayed, whatever the current count. What concerns one topic lies in one shard, in
+order; creations, configs and deletions of topics carry an order number and are applied by it over all shards, so a
+piece of one shard may have to wait for another's. Within a piece ordered controls come first, then records (each
+topic's in bulk), then the other controls, which carry their bounds.
+
+Nothing is written here but zeros behind unsealed segments, so a recovery that is killed is simply begun again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from topics.errors import CorruptError
+from topics.loop.loop import Loop
+from topics.store.disk.disk_space import is_full
+from topics.store.disk.side_by_side import all_of, side_by_side
+from topics.store.disk.uncached_reads import PastCache, goes_direct
+from topics.store.disk.whole_files import FileCalls, ReadCalls, list_if_there, sync_file, unlink_if_there
+from topics.store.format.catalog import Catalog, RowColumns
+from topics.store.format.codec import Frames
+from topics.store.format.file_table import FileKind, FileTable
+from topics.store.format.log_format import (
+    FLAG_EXT,
+    FRAME_HEADER_BYTES,
+    ORDERED_TYPES,
+    FrameType,
+    Idempotency,
+    ProducerPart,
+    shard_directory,
+    unpack_extension,
+    wal_file_name,
+)
+from topics.store.format.row_columns import by_topic, select
+from topics.store.format.segment_format import PACK_DIRECTORY, SNAPSHOT_DIRECTORY, index_path
+from topics.store.recovery.log_replay import REMEDY, Chunk, DirectReader, ShardReplay, Survey, shards_of, survey_shard
+from topics.store.segments.manifest import COLD, HOT, Manifest, Pack, ReplayStart, Segment
+from topics.store.segments.pack import PackIndex, read_pack
+from topics.store.segments.segment import cut_back, read_rows, rewrite_index
+from topics.store.segments.snapshot_files import Loaded, load_snapshot
+from topics.store.segments.tiers import Tiers, claim_cold
+
+log = logging.getLogger(__name__)
+
+_LOADS_AT_A_TIME = 16
+"""Indexes of segments and packs that are read side by side: so much of them is in memory twice."""
+_UNLINKS_AT_A_TIME = 16
+_WHOLE = ReplayStart(0, marked=False)
+Progress = Callable[[float], None]
+"""0 to 1."""
+
+
+class Recovered(NamedTuple):
+    """What recovery found out; the catalog has the rest."""
+
+    loaded: Loaded | None
+    """None: the directory was empty."""
+    manifest: Manifest
+    surveys: dict[int, Survey]
+    shards: dict[int, ShardReplay]
+    """At their ends."""
+    replay: dict[int, ReplayStart]
+    batches: int
+
+
+async def recover(
+    loop: Loop,
+    tiers: Tiers,
+    catalog: Catalog,
+    table: FileTable,
+    *,
+    file_bytes: int,
+    progress: Progress,
+    lost_writes: bool = False,
+) -> Recovered:
+    """Fills the catalog. lost_writes: a write or sync failed since the machine was started, so the page cache may show
+    what the disk does not have, deletes for instance that a power cut would undo; it is passed by then.
+
+    Raises CorruptError or FormatError naming the place, StorageError for a cold directory that is
+    not the right one, or OSError."""
+    files, directory = loop.files, tiers.hot
+    catalog.use_files(table)
+    loaded = await load_snapshot(files, directory)
+    if loaded is None:
+        _refuse_orphaned(loop, directory)
+        await claim_cold(loop, tiers, listed=False)
+        catalog.restore(None)
+        return Recovered(None, Manifest(), {}, {}, {}, 0)
+    # A process killed between a snapshot's rename and the directory's sync left a name that a power cut may still take;
+    # what the snapshot makes unneeded is reused from here on, so the name has to stay.
+    await files.sync_directory(f"{directory}/{SNAPSHOT_DIRECTORY}")
+    store = loaded.store
+    manifest = Manifest.of(store)
+    await claim_cold(loop, tiers, listed=any(segment.tier == COLD for segment in manifest.all_segments()))
+    if store.rebuilt:
+        catalog.restore(None)
+        for topic_id, description in msgspec.json.decode(loaded.catalog, type=list[tuple[int, msgspec.Raw]]):
+            catalog.adopt(topic_id, bytes(description))
+        for topic_id, seq, ext in store.extensions:
+            _apply_extension(catalog, topic_id, seq, ext)
+    else:
+        catalog.restore(loaded.catalog, log_cut=store.log_cut)
+    flagging = set(store.flagging)
+    await _sync_flags(files, tiers, manifest, flagging)
+    await _load_rows(loop, tiers, catalog, table, manifest, doubtful=None if lost_writes else flagging)
+
+    reader = DirectReader(files, direct=goes_direct(files.direct_block_bytes(directory)))
+    surveys: dict[int, Survey] = {}
+    for shard in shards_of(files, directory, store.replay):
+        start = store.replay.get(shard, _WHOLE)
+        path = f"{directory}/{shard_directory(shard)}"
+        survey = surveys[shard] = await survey_shard(loop, reader, path, start.file_no, file_bytes)
+        if start.marked and (not survey.used or survey.used[0].number != start.file_no):
+            missing = f"{path}/{wal_file_name(start.file_no)}"
+            raise CorruptError(f"{missing}: the log begins in this file, and it is missing. {REMEDY}")
+    total = sum(file.size for survey in surveys.values() for file in survey.used) or 1
+    done = 0
+
+    def on_bytes(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(min(1.0, done / total))
+
+    shards = {
+        shard: ShardReplay(
+            files,
+            reader,
+            table,
+            survey,
+            whole=shard not in store.replay,
+            pause=loop.next_pass,
+            on_bytes=on_bytes,
+        )
+        for shard, survey in surveys.items()
+    }
+    await _Replay(catalog, manifest).run(list(shards.values()))
+    batches = sum(shard.batches for shard in shards.values())
+    if batches or not store.clean:
+        await _sweep(loop, tiers, manifest)
+    return Recovered(loaded, manifest, surveys, shards, store.replay, batches)
+
+
+def _refuse_orphaned(loop: Loop, directory: str) -> None:
+    """Without a snapshot there is nothing else either, or a snapshot was lost."""
+    for name in ("wal", "topics", PACK_DIRECTORY):
+        for entry in list_if_there(loop.files, f"{directory}/{name}"):
+            if name != "wal" or any(
+                file.startswith("wal-") for file in list_if_there(loop.files, f"{directory}/wal/{entry}")
+            ):
+                raise CorruptError(
+                    f"{directory}: there are records but no snapshot. Run `topics fsck --rebuild` to restore from "
+                    "segments",
+                    {"path": directory},
+                )
+
+
+# --- segments and packs ----------------------------------------------------------------------------------------------
+
+
+async def _sync_flags(files: FileCalls, tiers: Tiers, manifest: Manifest, about: set[str]) -> None:
+    """A process killed while it flagged deletes left flags in the page cache that a power cut would take.
+
+    What they say is read in a moment, so it has to stay: what the log says of it may go with the next checkpoint. (It
+    is read past the page cache: where that process had tried, and the sync failed, this one says that all is well.)
+    """
+    segments = [segment for segment in manifest.all_segments() if segment.path in about]
+    paths = [tiers.path(segment) for segment in segments]
+    paths += [index_path(tiers.path(segment)) for segment in segments if segment.sealed]
+    paths += [f"{tiers.hot}/{pack.path}" for pack in manifest.packs.values() if pack.path in about]
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):  # an index is derived again, and a segment is missed in a moment
+            await sync_file(files, path)
+
+
+async def _load_rows(
+    loop: Loop, tiers: Tiers, catalog: Catalog, table: FileTable, manifest: Manifest, *, doubtful: set[str] | None
+) -> None:
+    """Registers every file the snapshot lists and hands over its live rows: packs first, each topic's in order.
+
+    doubtful: paths of which the page cache may show what the disk does not have; None: any.
+    """
+    files, directory = loop.files, tiers.hot
+    past_cache: dict[int, ReadCalls] = {}
+    if doubtful is None or doubtful:
+        for tier, root in tiers.roots():
+            past_cache[tier] = PastCache(files) if goes_direct(files.direct_block_bytes(root)) else files
+
+    def is_doubtful(path: str) -> bool:
+        return doubtful is None or path in doubtful
+
+    def reads(tier: int, path: str) -> ReadCalls:
+        return past_cache[tier] if is_doubtful(path) else files
+
+    def packs() -> Iterator[Coroutine[Any, Any, tuple[Pack, PackIndex]]]:
+        for number in sorted(manifest.packs):
+            pack = manifest.packs[number]
+            pack.file_id = table.add(FileKind.PACK, f"{directory}/{pack.path}", size=pack.size).file_id
+            yield _load_pack(reads(HOT, pack.path), directory, pack)
+
+    def take_pack(found: tuple[Pack, PackIndex]) -> None:
+        pack, index = found
+        catalog.add_pack(index.live(pack.runs, pack.file_id))
+
+    def segments() -> Iterator[Coroutine[Any, Any, tuple[Segment, RowColumns]]]:
+        for segment in manifest.all_segments():
+            path = tiers.path(segment)
+            stored = table.add(FileKind.SEGMENT, path, size=segment.frames_end)
+            stored.cold = segment.tier == COLD
+            segment.file_id = stored.file_id
+            found, lost_writes = reads(segment.tier, segment.path), is_doubtful(segment.path)
+            yield _load_segment(files, found, directory, path, segment, lost_writes=lost_writes)
+
+    def take_segment(found: tuple[Segment, RowColumns]) -> None:
+        segment, rows = found
+        if len(rows.seqs):
+            catalog.add_rows(segment.topic_id, rows)
+
+    await side_by_side(loop.spawn, packs(), _LOADS_AT_A_TIME, take_pack)
+    await side_by_side(loop.spawn, segments(), _LOADS_AT_A_TIME, take_segment)
+
+
+async def _load_pack(files: ReadCalls, directory: str, pack: Pack) -> tuple[Pack, PackIndex]:
+    try:
+        return pack, await read_pack(files, directory, pack)
+    except FileNotFoundError:
+        path = f"{directory}/{pack.path}"
+        raise CorruptError(f"{path}: the snapshot lists it, and it is missing. {REMEDY}", {"path": path}) from None
+
+
+async def _load_segment(
+    files: FileCalls, reads: ReadCalls, directory: str, path: str, segment: Segment, *, lost_writes: bool
+) -> tuple[Segment, RowColumns]:
+    try:
+        files.file_size(path)
+    except FileNotFoundError:
+        detail = {"path": path, "topic_id": segment.topic_id}
+        raise CorruptError(f"{path}: the snapshot lists it, and it is missing. {REMEDY}", detail) from None
+    if not segment.sealed:
+        await cut_back(files, directory, segment, lost_writes=lost_writes)
+    found = await read_rows(reads, path, segment)
+    if found.derived:
+        await rewrite_index(files, path, segment, found.rows)
+    return segment, found.rows
+
+
+async def _sweep(loop: Loop, tiers: Tiers, manifest: Manifest) -> None:
+    """Unlinks segments and packs that the snapshot does not list: a checkpoint was cut short. The directories of topics
+    without segments go, too: nothing else removes those of topics that are gone."""
+    files, directory = loop.files, tiers.hot
+    unlisted: list[str] = []
+    unused: list[str] = []
+    for tier, root in tiers.roots():
+        keep = manifest.paths(tier)
+        keep |= {index_path(path) for path in keep if path.startswith("topics/")}
+        used = {path.rpartition("/")[0] for path in keep}
+        for topic in list_if_there(files, f"{root}/topics"):
+            if f"topics/{topic}" not in used:
+                unused.append(f"{root}/topics/{topic}")
+            for name in list_if_there(files, f"{root}/topics/{topic}"):
+                path = f"topics/{topic}/{name}"
+                if path not in keep:
+                    unlisted.append(f"{root}/{path}")
+    keep = manifest.paths(HOT)
+    for name in list_if_there(files, f"{directory}/{PACK_DIRECTORY}"):
+        path = f"{PACK_DIRECTORY}/{name}"
+        if path not in keep:
+            unlisted.append(f"{directory}/{path}")
+    await unlink_all(loop, unlisted)
+    for path in unused:
+        with contextlib.suppress(OSError):  # something is in it still
+            files.remove_directory(path)
+
+
+async def unlink_all(loop: Loop, paths: Sequence[str]) -> None:
+    """Files nothing lists any more, side by side; one that is not there is no error. Raises OSError.
+
+    A full file system may lack the space to remove one: it is in nobody's way, and the next start tries again.
+    """
+
+    async def unlink(path: str) -> None:
+        try:
+            await unlink_if_there(loop.files, path)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            log.warning("removing %s failed, the next start tries again: %s", path, error)
+
+    await all_of(loop.spawn, (unlink(path) for path in paths), _UNLINKS_AT_A_TIME)
+
+
+# --- the log ---------------------------------------------------------------------------------------------------------
+
+
+def _apply_extension(catalog: Catalog, topic_id: int, seq: int, ext: bytes) -> None:
+    """Note the identities of the write whose first record this is."""
+    for entry in unpack_extension(ext):
+        if isinstance(entry, Idempotency):
+            catalog.add_idempotency(topic_id, entry.key, seq, entry.records, entry.started_ms)
+        elif isinstance(entry, ProducerPart):
+            catalog.add_part(topic_id, seq, entry)
+        else:
+            catalog.add_piece(topic_id, seq, entry)
+
+
+class _Pending(NamedTuple):
+    """A shard's piece whose ordered controls are not all applied yet."""
+
+    shard: ShardReplay
+    chunk: Chunk
+    controls: deque[tuple[int, int]]
+    """(order number, index into chunk.frames)."""
+
+
+class _Replay:
+    """Applies the pieces of all shards."""
+
+    def __init__(self, catalog: Catalog, manifest: Manifest) -> None:
+        self._catalog = catalog
+        self._copied_upto = {topic_id: manifest.copied_upto(topic_id) for topic_id in manifest.topic_ids()}
+
+    async def run(self, shards: list[ShardReplay]) -> None:
+        self._catalog.log_begins(self._copied_upto)
+        pending: list[_Pending] = []
+        for shard in shards:
+            await self._advance(shard, pending)
+        while pending:
+            entry = min(pending, key=lambda entry: entry.controls[0][0])
+            _, at = entry.controls.popleft()
+            self._apply_control(entry.chunk, at)
+            if not entry.controls:
+                pending.remove(entry)
+                self._apply(entry.chunk)
+                await self._advance(entry.shard, pending)
+
+    async def _advance(self, shard: ShardReplay, pending: list[_Pending]) -> None:
+        """Applies the shard's pieces up to one with ordered controls, which then waits its turn."""
+        while (chunk := await shard.next()) is not None:
+            types = chunk.frames["type"]
+            if (types == FrameType.RECORD).all():
+                self._apply(chunk)
+                continue
+            ordered = np.flatnonzero(np.isin(types, list(ORDERED_TYPES)))
+            if not len(ordered):
+                self._apply(chunk)
+                continue
+            numbers = chunk.frames["seq"][ordered].tolist()
+            pending.append(_Pending(shard, chunk, deque(zip(numbers, ordered.tolist(), strict=True))))
+            return
+
+    def _apply(self, chunk: Chunk) -> None:
+        """The records, then the controls that are not ordered."""
+        frames = chunk.frames
+        is_record = frames["type"] == FrameType.RECORD
+        records = frames if is_record.all() else frames[is_record]
+        for topic_id, rows in by_topic(records, chunk.data, chunk.base, chunk.file_id):
+            self._catalog.see_rows(topic_id, rows)
+            upto = self._copied_upto.get(topic_id, 0)
+            if upto and int(rows.seqs[0]) <= upto:
+                rows = select(rows, rows.seqs > upto)
+            if len(rows.seqs):
+                self._catalog.add_rows(topic_id, rows)
+        self._apply_extensions(chunk, records)
+        for at in np.flatnonzero(~is_record).tolist():
+            if int(frames["type"][at]) not in ORDERED_TYPES:
+                self._apply_control(chunk, at)
+
+    def _apply_extensions(self, chunk: Chunk, records: Frames) -> None:
+        """Note the identities of writes, those of records that have gone since included."""
+        extended = records[(records["flags"] & FLAG_EXT) != 0]
+        for topic_id, seq, offset, length in zip(
+            *(extended[name].tolist() for name in ("topic_id", "seq", "offset", "ext_len")), strict=True
+        ):
+            start = offset - chunk.base + FRAME_HEADER_BYTES
+            _apply_extension(self._catalog, topic_id, seq, bytes(chunk.data[start : start + length]))
+
+    def _apply_control(self, chunk: Chunk, at: int) -> None:
+        frame = chunk.frames[at]
+        kind = int(frame["type"])
+        if kind == FrameType.CHECKPOINT:
+            return
+        texts = int(frame["ext_len"]) + int(frame["node_len"]) + int(frame["tag_len"])
+        start = int(frame["offset"]) - chunk.base + FRAME_HEADER_BYTES + texts
+        payload = bytes(chunk.data[start : start + int(frame["data_len"])])
+        self._catalog.apply_control(kind, int(frame["topic_id"]), int(frame["seq"]), int(frame["ts_ms"]), payload)

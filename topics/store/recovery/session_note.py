@@ -1,0 +1,143 @@
+"""What one session tells the next in `session`: boot id and newest snapshot, or that the disk lost writes of its log.
+
+The boot id tells a power cut from a kill. After lost writes the machine need not have gone down for acknowledged bytes
+of class `disk` to be gone, and their seqs must not come again: the next start goes by the reservations, as after a
+power cut (R-DUR-6).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from topics.loop.loop import Loop
+from topics.loop.tasks import Task
+from topics.store.disk.disk_space import DiskSpace, lacks_space
+from topics.store.disk.whole_files import FileCalls, read_file, replace_file
+
+log = logging.getLogger(__name__)
+
+_NO_BOOT = ""
+_PADDED_BYTES = 128
+"""Of the file, so that it can be written over: less than a sector."""
+_AGAIN_NS = 1_000_000_000
+
+
+class Session(msgspec.Struct):
+    """Written when the store is ready to be used, and when its log was latched."""
+
+    boot: str
+    """Of the machine; "" equals none: bytes that were acknowledged may be missing although it was not restarted."""
+    snapshot: int
+    """The newest at that time: a clean one with a higher number was taken by this session's close."""
+
+    @property
+    def lost_writes(self) -> bool:
+        """A write or sync of this session's log failed."""
+        return self.boot == _NO_BOOT
+
+
+async def read_session(loop: Loop, path: str) -> Session | None:
+    """None when there is none that can be read."""
+    try:
+        return msgspec.json.decode(await read_file(loop.files, f"{path}/session"), type=Session)
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+async def write_session(loop: Loop, path: str, newest_snapshot: int, *, lost_writes: bool = False) -> None:
+    """Durable on return. lost_writes: a write or sync failed: the next start takes it for one after a power cut.
+
+    A disk without space for another file has the one there is written over: it fills one sector, which a torn write
+    leaves as it was or as it is to be. Raises OSError.
+    """
+    session = Session(_NO_BOOT if lost_writes else loop.ring.boot_id(), newest_snapshot)
+    data, file = msgspec.json.encode(session).ljust(_PADDED_BYTES), f"{path}/session"
+    try:
+        await replace_file(loop.files, file, data)
+    except OSError as error:
+        if not lacks_space(error) or not await _write_over(loop.files, file, data):
+            raise
+
+
+async def _write_over(files: FileCalls, path: str, data: bytes) -> bool:
+    """False when there is no file of the size. Raises OSError."""
+    try:
+        if files.file_size(path) != len(data):
+            return False
+    except FileNotFoundError:
+        return False
+    fd = await files.open(path, os.O_RDWR)
+    try:
+        await files.write_all(fd, data, 0)
+        await files.fsync(fd)
+    finally:
+        await files.close(fd)
+    return True
+
+
+async def note_lost_writes(loop: Loop, path: str, newest_snapshot: int, space: DiskSpace) -> None:
+    """On a full disk in the space that is kept for such times. Raises OSError."""
+    note = partial(write_session, loop, path, newest_snapshot, lost_writes=True)
+    try:
+        await note()
+    except OSError as error:
+        if not lacks_space(error) or not await space.release_reserve():
+            raise
+        await note()
+
+
+class LatchNote:
+    """Notes lost writes once the log was latched.
+
+    The disk may refuse this as well, for as long as it fails; it is asked again and again, since a kill would otherwise
+    leave nobody who knows.
+    """
+
+    def __init__(self, loop: Loop, path: str, space: DiskSpace, newest_snapshot: Callable[[], int]) -> None:
+        self._loop = loop
+        self._path = path
+        self._space = space
+        self._newest_snapshot = newest_snapshot
+        self._noting: Task[None] | None = None
+        self._noted = self._told = self._stopped = False
+
+    def begin(self) -> None:
+        """The log was latched."""
+        self._noting = self._loop.spawn(self._note(), "session")
+
+    async def _note(self) -> None:
+        try:
+            await note_lost_writes(self._loop, self._path, self._newest_snapshot(), self._space)
+            self._noted = True
+        except OSError as error:
+            if not self._told:
+                self._told = True
+                log.error(
+                    "noting that the log failed failed too (%s): a kill before it succeeds leaves a gap's end untold",
+                    error,
+                )
+            if not self._stopped:
+                self._loop.call_later(_AGAIN_NS, self._again)
+
+    def _again(self) -> None:
+        if not self._stopped:
+            self.begin()
+
+    def stop(self) -> None:
+        """No timer asks again; a log that is latched from here on is noted all the same."""
+        self._stopped = True
+
+    async def wait(self) -> None:
+        """For what is being noted."""
+        if self._noting is not None:
+            await self._noting
+
+    async def try_last(self) -> None:
+        """What was in vain so far is tried once more."""
+        if self._noting is not None and not self._noted:
+            await self._note()

@@ -1,0 +1,1 @@
+"""Verification of a directory, and its rebuild from what is sound."""

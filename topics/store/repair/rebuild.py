@@ -1,0 +1,119 @@
+"""Rebuild a damaged data directory: `topics fsck --rebuild`.
+
+A sound snapshot says what counts, what the topics are, and where the log begins; without one, segments and packs say it
+of themselves. The log is replayed behind that as far as it is sound. Damaged files are copied to `set-aside-<ms>`,
+then replaced by one with the sound records; a snapshot is written last, so that an interrupted rebuild is simply begun
+again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from topics.loop.loop import Loop
+from topics.store.disk.data_directory import Marker
+from topics.store.disk.whole_files import read_file, unlink_if_there
+from topics.store.format.segment_format import SNAPSHOT_DIRECTORY
+from topics.store.repair.rebuild_from_segments import RebuildDescribed
+from topics.store.repair.rebuild_from_snapshot import RebuildListed
+from topics.store.repair.rebuild_log import RebuildLog
+from topics.store.repair.set_aside import SetAside
+from topics.store.segments.manifest import StorePart, pack_store_part
+from topics.store.segments.snapshot_files import Loaded, snapshot_numbers, sound_snapshot, write_snapshot
+from topics.store.segments.tiers import Tiers, require_cold
+
+
+@dataclass
+class Rebuilt:
+    """What came of it."""
+
+    topics: int = 0
+    """With records in segments and packs."""
+    records: int = 0
+    """Frames kept in segments and packs."""
+    set_aside: list[str] = field(default_factory=list)
+    """Damaged files: where their copies are."""
+    snapshot: int = 0
+
+
+async def rebuild(loop: Loop, directory: str, cold: str = "") -> Rebuilt:
+    """Of what lies in the data directory and in the cold one.
+
+    The caller holds the lock, and opens the store afterwards. Raises StorageError for a cold directory that is not the
+    right one, OSError.
+    """
+    tiers = Tiers(directory, cold)
+    await require_cold(loop, tiers)
+    aside = SetAside(loop.files, tiers, loop.clock.now_ms())
+    await _drop_unreadable_marker(loop, directory, aside)
+    log = RebuildLog(loop, directory, aside)
+    found = await sound_snapshot(loop.files, directory)
+    if found is not None and log.is_older(found):
+        found = None
+    made = await _by_snapshot(loop, tiers, aside, log, found) if found else await _by_files(loop, tiers, aside, log)
+    result, part, catalog = made
+    if loop.files.make_directory(f"{directory}/{SNAPSHOT_DIRECTORY}"):
+        await loop.files.sync_directory(directory)
+    result.set_aside = aside.copies
+    result.snapshot = await write_snapshot(
+        loop.files,
+        directory,
+        after=max(snapshot_numbers(loop.files, directory), default=0),
+        now_ms=loop.clock.now_ms(),
+        store=pack_store_part(part),
+        catalog=[catalog],
+    )
+    return result
+
+
+async def _by_snapshot(
+    loop: Loop, tiers: Tiers, aside: SetAside, log: RebuildLog, found: Loaded
+) -> tuple[Rebuilt, StorePart, bytes]:
+    listed = RebuildListed(loop, tiers, aside)
+    await listed.mend(found.store)
+    await log.mend(found.store.replay)
+    part = StorePart(
+        replay=log.starts,
+        segments=listed.segments,
+        packs=listed.packs,
+        boot="",
+        shards=found.store.shards,
+        rebuilt=found.store.rebuilt,
+        log_cut=found.store.log_cut or log.cut,
+        flagging=found.store.flagging,
+    )
+    return Rebuilt(len(listed.topic_ids), listed.records), part, found.catalog
+
+
+async def _by_files(loop: Loop, tiers: Tiers, aside: SetAside, log: RebuildLog) -> tuple[Rebuilt, StorePart, bytes]:
+    await log.mend(None)
+    described = RebuildDescribed(loop, tiers, aside)
+    await described.mend(await log.seqs())
+    part = StorePart(
+        replay=log.starts,
+        segments=described.segments,
+        packs=described.packs,
+        boot="",
+        shards=1,
+        rebuilt=True,
+        flagging=[segment.path for segment in described.segments] + [pack.path for pack in described.packs],
+        extensions=described.extensions,
+    )
+    catalog = msgspec.json.encode([(topic_id, msgspec.Raw(text)) for topic_id, text in described.descriptions])
+    return Rebuilt(len(described.topic_ids), described.records), part, catalog
+
+
+async def _drop_unreadable_marker(loop: Loop, directory: str, aside: SetAside) -> None:
+    """It is written again when the directory is opened. One of another format stays: it says something."""
+    path = f"{directory}/topics.json"
+    try:
+        data = await read_file(loop.files, path)
+        msgspec.json.decode(data, type=Marker)
+    except FileNotFoundError:
+        pass
+    except msgspec.DecodeError:
+        await aside.copy(path, data)
+        await unlink_if_there(loop.files, path)
+        await loop.files.sync_directory(directory)

@@ -1,0 +1,45 @@
+"""What either kind of rebuild does to a damaged file, whoever says what counts."""
+
+from __future__ import annotations
+
+import contextlib
+
+from topics.errors import CorruptError, FormatError
+from topics.loop.loop import Loop
+from topics.store.disk.whole_files import FileCalls, read_file, replace_file
+from topics.store.format.codec import Frames
+from topics.store.format.log_format import FRAME_HEADER_BYTES, ProducerPart, unpack_extension
+from topics.store.format.segment_format import IndexHeader, index_path
+from topics.store.repair.salvage import SalvagedRun, pack_of
+from topics.store.segments.manifest import Pack
+
+
+def parts_in(data: bytes | memoryview, frames: Frames) -> list[tuple[int, int, bytes]]:
+    """Topic id, seq and extension area of frames that are parts of producers. frames: offsets count from data[0]."""
+    found = []
+    extended = frames[frames["ext_len"] > 0]
+    columns = (extended[name].tolist() for name in ("topic_id", "seq", "offset", "ext_len"))
+    for topic_id, seq, offset, length in zip(*columns, strict=True):
+        ext = bytes(data[offset + FRAME_HEADER_BYTES : offset + FRAME_HEADER_BYTES + length])
+        with contextlib.suppress(CorruptError):
+            if any(isinstance(entry, ProducerPart) for entry in unpack_extension(ext)):
+                found.append((topic_id, seq, ext))
+    return found
+
+
+async def hints_of(files: FileCalls, path: str) -> list[int]:
+    """Where frames of the segment at `path` begin, by its index; nothing when that is missing or damaged."""
+    try:
+        _, columns = IndexHeader.unpack(await read_file(files, index_path(path)), path)
+    except (CorruptError, FormatError, FileNotFoundError, ValueError):
+        return []
+    offsets: list[int] = columns.offsets.tolist()
+    return offsets
+
+
+async def rewrite_pack(loop: Loop, path: str, number: int, runs: list[SalvagedRun]) -> Pack:
+    """Puts these runs, one at least, in the place of a damaged pack; what is listed of it. Raises OSError."""
+    epoch = int.from_bytes(loop.ring.random_bytes(8), "little") | 1
+    data, written = pack_of(runs, number=number, epoch=epoch, now_ms=loop.clock.now_ms())
+    await replace_file(loop.files, path, data)
+    return Pack(number, epoch, len(data), {run.number: run for run in written})

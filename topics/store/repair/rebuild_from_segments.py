@@ -1,0 +1,285 @@
+"""A rebuild without a snapshot: segments and packs say themselves which topic's they are and what they hold.
+
+Names, configs, heads and floors come from descriptions; deleted records stay deleted, their flags lie in the files.
+What lies in several files (a checkpoint was cut short, runs were merged) is taken from one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.errors import CorruptError, FormatError
+from topics.loop.loop import Loop
+from topics.store.disk.whole_files import list_if_there, read_file, replace_file, unlink_if_there
+from topics.store.format import codec
+from topics.store.format.catalog import SEQ_MAX
+from topics.store.format.segment_format import PACK_DIRECTORY, SegmentHeader, index_path, numbered, pack_path
+from topics.store.repair.rebuild_files import hints_of, parts_in, rewrite_pack
+from topics.store.repair.salvage import mend_segment, salvage_pack
+from topics.store.repair.set_aside import SetAside
+from topics.store.segments.manifest import Pack, Run, Segment
+from topics.store.segments.segment import describe_file
+from topics.store.segments.tiers import Tiers
+
+
+@dataclass
+class _Source:
+    """A topic's records in one file, as the file tells it."""
+
+    topic_id: int
+    first_seq: int
+    last_seq: int
+    live_upto: int
+    """Highest seq that is not deleted."""
+    description: bytes
+    rank: tuple[int, int]
+    """Which wins where two hold the same seqs: segments, then newer packs, then packs that were not written to their
+    ends."""
+    records: int
+    parts: list[tuple[int, int, bytes]]
+    """Parts of producers: topic id, seq and extension area."""
+    segment: Segment | None = None
+    pack: int = 0
+    run: int = 0
+
+
+class RebuildDescribed:
+    """`mend`, then what the first snapshot lists."""
+
+    def __init__(self, loop: Loop, tiers: Tiers, aside: SetAside) -> None:
+        self._loop = loop
+        self._files = loop.files
+        self._tiers = tiers
+        self._aside = aside
+        self._sources: list[_Source] = []
+        self._packs: dict[int, Pack] = {}
+        self.segments: list[Segment] = []
+        self.descriptions: list[tuple[int, bytes]] = []
+        """(topic id, JSON), the oldest of a topic first."""
+        self.records = 0
+        """Frames kept."""
+        self.extensions: list[tuple[int, int, bytes]] = []
+        """Parts of producers among them, see StorePart."""
+
+    @property
+    def packs(self) -> list[Pack]:
+        return [pack for pack in self._packs.values() if pack.runs]
+
+    @property
+    def topic_ids(self) -> set[int]:
+        return {topic_id for topic_id, _ in self.descriptions}
+
+    async def mend(self, in_log: Mapping[int, NDArray[np.uint64]]) -> None:
+        """in_log: the seqs of records in the log, by topic, ascending. Raises OSError."""
+        for tier, root in self._tiers.roots():  # what was being moved lies in both: the first one found wins
+            await self._read_segments(tier, root)
+        await self._read_packs()
+        await self._choose(in_log)
+
+    # --- segments ----------------------------------------------------------------------------------------------------
+    async def _read_segments(self, tier: int, root: str) -> None:
+        for topic in list_if_there(self._files, f"{root}/topics"):
+            for name in list_if_there(self._files, f"{root}/topics/{topic}"):
+                topic_id = numbered(topic, "")
+                if topic_id is None or not name.endswith(".data"):
+                    continue
+                path = f"{root}/topics/{topic}/{name}"
+                data = await read_file(self._files, path)
+                try:
+                    found = describe_file(data, path)
+                    is_sound = found.segment.sealed or not data[found.segment.frames_end :].strip(b"\0")
+                except (CorruptError, FormatError):
+                    is_sound = False
+                if not is_sound:
+                    await self._aside.copy(path, data)
+                    mended = mend_segment(data, path, topic_id, await hints_of(self._files, path))
+                    if mended is None:
+                        await unlink_if_there(self._files, path)
+                        continue
+                    data = mended
+                    found = describe_file(data, path)
+                    await unlink_if_there(self._files, index_path(path))
+                    await replace_file(self._files, path, data)
+                segment = found.segment
+                if not segment.sealed:  # an index beside it may be older than its latest deletes
+                    await unlink_if_there(self._files, index_path(path))
+                if segment.records:
+                    segment.tier = tier
+                    segment.sealed = True  # without a footer its index is derived once, and it does not grow
+                    self._sources.append(
+                        _Source(
+                            segment.topic_id,
+                            segment.first_seq,
+                            segment.last_seq,
+                            segment.last_seq,
+                            found.description,
+                            (1, 0),
+                            segment.records,
+                            _parts_of(data, path, segment.frames_end),
+                            segment,
+                        )
+                    )
+
+    # --- packs -------------------------------------------------------------------------------------------------------
+    async def _read_packs(self) -> None:
+        numbers = []
+        for name in list_if_there(self._files, f"{self._tiers.hot}/{PACK_DIRECTORY}"):
+            number = numbered(name, "pack-", ".data")
+            if number is not None:
+                numbers.append(number)
+        for number in sorted(numbers):
+            path = f"{self._tiers.hot}/{pack_path(number)}"
+            data = await read_file(self._files, path)
+            found = salvage_pack(data, path)
+            pack = Pack(number, found.epoch, len(data), {})
+            if not found.sound:
+                await self._aside.copy(path, data)
+                if not found.runs:
+                    await unlink_if_there(self._files, path)
+                    continue
+                pack = await rewrite_pack(self._loop, path, number, found.runs)
+                pack.runs.clear()  # which of them count is still to be chosen
+            self._packs[number] = pack
+            rank = (0, number) if found.finished else (-1, number)
+            for row, run in enumerate(found.runs):
+                seqs = run.scan.frames["seq"]
+                live = seqs[~codec.deleted(run.scan.frames)]
+                live_upto = int(live[-1]) if len(live) else 0
+                self._sources.append(
+                    _Source(
+                        run.header.topic_id,
+                        int(seqs[0]),
+                        int(seqs[-1]),
+                        live_upto,
+                        run.header.description,
+                        rank,
+                        len(seqs),
+                        parts_in(run.frames, run.scan.frames),
+                        None,
+                        number,
+                        row,
+                    )
+                )
+
+    # --- what wins ---------------------------------------------------------------------------------------------------
+    async def _choose(self, in_log: Mapping[int, NDArray[np.uint64]]) -> None:
+        by_topic: dict[int, list[_Source]] = {}
+        for source in self._sources:
+            by_topic.setdefault(source.topic_id, []).append(source)
+        ends: dict[int, dict[int, int]] = {}
+        """Of runs that end early: by pack, by row of the run table, the seq before which they end."""
+        for topic_id, sources in sorted(by_topic.items()):
+            kept: list[_Source] = []
+            for source in sorted(_without_begun_merge(sources), key=lambda source: source.rank, reverse=True):
+                if all(source.last_seq < other.first_seq or other.last_seq < source.first_seq for other in kept):
+                    kept.append(source)
+            end = await self._end(kept, in_log[topic_id]) if topic_id in in_log else SEQ_MAX
+            for source in sorted(kept, key=lambda source: source.first_seq):
+                self.descriptions.append((topic_id, source.description))
+                if source.first_seq >= end:
+                    continue
+                self.extensions += [part for part in source.parts if part[1] < end]
+                if source.segment is not None:
+                    segment = source.segment
+                    if source.last_seq >= end:
+                        segment = await self._ended(segment, source.description, end)
+                    self.segments.append(segment)
+                    self.records += segment.records
+                    continue
+                run = Run(topic_id, source.first_seq, source.last_seq, source.run)
+                self._packs[source.pack].runs[source.run] = run
+                self.records += source.records
+                if source.last_seq >= end:
+                    ends.setdefault(source.pack, {})[source.run] = end
+        for number, ends_by_row in ends.items():
+            await self._end_runs(number, ends_by_row)
+
+    async def _end(self, kept: list[_Source], logged: NDArray[np.uint64]) -> int:
+        """The seq from which on a topic is left to the log, because the log has all that the files have from there on,
+        and more: a checkpoint was cut short, and its files had holes where they were not synced.
+
+        Recovery takes nothing from the log up to the highest seq in files. A record that was deleted before the copy is
+        missing in them, too; the log then says so again.
+        """
+        above = [source for source in kept if source.last_seq >= int(logged[0])]
+        if not above:
+            return SEQ_MAX
+        held = np.unique(np.concatenate([await self._seqs(source) for source in above]))
+        only_held = held[~np.isin(held, logged, assume_unique=False)]
+        missing = logged[(logged < held[-1]) & ~np.isin(logged, held)]
+        if len(only_held):
+            missing = missing[missing > only_held[-1]]
+        return int(missing[0]) if len(missing) else SEQ_MAX
+
+    async def _seqs(self, source: _Source) -> NDArray[np.uint64]:
+        """Of all frames of a source, those of deleted records included."""
+        if source.segment is not None:
+            data = await read_file(self._files, self._tiers.path(source.segment), source.segment.frames_end)
+            begin = SegmentHeader.unpack(data, source.segment.path).header_bytes
+            return codec.scan_frames(memoryview(data)[begin:]).frames["seq"].astype(np.uint64)
+        path = f"{self._tiers.hot}/{pack_path(source.pack)}"
+        run = salvage_pack(await read_file(self._files, path), path).runs[source.run]
+        return run.scan.frames["seq"].astype(np.uint64)
+
+    async def _ended(self, segment: Segment, description: bytes, end: int) -> Segment:
+        """A segment made anew of its frames before this seq, of which there is one at least."""
+        path = self._tiers.path(segment)
+        data = await read_file(self._files, path)
+        await self._aside.copy(path, data)
+        header = SegmentHeader.unpack(data, path)
+        frames = memoryview(data)[header.header_bytes : segment.frames_end]
+        await unlink_if_there(self._files, index_path(path))
+        data = (
+            header._replace(description=description).pack()
+            + frames[: _bytes_before(codec.scan_frames(frames).frames, end)]
+        )
+        await replace_file(self._files, path, data)
+        found = describe_file(data, path).segment
+        found.tier = segment.tier
+        found.sealed = True  # as any other that has no footer here
+        return found
+
+    async def _end_runs(self, number: int, ends: Mapping[int, int]) -> None:
+        """A pack made anew, some of whose runs end before these seqs."""
+        path = f"{self._tiers.hot}/{pack_path(number)}"
+        data = await read_file(self._files, path)
+        await self._aside.copy(path, data)
+        runs = []
+        for row, run in enumerate(salvage_pack(data, path).runs):
+            if row in ends:
+                frames = run.frames[: _bytes_before(run.scan.frames, ends[row])]
+                run = run._replace(frames=frames, scan=codec.scan_frames(frames))
+            runs.append(run)
+        rows = self._packs[number].runs
+        pack = await rewrite_pack(self._loop, path, number, runs)
+        pack.runs = {row: run for row, run in pack.runs.items() if row in rows}
+        self._packs[number] = pack
+
+
+def _bytes_before(frames: codec.Frames, seq: int) -> int:
+    """How many bytes the frames before this seq take, which lie back to back from 0 on."""
+    count = int(np.searchsorted(frames["seq"].astype(np.uint64), np.uint64(seq)))
+    return int(frames["length"][:count].sum(dtype=np.int64))
+
+
+def _parts_of(data: bytes, path: str, frames_end: int) -> list[tuple[int, int, bytes]]:
+    """Return what the frames of a sound segment tell of producers, those of deleted records included."""
+    begin = SegmentHeader.unpack(data, path).header_bytes
+    frames = memoryview(data)[begin:frames_end]
+    return parts_in(frames, codec.scan_frames(frames).frames)
+
+
+def _without_begun_merge(sources: list[_Source]) -> list[_Source]:
+    """A topic's, less the segments of a merge of its runs that was cut short: they do not reach to the last run's end.
+
+    A merge takes all runs of a topic, the oldest record first, and its segments lie above those that stay runs.
+    """
+    runs_upto = max((source.live_upto for source in sources if source.segment is None), default=0)
+    merged = [source for source in sources if source.segment is not None and source.first_seq <= runs_upto]
+    if max((source.last_seq for source in merged), default=runs_upto) >= runs_upto:
+        return sources
+    return [source for source in sources if source not in merged]

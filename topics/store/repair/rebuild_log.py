@@ -1,0 +1,145 @@
+"""The log's part of a rebuild: kept as far as it is sound, damage ends it, and what lies behind is set aside.
+
+Where it begins is what a sound snapshot says: files below that may be left over from a checkpoint that was cut short,
+and some of them were used again. Without a snapshot it begins with the first file there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.errors import CorruptError, FormatError
+from topics.loop.loop import Loop
+from topics.store.disk.uncached_reads import goes_direct
+from topics.store.disk.whole_files import list_if_there, read_file, replace_file, unlink_if_there
+from topics.store.format.log_format import (
+    BLOCK_BYTES,
+    WAL_HEADER_BYTES,
+    FrameType,
+    WalHeader,
+    shard_directory,
+    wal_file_name,
+    wal_file_no,
+)
+from topics.store.recovery.log_replay import Chunk, DirectReader, shards_of
+from topics.store.repair.salvage import unflipped
+from topics.store.repair.set_aside import SetAside
+from topics.store.repair.verify_directory import replay_shard
+from topics.store.segments.manifest import ReplayStart
+from topics.store.segments.snapshot_files import Loaded
+
+
+class RebuildLog:
+    """`mend`, then `starts` and `cut`."""
+
+    def __init__(self, loop: Loop, directory: str, aside: SetAside) -> None:
+        self._loop = loop
+        self._files = loop.files
+        self._directory = directory
+        self._aside = aside
+        self.starts: dict[int, ReplayStart] = {}
+        """By shard, for the new snapshot; a shard that is not named is replayed whole."""
+        self.cut = False
+        """Part of it was given up."""
+
+    def is_older(self, found: Loaded) -> bool:
+        """Newer snapshots are damaged, and the log that goes with this one is recycled: its unlink did not survive a
+        power cut. It says nothing about what counts."""
+        return bool(found.skipped) and any(
+            start.marked and wal_file_name(start.file_no) not in list_if_there(self._files, self._path(shard))
+            for shard, start in found.store.replay.items()
+        )
+
+    def _path(self, shard: int) -> str:
+        return f"{self._directory}/{shard_directory(shard)}"
+
+    async def mend(self, listed: Mapping[int, ReplayStart] | None) -> None:
+        """listed: where replay begins by a sound snapshot; None: there is none. Raises OSError, or StorageError for
+        damage that has no place."""
+        direct = goes_direct(self._files.direct_block_bytes(self._directory))
+        reader = DirectReader(self._files, direct=direct)
+        for shard in shards_of(self._files, self._directory, listed or {}):
+            start = listed.get(shard) if listed is not None else ReplayStart(0, marked=False)
+            start = await self._mend_shard(reader, self._path(shard), start)
+            if start is not None:
+                self.starts[shard] = start
+
+    async def seqs(self) -> dict[int, NDArray[np.uint64]]:
+        """The seqs of all records that it holds, by topic, ascending. After `mend`. Raises OSError."""
+        direct = goes_direct(self._files.direct_block_bytes(self._directory))
+        reader = DirectReader(self._files, direct=direct)
+        topic_ids: list[NDArray[np.uint64]] = []
+        seqs: list[NDArray[np.uint64]] = []
+
+        def take(chunk: Chunk) -> None:
+            records = chunk.frames[chunk.frames["type"] == FrameType.RECORD]
+            topic_ids.append(records["topic_id"].astype(np.uint64))
+            seqs.append(records["seq"].astype(np.uint64))
+
+        for shard in shards_of(self._files, self._directory, {}):
+            await replay_shard(self._loop, reader, self._path(shard), self.starts.get(shard), take)
+        if not any(map(len, seqs)):
+            return {}
+        topic_column, seq_column = np.concatenate(topic_ids), np.concatenate(seqs)
+        order = np.lexsort((seq_column, topic_column))
+        found, begins = np.unique(topic_column[order], return_index=True)
+        return dict(zip(found.tolist(), np.split(seq_column[order], begins[1:]), strict=True))
+
+    async def _mend_shard(self, reader: DirectReader, path: str, start: ReplayStart | None) -> ReplayStart | None:
+        unreadable = await self._mend_headers(path, start.file_no if start is not None else 0)
+        while True:
+            try:
+                await replay_shard(self._loop, reader, path, start)
+                return start
+            except (CorruptError, FormatError) as error:
+                place = getattr(error, "detail", None) or {"path": unreadable, "offset": 0}
+                if not await self._cut(path, place):
+                    if start is None or not start.marked:
+                        raise
+                    # The file it begins in is missing, or was cut off whole: it begins with the next one there is.
+                    start = ReplayStart(start.file_no, marked=False)
+                self.cut = True
+
+    async def _mend_headers(self, shard: str, first: int) -> str:
+        """Puts right a bit that has flipped in the header of a file; the first path where that is not what is wrong."""
+        unreadable = ""
+        for name in sorted(list_if_there(self._files, shard)):
+            number = wal_file_no(name)
+            if number is None or number < first:
+                continue
+            path = f"{shard}/{name}"
+            block = await read_file(self._files, path, BLOCK_BYTES)
+            try:
+                WalHeader.unpack(block, path)
+                continue
+            except (CorruptError, FormatError):
+                header = unflipped(block, lambda head: WalHeader.unpack(head, ""))
+            if header is not None:
+                data = await read_file(self._files, path)
+                await self._aside.copy(path, data)
+                await replace_file(self._files, path, header.pack() + data[WAL_HEADER_BYTES:])
+            elif block[:4] != bytes(4):
+                unreadable = unreadable or path
+        return unreadable
+
+    async def _cut(self, shard: str, detail: dict[str, object]) -> bool:
+        """Keeps the damaged file up to the damage and sets aside the files behind it; False: nothing to cut."""
+        damaged, offset = str(detail.get("path", "")), detail.get("offset")
+        number = wal_file_no(damaged.rpartition("/")[2])
+        if number is None or not isinstance(offset, int):
+            return False
+        for name in list_if_there(self._files, shard):
+            other = wal_file_no(name)
+            if other is None or other < number:
+                continue
+            path = f"{shard}/{name}"
+            data = await read_file(self._files, path)
+            await self._aside.copy(path, data)
+            if other == number and offset > BLOCK_BYTES:
+                await replace_file(self._files, path, data[:offset] + bytes(len(data) - offset))
+            else:
+                await unlink_if_there(self._files, path)
+        return True

@@ -1,0 +1,31 @@
+"""Copies of damaged files, made before a rebuild replaces or removes them: `set-aside-<ms>` in the data directory."""
+
+from __future__ import annotations
+
+from topics.store.disk.whole_files import FileCalls, write_new_file
+from topics.store.segments.manifest import COLD
+from topics.store.segments.tiers import Tiers
+
+
+class SetAside:
+    """One rebuild's. Nothing is made before the first copy."""
+
+    def __init__(self, files: FileCalls, tiers: Tiers, now_ms: int) -> None:
+        self._files = files
+        self._tiers = tiers
+        self._path = f"{tiers.hot}/set-aside-{now_ms}"
+        self.copies: list[str] = []
+        """Where they are."""
+
+    async def copy(self, path: str, data: bytes) -> None:
+        """Durable on return; the first copy of a file stays as it is. Raises OSError."""
+        if self._files.make_directory(self._path):
+            await self._files.sync_directory(self._tiers.hot)
+        tier, root = next((tier, root) for tier, root in self._tiers.roots() if path.startswith(f"{root}/"))
+        name = ("cold/" if tier == COLD else "") + path[len(root) + 1 :]
+        copy = f"{self._path}/{name.replace('/', '-')}"
+        if copy in self.copies:
+            return
+        await write_new_file(self._files, copy, data)
+        await self._files.sync_directory(self._path)
+        self.copies.append(copy)

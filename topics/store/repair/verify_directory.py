@@ -1,0 +1,316 @@
+"""Verify a data directory: every checksum of snapshots, segments, packs, their indexes and the log. Changes nothing.
+
+For `topics fsck`. A finding names path, byte, topic and seq as far as they are known. What an ordinary crash leaves (a
+torn tail of the log, files no snapshot lists) is no damage and is told as a note.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from topics.errors import CorruptError, FormatError, StorageError
+from topics.loop.loop import Loop
+from topics.store.disk.data_directory import Marker, refused_marker
+from topics.store.disk.uncached_reads import goes_direct
+from topics.store.disk.whole_files import FileCalls, list_if_there, read_file
+from topics.store.format import codec
+from topics.store.format.codec import Stop
+from topics.store.format.file_table import FileTable
+from topics.store.format.log_format import DELETED, DELETED_LIVE, shard_directory
+from topics.store.format.segment_format import (
+    FOOTER_BYTES,
+    PACK_DIRECTORY,
+    SEGMENT_FOOTER_MAGIC,
+    SNAPSHOT_DIRECTORY,
+    IndexHeader,
+    SegmentHeader,
+    index_path,
+    snapshot_path,
+)
+from topics.store.recovery.log_replay import Chunk, DirectReader, ShardReplay, shards_of, survey_shard
+from topics.store.segments.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
+from topics.store.segments.pack import PackIndex, read_pack, scan_runs
+from topics.store.segments.segment import read_footer
+from topics.store.segments.snapshot_files import read_snapshot, snapshot_numbers
+from topics.store.segments.tiers import Tiers, require_cold
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One damaged place. offset, topic_id and seq are -1 when they are not known; seq: the first that is damaged."""
+
+    path: str
+    message: str
+    offset: int = -1
+    topic_id: int = -1
+    seq: int = -1
+    is_index: bool = False
+    """Nothing is lost by it: it will be derived again from the data when the store is opened."""
+
+
+class _Named(msgspec.Struct):
+    """The one member of a description that a report needs."""
+
+    name: str
+
+
+@dataclass
+class Report:
+    """What `verify` found."""
+
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    snapshots: int = 0
+    segments: int = 0
+    packs: int = 0
+    records: int = 0
+    """In segments and packs, deleted ones included."""
+    log_batches: int = 0
+    names: dict[int, str] = field(default_factory=dict)
+    """Of topics, by id, as segments and packs tell them."""
+
+    def learn_name(self, topic_id: int, description: bytes) -> None:
+        """From the description of a file's header or of a run; one that tells no name is passed over."""
+        with contextlib.suppress(msgspec.DecodeError):
+            self.names[topic_id] = msgspec.json.decode(description, type=_Named).name
+
+    @property
+    def sound(self) -> bool:
+        return not self.findings
+
+
+async def verify(loop: Loop, directory: str, cold: str = "") -> Report:
+    """Reads everything, in the cold directory, too. The caller holds the data directory's lock.
+
+    Raises StorageError when that is not the right one, OSError when something cannot be read.
+    """
+    await require_cold(loop, Tiers(directory, cold))
+    report = Report()
+    await _verify_marker(loop.files, directory, report)
+    part = await _verify_snapshots(loop.files, directory, report)
+    manifest = Manifest.of(part) if part is not None else None
+    await _verify_segments(loop.files, Tiers(directory, cold), manifest, report)
+    await _verify_packs(loop.files, directory, manifest, report)
+    await _verify_log(loop, directory, part, report)
+    return report
+
+
+async def _verify_marker(files: FileCalls, directory: str, report: Report) -> None:
+    path = f"{directory}/topics.json"
+    try:
+        marker = msgspec.json.decode(await read_file(files, path), type=Marker)
+        refusal = refused_marker(marker, directory)
+        if refusal:
+            report.findings.append(Finding(path, refusal, 0))
+    except FileNotFoundError:
+        report.notes.append(f"{path}: missing; it is written again when the directory is opened")
+    except msgspec.DecodeError as error:
+        report.findings.append(Finding(path, f"{error}: remove it, it is written again on opening", 0))
+
+
+async def _verify_snapshots(files: FileCalls, directory: str, report: Report) -> StorePart | None:
+    """The store's part of the newest sound one."""
+    newest: StorePart | None = None
+    numbers = snapshot_numbers(files, directory)
+    for number in numbers:
+        path = f"{directory}/{snapshot_path(number)}"
+        report.snapshots += 1
+        try:
+            file = await read_snapshot(files, path)
+            newest = newest or unpack_store_part(file.store)
+        except StorageError as error:
+            report.findings.append(Finding(path, str(error), 0))
+    if not numbers and not any(
+        list_if_there(files, f"{directory}/{name}") for name in ("topics", PACK_DIRECTORY, "wal")
+    ):
+        report.notes.append(f"{directory}: nothing was written here yet")
+    elif newest is None:
+        report.findings.append(Finding(f"{directory}/{SNAPSHOT_DIRECTORY}", "there is no sound snapshot"))
+    return newest
+
+
+# --- segments --------------------------------------------------------------------------------------------------------
+
+
+async def _verify_segments(files: FileCalls, tiers: Tiers, manifest: Manifest | None, report: Report) -> None:
+    segments = manifest.all_segments() if manifest is not None else ()
+    listed = {(segment.tier, segment.path): segment for segment in segments}
+    for tier, root in tiers.roots():
+        for topic in list_if_there(files, f"{root}/topics"):
+            for name in list_if_there(files, f"{root}/topics/{topic}"):
+                path = f"topics/{topic}/{name}"
+                if not name.endswith(".data"):
+                    continue
+                segment = listed.pop((tier, path), None)
+                if segment is None and manifest is not None:
+                    report.notes.append(f"{root}/{path}: no snapshot lists it (a checkpoint was cut short)")
+                    continue  # whatever it holds counts for nothing, and the next start removes it
+                report.segments += 1
+                await _verify_segment(files, f"{root}/{path}", segment, report)
+    for segment in listed.values():
+        report.findings.append(
+            Finding(tiers.path(segment), "the snapshot lists it, and it is missing", -1, segment.topic_id)
+        )
+
+
+async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, report: Report) -> None:
+    data = await read_file(files, path)
+    try:
+        header = SegmentHeader.unpack(data, path)
+        # Behind the frames of one that is not sealed lies what a crash left, half a footer perhaps.
+        footer = read_footer(data, path) if segment is None or segment.sealed else None
+    except (CorruptError, FormatError) as error:
+        topic_id = segment.topic_id if segment is not None else -1
+        report.findings.append(Finding(path, str(error), 0, topic_id))
+        return
+    report.learn_name(header.topic_id, header.description)
+    begin = header.header_bytes
+    if segment is not None:
+        end, total = segment.frames_end, segment.sum
+    elif footer is not None:
+        end, total = footer.frames_end, footer.sum
+    else:
+        end, total = len(data), -1
+    scan = codec.scan_frames(memoryview(data)[begin:end], base=begin)
+    report.records += len(scan.frames)
+    _verify_flags(path, header.topic_id, scan.frames, report)
+    if scan.reason is not Stop.END or (total >= 0 and scan.sum != total):
+        before = int(scan.frames["seq"][-1]) if len(scan.frames) else header.first_seq - 1
+        at = begin + scan.position
+        report.findings.append(
+            Finding(path, f"damaged at byte {at}, behind seq {before}", at, header.topic_id, before + 1)
+        )
+    elif footer is None and segment is not None and segment.sealed and data[end:].strip(b"\0"):
+        # A segment that a rebuild has mended has none, and nothing but zeros in its place.
+        report.findings.append(Finding(path, "its footer is damaged", len(data) - FOOTER_BYTES, header.topic_id))
+    elif footer is not None:
+        if data[-FOOTER_BYTES:][:4] != SEGMENT_FOOTER_MAGIC:
+            text = "bits of the footer's mark have flipped; what the footer says can still be told"
+            report.findings.append(Finding(path, text, len(data) - FOOTER_BYTES, header.topic_id, is_index=True))
+        await _verify_index(files, path, header, scan, report)
+
+
+def _verify_flags(path: str, topic_id: int, frames: codec.Frames, report: Report) -> None:
+    """The bytes that say whether records are deleted, which no checksum covers."""
+    for row in frames[(frames["deleted"] != DELETED_LIVE) & (frames["deleted"] != DELETED)]:
+        at = int(row["offset"]) + int(row["length"]) - 1
+        seq = int(row["seq"])
+        text = f"bits of the flag that says whether seq {seq} is deleted have flipped; what it said can still be told"
+        report.findings.append(Finding(path, text, at, topic_id, seq, is_index=True))
+
+
+async def _verify_index(
+    files: FileCalls, path: str, header: SegmentHeader, scan: codec.FrameScan, report: Report
+) -> None:
+    index = index_path(path)
+    try:
+        head, columns = IndexHeader.unpack(await read_file(files, index), index)
+    except FileNotFoundError:
+        report.notes.append(f"{index}: missing; it will be derived from the data")
+        return
+    except (CorruptError, FormatError, ValueError) as error:
+        report.findings.append(Finding(index, str(error), 0, header.topic_id, is_index=True))
+        return
+    at = np.searchsorted(scan.frames["offset"], columns.offsets)
+    rows = scan.frames[np.minimum(at, len(scan.frames) - 1)]
+    agrees = (
+        (rows["offset"] == columns.offsets)
+        & (rows["length"] == columns.lengths)
+        & (rows["seq"] == columns.deltas.astype(np.uint64) + np.uint64(header.first_seq))
+    )
+    if head.epoch != header.epoch or not agrees.all():
+        report.findings.append(Finding(index, "does not agree with its data", -1, header.topic_id, is_index=True))
+
+
+# --- packs -----------------------------------------------------------------------------------------------------------
+
+
+async def _verify_packs(files: FileCalls, directory: str, manifest: Manifest | None, report: Report) -> None:
+    listed: dict[str, Pack] = {pack.path: pack for pack in manifest.packs.values()} if manifest is not None else {}
+    for name in list_if_there(files, f"{directory}/{PACK_DIRECTORY}"):
+        path = f"{PACK_DIRECTORY}/{name}"
+        pack = listed.pop(path, None)
+        if pack is None and manifest is not None:
+            report.notes.append(f"{path}: no snapshot lists it (a checkpoint was cut short)")
+            continue
+        report.packs += 1
+        full = f"{directory}/{path}"
+        try:
+            runs = scan_runs(await read_file(files, full), full)
+            report.records += sum(len(run.frames) for run in runs)
+            for run in runs:
+                report.learn_name(run.header.topic_id, run.header.description)
+                _verify_flags(full, run.header.topic_id, run.frames, report)
+            index: PackIndex | None = await read_pack(files, directory, pack) if pack is not None else None
+        except (CorruptError, FormatError) as error:
+            detail = getattr(error, "detail", None) or {}
+            place = (detail.get("offset", -1), detail.get("topic_id", -1), detail.get("seq", -1))
+            report.findings.append(Finding(full, str(error), *place))
+            continue
+        if index is not None and index.derived:
+            report.findings.append(Finding(full, "the index of the pack is damaged", is_index=True))
+        if pack is not None and len(runs) <= max(pack.runs, default=-1):
+            report.findings.append(Finding(full, f"holds {len(runs)} runs, fewer than the snapshot lists"))
+    for path in listed:
+        report.findings.append(Finding(f"{directory}/{path}", "the snapshot lists it, and it is missing"))
+
+
+# --- log -------------------------------------------------------------------------------------------------------------
+
+
+async def _verify_log(loop: Loop, directory: str, part: StorePart | None, report: Report) -> None:
+    direct = goes_direct(loop.files.direct_block_bytes(directory))
+    reader = DirectReader(loop.files, direct=direct)
+    starts = part.replay if part is not None else {}
+    for shard in shards_of(loop.files, directory, starts):
+        path = f"{directory}/{shard_directory(shard)}"
+        start = starts.get(shard)
+        try:
+            replay = await replay_shard(loop, reader, path, start)
+        except (CorruptError, FormatError) as error:
+            detail = getattr(error, "detail", None) or {}
+            report.findings.append(Finding(detail.get("path", path), str(error), detail.get("offset", -1)))
+            continue
+        report.log_batches += replay.batches
+        if replay.last_batch_no > replay.synced_upto:
+            report.notes.append(
+                f"{path}: batches {replay.synced_upto + 1} to {replay.last_batch_no} are sound; as is usual for the "
+                "last ones, nothing behind them says that they were synced"
+            )
+        if replay.lost:
+            report.notes.append(f"{path}: a crash took batch {replay.last_batch_no + 1} and what lies behind it")
+
+
+async def replay_shard(
+    loop: Loop,
+    reader: DirectReader,
+    path: str,
+    start: ReplayStart | None,
+    on_chunk: Callable[[Chunk], object] = lambda chunk: None,
+) -> ShardReplay:
+    """Reads a shard to its end and applies nothing. Raises CorruptError or FormatError."""
+    table = FileTable()
+    survey = await survey_shard(loop, reader, path, start.file_no if start is not None else 0, 0)
+    if start is not None and start.marked and (not survey.used or survey.used[0].number != start.file_no):
+        raise CorruptError(f"{path}: log file {start.file_no} is missing or unreadable", {"path": path})
+    replay = ShardReplay(
+        loop.files,
+        reader,
+        table,
+        survey,
+        whole=start is None,
+        pause=loop.next_pass,
+        on_bytes=lambda count: None,
+    )
+    try:
+        while (chunk := await replay.next()) is not None:
+            on_chunk(chunk)
+    finally:
+        for file in table:
+            await loop.files.close(file.fd)
+    return replay

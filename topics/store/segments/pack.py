@@ -1,0 +1,257 @@
+"""Packs: one file for the few records of many topics. Written once as a stream, never extended.
+
+A topic has one run in a pack; a run tells of itself what a segment would. The index of all runs lies at the end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from typing import NamedTuple
+
+import numpy as np
+
+from topics.errors import CorruptError, FormatError
+from topics.store.disk.whole_files import ReadCalls, read_file
+from topics.store.format import codec
+from topics.store.format.catalog import NO_TAG, PackRows
+from topics.store.format.codec import Stop
+from topics.store.format.log_format import BATCH_ALIGN, BLOCK_BYTES, FrameType, align_up
+from topics.store.format.row_columns import index_rows, rows_of, select, tags_of
+from topics.store.format.segment_format import (
+    FOOTER_BYTES,
+    INDEX_DELETED,
+    RUN_DTYPE,
+    RUN_HEADER_BYTES,
+    RUN_MAGIC,
+    IndexColumns,
+    PackFooter,
+    PackHeader,
+    RunHeader,
+)
+from topics.store.segments.manifest import Pack, Run
+
+
+class PackWriter:
+    """Collects runs and gives back the bytes to write: the shell writes them in order, then syncs."""
+
+    def __init__(self, number: int, epoch: int, now_ms: int) -> None:
+        self.number = number
+        self.epoch = epoch
+        self._parts: list[bytes | bytearray | memoryview] = [PackHeader(epoch, now_ms).pack()]
+        self.position = BLOCK_BYTES
+        """Bytes so far, those already taken included."""
+        self.pending_bytes = BLOCK_BYTES
+        self._runs: list[tuple[int, int, int, int, int]] = []
+        self._columns: list[IndexColumns] = []
+
+    @property
+    def frames_offset(self) -> int:
+        """Where a run added now would begin; its frames follow its header and description."""
+        return align_up(self.position, BATCH_ALIGN)
+
+    def add_run(self, scan: codec.FrameScan, data: bytes | memoryview, description: bytes) -> tuple[Run, int]:
+        """One topic's verified frames (`scan` with base 0 over `data`). Returns the run and where its frames
+        begin in the file."""
+        frames = scan.frames
+        topic_id, first_seq, last_seq = (int(frames[at][name]) for at, name in _RUN_ENDS)
+        start = self.frames_offset
+        header = RunHeader(
+            self.epoch, topic_id, first_seq, last_seq, len(frames), len(data), scan.sum, description
+        ).pack()
+        frames_at = start + len(header)
+        self._put(bytes(start - self.position))
+        self._put(header)
+        self._put(data)
+        columns = _columns_of(frames, data, first_seq)
+        self._columns.append(columns._replace(offsets=columns.offsets + np.uint32(frames_at)))
+        self._runs.append((topic_id, first_seq, last_seq, start, len(frames)))
+        return Run(topic_id, first_seq, last_seq, len(self._runs) - 1), frames_at
+
+    def _put(self, data: bytes | bytearray | memoryview) -> None:
+        self._parts.append(data)
+        self.position += len(data)
+        self.pending_bytes += len(data)
+
+    def take(self) -> bytes:
+        """What was added since the last call, in file order."""
+        data = b"".join(self._parts)
+        self._parts.clear()
+        self.pending_bytes = 0
+        return data
+
+    def finish(self) -> bytes:
+        """The index and the footer: the rest of the file."""
+        self._put(bytes(self.frames_offset - self.position))
+        table = np.array(self._runs, dtype=RUN_DTYPE).tobytes()
+        columns = _joined(self._columns)
+        footer = PackFooter(self.epoch, len(self._runs), len(columns.ts), len(columns.tag_table), self.position)
+        packed = columns.pack()
+        self._put(table)
+        self._put(packed)
+        self._put(footer.pack(table, packed))
+        return self.take()
+
+
+def _columns_of(frames: codec.Frames, data: bytes | memoryview, first_seq: int) -> IndexColumns:
+    """Of a run's frames, which lie in `data` at their offsets; what is deleted, or no record, is marked."""
+    tags, table = tags_of(frames, data, 0)
+    rows = rows_of(frames, tags, table, 0)
+    dead = codec.deleted(frames) | (frames["type"] != FrameType.RECORD)
+    return IndexColumns(
+        rows.ts,
+        (rows.seqs - np.uint64(first_seq)).astype(np.uint32),
+        rows.offsets,
+        rows.lengths,
+        rows.sizes,
+        tags,
+        rows.flags | dead * np.uint8(INDEX_DELETED),
+        table,
+    )
+
+
+_RUN_ENDS = ((0, "topic_id"), (0, "seq"), (-1, "seq"))
+
+
+def _joined(parts: list[IndexColumns]) -> IndexColumns:
+    """One set of columns with one tag table."""
+    table: dict[bytes, int] = {}
+    tags = []
+    for part in parts:
+        if part.tag_table:
+            numbers = np.array([table.setdefault(tag, len(table)) for tag in part.tag_table] + [NO_TAG], np.uint32)
+            tags.append(numbers[np.minimum(part.tags, len(part.tag_table))])
+        else:
+            tags.append(part.tags)
+    return IndexColumns(
+        np.concatenate([part.ts for part in parts]),
+        np.concatenate([part.deltas for part in parts]),
+        np.concatenate([part.offsets for part in parts]),
+        np.concatenate([part.lengths for part in parts]),
+        np.concatenate([part.sizes for part in parts]),
+        np.concatenate(tags),
+        np.concatenate([part.flags for part in parts]),
+        list(table),
+    )
+
+
+class PackIndex(NamedTuple):
+    """The run table and all rows of a pack."""
+
+    table: np.ndarray
+    """RUN_DTYPE, shape (runs,)."""
+    columns: IndexColumns
+    derived: bool
+
+    def live(self, runs: Collection[int], file_id: int) -> PackRows:
+        """The live rows of these runs, by their rows of the run table; runs without one are left out."""
+        records = self.table["records"]
+        rows = index_rows(self.columns, np.repeat(self.table["first_seq"], records), file_id)
+        wanted = np.zeros(len(self.table), np.bool_)
+        wanted[list(runs)] = True
+        live = ((rows.flags & INDEX_DELETED) == 0) & np.repeat(wanted, records)
+        counts = np.add.reduceat(live, np.cumsum(records, dtype=np.int64) - records, dtype=np.int64)
+        found = np.flatnonzero(counts)
+        topic_ids = self.table["topic_id"][found].astype(np.uint64)
+        return PackRows(topic_ids, np.cumsum(counts[found]), rows if live.all() else select(rows, live))
+
+
+async def read_pack(files: ReadCalls, directory: str, pack: Pack) -> PackIndex:
+    """The index at the end of a pack, or, when that is damaged, what its runs say.
+
+    Raises CorruptError, also for another pack that once had this number (a disk may have lost the writes of the one
+    that is listed), FormatError or OSError.
+    """
+    path = f"{directory}/{pack.path}"
+    try:
+        return await _read_index(files, path, pack)
+    except (CorruptError, FormatError, ValueError):
+        data = await read_file(files, path)
+        index = scan_pack(data, path)
+        if PackHeader.unpack(data, path).epoch != pack.epoch or not _holds(index.table, pack):
+            raise CorruptError(f"{path}: not the pack the snapshot lists", {"path": path}) from None
+        return index
+
+
+def _holds(table: np.ndarray, pack: Pack) -> bool:
+    """Whether each run that is listed is in its row of the run table."""
+    rows = table[["topic_id", "first_seq", "last_seq"]].tolist()
+    return all(
+        number < len(rows) and rows[number] == (run.topic_id, run.first_seq, run.last_seq)
+        for number, run in pack.runs.items()
+    )
+
+
+async def _read_index(files: ReadCalls, path: str, pack: Pack) -> PackIndex:
+    fd = await files.open(path, os.O_RDONLY)
+    try:
+        size = files.file_size(path)
+        fixed = bytearray(FOOTER_BYTES)
+        if size < FOOTER_BYTES or await files.read_into(fd, fixed, size - FOOTER_BYTES) != FOOTER_BYTES:
+            raise CorruptError(f"{path}: too short for a pack", {"path": path})
+        footer = PackFooter.unpack(memoryview(fixed), path)
+        if not BLOCK_BYTES <= footer.table_offset <= footer.columns_offset <= size - FOOTER_BYTES:
+            raise CorruptError(f"{path}: the pack footer points outside the file", {"path": path})
+        index = bytearray(size - FOOTER_BYTES - footer.table_offset)
+        await files.read_into(fd, index, footer.table_offset)
+    finally:
+        await files.close(fd)
+    table = memoryview(index)[: footer.columns_offset - footer.table_offset]
+    columns = memoryview(index)[footer.columns_offset - footer.table_offset :]
+    footer.check(memoryview(fixed), table, columns, path)
+    if footer.epoch != pack.epoch:
+        raise CorruptError(f"{path}: not the pack the snapshot lists", {"path": path})
+    return PackIndex(
+        np.frombuffer(table, RUN_DTYPE),
+        IndexColumns.unpack(columns, footer.rows, footer.tag_count, parity=footer.parity),
+        False,
+    )
+
+
+class ScannedRun(NamedTuple):
+    """A run as its own header tells it."""
+
+    position: int
+    header: RunHeader
+    frames: codec.Frames
+    """Offsets count from the start of the file."""
+
+
+def scan_runs(data: bytes, path: str) -> list[ScannedRun]:
+    """Every run of a pack's bytes, verified. Raises CorruptError naming the place and the topic, or FormatError."""
+    epoch = PackHeader.unpack(data, path).epoch
+    view = memoryview(data)
+    runs = []
+    at = BLOCK_BYTES
+    while at + RUN_HEADER_BYTES <= len(data) and bytes(view[at : at + 4]) == RUN_MAGIC:
+        header = RunHeader.unpack(view[at:], f"{path}, byte {at}")
+        if header.epoch != epoch:
+            break  # a run of a pack that had this number before
+        start = at + RUN_HEADER_BYTES + len(header.description)
+        end = start + header.frames_bytes
+        scan = codec.scan_frames(view[start:end], base=start)
+        if scan.reason is not Stop.END or scan.sum != header.sum or len(scan.frames) != header.records:
+            place = start + scan.position
+            seq = int(scan.frames["seq"][-1]) + 1 if len(scan.frames) else header.first_seq
+            raise CorruptError(
+                f"{path}: damaged at byte {place} (topic {header.topic_id}, seqs {header.first_seq} to "
+                f"{header.last_seq})",
+                {"path": path, "offset": place, "topic_id": header.topic_id, "seq": seq},
+            )
+        runs.append(ScannedRun(at, header, scan.frames))
+        at = align_up(end, BATCH_ALIGN)
+    return runs
+
+
+def scan_pack(data: bytes, path: str) -> PackIndex:
+    """The index derived from the runs themselves. Raises CorruptError."""
+    runs = scan_runs(data, path)
+    rows = []
+    parts = []
+    for run in runs:
+        header, frames = run.header, run.frames
+        rows.append((header.topic_id, header.first_seq, header.last_seq, run.position, header.records))
+        parts.append(_columns_of(frames, data, header.first_seq))
+    if not runs:
+        raise CorruptError(f"{path}: a pack without runs", {"path": path})
+    return PackIndex(np.array(rows, dtype=RUN_DTYPE), _joined(parts), True)

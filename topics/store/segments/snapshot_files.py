@@ -1,0 +1,149 @@
+"""Snapshots: written twice, found again, the newest sound one first.
+
+A checkpoint writes two files of the same content under two numbers, so that one that decays costs nothing: the log
+before it was recycled. An older pair goes when both are durable, or on a full disk one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from topics.errors import CorruptError, StorageError
+from topics.store.disk.disk_space import is_full
+from topics.store.disk.whole_files import FileCalls, in_place, list_if_there, read_file, replace_file, unlink_if_there
+from topics.store.format.segment_format import (
+    SNAPSHOT_DIRECTORY,
+    SNAPSHOT_HEADER_BYTES,
+    SNAPSHOT_LARGE_BYTES,
+    SnapshotFile,
+    numbered,
+    pack_snapshot,
+    snapshot_path,
+)
+from topics.store.segments.manifest import StorePart, unpack_store_part
+
+log = logging.getLogger(__name__)
+
+COPIES = 2
+
+
+class Loaded(NamedTuple):
+    """The newest sound snapshot."""
+
+    number: int
+    store: StorePart
+    catalog: bytes
+    skipped: list[str]
+    """Paths of newer ones that are damaged."""
+
+
+def snapshot_numbers(files: FileCalls, directory: str) -> list[int]:
+    """Of the snapshot files there are, newest first."""
+    names = list_if_there(files, f"{directory}/{SNAPSHOT_DIRECTORY}")
+    return sorted((n for name in names if (n := numbered(name, "snapshot-")) is not None), reverse=True)
+
+
+async def load_snapshot(files: FileCalls, directory: str) -> Loaded | None:
+    """The newest sound snapshot; None when there is no file of that name at all.
+
+    Raises CorruptError when there are some and none is sound; FormatError for one of a newer build.
+    """
+    found, skipped = await _newest(files, directory, (CorruptError,))
+    if found is None and skipped:
+        raise CorruptError(
+            f"{skipped[0]}: no snapshot is sound. Run `topics fsck --rebuild` to restore from segments",
+            {"path": skipped[0]},
+        )
+    return found
+
+
+async def sound_snapshot(files: FileCalls, directory: str) -> Loaded | None:
+    """The newest one that can be read, whatever the others are; None when there is none."""
+    found, _skipped = await _newest(files, directory, (StorageError, msgspec.DecodeError))
+    return found
+
+
+async def read_snapshot(files: FileCalls, path: str) -> SnapshotFile:
+    """A whole snapshot. Raises FormatError, CorruptError or OSError."""
+    size = files.file_size(path)
+    if size > SNAPSHOT_LARGE_BYTES:
+        SnapshotFile.check_size(await read_file(files, path, SNAPSHOT_HEADER_BYTES), size, path)
+    return SnapshotFile.unpack(await read_file(files, path), path)
+
+
+async def _newest(
+    files: FileCalls, directory: str, passes_over: tuple[type[Exception], ...]
+) -> tuple[Loaded | None, list[str]]:
+    """The newest one that raises none of these, and the paths of those that did."""
+    skipped: list[str] = []
+    for number in snapshot_numbers(files, directory):
+        path = f"{directory}/{snapshot_path(number)}"
+        try:
+            file = await read_snapshot(files, path)
+            return Loaded(number, unpack_store_part(file.store), file.catalog, skipped), skipped
+        except passes_over:
+            skipped.append(path)
+    return None, skipped
+
+
+async def write_snapshot(
+    files: FileCalls, directory: str, *, after: int, now_ms: int, store: bytes, catalog: Sequence[bytes | memoryview]
+) -> int:
+    """Writes both copies durably, then removes older ones. Returns the number of the newest. Raises OSError.
+
+    Where there is space for one only, that has to do: what it allows to be freed is more than another copy takes, and
+    the next checkpoint writes two again. Where there is none for the first, the second copy of the snapshot before
+    gives its own.
+
+    store: `pack_store_part`; catalog: `Catalog.snapshot`, of the same instant.
+    """
+    newest = after
+    for number in range(after + 1, after + 1 + COPIES):
+        path, data = f"{directory}/{snapshot_path(number)}", pack_snapshot(number, now_ms, store, catalog)
+        try:
+            try:
+                await replace_file(files, path, *data)
+            except OSError as error:
+                if not is_full(error) or not await _give_up_copies(files, directory):
+                    raise
+                await replace_file(files, path, *data)
+        except OSError as error:
+            if number == after + 1 or not is_full(error):
+                raise
+            log.warning("no space for a second copy of snapshot %d: %s", newest, error)
+            break
+        newest = number
+    for number in snapshot_numbers(files, directory):
+        if number <= after:
+            await _remove(files, f"{directory}/{snapshot_path(number)}")
+    return newest
+
+
+async def _give_up_copies(files: FileCalls, directory: str) -> bool:
+    """Removes all but the newest sound snapshot; whether one went. Raises OSError.
+
+    Its name may be that of a checkpoint that failed before the directory was synced; a power cut could take it.
+    """
+    numbers = snapshot_numbers(files, directory)
+    found = await sound_snapshot(files, directory) if len(numbers) > 1 else None
+    if found is None:
+        return False
+    await in_place(files.sync_directory(f"{directory}/{SNAPSHOT_DIRECTORY}"))
+    for number in numbers:
+        if number != found.number:
+            await _remove(files, f"{directory}/{snapshot_path(number)}")
+    return len(snapshot_numbers(files, directory)) < len(numbers)
+
+
+async def _remove(files: FileCalls, path: str) -> None:
+    """An older one. Where a full disk has no space for that, it is there for the next checkpoint to remove."""
+    try:
+        await unlink_if_there(files, path)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        log.warning("removing %s failed, the next checkpoint tries again: %s", path, error)

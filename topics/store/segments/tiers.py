@@ -1,0 +1,142 @@
+"""The two directories segments lie in: the data directory and, for older sealed ones, perhaps a cold directory.
+
+Both have the same layout (`topics/<id>/seg-<first>.data`). Which one a segment lies in is what the snapshot says
+(`Segment.tier`); a copy in the other one is what a move that was cut short left behind.
+
+    <data>/cold-directory     the id of the cold directory that goes with this one
+    <cold>/cold-directory     the same id: a directory that is not mounted, or somebody else's, is refused
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from topics.config import Config
+from topics.errors import FormatError, StorageError
+from topics.loop.loop import Loop
+from topics.loop.ring import Ring
+from topics.store.disk.data_directory import make_with_parents, refuse_unsafe, sync_parents
+from topics.store.disk.whole_files import FileCalls, read_file, replace_file
+from topics.store.format.segment_format import COLD_MARK_NAME
+from topics.store.segments.manifest import COLD, HOT, Segment
+from topics.store.segments.snapshot_files import sound_snapshot
+
+
+class Tiers(NamedTuple):
+    """Where segments lie. cold: "" when there is no cold directory."""
+
+    hot: str
+    cold: str = ""
+
+    @classmethod
+    def of(cls, config: Config) -> Tiers:
+        return cls(config.data_dir, config.cold_dir)
+
+    def path(self, segment: Segment) -> str:
+        """Of the segment's data."""
+        return f"{self.cold if segment.tier == COLD else self.hot}/{segment.path}"
+
+    def roots(self) -> Iterator[tuple[int, str]]:
+        """(tier, directory), the data directory first."""
+        yield HOT, self.hot
+        if self.cold:
+            yield COLD, self.cold
+
+
+class _Mark(msgspec.Struct, omit_defaults=True):
+    id: str
+    both: bool = False
+    """In the data directory: the cold one has been marked, too, so one without a mark is not it."""
+
+
+async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool) -> None:
+    """Makes sure that the cold directory is the one that goes with the data directory; a new one is made and marked.
+
+    listed: the snapshot knows of segments there. Raises StorageError with the sentence to print, or OSError.
+    """
+    if not tiers.cold:
+        if listed:
+            raise StorageError(
+                f"data directory {tiers.hot} has segments in a cold directory: set TOPICS_COLD_DIR to where it is"
+            )
+        return
+    _refuse_unfit(loop, tiers)
+    files = loop.files
+    ours, theirs = await _mark_of(files, tiers.hot), await _mark_of(files, tiers.cold)
+    if theirs is not None and (ours is None or theirs.id != ours.id):
+        raise StorageError(f"cold directory {tiers.cold} belongs to another data directory: name one of its own")
+    if theirs is None and listed:
+        raise StorageError(
+            f"cold directory {tiers.cold} does not hold the segments of {tiers.hot}: is it mounted, is it the right "
+            "one?"
+        )
+    if theirs is None and ours is not None and ours.both:
+        raise StorageError(
+            f"cold directory {tiers.cold} is not the one that {tiers.hot} was started with before: is it mounted, is "
+            f"it the right one? Nothing lies there yet: to begin with another one, remove {tiers.hot}/{COLD_MARK_NAME}"
+        )
+    if ours is None:
+        ours = _Mark(loop.ring.random_bytes(16).hex())
+        await replace_file(files, f"{tiers.hot}/{COLD_MARK_NAME}", msgspec.json.encode(ours))
+    if theirs is None:
+        await sync_parents(loop, tiers.cold, make_with_parents(loop.ring, tiers.cold))
+        await replace_file(files, f"{tiers.cold}/{COLD_MARK_NAME}", msgspec.json.encode(_Mark(ours.id)))
+    if not ours.both:
+        with contextlib.suppress(OSError):  # the next start does it
+            await replace_file(files, f"{tiers.hot}/{COLD_MARK_NAME}", msgspec.json.encode(_Mark(ours.id, both=True)))
+
+
+async def require_cold(loop: Loop, tiers: Tiers) -> None:
+    """For who reads or mends all there is: a data directory that has a cold one is looked at with that one, or not.
+
+    Raises StorageError with the sentence to print, or OSError.
+    """
+    ours, theirs = await _mark_of(loop.files, tiers.hot), None
+    if tiers.cold:
+        _refuse_unfit(loop, tiers)
+        theirs = await _mark_of(loop.files, tiers.cold)
+    if (ours and ours.id) == (theirs and theirs.id):
+        return
+    if theirs is None and await _lists_none(loop, tiers):
+        return  # nothing went there yet; a start that marks both was killed in between, perhaps
+    if not tiers.cold:
+        raise StorageError(f"{tiers.hot} has a cold directory, too: set TOPICS_COLD_DIR to where it is")
+    raise StorageError(
+        f"cold directory {tiers.cold} is not the one of {tiers.hot}: is it mounted, is TOPICS_COLD_DIR right?"
+    )
+
+
+async def _lists_none(loop: Loop, tiers: Tiers) -> bool:
+    """The newest snapshot is sound, and knows of no segment in the cold directory."""
+    found = await sound_snapshot(loop.files, tiers.hot)
+    return found is not None and not found.skipped and all(segment.tier == HOT for segment in found.store.segments)
+
+
+def _refuse_unfit(loop: Loop, tiers: Tiers) -> None:
+    """A move between two names of one directory would end by removing the only copy."""
+    refuse_unsafe(loop.ring, tiers.cold)
+    if _are_same(loop.ring, tiers.hot, tiers.cold):
+        raise StorageError(f"cold directory {tiers.cold} is the data directory: name another one, or none")
+
+
+def _are_same(ring: Ring, first: str, second: str) -> bool:
+    """One directory under two names."""
+    try:
+        one, other = ring.look(first), ring.look(second)
+    except FileNotFoundError:
+        return False
+    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+
+
+async def _mark_of(files: FileCalls, directory: str) -> _Mark | None:
+    path = f"{directory}/{COLD_MARK_NAME}"
+    try:
+        return msgspec.json.decode(await read_file(files, path), type=_Mark)
+    except FileNotFoundError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path}: {error}") from error

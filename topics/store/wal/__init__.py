@@ -1,0 +1,1 @@
+"""The write-ahead log: shards, group commit, log files, and how long the log may get."""

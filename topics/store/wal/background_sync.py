@@ -1,0 +1,131 @@
+"""Syncs beside the commits: of what was written bare, of files the log has left, of what somebody wants durable.
+
+One sync of a shard at a time, never beside a commit's own: two of one file at a time could share out one error between
+them, and the wrong one would report success.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from topics.loop.loop import Loop
+from topics.loop.timers import Timer
+from topics.store.wal.commit import Durability
+from topics.store.wal.counters import LogCounters
+from topics.store.wal.write_latch import Admission
+
+COMMIT_SYNCS = -1
+"""In the place of a descriptor: the commit in flight syncs all there is."""
+
+
+class BackgroundSync:
+    """One shard's.
+
+    current_fd: the file written to, or COMMIT_SYNCS. on_failed(why): a sync failed. on_ended: one ended, well or not.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        durable: Durability,
+        admission: Admission,
+        counters: LogCounters,
+        *,
+        every_ns: int,
+        current_fd: Callable[[], int],
+        on_failed: Callable[[str], None],
+        on_ended: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._durable = durable
+        self._admission = admission
+        self._counters = counters
+        self._every_ns = every_ns
+        self._current_fd = current_fd
+        self._on_failed = on_failed
+        self._on_ended = on_ended
+        self.running = False
+        self._timer: Timer | None = None
+        self.owed: deque[tuple[int, Callable[[], None]]] = deque()
+        """(batch number, whom to tell once that is on stable storage): see `when_durable`."""
+
+    @property
+    def is_planned(self) -> bool:
+        """A timer will start one."""
+        return self._timer is not None
+
+    def plan(self) -> None:
+        """Bytes were written that no commit has synced: one follows some time."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._every_ns, self._on_timer)
+
+    def start(self) -> None:
+        """Syncs the oldest bytes that are not, unless that goes on already."""
+        durable = self._durable
+        if self.running or not durable.unsynced or self._admission.read_only:
+            return
+        if durable.sealed:
+            sealed = durable.sealed[0]
+            fd, upto = sealed.fd, sealed.last_batch_no
+        else:
+            fd, upto = self._current_fd(), durable.written
+            if fd == COMMIT_SYNCS:
+                return
+        self.running = True
+        self._loop.files.fdatasync_nowait(fd, partial(self._on_sync, upto, self._loop.clock.monotonic_ns()))
+
+    def lets_commit(self) -> bool:
+        """A commit may sync: no other sync runs on the file, and none is owed to an earlier one."""
+        if self.running:
+            return False
+        if self._durable.sealed:
+            self.start()
+            return False
+        return True
+
+    def when_durable(self, done: Callable[[], None]) -> None:
+        """Calls `done` once all that is committed by now is on stable storage; never if the log is latched before.
+
+        No commit waits for that: a sync in the background is begun, or the one on its way is followed by another.
+        """
+        durable = self._durable
+        if not durable.unsynced:
+            done()
+            return
+        self.owed.append((durable.written, done))
+        self.start()
+
+    def tell(self) -> None:
+        """Tells those whose bytes are on stable storage now.
+
+        What they were told of may stage more; the pass' end hooks take it along, or the next pass.
+        """
+        owed, synced = self.owed, self._durable.synced
+        while owed and owed[0][0] <= synced:
+            owed.popleft()[1]()
+
+    def stop(self) -> None:
+        """None is planned any more; one that runs ends by itself."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.start()
+
+    def _on_sync(self, upto: int, submitted_ns: int, res: int) -> None:
+        self.running = False
+        self._on_ended()
+        if res < 0:
+            self._on_failed(f"a sync of the log failed (errno {-res})")
+            return
+        self._durable.on_synced(upto)
+        self._counters.count_sync(self._loop.clock.monotonic_ns() - submitted_ns)
+        if self.owed:
+            self.tell()
+        if self._durable.sealed or self.owed:
+            self.start()
+        elif self._durable.unsynced:
+            self.plan()

@@ -1,0 +1,56 @@
+"""Which of several ways of a commit is the fastest on this device, under this load: found out by using them."""
+
+from __future__ import annotations
+
+from topics.store.wal.commit import Primitive
+
+_TRIES_FIRST = 4
+"""Of each way, before any is preferred."""
+_TRY_EVERY = 64
+"""One commit in so many goes another way than the preferred one."""
+_WEIGHT = 8
+"""The mean moves by an eighth of the distance to what was measured last."""
+_SPIKE = 4
+"""One that took so many times the mean counts as that: devices stall now and then, whatever was asked of them."""
+_CLEARLY = 0.9
+"""Another way is preferred when it takes less than this share of the preferred one's time."""
+
+
+class FasterWay:
+    """`choose` before a commit, `note` after it. The first way is preferred until another proves better."""
+
+    def __init__(self, *ways: Primitive) -> None:
+        self._ways = ways
+        self._means = [0.0] * len(ways)
+        self._tries = [0] * len(ways)
+        self._preferred = 0
+        self._commits = 0
+
+    @property
+    def preferred(self) -> Primitive:
+        return self._ways[self._preferred]
+
+    def choose(self) -> Primitive:
+        """Mostly the preferred way; the others often enough to notice when that has changed."""
+        self._commits += 1
+        for at, tries in enumerate(self._tries):
+            if tries < _TRIES_FIRST:
+                return self._ways[at]
+        if self._commits % _TRY_EVERY:
+            return self._ways[self._preferred]
+        others = len(self._ways) - 1
+        turn = self._commits // _TRY_EVERY % others
+        return self._ways[(self._preferred + 1 + turn) % len(self._ways)]
+
+    def note(self, way: Primitive, took_ns: int) -> None:
+        """A commit that went this way took so long, until it was durable."""
+        at = self._ways.index(way)
+        mean = self._means[at]
+        if self._tries[at] < _TRIES_FIRST:
+            self._tries[at] += 1
+            self._means[at] = mean + (took_ns - mean) / self._tries[at]
+        else:
+            self._means[at] = mean + (min(took_ns, _SPIKE * mean) - mean) / _WEIGHT
+        best = min(range(len(self._ways)), key=self._means.__getitem__)
+        if min(self._tries) >= _TRIES_FIRST and self._means[best] < _CLEARLY * self._means[self._preferred]:
+            self._preferred = best

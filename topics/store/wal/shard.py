@@ -1,0 +1,499 @@
+"""One shard of the log: commits what is staged, batch after batch, and moves from file to file.
+
+One commit is in flight at a time; what is staged meanwhile is the next batch. Acks need the full write count and, for a
+synced batch, the sync's result; callbacks run in the order they were attached. A failed write or sync latches the whole
+log; a full disk fails what is staged and goes on in another file. Decisions are commit.py's, batches fill in
+staging.py, log_end.py gives them their place, background_sync.py syncs beside commits, files are wal_files.py's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+
+from topics.errors import StorageError
+from topics.loop.loop import Loop
+from topics.loop.tasks import Event
+from topics.loop.timers import Timer
+from topics.store.disk.disk_space import DiskSpace
+from topics.store.disk.log_sizes import LogSizes
+from topics.store.format.file_table import StoredFile
+from topics.store.format.log_format import BATCH_HEADER_BYTES, BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET
+from topics.store.format.rows import Framed, Rows
+from topics.store.in_memory.hot_tail import HotTail
+from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync
+from topics.store.wal.commit import Batch, Commit, Durability, Primitive, Verdict, choose_primitive, judge, rest_begins
+from topics.store.wal.commit_delay_tuner import GroupPause
+from topics.store.wal.counters import LogCounters
+from topics.store.wal.in_place import InPlace
+from topics.store.wal.log_bound import LogBound
+from topics.store.wal.log_end import LogEnd
+from topics.store.wal.lone_commit import Alone
+from topics.store.wal.preallocation import FilesAhead
+from topics.store.wal.primitive_tuner import FasterWay
+from topics.store.wal.staging import Staging
+from topics.store.wal.wal_files import WalDirectory, WalFile
+from topics.store.wal.write_latch import Admission
+
+_WINDOW_BYTES_MAX = 256 * 1024
+"""A batch of this size gains nothing by waiting for more."""
+_REST_ATTEMPTS_MAX = 64
+_SYNCED_COMMITS_FEW = 64
+"""A file with fewer has mostly bare writes: zeroing the next one would write all there is twice."""
+_FILLED_BUT = 4
+"""So much of a file, as its part, may be left over where a batch or a checkpoint had the log go on in the next."""
+
+
+class _Flight:
+    """The commit in flight."""
+
+    __slots__ = (
+        "attempts",
+        "base",
+        "batch",
+        "blocks",
+        "checksum",
+        "in_place",
+        "is_group",
+        "offset",
+        "primitive",
+        "submitted_ns",
+    )
+
+    def __init__(self, batch: Batch, primitive: Primitive, blocks: memoryview, offset: int, base: int) -> None:
+        self.batch = batch
+        self.primitive = primitive
+        self.blocks = blocks
+        self.offset = offset
+        self.base = base
+        self.attempts = 0
+        self.in_place = False
+        self.is_group = False
+        """Its primitive was a choice of `FasterWay`."""
+        self.checksum = 0
+        self.submitted_ns = 0
+
+
+class Wal:
+    """One shard. `flush` is called at the end of every pass of the loop."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        directory: WalDirectory,
+        *,
+        tail: HotTail,
+        admission: Admission,
+        space: DiskSpace,
+        counters: LogCounters,
+        bound: LogBound,
+        last_batch_no: int,
+        commit: str,
+        sync_every_ns: int,
+        window_ns: int,
+        gather_ns: int,
+        in_place_max_ns: int,
+        sizes: LogSizes,
+        prepared_files: int,
+    ) -> None:
+        self._loop = loop
+        self._files = loop.files
+        self._clock = loop.clock
+        self._directory = directory
+        self._admission = admission
+        self._space = space
+        self._counters = counters
+        self._bound = bound
+        self._sizes = sizes
+        self._setting = commit
+        self.window_ns = window_ns
+        """How long after a commit's end the next one is held back to gather more."""
+        self._pause = GroupPause(gather_ns)
+        self._window_timer: Timer | None = None
+        self._window_ends_ns = 0
+        """When the timer brings the next pass."""
+        self._groups = FasterWay(Primitive.LINK, Primitive.DSYNC)
+        self._measures = commit == "auto" and directory.direct_works
+        """Small synced groups go through the ring by whichever of the two is faster."""
+        self._moved = Event()
+        """Set whenever something ended that `drain` may wait for."""
+        self.ahead = FilesAhead(
+            loop,
+            directory,
+            space=space,
+            admission=admission,
+            sizes=sizes,
+            count=prepared_files,
+            on_failed=self._on_no_file,
+            on_broken=self._latch,
+            on_ended=self._moved.set,
+        )
+        self.staging = Staging(admission)
+        self.in_place = InPlace(loop, in_place_max_ns)
+        self._flight: _Flight | None = None
+        self._durable = Durability(last_batch_no)
+        self._end = LogEnd(loop.clock, directory, tail, counters, self._durable, bound)
+        self._sync = BackgroundSync(
+            loop,
+            self._durable,
+            admission,
+            counters,
+            every_ns=sync_every_ns,
+            current_fd=self._fd_to_sync,
+            on_failed=self._latch,
+            on_ended=self._moved.set,
+        )
+        self._alone = Alone(
+            loop,
+            self.staging,
+            self._end,
+            self._sync,
+            self._durable,
+            syncs=directory.direct_works and commit in {"auto", Primitive.DSYNC.value},
+            admission=admission,
+            on_failed=self._latch,
+        )
+
+    async def open(self) -> None:
+        """Prepares the first file, if there is space for one. Raises OSError."""
+        await self.ahead.open()
+
+    def when_durable(self, done: Callable[[], None]) -> None:
+        """Calls `done` once all that is committed by now is on stable storage; never if the log is latched before."""
+        self._sync.when_durable(done)
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Staged or in flight."""
+        return self.staging.size + (self._flight.batch.used if self._flight is not None else 0)
+
+    @property
+    def end_bytes(self) -> int:
+        """Of the file that is written to: what it holds behind its header."""
+        return max(0, self._end.file.position - WAL_FIRST_BATCH_OFFSET) if self._end.file is not None else 0
+
+    @property
+    def file_no(self) -> int:
+        """Of the file that is written to; 0 while none holds anything."""
+        return self._end.file.number if self._end.file is not None and self.end_bytes else 0
+
+    @property
+    def queue_depth(self) -> int:
+        """Callbacks that wait for their batch."""
+        return self.staging.waiters + (len(self._flight.batch.waiters) if self._flight is not None else 0)
+
+    # --- committing --------------------------------------------------------------------------------------------------
+    def flush(self) -> None:
+        """Sends the next batch off, if there is one and nothing holds it back; what holds it ends in a later pass."""
+        staging = self.staging
+        if staging.is_empty:
+            return
+        self._counters.queue_depth_peak = max(self._counters.queue_depth_peak, self.queue_depth)
+        if self._flight is None:
+            self._send_next()
+        staging.close_large()
+
+    def write_alone(
+        self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
+    ) -> tuple[Framed, Commit] | None:
+        """Stages and commits a request in this call, if commits may end in place: see `Alone.write`."""
+        in_place = self.in_place
+        if self._flight is not None or self.window_ns or self._bound.pressed:
+            return None
+        if not (in_place.always or in_place.takes_alone()):
+            return None
+        written = self._alone.write(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)
+        if written is not None and not in_place.always:
+            self._counters.in_place += 1
+            self._counters.queue_depth_peak = max(self._counters.queue_depth_peak, rows.count)
+            in_place.watch(self._end.committed_ns - written[1].write_ns, sync_running=False)
+        return written
+
+    def _send_next(self) -> None:
+        if self._admission.read_only:
+            self._fail_staged(self._admission.read_only_error())
+            return
+        batch = self.staging.head
+        if not batch.frames:
+            self._settle_empty(batch)
+            return
+        window_ns = self.window_ns
+        if not window_ns and batch.wants_sync and not self.in_place.always:
+            window_ns = self._pause.pause_ns
+        held_ns = self._bound.held_ns()
+        if window_ns and batch.used < _WINDOW_BYTES_MAX:
+            held_ns = max(held_ns, self._end.committed_ns + window_ns - self._clock.monotonic_ns())
+        if held_ns > 0:
+            self._come_again(held_ns)
+            return
+        if batch.wants_sync and not self._sync.lets_commit():
+            return
+        if not self._end.has_room(batch.used) and (
+            not self._to_next_file(batch.used) or (batch.wants_sync and not self._sync.lets_commit())
+        ):
+            return
+        file = self._end.file
+        assert file is not None, "there is room in a file"
+        mirror = None if self.in_place.always else batch.mirror
+        if mirror is not None and not self._end.prepare(batch, mirror, file):
+            self._loop.call_later(0, _nothing)  # the next piece
+            return
+        self._send(self.staging.take(), file)
+
+    def _come_again(self, held_ns: int) -> None:
+        """What holds the next commit back ends then: the writers that the last one answered are likely to write again,
+        or the log is getting too long (`LogBound`)."""
+        ends_ns = self._clock.monotonic_ns() + held_ns
+        if self._window_timer is not None:
+            if self._window_ends_ns <= ends_ns:
+                return
+            self._window_timer.cancel()
+        self._window_ends_ns = ends_ns
+        self._window_timer = self._loop.call_later(held_ns, self._on_window)
+
+    def _on_window(self) -> None:
+        self._window_timer = None
+
+    def _settle_empty(self, batch: Batch) -> None:
+        """Nothing was staged: the callbacks ask about what was committed before."""
+        if batch.wants_sync and self._durable.unsynced:
+            self._sync.start()
+            return
+        self.staging.take()
+        self._moved.set()
+        for done in batch.waiters:
+            done(Commit(None))
+        self._loop.again()
+
+    def _send(self, batch: Batch, file: WalFile) -> None:
+        durable = self._durable
+        checksum = self._end.seal(batch, file)
+        in_place = self.in_place.takes(batch, sync_running=self._sync.running)
+        primitive = choose_primitive(
+            self._setting,
+            wants_sync=batch.wants_sync,
+            unsynced_precedes=durable.unsynced,
+            direct_works=self._directory.direct_works,
+            size=batch.used,
+            in_place=in_place,
+        )
+        # The chain although nothing calls for it: a small group.
+        is_group = self._measures and primitive is Primitive.LINK and not durable.unsynced
+        if is_group:
+            primitive = self._groups.choose()
+        if self.in_place.always and primitive is Primitive.BARE_DIRECT:
+            primitive = Primitive.BARE  # the caller copies into the page cache faster than the device writes
+        blocks, offset = self._end.place(batch, file)
+        flight = _Flight(batch, primitive, blocks, offset, file.position + BATCH_HEADER_BYTES)
+        flight.in_place = in_place
+        flight.is_group = is_group
+        flight.checksum = checksum
+        flight.submitted_ns = self._clock.monotonic_ns()
+        self._flight = flight
+        self._submit(flight, file)
+
+    def _submit(self, flight: _Flight, file: WalFile) -> None:
+        stored = file.stored
+        primitive = flight.primitive
+        if flight.in_place and primitive in (Primitive.BARE, Primitive.DSYNC):
+            dsync = primitive is Primitive.DSYNC
+            fd = stored.direct_fd if dsync else stored.fd
+            write_res = self._files.write_now(fd, flight.blocks, flight.offset, dsync=dsync)
+            if not self.in_place.always:
+                self._counters.in_place += 1
+                self.in_place.watch(flight.submitted_ns, sync_running=self._sync.running)
+            self._on_write(write_res)
+            self._loop.again()
+            return
+        match primitive:
+            case Primitive.BARE:
+                self._files.write_nowait(stored.fd, flight.blocks, flight.offset, self._on_write)
+            case Primitive.BARE_DIRECT:
+                self._files.write_nowait(stored.direct_fd, flight.blocks, flight.offset, self._on_write)
+            case Primitive.LINK:
+                self._files.commit_nowait(stored.fd, flight.blocks, flight.offset, self._on_results)
+            case Primitive.DIRECT:
+                self._files.commit_nowait(stored.direct_fd, flight.blocks, flight.offset, self._on_results)
+            case Primitive.DSYNC:
+                self._files.write_nowait(stored.direct_fd, flight.blocks, flight.offset, self._on_write, dsync=True)
+
+    def _on_write(self, write_res: int) -> None:
+        self._on_results(write_res, 0)
+
+    def _on_results(self, write_res: int, sync_res: int) -> None:
+        flight, file = self._flight, self._end.file
+        assert flight is not None, "a completion came for a commit nobody submitted"
+        assert file is not None, "a file is left only when nothing is in flight"
+        verdict = judge(flight.primitive, len(flight.blocks), write_res, sync_res)
+        if verdict is Verdict.REST:
+            flight.attempts = 0 if write_res >= BLOCK_BYTES else flight.attempts + 1
+            if flight.attempts < _REST_ATTEMPTS_MAX:
+                self._send_rest(flight, file, rest_begins(write_res))
+                return
+            verdict = Verdict.FAILED
+        if verdict is Verdict.FAILED:
+            self._latch(f"a commit to {file.stored.path} failed (write {write_res}, sync {sync_res})")
+        self._flight = None
+        self._moved.set()
+        if self._admission.read_only:  # also when a background sync failed while this was in flight
+            self._fail(flight.batch, self._admission.read_only_error())
+            self._fail_staged(self._admission.read_only_error())
+        elif verdict is Verdict.FULL:
+            self._on_write_full(flight, file)
+        else:
+            self._on_committed(flight, file)
+
+    def _send_rest(self, flight: _Flight, file: WalFile, begin: int) -> None:
+        """The rest of a short write, as a commit of its own, before anything else goes to this file."""
+        flight.is_group = False
+        flight.in_place = False  # however small the pieces a file system takes, this is no recursion
+        flight.blocks = flight.blocks[begin:]
+        flight.offset += begin
+        if not flight.primitive.syncs:
+            flight.primitive = Primitive.BARE
+        else:
+            flight.primitive = Primitive.LINK  # RWF_DSYNC would leave the part written before unsynced
+        self._submit(flight, file)
+
+    def _on_committed(self, flight: _Flight, file: WalFile) -> None:
+        batch = flight.batch
+        synced = flight.primitive.syncs
+        elapsed_ns = self._end.on_written(batch, file, flight.checksum, flight.submitted_ns, synced=synced)
+        if not synced:
+            self._sync.plan()
+        else:
+            self._pause.note(batch.frames, flight.submitted_ns, self._end.committed_ns)
+            if flight.is_group:
+                self._groups.note(flight.primitive, elapsed_ns)
+            if self._sync.owed:
+                self._sync.tell()
+        commit = Commit(None, file.stored.file_id, flight.base, elapsed_ns, elapsed_ns if synced else 0)
+        waiters = batch.waiters
+        self.staging.give_back(batch)
+        answering_ns = self._clock.monotonic_ns()
+        for done in waiters:
+            done(commit)
+        self._counters.answer.add(self._clock.monotonic_ns() - answering_ns)
+        if batch.prepared is not None:
+            self._loop.call_later(0, partial(_drop, batch))  # giving so much memory back takes a turn, too
+
+    def _fd_to_sync(self) -> int:
+        """What a sync in the background is for, besides files that were left."""
+        if self._flight is not None and self._flight.primitive.syncs:
+            return COMMIT_SYNCS
+        assert self._end.file is not None, "unsynced bytes lie in a file"
+        return self._end.file.stored.fd
+
+    # --- failing -----------------------------------------------------------------------------------------------------
+    def _latch(self, reason: str) -> None:
+        """Read-only from here on, all shards; what is in flight fails when its completion comes."""
+        self._admission.latch(reason)
+        self._moved.set()
+
+    def on_latch(self) -> None:
+        """Some shard failed: nothing staged here will be written. What is in flight is told first."""
+        self._moved.set()
+        if self._flight is None:
+            self._fail_staged(self._admission.read_only_error())
+
+    def _fail(self, batch: Batch, error: StorageError) -> None:
+        commit = Commit(error)
+        for done in batch.waiters:
+            done(commit)
+
+    def _fail_staged(self, error: StorageError) -> None:
+        for batch in self.staging.take_all():
+            self._fail(batch, error)
+
+    def _on_no_file(self, error: StorageError) -> None:
+        """There is no next file: who asked for one, though this one has room, fails with the batch that asked."""
+        self._end.cancel_rotation()
+        self._fail_staged(error)
+
+    def _on_write_full(self, flight: _Flight, file: WalFile) -> None:
+        """The file system had no block left for a commit: the file ends at its last good batch."""
+        self._space.note_full()
+        self._leave(file)
+        self._fail(flight.batch, self._admission.disk_full_error())
+        self._fail_staged(self._admission.disk_full_error())
+
+    # --- from file to file -------------------------------------------------------------------------------------------
+    def request_rotation(self) -> None:
+        """The next batch opens another file, so that all there is now lies in files the log has left."""
+        self._end.request_rotation()
+
+    def _to_next_file(self, batch_bytes: int) -> bool:
+        """Moves to the file prepared; False when it is not ready, and then it is being made."""
+        if not self.ahead.takes(batch_bytes):
+            return False
+        if self._end.file is not None:
+            self._counters.rotations += 1
+            self.ahead.zeroes = not self._is_bulk(self._end.file)
+            if not self._end.leaves_file:
+                self._sizes.on_filled(self._end.file.size)
+            self._leave(self._end.file)
+        self._end.begin(self.ahead.take())
+        return True
+
+    def _is_bulk(self, file: WalFile) -> bool:
+        """Bare writes have filled the file, or will fill the next: none of them gains by zeros, and all would wait."""
+        filled = self.in_place.always or file.position >= file.size - file.size // _FILLED_BUT
+        return filled and self._end.synced_commits < _SYNCED_COMMITS_FEW
+
+    def _leave(self, file: WalFile) -> None:
+        self._end.leave(file)
+        self._sync.start()
+
+    def on_space(self) -> None:
+        """The disk is no longer full."""
+        self.ahead.prepare()
+
+    async def when_synced(self, stored: StoredFile) -> None:
+        """Returns when no sync is owed to a file the log has left, or the log is read-only."""
+        while not self._admission.read_only and any(file.fd == stored.fd for file in self._durable.sealed):
+            self._sync.start()
+            self._moved.clear()
+            await self._moved.wait()
+
+    # --- ending ------------------------------------------------------------------------------------------------------
+    async def drain(self) -> None:
+        """Returns when all that was staged is on stable storage, or the log is read-only."""
+        while not self._admission.read_only:
+            staged = not self.staging.is_empty or self._flight is not None
+            if not staged and not self._durable.unsynced:
+                return
+            if not staged:
+                self._sync.start()
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def close(self) -> None:
+        """Drains and closes the files that are written to. Those the log has left are the file table's.
+
+        A file prepared without zeros goes: the next start takes what it finds for zeroed.
+        """
+        await self.drain()
+        self.ahead.stop()
+        self._sync.stop()
+        while self._flight is not None or self._sync.running or self.ahead.preparing:
+            self._moved.clear()
+            await self._moved.wait()
+        for file in [*self.ahead.ready, *([self._end.file] if self._end.file is not None else [])]:
+            file.stored.active = False
+            for fd in (file.stored.fd, file.stored.direct_fd):
+                if fd >= 0:
+                    await self._files.close(fd)
+            file.stored.fd = file.stored.direct_fd = -1
+        for file in self.ahead.ready:
+            if not file.stored.zeroed:
+                with contextlib.suppress(OSError):
+                    await self._files.unlink(file.stored.path)
+
+
+def _drop(_batch: Batch) -> None:
+    """A timer that was the last to know a batch."""
+
+
+def _nothing() -> None:
+    """A timer that makes the loop come back at once."""

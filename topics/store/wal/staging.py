@@ -1,0 +1,231 @@
+"""What the next commits of a shard are made of: a batch being filled, and those closed before it for their size."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+
+from typing_extensions import Buffer
+
+from topics.store.format.codec import Pointer, ffi, lib
+from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FLAG_ROUTED
+from topics.store.format.rows import PLACED, Framed, Rows
+from topics.store.format.topic_rows import TopicRows
+from topics.store.in_memory.prebuilt_frames import Gathered
+from topics.store.wal.commit import Batch, Done
+from topics.store.wal.write_latch import Admission
+from topics.tuples import make_tuple
+
+BATCH_ROLL_BYTES = 4 << 20
+"""A filling batch larger than this is closed at the end of the pass, even if it cannot be written yet."""
+_BATCH_ROOM = 64 * 1024
+_PLACED_ROWS = 64
+
+
+class Staging:
+    """Frames requests into the filling batch. `head` is the batch to be committed next; `take` gives it away."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self.filling = Batch(_BATCH_ROOM)
+        self._closed: deque[Batch] = deque()
+        self._spare: Batch | None = None
+        self._placed_rows = _PLACED_ROWS
+        self._placed: Pointer = ffi.new("char[]", PLACED.size * _PLACED_ROWS)
+
+    def stage_records(
+        self,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        rows: Rows,
+        *,
+        fsync: bool,
+        node: bytes | None = None,
+        extension: bytes = b"",
+        counted: bool = True,
+        routed: bool = False,
+    ) -> Framed:
+        """Frames a request's rows into the filling batch. Raises LogReadOnlyError or DiskFullError."""
+        if self._admission.closed:
+            self._admission.check()
+        batch = self.filling
+        buffer, spans, count, _size = rows
+        length = len(buffer)
+        if type(buffer) is not bytes:
+            buffer = ffi.from_buffer(buffer)
+        if count > self._placed_rows:
+            self._placed_rows = count
+            self._placed = ffi.new("char[]", PLACED.size * count)
+        at = batch.used
+        start = at - BATCH_HEADER_BYTES
+        placed = self._placed
+        while True:
+            written: int = lib.tp_frame_rows(
+                batch.pointer,
+                at,
+                batch.room,
+                buffer,
+                length,
+                spans,
+                count,
+                topic_id,
+                first_seq,
+                ts_ms,
+                (FLAG_FSYNC if fsync else 0) | (FLAG_ROUTED if routed else 0),
+                node or b"",
+                len(node) if node else 0,
+                node is not None,
+                extension,
+                len(extension),
+                start,
+                placed,
+            )
+            if written >= 0:
+                break
+            batch.grow(-written)
+        assert written or not count, "a row points outside its buffer"
+        batch.used = at + written
+        batch.frames += count
+        if not counted:
+            batch.uncounted += count
+        return make_tuple(Framed, (start, ffi.unpack(placed, PLACED.size * count)))
+
+    def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed:
+        """Frames rows of several topics into the filling batch. Raises like `stage_records`."""
+        if self._admission.closed:
+            self._admission.check()
+        batch = self.filling
+        buffer, spans, topics, count = rows
+        if count > self._placed_rows:
+            self._placed_rows = count
+            self._placed = ffi.new("char[]", PLACED.size * count)
+        numbers = ffi.from_buffer("uint64_t[]", array("Q", topics))
+        at = batch.used
+        start = at - BATCH_HEADER_BYTES
+        placed = self._placed
+        while True:
+            written = lib.tp_frame_topics(
+                batch.pointer,
+                at,
+                batch.room,
+                ffi.from_buffer(buffer),
+                len(buffer),
+                spans,
+                numbers,
+                len(topics) // 5,
+                FLAG_FSYNC if fsync else 0,
+                start,
+                placed,
+            )
+            if written >= 0:
+                break
+            batch.grow(-written)
+        assert written, "a row points outside its buffer"
+        batch.used = at + written
+        batch.frames += count
+        return make_tuple(Framed, (start, ffi.unpack(placed, PLACED.size * count)))
+
+    def stage_control(
+        self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
+    ) -> None:
+        """One control frame into the filling batch. Raises like `stage_records`."""
+        if self._admission.closed:
+            self._admission.check()
+        batch = self.filling
+        while True:
+            written = lib.tp_frame_control(
+                batch.pointer, batch.used, batch.room, kind, 0, topic_id, seq, ts_ms, payload, len(payload)
+            )
+            if written > 0:
+                break
+            batch.grow(-written)
+        batch.used += written
+        batch.frames += 1
+        if not counted:
+            batch.uncounted += 1
+
+    def stage_frames(self, frames: Buffer, count: int) -> int:
+        """Whole frames as they are (recovery writes its tail again); returns their start in the body."""
+        self._admission.check()
+        view = memoryview(frames).cast("B")
+        batch = self.filling
+        start = batch.used
+        if start + len(view) > batch.room:
+            batch.grow(start + len(view))
+        memoryview(batch.memory)[start : start + len(view)] = view
+        batch.used += len(view)
+        batch.frames += count
+        return start - BATCH_HEADER_BYTES
+
+    def stage_gathered(self, frames: Gathered, synced: bool, done: Done) -> None:
+        """Numbered frames as a batch of its own, behind what is staged. Raises LogReadOnlyError or DiskFullError."""
+        self._admission.check()
+        filling = self.filling
+        if filling.frames or filling.waiters:
+            self._closed.append(filling)
+            self.filling = self._empty_batch()
+        batch = Batch(len(frames.memory), frames.memory)
+        batch.used, batch.frames, batch.wants_sync = frames.used, frames.count + frames.controls, synced
+        batch.mirror = frames.mirror
+        batch.waiters.append(done)
+        self._closed.append(batch)
+
+    def when_committed(self, synced: bool, done: Done) -> None:
+        """Calls `done` when the filling batch has ended; `synced` asks for it to be on stable storage then."""
+        batch = self.filling
+        batch.waiters.append(done)
+        if synced:
+            batch.wants_sync = True
+
+    # --- batches -----------------------------------------------------------------------------------------------------
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is staged, and nobody asks about what was."""
+        filling = self.filling
+        return not (filling.frames or filling.waiters or self._closed)
+
+    @property
+    def head(self) -> Batch:
+        """The batch that is committed next."""
+        return self._closed[0] if self._closed else self.filling
+
+    def take(self) -> Batch:
+        """The head; what is staged from here on is another batch."""
+        if self._closed:
+            return self._closed.popleft()
+        batch, self.filling = self.filling, self._empty_batch()
+        return batch
+
+    def take_all(self) -> list[Batch]:
+        """All batches, for those that will not be committed."""
+        staged = [*self._closed, self.filling]
+        self._closed.clear()
+        self.filling = Batch(_BATCH_ROOM)
+        return staged
+
+    def give_back(self, batch: Batch) -> None:
+        """A batch that was taken and is committed: empty again, its memory is used once more."""
+        batch.clear()
+        if batch.room <= BATCH_ROLL_BYTES and type(batch.memory) is bytearray:
+            self._spare = batch
+
+    def close_large(self) -> None:
+        """Closes the filling batch if it has become large."""
+        if self.filling.used > BATCH_ROLL_BYTES:
+            self._closed.append(self.filling)
+            self.filling = self._empty_batch()
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return (self.filling.used - BATCH_HEADER_BYTES) + sum(batch.used for batch in self._closed)
+
+    @property
+    def waiters(self) -> int:
+        """Callbacks that wait for their batch."""
+        return len(self.filling.waiters) + sum(len(batch.waiters) for batch in self._closed)
+
+    def _empty_batch(self) -> Batch:
+        batch, self._spare = self._spare, None
+        return batch or Batch(_BATCH_ROOM)
