@@ -34,7 +34,7 @@ EXTENSIONS = (
     Extension(
         "topics.store.format._codec", "topics/store/format/codec", (), "xxhash.h", "apt-get install libxxhash-dev"
     ),
-    Extension("topics.engine._records", "topics/engine/records"),
+    Extension("topics.engine.json._records", "topics/engine/json/records"),
     Extension("topics.loop._links", "topics/loop/links"),
     Extension("topics.http._scan", "topics/http/scan"),
 )

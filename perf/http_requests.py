@@ -18,7 +18,7 @@ from perf.no_probes import NoProbes
 from perf.writes import PAYLOAD, commit_id
 from topics.clock import SystemClock
 from topics.config import Config
-from topics.engine.results import AppendRequest, AppendResult, Done
+from topics.engine.values.results import AppendRequest, AppendResult, Done
 from topics.http.connection import HttpConnection
 from topics.http.service import Service
 from topics.http.table import route_table

@@ -18,7 +18,7 @@ from itertools import count
 import topics
 from perf.writes import PAYLOAD, commit_id
 from topics.config import Config
-from topics.engine.producers.known import Producers, ProducerTotals
+from topics.engine.state.known_producers import Producers, ProducerTotals
 from topics.store.format.log_format import ProducerPart
 
 _PRODUCERS = 200

@@ -22,7 +22,7 @@ from perf.writes import PAYLOAD, commit_id
 from topics.clock import SystemClock
 from topics.config import Config
 from topics.engine.engine import Engine
-from topics.engine.topic_config import TopicConfig
+from topics.engine.values.topic_config import TopicConfig
 from topics.http.connection import HttpConnection
 from topics.http.service import Service
 from topics.http.table import route_table

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from topics.config import Config
-from topics.engine.topic_config import DEFAULT
+from topics.engine.values.topic_config import DEFAULT
 from topics.http.errors import STATUS
 from topics.http.routes import Access, Route
 from topics.http.scope import Scope

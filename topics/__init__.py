@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from topics.embedded.log import Log, open_log
     from topics.embedded.producer import Producer
     from topics.embedded.records import GapError, Page, Record
-    from topics.engine.results import TopicHead
-    from topics.engine.value_rows import NewRecord
+    from topics.engine.values.results import TopicHead
+    from topics.engine.write.value_rows import NewRecord
 
 __version__ = "0.1.0"
 __all__ = [
@@ -56,8 +56,8 @@ _LAZY = {
     "Page": ("topics.embedded.records", "Page"),
     "Producer": ("topics.embedded.producer", "Producer"),
     "Record": ("topics.embedded.records", "Record"),
-    "NewRecord": ("topics.engine.value_rows", "NewRecord"),
-    "TopicHead": ("topics.engine.results", "TopicHead"),
+    "NewRecord": ("topics.engine.write.value_rows", "NewRecord"),
+    "TopicHead": ("topics.engine.values.results", "TopicHead"),
 }
 """Imported on first use: every module of the package passes through here, and none needs the whole engine for that."""
 

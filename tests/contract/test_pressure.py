@@ -10,7 +10,7 @@ import pytest
 from tests.contract.sim_world import SimWorld
 from tests.contract.websocket import WebSocket
 from topics.engine.scheduling import scheduler
-from topics.engine.topic import Topic
+from topics.engine.state.topic import Topic
 
 TOPICS = [f"hot{number:02}" for number in range(10)]
 

@@ -16,7 +16,7 @@ from tests.contract.conftest import sim_options
 from tests.contract.sim_world import SimWorld
 from tests.contract.world import Connection
 from topics.engine.routers import evidence, forward
-from topics.engine.routers.router import UNKNOWN, Router
+from topics.engine.state.router import UNKNOWN, Router
 from topics.loop.loop import Loop
 from topics.store.repair.rebuild import rebuild
 

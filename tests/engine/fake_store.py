@@ -1,4 +1,4 @@
-"""A store in memory whose commits end when the test says so: the seam of topics/engine/ports.py.
+"""A store in memory whose commits end when the test says so: the seam of topics/engine/values/ports.py.
 
 Frames are the real ones; a file is a StoredFile with memory, so the real Reader serves it. `restart` replays what was
 committed into another engine, in the order real recovery does.
@@ -14,7 +14,7 @@ import numpy as np
 
 from topics.clock import ManualClock
 from topics.config import Config
-from topics.engine.catalog import EngineCatalog
+from topics.engine.recovery.engine_catalog import EngineCatalog
 from topics.errors import DiskFullError, LogReadOnlyError, StorageError
 from topics.store.format import codec
 from topics.store.format.catalog import NO_TAG, RowColumns

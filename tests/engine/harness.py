@@ -10,10 +10,10 @@ import numpy as np
 from tests.engine.fake_store import FakeLoop, FakeStore, columns_of, replay, small_config
 from topics.config import Config
 from topics.engine.engine import Engine
-from topics.engine.idempotency import Key
-from topics.engine.node_set import node_set
-from topics.engine.predicate import Predicate
-from topics.engine.results import (
+from topics.engine.state.idempotency import Key
+from topics.engine.values.node_set import node_set
+from topics.engine.values.predicate import Predicate
+from topics.engine.values.results import (
     AppendRequest,
     AppendResult,
     DeleteResult,
@@ -24,7 +24,7 @@ from topics.engine.results import (
     TopicPage,
     TopicState,
 )
-from topics.engine.topic_config import TopicConfig
+from topics.engine.values.topic_config import TopicConfig
 from topics.errors import TopicsError
 from topics.store.format import codec
 from topics.store.format.file_table import FileKind

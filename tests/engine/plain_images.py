@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.engine.snapshot import Snapshot, TopicImage
+from topics.engine.shared.topic_snapshot import Snapshot, TopicImage
 
 
 def topic_images(snapshot: Snapshot) -> list[TopicImage]:

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "../../topics/engine/records.c"
+#include "../../topics/engine/json/records.c"
 
 static uint64_t colons(const uint8_t *text, uint64_t len)
 {

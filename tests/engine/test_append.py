@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.harness import Harness, records
-from topics.engine import admission
-from topics.engine.refusals import config_needs_admin
-from topics.engine.results import AppendRequest
-from topics.engine.topic_config import TopicConfig
+from topics.engine.state.refusals import config_needs_admin
+from topics.engine.values.results import AppendRequest
+from topics.engine.values.topic_config import TopicConfig
+from topics.engine.write import admission
 from topics.errors import DiskFullError, LogReadOnlyError, RequestError, StorageError
 from topics.store.format.file_table import FileKind
 from topics.store.format.rows import Record, pack_rows

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from topics.engine.routers.catch_up import CatchUp
-from topics.engine.routers.driver import is_awaited
-from topics.engine.routers.router import HOPS_MAX, RouterLife
+from topics.engine.routers.forwarding import is_awaited
+from topics.engine.state.router import HOPS_MAX, RouterLife
 
 
 class Place:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.harness import Answer, Harness
-from topics.engine.results import CheckpointResult
+from topics.engine.values.results import CheckpointResult
 from topics.errors import DiskFullError, RequestError
 
 

@@ -7,9 +7,9 @@ from unittest.mock import patch
 import pytest
 
 from tests.engine.harness import Answer, Harness, records
-from topics.engine.queue.results import ClaimRequest
-from topics.engine.steps import Steps
-from topics.engine.tags import Tags
+from topics.engine.index.tags import Tags
+from topics.engine.queue.queue_results import ClaimRequest
+from topics.engine.values.step_queue import Steps
 from topics.errors import RequestError, StorageError, TopicsError
 from topics.store.format.rows import Record, pack_rows
 

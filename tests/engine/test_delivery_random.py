@@ -11,8 +11,8 @@ import pytest
 from tests.engine.harness import Harness, records
 from topics.engine.delivery.frames import Burst, CaughtUpFrame, DeletedFrame, RecordsFrame, TombstoneFrame
 from topics.engine.delivery.subscription import Subscription
-from topics.engine.node_set import node_set
-from topics.engine.results import DiffQuery
+from topics.engine.values.node_set import node_set
+from topics.engine.values.results import DiffQuery
 from topics.errors import TopicsError
 
 TOPICS = ("a", "b", "c")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.engine.harness import Harness, records
-from topics.engine.results import Tombstone
+from topics.engine.values.results import Tombstone
 from topics.errors import CorruptError, RequestError
 from topics.store.format.rows import Record, pack_rows
 

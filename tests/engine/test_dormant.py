@@ -9,10 +9,10 @@ import pytest
 
 from tests.engine.harness import records
 from tests.engine.real_world import RealWorld
-from topics.engine.chunk import Chunk
-from topics.engine.dormant import Dormant
-from topics.engine.results import TopicState
-from topics.engine.topic import Topic
+from topics.engine.index.chunk import Chunk
+from topics.engine.shared.dormant import Dormant
+from topics.engine.state.topic import Topic
+from topics.engine.values.results import TopicState
 
 NAMES = [f"t{number:02d}" for number in range(40)]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from topics.engine.floors import CRASH, TRIM, Floors, Gap, enter
-from topics.engine.results import Tombstone
+from topics.engine.state.losses import CRASH, TRIM, Floors, Gap, enter
+from topics.engine.values.results import Tombstone
 
 
 def lost(gap_from: int, gap_to: int, reason: str) -> Tombstone:

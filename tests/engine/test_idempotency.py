@@ -1,6 +1,6 @@
 """The store of idempotency keys."""
 
-from topics.engine.idempotency import KeyEntry, KeyStore
+from topics.engine.state.idempotency import KeyEntry, KeyStore
 
 
 def test_an_entry_that_is_old_when_its_write_is_published_is_not_kept() -> None:

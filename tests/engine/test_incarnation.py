@@ -12,8 +12,8 @@ from tests.engine.fake_store import FakeLoop, FakeStore, small_config
 from tests.engine.harness import Harness
 from tests.engine.plain_images import topic_images
 from topics.engine.engine import Engine
-from topics.engine.snapshot import Snapshot
-from topics.engine.topic import Topic
+from topics.engine.shared.topic_snapshot import Snapshot
+from topics.engine.state.topic import Topic
 from topics.store.format.default_incarnation import incarnation_of_id
 
 

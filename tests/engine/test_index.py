@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.fake_store import FakeLoop
-from topics.engine import chunk as chunk_module
-from topics.engine import index as index_module
-from topics.engine import tags as tags_module
-from topics.engine.chunk import DEAD, Dead
-from topics.engine.index import Index, Selection
-from topics.engine.matching import Matching
-from topics.engine.predicate import Predicate
-from topics.engine.usage import Usage
+from topics.engine.index import chunk as chunk_module
+from topics.engine.index import index as index_module
+from topics.engine.index import tags as tags_module
+from topics.engine.index.chunk import DEAD, Dead
+from topics.engine.index.index import Index, Selection
+from topics.engine.index.matching import Matching
+from topics.engine.index.usage import Usage
+from topics.engine.values.predicate import Predicate
 from topics.store.format.file_table import FileKind, FileTable
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from topics.config import Config
-from topics.engine import records
-from topics.engine.json_fields import Fields, read_object
-from topics.engine.node_set import NO_NODES, node_set
-from topics.engine.records import FIELDS_MAX, TooManyError
+from topics.engine.json import strict_json
+from topics.engine.json.strict_json import FIELDS_MAX, TooManyError
+from topics.engine.values.json_fields import Fields, read_object
+from topics.engine.values.node_set import NO_NODES, node_set
 from topics.errors import RequestError
 
 
@@ -160,7 +160,7 @@ def test_a_reader_names_a_thousand_nodes_at_most_counted_before_they_are_decoded
     for text in (b'["aaaaa","bbbb","cccc"]', b'"aaaaaaaaaaaaa"', '["\u20ac\u20ac\u20ac\u20ac\u20ac"]'.encode()):
         with pytest.raises(TooManyError, match="node has 1[35] bytes of names: at most 12 are allowed"):
             read_object(b'{"node":%b}' % text).nodes(limits)
-    monkeypatch.setattr(records, "strings_of", None)
+    monkeypatch.setattr(strict_json, "strings_of", None)
     with pytest.raises(TooManyError, match="node has too many entries"):
         read_object(b'{"node":[%b]}' % b",".join([b'""'] * 40_000)).nodes(limits)
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.engine.harness import Answer, Harness, records
 from tests.engine.real_world import RealWorld
-from topics.engine.idempotency import Key
-from topics.engine.identity import Identity
-from topics.engine.producers.part import Part
-from topics.engine.results import AppendResult
+from topics.engine.state.idempotency import Key
+from topics.engine.state.identity import Identity
+from topics.engine.state.producer_part import Part
+from topics.engine.values.results import AppendResult
 from topics.errors import RequestError
 from topics.store.format.rows import Rows
 from topics.store.in_memory.prebuilt_frames import Gathered, gather

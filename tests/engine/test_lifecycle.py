@@ -8,10 +8,10 @@ import tracemalloc
 import pytest
 
 from tests.engine.harness import Answer, Harness, records
-from topics.engine.producers.part import Part
-from topics.engine.results import DiffQuery
-from topics.engine.topic import Topic
-from topics.engine.topic_config import DURABILITIES, TopicConfig
+from topics.engine.state.producer_part import Part
+from topics.engine.state.topic import Topic
+from topics.engine.values.results import DiffQuery
+from topics.engine.values.topic_config import DURABILITIES, TopicConfig
 from topics.errors import RequestError, StorageError
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from topics.config import Config
-from topics.engine.long_bodies import LongBodies, Work
+from topics.engine.write.long_bodies import LongBodies, Work
 
 
 class Timers:

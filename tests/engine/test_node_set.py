@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.engine.node_set import NO_NODES, node_count, node_names, node_set
+from topics.engine.values.node_set import NO_NODES, node_count, node_names, node_set
 from topics.store.format import codec
 from topics.store.format.rows import Record, pack_rows
 from topics.store.read.render_json import Projection

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.engine.harness import Answer, Harness, records
-from topics.engine.plain_appends import PlainAppended
-from topics.engine.results import AppendRequest, AppendResult
+from topics.engine.values.results import AppendRequest, AppendResult
+from topics.engine.write.plain_appends import PlainAppended
 from topics.errors import DiskFullError, StorageError
 from topics.store.format.rows import ROW, Record, Rows, pack_rows
 

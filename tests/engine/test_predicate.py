@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from topics.engine.json_fields import read_object
-from topics.engine.predicate import Predicate, parse_predicate
+from topics.engine.values.json_fields import read_object
+from topics.engine.values.predicate import Predicate, parse_predicate
 from topics.errors import RequestError
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.engine.harness import records
 from tests.engine.real_world import RealWorld
-from topics.engine.producers.part import Part
-from topics.engine.results import AppendResult
+from topics.engine.state.producer_part import Part
+from topics.engine.values.results import AppendResult
 from topics.errors import RequestError
 from topics.loop import Loop
 from topics.store.repair.rebuild import rebuild

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.engine.harness import Harness, records
 from tests.engine.real_world import RealWorld
 from topics.config import Config
-from topics.engine.producers.known import Producers, ProducerTotals
-from topics.engine.producers.part import Part
-from topics.engine.snapshot import Snapshot, TopicImage, image_of
+from topics.engine.shared.topic_snapshot import Snapshot, TopicImage, image_of
+from topics.engine.state.known_producers import Producers, ProducerTotals
+from topics.engine.state.producer_part import Part
 from topics.errors import RequestError, StorageError
 from topics.loop import Loop
 from topics.store.format.log_format import Frame, ProducerPart, unpack_extension

@@ -18,7 +18,7 @@ from tests.engine.real_world import RealWorld
 from tests.model.jobs import Jobs
 from tests.model.topic import Record as ModelRecord
 from tests.model.topic import Topic
-from topics.engine.queue.results import ClaimRequest, HeldJobs
+from topics.engine.queue.queue_results import ClaimRequest, HeldJobs
 from topics.store.format.rows import Record, pack_rows
 
 nodes = st.sampled_from(["a", "b"])

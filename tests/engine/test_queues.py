@@ -10,8 +10,8 @@ import pytest
 
 from tests.engine.harness import Answer, Harness, records
 from tests.engine.real_world import RealWorld
-from topics.engine.queue import leases
-from topics.engine.queue.results import ClaimRequest, HeldJobs
+from topics.engine.queue.queue_results import ClaimRequest, HeldJobs
+from topics.engine.state import leases
 from topics.errors import CorruptError, RequestError, StorageError
 from topics.loop import Loop
 from topics.store.repair.rebuild import rebuild

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topics.engine import records
-from topics.engine.records import JsonError, Kind
+from topics.engine.json import strict_json
+from topics.engine.json.strict_json import JsonError, Kind
 
 ACCEPTED = [
     *(
@@ -203,7 +203,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("text", ACCEPTED)
 def test_strict_json_is_accepted(text: bytes) -> None:
-    checked = records.check(text)
+    checked = strict_json.check(text)
     model = json_model.parse(text)
     assert checked.compact_bytes == len(json_model.compact(model))
 
@@ -211,7 +211,7 @@ def test_strict_json_is_accepted(text: bytes) -> None:
 @pytest.mark.parametrize("text", REFUSED)
 def test_everything_else_is_refused_with_an_offset_inside_the_text(text: bytes) -> None:
     with pytest.raises(JsonError) as caught:
-        records.check(text)
+        strict_json.check(text)
     assert 0 <= caught.value.offset <= len(text)
     assert caught.value.code == "invalid_request"
 
@@ -231,7 +231,7 @@ def test_everything_else_is_refused_with_an_offset_inside_the_text(text: bytes) 
 )
 def test_a_message_says_what_is_wrong_and_where(text: bytes, words: str) -> None:
     with pytest.raises(JsonError) as caught:
-        records.check(text)
+        strict_json.check(text)
     assert words in caught.value.message
 
 
@@ -244,11 +244,11 @@ def test_a_message_says_what_is_wrong_and_where(text: bytes, words: str) -> None
     ],
 )  # fmt: skip
 def test_the_accounted_size_is_that_of_the_shortest_spelling(text: bytes, size: int) -> None:
-    assert records.check(text, "the value").compact_bytes == size
+    assert strict_json.check(text, "the value").compact_bytes == size
 
 
 def test_compact_keeps_spelling_and_blanks_inside_strings() -> None:
-    assert records.compact(b' { "a b" : [ 1.50 , "\\u00e9 \\" , " ] }\n') == b'{"a b":[1.50,"\\u00e9 \\" , "]}'
+    assert strict_json.compact(b' { "a b" : [ 1.50 , "\\u00e9 \\" , " ] }\n') == b'{"a b":[1.50,"\\u00e9 \\" , "]}'
 
 
 def agrees_with_the_model(text: bytes) -> None:
@@ -257,9 +257,9 @@ def agrees_with_the_model(text: bytes) -> None:
         model = json_model.parse(text)
     except json_model.RefusedError:
         with pytest.raises(JsonError):
-            records.check(text)
+            strict_json.check(text)
         return
-    checked = records.check(text)
+    checked = strict_json.check(text)
     assert checked.compact_bytes == len(json_model.compact(model))
     kept, rechecked = normalized(text)
     assert json_model.parse(kept) == json_model.parse(json_model.compact(json_model.kept(model))) or sorted_members(
@@ -268,12 +268,12 @@ def agrees_with_the_model(text: bytes) -> None:
     assert rechecked.compact_bytes == len(json_model.compact(json_model.kept(model)))
 
 
-def normalized(text: bytes) -> tuple[bytes, records.Checked]:
+def normalized(text: bytes) -> tuple[bytes, strict_json.Checked]:
     """The form in which a payload is stored, and what is known of that."""
-    kept = records.compacted(text)
-    if records.check(text).maybe_twice:
-        kept = records.keep_last(kept)
-    return kept, records.check(kept)
+    kept = strict_json.compacted(text)
+    if strict_json.check(text).maybe_twice:
+        kept = strict_json.keep_last(kept)
+    return kept, strict_json.check(kept)
 
 
 def sorted_members(value: object) -> object:
@@ -305,10 +305,10 @@ def test_any_bytes_agree_with_the_model(text: bytes) -> None:
 
 def test_no_proper_beginning_of_a_closed_value_is_accepted() -> None:
     text = '{"a":[1,-2.5e+3,true,null,"é\\ud83d\\ude00\\n",{"b":{}}],"c":"😀"}'.encode()
-    records.check(text)
+    strict_json.check(text)
     for size in range(len(text)):
         with pytest.raises(JsonError):
-            records.check(text[:size])
+            strict_json.check(text[:size])
 
 
 @pytest.mark.parametrize(
@@ -339,13 +339,13 @@ def test_one_repeated_key_is_found_among_many(count: int) -> None:
     """R-DATA-1: wherever the two are, and none is found where all differ."""
     rng = random.Random(count)
     names = rng.sample(range(1 << 40), count)
-    assert not records.check(_object_of(names)).maybe_twice
+    assert not strict_json.check(_object_of(names)).maybe_twice
     for _ in range(5):
         first, second = rng.sample(range(count), 2)
         repeated = names.copy()
         repeated[second] = names[first]
-        assert records.check(_object_of(repeated)).maybe_twice
-    assert records.check(_object_of([7] * count)).maybe_twice
+        assert strict_json.check(_object_of(repeated)).maybe_twice
+    assert strict_json.check(_object_of([7] * count)).maybe_twice
 
 
 def _object_of(names: list[int]) -> bytes:
@@ -359,31 +359,31 @@ def test_a_hundred_thousand_keys_take_linear_time_however_many_are_equal(distinc
     kept, checked = normalized(text)
     assert time.process_time() - start < 2
     assert checked.keys == distinct
-    assert len(records.object_places(kept)[0]) == distinct
+    assert len(strict_json.object_places(kept)[0]) == distinct
 
 
 def test_members_of_an_object_and_items_of_an_array_are_listed_with_their_kinds() -> None:
     text = b' {"a" : 1 , "b":[true], "\\u0061":"x", "c":{}, "d":null} '
-    places, twice = records.object_places(text)
+    places, twice = strict_json.object_places(text)
     assert {name: (kind, text[start:end]) for name, (start, end, kind) in places.items()} == {
         "a": (Kind.STRING, b'"x"'), "b": (Kind.ARRAY, b"[true]"), "c": (Kind.OBJECT, b"{}"), "d": (Kind.NULL, b"null"),
     }  # fmt: skip
     assert twice == ["a"]
-    assert [item.text for item in records.array_items(b"[ 1, false ,[2] ]")] == [b"1", b"false", b"[2]"]
-    assert list(records.array_items(b"[]")) == []
+    assert [item.text for item in strict_json.array_items(b"[ 1, false ,[2] ]")] == [b"1", b"false", b"[2]"]
+    assert list(strict_json.array_items(b"[]")) == []
 
 
 def test_of_many_items_only_those_that_are_looked_at_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """64 MiB hold 32 million, which took 16 s and gigabytes."""
     made: list[int] = []
-    make = records.Items._made
+    make = strict_json.Items._made
 
-    def counted(items: records.Items, start: int, count: int) -> list[records.JsonSpan]:
+    def counted(items: strict_json.Items, start: int, count: int) -> list[strict_json.JsonSpan]:
         made.append(count)
         return make(items, start, count)
 
-    monkeypatch.setattr(records.Items, "_made", counted)
-    items = records.array_items(b"[" + b",".join(b"%d" % number for number in range(1000)) + b"]")
+    monkeypatch.setattr(strict_json.Items, "_made", counted)
+    items = strict_json.array_items(b"[" + b",".join(b"%d" % number for number in range(1000)) + b"]")
     assert (len(items), made) == (1000, [])
     assert next(iter(items)).text == b"0"
     assert sum(made) <= 64
@@ -399,13 +399,13 @@ def test_elements_are_counted_no_further_than_asked_for(seed: int, most: int) ->
         json_model.parse(text)
     except json_model.RefusedError:
         return  # not strict: some numbers of the model are too large
-    assert records.array_length(text) == len(texts)
-    assert records.array_length(text, most) == min(len(texts), most + 1)
+    assert strict_json.array_length(text) == len(texts)
+    assert strict_json.array_length(text, most) == min(len(texts), most + 1)
 
 
 @pytest.mark.parametrize("text", [b"[1]", b'"a"', b"1", b"{", b'{"a":1}x', b'{"a":1e400}', b'{"a":[}'])
 def test_an_object_is_asked_for_and_nothing_else_is_one(text: bytes) -> None:
     with pytest.raises(JsonError):
-        records.object_places(text)
+        strict_json.object_places(text)
     with pytest.raises(JsonError):
-        records.array_items(b"{" + text)
+        strict_json.array_items(b"{" + text)

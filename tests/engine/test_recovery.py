@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.engine.harness import Harness, records
-from topics.engine.results import Tombstone
+from topics.engine.values.results import Tombstone
 from topics.store.format.file_table import FileKind
 
 

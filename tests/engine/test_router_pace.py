@@ -8,11 +8,11 @@ import pytest
 
 from tests.engine.harness import Answer, records
 from tests.engine.real_world import RealWorld
-from topics.engine.routers.driver import LOOKS_A_PASS, STEPS_A_PASS, TRIES_A_ROUND, Forwarding
 from topics.engine.routers.forward import Forward
-from topics.engine.routers.router import Router, RouterConfig
-from topics.engine.routers.steps import Steps
-from topics.engine.topic_config import TopicConfig
+from topics.engine.routers.forward_steps import Steps
+from topics.engine.routers.forwarding import LOOKS_A_PASS, STEPS_A_PASS, TRIES_A_ROUND, Forwarding
+from topics.engine.state.router import Router, RouterConfig
+from topics.engine.values.topic_config import TopicConfig
 
 
 def routed(destinations: int, **topic: Any) -> RealWorld:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from topics.engine.routers.registry import Routers
-from topics.engine.routers.router import Router, RouterConfig, RouterLife
+from topics.engine.shared.router_registry import Routers
+from topics.engine.state.router import Router, RouterConfig, RouterLife
 
 
 class Place:

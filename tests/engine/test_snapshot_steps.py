@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.engine.harness import Harness, records
-from topics.engine.results import TopicState
+from topics.engine.values.results import TopicState
 
 
 def states(h: Harness) -> list[TopicState]:

@@ -12,8 +12,8 @@ import pytest
 from tests.engine.harness import Answer, Harness, records
 from tests.engine.real_world import RealWorld
 from topics.engine.producers import compared, sweeper
-from topics.engine.producers.part import Part
-from topics.engine.results import AppendResult
+from topics.engine.state.producer_part import Part
+from topics.engine.values.results import AppendResult
 from topics.errors import RequestError, StorageError
 from topics.store.format.rows import Record, pack_rows
 

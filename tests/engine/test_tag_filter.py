@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topics.engine.chunk import Dead
-from topics.engine.index import Index
-from topics.engine.matching import Matching
-from topics.engine.predicate import Predicate
-from topics.engine.tag_filter import TagFilter
-from topics.engine.usage import Usage
+from topics.engine.index.chunk import Dead
+from topics.engine.index.index import Index
+from topics.engine.index.matching import Matching
+from topics.engine.index.tag_filter import TagFilter
+from topics.engine.index.usage import Usage
+from topics.engine.values.predicate import Predicate
 from topics.store.format.catalog import NO_TAG
 from topics.store.format.file_table import FileKind, FileTable
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from topics.engine.index import Index
-from topics.engine.predicate import Predicate
-from topics.engine.routers.steps import matching
-from topics.engine.usage import Usage
+from topics.engine.index.index import Index
+from topics.engine.index.usage import Usage
+from topics.engine.routers.forward_steps import matching
+from topics.engine.values.predicate import Predicate
 from topics.store.format.file_table import FileKind, FileTable
 
 TAGS = 20_000

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from topics.engine.names import check_router_name, check_topic_name, is_router_name, is_topic_name
-from topics.engine.topic_config import DEFAULT, TopicConfig, check_dead_letter_of
+from topics.engine.values.name_rules import check_router_name, check_topic_name, is_router_name, is_topic_name
+from topics.engine.values.topic_config import DEFAULT, TopicConfig, check_dead_letter_of
 from topics.errors import RequestError, UsageError
 
 DEFAULT_JSON = (

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from topics.config import Config
-from topics.engine.value_rows import NewRecord, rows_from_values
-from topics.engine.write_body import WriteScanner
+from topics.engine.write.value_rows import NewRecord, rows_from_values
+from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError
 from topics.store.format.rows import Record, record_at
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.harness import Harness, records
-from topics.engine.results import Tombstone
+from topics.engine.values.results import Tombstone
 
 
 @pytest.fixture

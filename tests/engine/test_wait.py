@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.harness import Answer, Harness, records
-from topics.engine.results import Known, TopicHead
-from topics.engine.topic_config import TopicConfig
-from topics.engine.wait import Place
+from topics.engine.read.wait import Place
+from topics.engine.values.results import Known, TopicHead
+from topics.engine.values.topic_config import TopicConfig
 from topics.errors import StorageError
 
 

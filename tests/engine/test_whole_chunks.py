@@ -12,12 +12,12 @@ import pytest
 
 from tests.engine.fake_store import FakeLoop
 from tests.engine.harness import Harness
-from topics.engine import tags as tags_module
-from topics.engine.chunk import Chunk
-from topics.engine.index import Index
-from topics.engine.steps import Steps
-from topics.engine.tags import Tags
-from topics.engine.usage import Usage
+from topics.engine.index import tags as tags_module
+from topics.engine.index.chunk import Chunk
+from topics.engine.index.index import Index
+from topics.engine.index.tags import Tags
+from topics.engine.index.usage import Usage
+from topics.engine.values.step_queue import Steps
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 
 ROWS = 60_000

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topics.config import Config
-from topics.engine.topic_config import TopicConfig
-from topics.engine.write_body import WriteBody, WriteScanner
+from topics.engine.values.topic_config import TopicConfig
+from topics.engine.write.write_body import WriteBody, WriteScanner
 from topics.errors import RequestError
 from topics.store.format.rows import ROW_DTYPE, Record, record_at
 

@@ -15,7 +15,7 @@ import pytest
 from tests.files.sim_calls import SimCalls
 from tests.files.world import COLD, HOT, FilesWorld, read_all
 from tests.sim.file import SimFile
-from topics.engine.snapshot import FloorMarks, PlainTopics, Snapshot, TopicImage
+from topics.engine.shared.topic_snapshot import FloorMarks, PlainTopics, Snapshot, TopicImage
 from topics.errors import CorruptError, FormatError, StorageError, UsageError
 from topics.files import (
     Location,

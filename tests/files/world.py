@@ -12,10 +12,10 @@ import pyarrow as pa
 from tests.engine.harness import Answer
 from tests.engine.real_world import RealWorld
 from tests.files.sim_calls import SimCalls
-from topics.engine.queue.results import ClaimRequest, HeldJobs
-from topics.engine.results import PutResult, TopicState
-from topics.engine.routers.router import RouterConfig
-from topics.engine.topic_config import TopicConfig
+from topics.engine.queue.queue_results import ClaimRequest, HeldJobs
+from topics.engine.state.router import RouterConfig
+from topics.engine.values.results import PutResult, TopicState
+from topics.engine.values.topic_config import TopicConfig
 from topics.files import COLUMNS, Directory, Loss, Piece, TopicFiles, open_directory, read_pieces
 from topics.files.texts import Decoder
 from topics.loop import Loop

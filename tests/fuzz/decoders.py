@@ -13,7 +13,7 @@ from tests.contract.sim_world import SimWorld
 from tests.fuzz import protocols
 from tests.fuzz.examples import EXAMPLES, damaged
 from tests.server.lane_bytes import LaneBytes, samples
-from topics.engine.snapshot import Snapshot
+from topics.engine.shared.topic_snapshot import Snapshot
 from topics.errors import CorruptError, FormatError, RequestError
 from topics.store.format import codec
 from topics.store.format.log_format import (

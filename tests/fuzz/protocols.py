@@ -11,7 +11,7 @@ from tests.http.wire import Echo, Peer, Wire, make_service
 from tests.server.lane_streams import without_chance
 from tests.ws.test_framing import as_wsproto_has_it, receive
 from topics.config import Config
-from topics.engine.write_body import WriteScanner
+from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError
 from topics.http.cursor import decode_cursor
 from topics.http.first_bytes import FirstBytes

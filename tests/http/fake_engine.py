@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from topics.engine.bulk_reads import PlainReads
-from topics.engine.names import Prefixes
-from topics.engine.results import Cancel, Done
+from topics.engine.read.plain_reads import PlainReads
+from topics.engine.values.name_rules import Prefixes
+from topics.engine.values.results import Cancel, Done
 from topics.errors import RequestError, TopicsError
 
 

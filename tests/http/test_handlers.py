@@ -4,9 +4,9 @@ import pytest
 
 from tests.http.fake_engine import FakeEngine
 from tests.http.wire import FakeProbes, Peer, make_service
-from topics.engine.node_set import node_set
-from topics.engine.predicate import Predicate
-from topics.engine.results import (
+from topics.engine.values.node_set import node_set
+from topics.engine.values.predicate import Predicate
+from topics.engine.values.results import (
     AppendResult,
     DeleteResult,
     DeleteTopicResult,
@@ -18,7 +18,7 @@ from topics.engine.results import (
     TopicPage,
     TopicState,
 )
-from topics.engine.topic_config import DEFAULT, TopicConfig
+from topics.engine.values.topic_config import DEFAULT, TopicConfig
 from topics.errors import CorruptError, DiskFullError, LogReadOnlyError, RequestError
 from topics.http.table import route_table
 from topics.store.format.rows import record_at

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.engine.write_columns import GROUP
+from topics.engine.write.write_columns import GROUP
 from topics.http._scan import ffi, lib
 from topics.http.lane_answers import REQUEST
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tests.engine.fake_store import FakeLoop
 from topics.config import Config, tiny_config
-from topics.engine.names import Prefixes
+from topics.engine.values.name_rules import Prefixes
 from topics.errors import RequestError
 from topics.http.call import Call
 from topics.http.connection import HttpConnection

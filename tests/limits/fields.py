@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from topics.engine.json_fields import Fields
+from topics.engine.values.json_fields import Fields
 from topics.http.openapi.components import SCHEMAS
 from topics.http.openapi.operations import OPERATIONS
 from topics.http.openapi.shapes import Schema

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from topics.engine.results import Tombstone
+from topics.engine.values.results import Tombstone
 
 
 @dataclass

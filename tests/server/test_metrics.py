@@ -6,9 +6,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.server.world import MS, World
-from topics.engine.names import Prefixes
-from topics.engine.results import TopicState
-from topics.engine.topic_config import DEFAULT, TopicConfig
+from topics.engine.values.name_rules import Prefixes
+from topics.engine.values.results import TopicState
+from topics.engine.values.topic_config import DEFAULT, TopicConfig
 
 FAMILIES = {
     "topics_topics": "gauge",

@@ -6,8 +6,8 @@ from h2.errors import ErrorCodes
 from tests.http.h2_peer import H2Client
 from tests.http.wire import Wire
 from tests.server.world import World
-from topics.engine.results import DiffResult, TopicState
-from topics.engine.topic_config import DEFAULT
+from topics.engine.values.results import DiffResult, TopicState
+from topics.engine.values.topic_config import DEFAULT
 from topics.errors import CorruptError
 
 GET = b"GET /v0/topics/a HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -11,10 +11,10 @@ from tests.http.wire import Response, Wire
 from tests.sim import SimClient, SimRing
 from topics.clock import ManualClock
 from topics.config import Config, tiny_config
-from topics.engine.names import Prefixes
-from topics.engine.results import EngineStats, TopicState
 from topics.engine.scheduling.scheduler import LoadStats
-from topics.engine.topic_config import DURABILITIES
+from topics.engine.values.name_rules import Prefixes
+from topics.engine.values.results import EngineStats, TopicState
+from topics.engine.values.topic_config import DURABILITIES
 from topics.loop.loop import Loop
 from topics.server.app import Server
 from topics.store.wal.counters import CheckpointCounters, LogCounters

@@ -144,7 +144,7 @@ MUTANTS = (
     ),
     _one(
         "a floor forgotten when a cap is raised",
-        "engine/lifecycle.py",
+        "engine/write/lifecycle.py",
         'if before.cap != (0, 0) and topic.stage_class != "ephemeral":',
         "if False:",
     ),
@@ -168,13 +168,13 @@ MUTANTS = (
     ),
     _one(
         "idempotency keys lost at a checkpoint",
-        "engine/snapshot.py",
+        "engine/shared/topic_snapshot.py",
         "within = () if topic.keys is None else topic.keys",
         "within = () if topic.keys else topic.keys or topic.key_store()",
     ),
     _one(
         "seqs not reserved ahead of use",
-        "engine/append.py",
+        "engine/write/append.py",
         "reserves = first + count - 1 > topic.reserved",
         "reserves = False",
     ),
@@ -220,7 +220,7 @@ MUTANTS = (
         "        elif res >= 0 or -res in (errno.ECANCELED",
         "        elif res >= 0:\n            return\n        elif -res in (errno.ECANCELED",
     ),
-    _one("a delete answered before its sync", "engine/delete.py", 'topic.stage_class == "fsync"', "False"),
+    _one("a delete answered before its sync", "engine/write/delete.py", 'topic.stage_class == "fsync"', "False"),
     _one(
         "flags not synced before the snapshot",
         "store/checkpoint/delete_flags.py",
@@ -229,12 +229,18 @@ MUTANTS = (
     )._replace(places=2),
     _one(
         "lease ids used before they are reserved",
-        "engine/queue/lease_ids.py",
+        "engine/shared/lease_ids.py",
         "FrameType.LEASE_IDS, upto,",
         "FrameType.LEASE_IDS, 0,",
         "queues",
     ),
-    _one("lease ids lost at a checkpoint", "engine/catalog.py", ".restore(image.last_lease)", ".restore(0)", "queues"),
+    _one(
+        "lease ids lost at a checkpoint",
+        "engine/recovery/engine_catalog.py",
+        ".restore(image.last_lease)",
+        ".restore(0)",
+        "queues",
+    ),
     _one(
         "an ack answered before its sync",
         "engine/queue/completion.py",
@@ -258,21 +264,21 @@ MUTANTS = (
     ),
     _one(
         "a router's position forgotten by recovery",
-        "engine/routers/recovery.py",
+        "engine/routers/router_recovery.py",
         "            router.position = forward.position\n",
         "",
         "routers",
     ),
     _one(
         "holes of a router's source forgotten by recovery",
-        "engine/routers/recovery.py",
+        "engine/routers/router_recovery.py",
         "if forward.holes:",
         "if False:",
         "routers",
     ),
     _one(
         "a router's position lost at a checkpoint",
-        "engine/routers/recovery.py",
+        "engine/routers/router_recovery.py",
         "router.position = max(router.position, image.position)",
         "pass",
         "routers",
@@ -297,25 +303,25 @@ MUTANTS = (
     ),
     _one(
         "a reservation used before its sync",
-        "engine/append.py",
+        "engine/write/append.py",
         "log.when_durable(topic.id, on_durable)",
         "on_durable()",
     ),
     _one(
         "a reservation that covers the first record only",
-        "engine/append.py",
+        "engine/write/append.py",
         "if last > topic.reserved or is_short",
         "if first > topic.reserved or is_short",
     ),
     _one(
         "order numbers given out again after a checkpoint",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "        registry.last_order = max(registry.last_order, image.last_order)\n",
         "",
     ),
     _one(
         "topic ids given out again after a checkpoint",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "        registry.last_id = max(registry.last_id, image.last_id)\n",
         "",
     ),
@@ -374,28 +380,30 @@ MUTANTS = (
     Mutant(
         "the last $ts forgotten by recovery",
         (
-            ("engine/catalog.py", "        topic.last_ts = max(topic.last_ts, image.last_ts)\n", ""),
-            ("engine/catalog.py", "        topic.last_ts = max(topic.last_ts, int(rows.ts[-1]))\n", ""),
+            ("engine/recovery/engine_catalog.py", "        topic.last_ts = max(topic.last_ts, image.last_ts)\n", ""),
+            ("engine/recovery/engine_catalog.py", "        topic.last_ts = max(topic.last_ts, int(rows.ts[-1]))\n", ""),
         ),
     ),
-    _one("expiry not logged", "engine/retention.py", 'if topic.stage_class == "ephemeral":', "if True:", "passing"),
+    _one(
+        "expiry not logged", "engine/write/retention.py", 'if topic.stage_class == "ephemeral":', "if True:", "passing"
+    ),
     _one(
         "expiry told before its sync",
-        "engine/retention.py",
+        "engine/write/retention.py",
         'expiry.stage(synced=topic.stage_class == "fsync")',
         "expiry.stage(synced=False)",
         "passing",
     ),
     _one(
         "what has expired told no more once a snapshot was taken",
-        "engine/floors.py",
+        "engine/state/losses.py",
         "return cls(floors.cap, floors.ttl,",
         "return cls(floors.cap, 0,",
         "passing",
     ),
     _one(
         "a key known beyond its window",
-        "engine/idempotency.py",
+        "engine/state/idempotency.py",
         "return entry if entry is not None and now_ms - entry.started_ms <= window_ms else None",
         "return entry",
     ),
@@ -407,21 +415,21 @@ MUTANTS = (
     ),
     _one(
         "what a longer time to live brings back",
-        "engine/lifecycle.py",
+        "engine/write/lifecycle.py",
         "        expire(core, topic, now_ms)  # what the old ttl_ms has expired stays so\n",
         "",
         "passing",
     ),
     _one(
         "deliveries forgotten at a checkpoint",
-        "engine/queue/leases.py",
+        "engine/state/leases.py",
         "job.until, job.deliveries, job.node)\n            for",
         "job.until, 1, job.node)\n            for",
         "queues",
     ),
     _one(
         "leases not logged when they are to be kept from now on",
-        "engine/lifecycle.py",
+        "engine/write/lifecycle.py",
         "if topic.queue is not None and _keeps_leases(topic.next_config) != _keeps_leases(config):",
         "if False:",
         "queues",
@@ -494,19 +502,19 @@ MUTANTS = (
     # --- seqs --------------------------------------------------------------------------------------------------------
     _one(
         "a reservation counted on that a snapshot has released",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "                topic.reserved = topic.next_seq - 1\n                topic.growing = 0\n",
         "                topic.reserved = topic.next_seq - 1\n",
     ),
     _one(
         "reservations that add up in a replay",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "                self._reserved[topic_id] = max(seq, self._reserved.get(topic_id, 0))\n",
         "                self._reserved[topic_id] = seq + self._reserved.get(topic_id, 0)\n",
     ),
     _one(
         "a reservation counted on that failed",
-        "engine/append.py",
+        "engine/write/append.py",
         "            topic.reserved = 0\n        for write in",
         "            pass\n        for write in",
         _SELDOM,
@@ -520,7 +528,7 @@ MUTANTS = (
     ),
     _one(
         "floors forgotten by a snapshot",
-        "engine/snapshot.py",
+        "engine/shared/topic_snapshot.py",
         "        FloorMarks.of(topic.floors),\n",
         "        FloorMarks(),\n",
     ),
@@ -600,14 +608,14 @@ MUTANTS = (
     ),
     _one(
         "a delete that leaves what is under way",
-        "engine/delete.py",
+        "engine/write/delete.py",
         "RecordDeletion(core, topic, topic.next_seq - 1,",
         "RecordDeletion(core, topic, topic.head,",
         _SELDOM,
     ),
     _one(
         "records of a time in another class shown by an ephemeral topic",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "                index.kill_through(topic.head)\n",
         "",
         "passing",
@@ -675,7 +683,7 @@ MUTANTS = (
     ),
     _one(
         "readers that wait not told of a write",
-        "engine/append.py",
+        "engine/write/append.py",
         "            core.awake[topic] = None\n",
         "            pass\n",
     ),
@@ -688,7 +696,7 @@ MUTANTS = (
     ),
     _one(
         "a dead letter's copy not synced",
-        "engine/append.py",
+        "engine/write/append.py",
         "None, False, done, synced=True)",
         "None, False, done)",
         "tests/contract/test_queue_durability.py",
@@ -746,14 +754,14 @@ MUTANTS = (
     # --- classes -----------------------------------------------------------------------------------------------------
     _one(
         "seqs of a time in class ephemeral given out again",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "        topic.head = max(topic.head, change.head)\n",
         "",
         _SELDOM,
     ),
     _one(
         "what went while a topic was ephemeral not told when its class changes",
-        "engine/lifecycle.py",
+        "engine/write/lifecycle.py",
         '            if config.durability != "ephemeral":\n',
         "            if False:\n",
         "passing",
@@ -761,32 +769,32 @@ MUTANTS = (
     # --- incarnations ------------------------------------------------------------------------------------------------
     _one(
         "an incarnation kept by a start that may give seqs out again",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "if rebuilt or incarnation.ends_with_process(topic.config):",
         "if rebuilt:",
     ),
     _one(
         "the incarnation that a start has drawn forgotten by a change of class",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "        topic.incarnation = change.incarnation or topic.incarnation\n",
         "",
     ),
     _one(
         "incarnations lost at a checkpoint",
-        "engine/snapshot.py",
+        "engine/shared/topic_snapshot.py",
         'topic.incarnation if now_ms is not None else "",',
         '"",',
     ),
     # --- waits -------------------------------------------------------------------------------------------------------
     _one(
         "the creation of a topic not told to those who wait for it",
-        "engine/lifecycle.py",
+        "engine/write/lifecycle.py",
         "            self.core.tell_made(self.topic)\n",
         "            pass\n",
     ),
     _one(
         "the end of a topic not told to those who wait for news of it",
-        "engine/wait.py",
+        "engine/read/wait.py",
         "    def on_topic_gone(self) -> None:\n        self._wait.answer_soon()\n",
         "    def on_topic_gone(self) -> None:\n        pass\n",
     ),
@@ -812,12 +820,18 @@ MUTANTS = (
     # --- reads from a time -------------------------------------------------------------------------------------------
     _one(
         "a read from a time that begins behind the records of that very time",
-        "engine/index.py",
+        "engine/index/index.py",
         "        row = int(np.searchsorted(chunk.ts[: chunk.count], np.uint64(ts_ms)))\n        return",
         "        row = int(np.searchsorted(chunk.ts[: chunk.count], np.uint64(ts_ms), 'right'))\n        return",
     ),
     # --- routers -----------------------------------------------------------------------------------------------------
-    _one("hops lost at a checkpoint", "engine/catalog.py", "        if image.hops:", "        if False:", _SELDOM),
+    _one(
+        "hops lost at a checkpoint",
+        "engine/recovery/engine_catalog.py",
+        "        if image.hops:",
+        "        if False:",
+        _SELDOM,
+    ),
     _one(
         "frames that a router keeps not synced",
         "engine/routers/kept.py",
@@ -841,14 +855,14 @@ MUTANTS = (
     )._replace(places=4),
     _one(
         "what the destination holds already forwarded again",
-        "engine/routers/steps.py",
+        "engine/routers/forward_steps.py",
         "            if (there := router.evidence.get(seq)) is not None and index",
         "            if False and (there := router.evidence.get(seq)) is not None and index",
         "tests/contract/test_routers.py",
     ),
     _one(
         "rows that share a frame left behind by a checkpoint on a full disk",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "            if len(shared):\n",
         "            if False:\n",
         "tests/contract/test_router_crashes.py",
@@ -863,13 +877,13 @@ MUTANTS = (
     # --- parts of producers ------------------------------------------------------------------------------------------
     _one(
         "parts of producers lost at a checkpoint",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "            if topic.producers is not None:\n                known",
         "            if False:\n                known",
     ),
     _one(
         "producers that append while a snapshot is prepared are not in it",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "known.images_since(now_ms) if",
         "[] if",
         "tests/engine/test_producers.py",
@@ -882,13 +896,13 @@ MUTANTS = (
     ),
     _one(
         "parts of a forgotten epoch appended again",
-        "engine/producers/part.py",
+        "engine/state/producer_part.py",
         "        if entry is None and producer.refuses(self.epoch, core.producers.epochs_max):\n",
         "        if False:\n",
     ),
     _one(
         "a part known by its name alone",
-        "engine/producers/known.py",
+        "engine/state/known_producers.py",
         "        if total != (self.records, self.sum):\n",
         "        if False:\n",
     ),
@@ -901,28 +915,28 @@ MUTANTS = (
     ),
     _one(
         "what is staged lost at a checkpoint",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "        if topic is self._core.registry.staging:\n",
         "        if False:\n",
         "tests/engine/test_staged_parts.py",
     ),
     _one(
         "pieces not read from the log",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "        self._core.staged.add(piece, first_seq)\n",
         "        pass\n",
         "tests/engine/test_staged_parts.py",
     ),
     _one(
         "pieces of an earlier try appended with those of the next",
-        "engine/producers/staged.py",
+        "engine/state/staged_parts.py",
         "        if told.piece == 0:\n",
         "        if told.piece == 0 and known is None:\n",
         "tests/engine/test_staged_parts.py",
     ),
     _one(
         "staged pieces that a crash left behind a part that was appended never deleted",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "        self._core.staged.recovered(registry.with_id, registry.staging)\n",
         "",
         "tests/engine/test_staged_parts.py",
@@ -930,20 +944,20 @@ MUTANTS = (
     # --- dormant topics ----------------------------------------------------------------------------------------------
     _one(
         "the seqs of a topic that was dormant given out again",
-        "engine/dormant.py",
+        "engine/shared/dormant.py",
         "        topic.next_seq = topic.head + 1\n",
         "",
         "tests/engine/test_dormant.py",
     ),
     _one(
         "a dormant topic with records in the log left as the snapshot has it",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "        topic = self._topic(topic_id)\n        if topic is None or not len(rows.seqs):\n",
         "        topic = self._core.registry.by_id.get(topic_id)\n        if topic is None or not len(rows.seqs):\n",
     ),
     _one(
         "a topic that has lost records told of as one that has not",
-        "engine/snapshot.py",
+        "engine/shared/topic_snapshot.py",
         "        and not floors.dead_through\n",
         "",
         "again",
@@ -951,28 +965,28 @@ MUTANTS = (
     # --- what is seen before a kill and after it ---------------------------------------------------------------------
     _one(
         "what caps took before a delete not taken by a replay",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "            topic.enforce_caps(removal.upto, *removal.cap)\n",
         "",
         "again",
     ),
     _one(
         "gaps below the first record told by a start",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "            floors.settle_gaps(topic.earliest)\n",
         "",
         "again",
     ),
     _one(
         "a router that one shard alone tells of left to the log",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "        has_lost = self._routers.has_half\n",
         "        has_lost = False\n",
         "again",
     ),
     _one(
         "reservations kept by a change of class that another follows",
-        "engine/lifecycle.py",
+        "engine/write/lifecycle.py",
         'if leaves_disk and topic.stage_class == "disk":',
         "if False:",
         "again",

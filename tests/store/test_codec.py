@@ -12,7 +12,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topics.engine.node_set import node_set
+from topics.engine.values.node_set import node_set
 from topics.errors import CorruptError
 from topics.store.format import codec
 from topics.store.format.codec import Stop

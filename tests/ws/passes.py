@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from topics.engine.turns import Turns
+from topics.engine.values.turns import Turns
 from topics.ws.turns import FrameTurns
 
 

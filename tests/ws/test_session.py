@@ -14,10 +14,10 @@ from tests.ws import client
 from tests.ws.client import Incoming, frame, text
 from tests.ws.passes import Passes
 from topics.config import Config
-from topics.engine.long_bodies import LongBodies
-from topics.engine.results import AppendRequest, AppendResult, TopicState
-from topics.engine.topic_config import DEFAULT
-from topics.engine.write_body import WriteScanner
+from topics.engine.values.results import AppendRequest, AppendResult, TopicState
+from topics.engine.values.topic_config import DEFAULT
+from topics.engine.write.long_bodies import LongBodies
+from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError, StorageError
 from topics.ws.host import Host
 from topics.ws.session import HELD_BYTES, Rights, Session

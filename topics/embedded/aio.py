@@ -15,9 +15,9 @@ from topics.embedded.producer import Producer
 from topics.embedded.records import Page, Record
 from topics.embedded.seen import Seen
 from topics.embedded.starts import Starts, Values
-from topics.engine.predicate import Predicate
-from topics.engine.queue.results import AckResult, ExtendResult
-from topics.engine.results import AppendResult, DeleteResult, DeleteTopicResult, PutResult, TopicHead, TopicState
+from topics.engine.queue.queue_results import AckResult, ExtendResult
+from topics.engine.values.predicate import Predicate
+from topics.engine.values.results import AppendResult, DeleteResult, DeleteTopicResult, PutResult, TopicHead, TopicState
 from topics.errors import UsageError
 
 if TYPE_CHECKING:

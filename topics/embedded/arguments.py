@@ -10,9 +10,9 @@ import os
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from topics.engine.incarnation import is_shaped
-from topics.engine.predicate import Predicate
-from topics.engine.value_rows import NewRecord
+from topics.engine.values.incarnation import is_shaped
+from topics.engine.values.predicate import Predicate
+from topics.engine.write.value_rows import NewRecord
 from topics.errors import UsageError
 
 _U64_MAX = (1 << 64) - 1

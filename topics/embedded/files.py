@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.engine.results import CheckpointResult
+from topics.engine.values.results import CheckpointResult
 
 
 def snapshot_of(result: CheckpointResult) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from topics.embedded import arguments
-from topics.engine.queue.results import ClaimResult, HeldJobs
+from topics.engine.queue.queue_results import ClaimResult, HeldJobs
 from topics.errors import TopicsError, UsageError
 
 

@@ -27,11 +27,11 @@ from topics.embedded.records import Page, Record
 from topics.embedded.seen import Seen
 from topics.embedded.soon import Gatherer, Soon
 from topics.embedded.starts import Starts, Values
-from topics.engine.column_read import ColumnPage
 from topics.engine.engine import FLUSH_ORDER, Engine
-from topics.engine.predicate import Predicate
-from topics.engine.queue.results import AckResult, ExtendResult
-from topics.engine.results import (
+from topics.engine.queue.queue_results import AckResult, ExtendResult
+from topics.engine.read.column_read import ColumnPage
+from topics.engine.values.predicate import Predicate
+from topics.engine.values.results import (
     AppendRequest,
     AppendResult,
     DeleteResult,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from topics.config import Config
 from topics.embedded import arguments
-from topics.engine.producers.part import EPOCH_MAX, PART_MAX, PIECE_MAX, Part, check_attempt, check_id
+from topics.engine.state.producer_part import EPOCH_MAX, PART_MAX, PIECE_MAX, Part, check_attempt, check_id
 from topics.errors import UsageError
 
 

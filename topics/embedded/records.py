@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from topics.engine.results import DiffResult, Tombstone
+from topics.engine.values.results import DiffResult, Tombstone
 from topics.errors import TopicsError
 
 T = TypeVar("T")

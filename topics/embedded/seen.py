@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from topics.embedded import arguments
-from topics.engine.results import Known, TopicHead
+from topics.engine.values.results import Known, TopicHead
 from topics.errors import UsageError
 
 Seen = int | TopicHead | tuple[int, str | None] | None

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from topics.clock import Clock
 from topics.embedded import arguments
 from topics.embedded.interrupts import signals
-from topics.engine.results import AppendResult, Done
-from topics.engine.value_rows import encoded
+from topics.engine.values.results import AppendResult, Done
+from topics.engine.write.value_rows import encoded
 from topics.errors import RequestError, TopicsError
 
 if TYPE_CHECKING:

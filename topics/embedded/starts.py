@@ -13,15 +13,15 @@ from topics.embedded.jobs import Job, Jobs, held_jobs, parse_jobs
 from topics.embedded.producer import Producer, part_of
 from topics.embedded.records import Page, parse_page
 from topics.embedded.seen import Seen, known_topics
-from topics.engine.column_read import ColumnPage
 from topics.engine.engine import Engine
-from topics.engine.idempotency import Key
-from topics.engine.identity import Identity
-from topics.engine.node_set import node_set
-from topics.engine.one_by_one import OneByOne
-from topics.engine.predicate import Predicate
-from topics.engine.queue.results import AckResult, ClaimRequest, ExtendResult
-from topics.engine.results import (
+from topics.engine.queue.queue_results import AckResult, ClaimRequest, ExtendResult
+from topics.engine.read.column_read import ColumnPage
+from topics.engine.read.wait import Heads
+from topics.engine.state.idempotency import Key
+from topics.engine.state.identity import Identity
+from topics.engine.values.node_set import node_set
+from topics.engine.values.predicate import Predicate
+from topics.engine.values.results import (
     AppendRequest,
     AppendResult,
     CheckpointResult,
@@ -33,10 +33,10 @@ from topics.engine.results import (
     TopicPage,
     TopicState,
 )
-from topics.engine.topic_config import TopicConfig
-from topics.engine.value_rows import NewRecord, rows_from_data, rows_from_values
-from topics.engine.wait import Heads
-from topics.engine.write_body import WriteScanner
+from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.trampoline import OneByOne
+from topics.engine.write.value_rows import NewRecord, rows_from_data, rows_from_values
+from topics.engine.write.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
 from topics.tuples import make_tuple
 

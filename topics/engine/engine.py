@@ -11,29 +11,32 @@ from itertools import islice
 from typing import Any
 
 from topics.config import Config
-from topics.engine import refusals
-from topics.engine.append import Appender
-from topics.engine.bulk_reads import BulkReads, PlainReads
-from topics.engine.catalog import EngineCatalog
-from topics.engine.checkpoint import CheckpointWait
-from topics.engine.column_read import ColumnPage, read_columns
-from topics.engine.core import Core
-from topics.engine.delete import delete_records
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
-from topics.engine.diff import Diff
-from topics.engine.lifecycle import Lifecycle
-from topics.engine.listing import list_topics
-from topics.engine.names import Allowed, Prefixes
-from topics.engine.plain_appends import PlainAppender, PlainDone
-from topics.engine.ports import LoopPort, StorePort
-from topics.engine.predicate import Predicate
 from topics.engine.producers.stager import Stager
 from topics.engine.queue.claim import claim
 from topics.engine.queue.completion import ack, extend, nack
 from topics.engine.queue.push import PushSink, PushStream, open_push
-from topics.engine.queue.results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
-from topics.engine.results import (
+from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
+from topics.engine.read.column_read import ColumnPage, read_columns
+from topics.engine.read.diff import Diff
+from topics.engine.read.listing import list_topics
+from topics.engine.read.plain_reads import BulkReads, PlainReads
+from topics.engine.read.wait import Heads, Wait
+from topics.engine.recovery.checkpoint_requests import CheckpointWait
+from topics.engine.recovery.engine_catalog import EngineCatalog
+from topics.engine.routers.forwarding import Forwarding
+from topics.engine.routers.manage import RouterManager
+from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
+from topics.engine.scheduling.scheduler import LoadStats
+from topics.engine.shared.core import Core
+from topics.engine.state import refusals
+from topics.engine.state.router import RouterConfig
+from topics.engine.state.topic import Life
+from topics.engine.values.name_rules import Allowed, Prefixes
+from topics.engine.values.ports import LoopPort, StorePort
+from topics.engine.values.predicate import Predicate
+from topics.engine.values.results import (
     AppendRequest,
     AppendResult,
     Cancel,
@@ -49,17 +52,14 @@ from topics.engine.results import (
     TopicPage,
     TopicState,
 )
-from topics.engine.retention import when_retained
-from topics.engine.routers.driver import Forwarding
-from topics.engine.routers.manage import RouterManager
-from topics.engine.routers.results import RouterDeleted, RouterPage, RouterPut, RouterState
-from topics.engine.routers.router import RouterConfig
-from topics.engine.scheduling.scheduler import LoadStats
-from topics.engine.steps import another_pass
-from topics.engine.topic import Life
-from topics.engine.topic_config import TopicConfig
-from topics.engine.wait import Heads, Wait
-from topics.engine.write_columns import GroupRow
+from topics.engine.values.step_queue import another_pass
+from topics.engine.values.topic_config import TopicConfig
+from topics.engine.write.append import Appender
+from topics.engine.write.delete import delete_records
+from topics.engine.write.lifecycle import Lifecycle
+from topics.engine.write.plain_appends import PlainAppender, PlainDone
+from topics.engine.write.retention import when_retained
+from topics.engine.write.write_columns import GroupRow
 from topics.errors import RequestError, TopicsError
 
 FLUSH_ORDER = 10

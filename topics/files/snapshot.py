@@ -1,6 +1,7 @@
 """The newest sound snapshot as values: JSON decoded by the standard library, because an executor may have no other.
 
-Which fields there are is said by `store/segments/manifest.py` and `engine/snapshot.py`; a test compares the names.
+Which fields there are is said by `store/segments/manifest.py` and `engine/shared/topic_snapshot.py`; a test compares
+the names.
 """
 
 from __future__ import annotations

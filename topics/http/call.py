@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from topics.engine.durations import milliseconds
-from topics.engine.json_fields import Fields, read_object
-from topics.engine.results import Done
+from topics.engine.values.durations import milliseconds
+from topics.engine.values.json_fields import Fields, read_object
+from topics.engine.values.results import Done
 from topics.errors import TopicsError, as_request_error
 from topics.http.body import Unpacking
 from topics.http.errors import envelope, extra_headers, status_of

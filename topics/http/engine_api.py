@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from topics.engine.bulk_reads import PlainReads
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
-from topics.engine.names import Allowed, Prefixes
-from topics.engine.plain_appends import PlainDone
-from topics.engine.predicate import Predicate
 from topics.engine.queue.push import PushSink, PushStream
-from topics.engine.queue.results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
-from topics.engine.results import (
+from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
+from topics.engine.read.plain_reads import PlainReads
+from topics.engine.read.wait import Heads
+from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
+from topics.engine.state.router import RouterConfig
+from topics.engine.values.name_rules import Allowed, Prefixes
+from topics.engine.values.predicate import Predicate
+from topics.engine.values.results import (
     AppendRequest,
     AppendResult,
     Cancel,
@@ -28,16 +30,14 @@ from topics.engine.results import (
     TopicPage,
     TopicState,
 )
-from topics.engine.routers.results import RouterDeleted, RouterPage, RouterPut, RouterState
-from topics.engine.routers.router import RouterConfig
-from topics.engine.topic_config import TopicConfig
-from topics.engine.wait import Heads
-from topics.engine.write_columns import GroupRow
+from topics.engine.values.topic_config import TopicConfig
+from topics.engine.write.plain_appends import PlainDone
+from topics.engine.write.write_columns import GroupRow
 from topics.errors import RequestError
 
 
 class EngineApi(Protocol):
-    """Answers through `done`, once, possibly before the call returns; see `topics.engine.results`."""
+    """Answers through `done`, once, possibly before the call returns; see `topics.engine.values.results`."""
 
     def put_topic(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None: ...
 

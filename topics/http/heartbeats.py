@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from topics.engine.ports import Timers
+from topics.engine.values.ports import Timers
 
 _FINEST_NS = 1_000_000
 _COARSEST_NS = 100_000_000

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any, Protocol
 
-from topics.engine.idempotency import Key
-from topics.engine.results import AppendRequest
-from topics.engine.write_columns import GROUP, KEYED, GroupRow, WriteColumns
+from topics.engine.state.idempotency import Key
+from topics.engine.values.results import AppendRequest
+from topics.engine.write.write_columns import GROUP, KEYED, GroupRow, WriteColumns
 from topics.http._scan import ffi, lib
 from topics.http.connection import HttpConnection, Phase
 from topics.http.first_bytes import FirstBytes

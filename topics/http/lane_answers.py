@@ -7,11 +7,11 @@ from array import array
 from collections import Counter
 from typing import Any, Protocol
 
-from topics.engine.bulk_reads import PlainReads
-from topics.engine.durations import milliseconds, throttle_wait
-from topics.engine.plain_appends import PlainAppended
-from topics.engine.results import AppendResult
-from topics.engine.write_columns import GroupRow
+from topics.engine.read.plain_reads import PlainReads
+from topics.engine.values.durations import milliseconds, throttle_wait
+from topics.engine.values.results import AppendResult
+from topics.engine.write.plain_appends import PlainAppended
+from topics.engine.write.write_columns import GroupRow
 from topics.errors import TopicsError, as_request_error
 from topics.http._scan import ffi, lib
 from topics.http.connection import Phase

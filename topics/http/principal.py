@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from topics.engine.names import Prefixes
-from topics.engine.refusals import name_forbidden
+from topics.engine.state.refusals import name_forbidden
+from topics.engine.values.name_rules import Prefixes
 from topics.http.scope import Scope
 
 ALL_SCOPES = Scope.READ | Scope.WRITE | Scope.DELETE | Scope.ADMIN

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "scan.h"
-#include "../engine/columns.h"
+#include "../engine/json/columns.h"
 #include "../store/format/reads.h"
 #include "sha256.h"
 

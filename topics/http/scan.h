@@ -1,5 +1,5 @@
 /* Plain requests of a pass, found and answered in bulk: see scan.c. What is not plain is left to the general path.
- * Plain declarations, read by the C compiler and by cffi; the columns are those of engine/columns.h. */
+ * Plain declarations, read by the C compiler and by cffi; the columns are those of engine/json/columns.h. */
 
 typedef struct tp_scanner tp_scanner;
 

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from topics.clock import Clock
 from topics.config import Config
-from topics.engine.long_bodies import LongBodies
-from topics.engine.names import Prefixes
-from topics.engine.ports import Timers
-from topics.engine.write_body import WriteScanner
+from topics.engine.values.name_rules import Prefixes
+from topics.engine.values.ports import Timers
+from topics.engine.write.long_bodies import LongBodies
+from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError
 from topics.http.compression import Compressor
 from topics.http.engine_api import EngineApi

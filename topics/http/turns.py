@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from topics.engine.ports import Timers
-from topics.engine.turns import Turns
+from topics.engine.values.ports import Timers
+from topics.engine.values.turns import Turns
 
 _LEAST_NS = 10_000
 """What a request counts for at least: a run of the simulator, where time stands still in a pass, takes turns, too."""

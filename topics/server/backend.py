@@ -6,9 +6,9 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol
 
 from topics.config import Config
-from topics.engine.names import Prefixes
-from topics.engine.results import EngineStats, TopicState
 from topics.engine.scheduling.scheduler import LoadStats
+from topics.engine.values.name_rules import Prefixes
+from topics.engine.values.results import EngineStats, TopicState
 from topics.http.engine_api import EngineApi
 from topics.loop.loop import Loop
 from topics.store.wal.counters import CheckpointCounters, LogCounters

@@ -12,10 +12,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from topics.engine.names import Prefixes
-from topics.engine.results import EngineStats, TopicState
 from topics.engine.scheduling.scheduler import LoadStats
-from topics.engine.topic_config import DURABILITIES
+from topics.engine.values.name_rules import Prefixes
+from topics.engine.values.results import EngineStats, TopicState
+from topics.engine.values.topic_config import DURABILITIES
 from topics.http.lane import REASONS, Lane
 from topics.http.service import Service
 from topics.loop.loop import Loop

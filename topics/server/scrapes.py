@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from topics.engine.names import Prefixes
+from topics.engine.values.name_rules import Prefixes
 from topics.http.allowance import Allowance
 from topics.loop.loop import Loop
 from topics.server.metrics import ServerMetrics

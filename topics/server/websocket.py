@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.engine.ports import Timers
+from topics.engine.values.ports import Timers
 from topics.http.call import Call
 from topics.http.scope import Scope
 from topics.http.service import Service

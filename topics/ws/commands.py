@@ -10,13 +10,13 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 from topics.config import Config
-from topics.engine.idempotency import Key
-from topics.engine.identity import Identity
-from topics.engine.json_fields import Fields, read_object, refuse
-from topics.engine.long_bodies import Frames, LongBodies
-from topics.engine.node_set import NO_NODES, NodeSet
-from topics.engine.records import Kind, TooManyError, compacted, string_value
-from topics.engine.write_body import CUT_BYTES, WriteBody, WriteScanner
+from topics.engine.json.strict_json import Kind, TooManyError, compacted, string_value
+from topics.engine.state.idempotency import Key
+from topics.engine.state.identity import Identity
+from topics.engine.values.json_fields import Fields, read_object, refuse
+from topics.engine.values.node_set import NO_NODES, NodeSet
+from topics.engine.write.long_bodies import Frames, LongBodies
+from topics.engine.write.write_body import CUT_BYTES, WriteBody, WriteScanner
 from topics.errors import RequestError
 from topics.tuples import make_tuple
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from topics.engine.one_by_one import OneByOne
-from topics.engine.results import TopicState
+from topics.engine.values.results import TopicState
+from topics.engine.values.trampoline import OneByOne
 from topics.errors import RequestError, TopicsError
 from topics.ws.host import WsEngine
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from topics.engine.durations import milliseconds, throttle_wait
-from topics.engine.results import AppendResult
+from topics.engine.values.durations import milliseconds, throttle_wait
+from topics.engine.values.results import AppendResult
 from topics.errors import RequestError
 
 

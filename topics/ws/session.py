@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
-from topics.engine.long_bodies import Work
-from topics.engine.refusals import name_forbidden
-from topics.engine.results import AppendRequest, AppendResult
+from topics.engine.state.refusals import name_forbidden
+from topics.engine.values.results import AppendRequest, AppendResult
+from topics.engine.write.long_bodies import Work
 from topics.errors import RequestError, TopicsError, as_request_error
 from topics.tuples import make_tuple
 from topics.ws import replies

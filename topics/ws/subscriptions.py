@@ -10,8 +10,8 @@ from typing import Protocol
 
 from topics.engine.delivery.frames import Burst, CaughtUpFrame, RecordsFrame, TombstoneFrame
 from topics.engine.delivery.subscription import Subscription
-from topics.engine.refusals import limit_reached
-from topics.engine.results import DiffQuery
+from topics.engine.state.refusals import limit_reached
+from topics.engine.values.results import DiffQuery
 from topics.errors import TopicsError, as_request_error
 from topics.ws import replies
 from topics.ws.commands import Start, Subscribe

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from topics.engine.ports import Timers
-from topics.engine.turns import Turns
+from topics.engine.values.ports import Timers
+from topics.engine.values.turns import Turns
 
 _SHARE = 32
 """What one connection takes of a pass while others wait."""

@@ -16,7 +16,7 @@ PUT_BACK = (
     _one(
         "65a0a5c",
         "a snapshot that was prepared in part is taken",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "        prepared = Prepared()\n",
         "        prepared = self._prepared = Prepared()\n",
     ),
@@ -44,21 +44,21 @@ PUT_BACK = (
     _one(
         "adf5925",
         "seqs that a failed write had taken given out again behind a delete",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "            topic.next_seq = max(topic.next_seq, seq + 1)\n",
         "",
     ),
     _one(
         "adf5925",
         "a floor above the head",
-        "engine/delete.py",
+        "engine/write/delete.py",
         "    upto = min(upto, topic.head)",
         "    upto = upto",
     ),
     _one(
         "a55fbb2",
         "keys that a restart forgot are back",
-        "engine/catalog.py",
+        "engine/recovery/engine_catalog.py",
         "if topic is not None and first_seq > topic.keys_forgotten:  # told",
         "if topic is not None:  # told",
     ),

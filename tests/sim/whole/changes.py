@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.engine.plain_images import topic_images
 from tests.sim.whole.controls import Controls
-from topics.engine.routers.router import RouterLife
-from topics.engine.topic import Life
+from topics.engine.state.router import RouterLife
+from topics.engine.state.topic import Life
 from topics.store.format.log_format import FrameType
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tests.sim.whole.controls import Controls
-from topics.engine.controls import from_runs
+from topics.engine.state.control_frames import from_runs
 from topics.store.format.log_format import FrameType
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from tests.sim.whole.wire import Answered
 from topics.embedded.log import Log
 from topics.embedded.open_logs import open_logs
 from topics.embedded.producer import Producer
-from topics.engine.value_rows import NewRecord
+from topics.engine.write.value_rows import NewRecord
 from topics.errors import StorageError, TopicsError, as_request_error
 from topics.http.errors import status_of
 

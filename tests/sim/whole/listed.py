@@ -14,7 +14,7 @@ from tests.engine.plain_images import topic_images
 from tests.sim.disk import Node, SimDirectory, SimDisk
 from tests.sim.file import SimFile
 from topics.config import Config
-from topics.engine.snapshot import Snapshot, TopicImage
+from topics.engine.shared.topic_snapshot import Snapshot, TopicImage
 from topics.errors import CorruptError, FormatError
 from topics.store.format.log_format import wal_file_no
 from topics.store.format.segment_format import FLAGS_OFFSET_PER_ROW, FOOTER_BYTES, PackFooter, SnapshotFile, numbered

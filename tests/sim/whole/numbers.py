@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.sim.whole.controls import Controls
 from tests.sim.whole.listed import Listed, is_durable
-from topics.engine.topic import Life
+from topics.engine.state.topic import Life
 from topics.store.format.log_format import FrameType
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from tests.sim.whole.operation import (
     follow,
 )
 from tests.sim.whole.state import Part, Record, State
-from topics.engine import append
+from topics.engine.write import append
 
 _BURNED_MAX = 24
 """Seqs that failed writes may have taken, one after another."""

@@ -12,11 +12,11 @@ import pytest
 from tests.contract.sim_world import SimWorld
 from tests.contract.world import tombstone
 from tests.sim.core import LATENCY_NS
-from topics.engine.index import Index
-from topics.engine.routers import steps
+from topics.engine.index.index import Index
+from topics.engine.routers import forward_steps
 from topics.engine.routers.copies import copies_of
 from topics.engine.routers.evidence import Evidence
-from topics.engine.routers.hops import Hops
+from topics.engine.state.hops import Hops
 from topics.store.recovery.log_replay import ShardReplay
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -676,7 +676,7 @@ def test_a_router_without_room_neither_reads_nor_copies_again_and_again(
 ) -> None:
     """R-RTR-13. It is tried ten times a second, at each read of its destination and at each ack in its source."""
     made: list[int] = []
-    monkeypatch.setattr(steps, "copies_of", lambda *given: (made.append(1), copies_of(*given))[1])
+    monkeypatch.setattr(forward_steps, "copies_of", lambda *given: (made.append(1), copies_of(*given))[1])
     world = SimWorld()
     world.start()
     world.put("s", type="queue")
@@ -719,13 +719,13 @@ def test_the_first_look_at_a_destination_takes_turns_with_others(monkeypatch: py
 
 def test_a_slot_that_becomes_free_costs_no_look_at_all_that_a_router_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """R-RTR-18. Of 16 MiB of small jobs, one at a time."""
-    monkeypatch.setattr(steps, "_STEP_ROWS", 10)
+    monkeypatch.setattr(forward_steps, "_STEP_ROWS", 10)
     looked_at: list[int] = []
     alive = Index.alive
     monkeypatch.setattr(Index, "alive", lambda self, seqs: (looked_at.append(len(seqs)), alive(self, seqs))[1])
     made: list[int] = []
     monkeypatch.setattr(
-        steps, "copies_of", lambda *given: (made.append(len(given[1][0][2].seqs)), copies_of(*given))[1]
+        forward_steps, "copies_of", lambda *given: (made.append(len(given[1][0][2].seqs)), copies_of(*given))[1]
     )
     world = SimWorld()
     world.start()

@@ -16,7 +16,7 @@ from tests.sim.whole.plan import LONGEST_SHORT_LOG
 from tests.sim.whole.state import CONFIG_DEFAULT, Record, State
 from tests.sim.whole.waiting import Waiting
 from topics.config import Config
-from topics.engine import append
+from topics.engine.write import append
 
 
 def a_topic(**config: Any) -> OwnedTopic:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topics.engine.delivery.frames import Burst, frames_of
-from topics.engine.results import DiffResult
+from topics.engine.values.results import DiffResult
 
 if TYPE_CHECKING:
-    from topics.engine.core import Core
+    from topics.engine.shared.core import Core
 
 
 def burst_of(core: Core, topic: str, from_seq: int, result: DiffResult, *, told_caught_up: bool) -> Burst | None:

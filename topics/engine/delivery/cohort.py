@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from topics.engine.delivery.bursts import burst_of
 from topics.engine.delivery.frames import Burst
 from topics.engine.delivery.subscription import Subscription
-from topics.engine.results import DiffQuery, DiffResult
-from topics.engine.topic import Topic
+from topics.engine.state.topic import Topic
+from topics.engine.values.results import DiffQuery, DiffResult
 from topics.errors import TopicsError
 
 if TYPE_CHECKING:
-    from topics.engine.core import Core
+    from topics.engine.shared.core import Core
 
 
 class Cohort:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from topics.engine.delivery.bursts import burst_of
 from topics.engine.delivery.frames import Burst, DeletedFrame
 from topics.engine.delivery.subscription import Sink, Subscription
-from topics.engine.read_pass import clamped
-from topics.engine.results import DiffQuery, DiffResult
-from topics.engine.topic import Life, Topic
+from topics.engine.read.read_pass import clamped
+from topics.engine.state.topic import Life, Topic
+from topics.engine.values.results import DiffQuery, DiffResult
 from topics.errors import TopicsError
 
 if TYPE_CHECKING:
-    from topics.engine.core import Core
+    from topics.engine.shared.core import Core
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
-from topics.engine.results import DiffResult, Tombstone
+from topics.engine.values.results import DiffResult, Tombstone
 
 
 class RecordsFrame(NamedTuple):

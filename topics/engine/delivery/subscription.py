@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from topics.engine.delivery.frames import Burst
-from topics.engine.results import DiffQuery
+from topics.engine.values.results import DiffQuery
 from topics.errors import TopicsError
 
 if TYPE_CHECKING:
     from topics.engine.delivery.cohort import Cohort
     from topics.engine.delivery.feed import Feed
-    from topics.engine.topic import Topic
+    from topics.engine.state.topic import Topic
 
 
 class Sink(Protocol):

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.admission import check_caps
-from topics.engine.append import Appender, reserve
-from topics.engine.core import Core
-from topics.engine.evictions import has_to_wait
-from topics.engine.identity import Waiting
-from topics.engine.operations import Turn
-from topics.engine.pieces import Plan, plan_pieces
-from topics.engine.producers.staged import Total
-from topics.engine.results import AppendRequest, AppendResult, Done
+from topics.engine.read.read_plan import Plan, plan_pieces
 from topics.engine.routers.forward import tags_of
-from topics.engine.topic import Life, Topic
+from topics.engine.shared.core import Core
+from topics.engine.state.identity import Waiting
+from topics.engine.state.staged_operations import Turn
+from topics.engine.state.staged_parts import Total
+from topics.engine.state.topic import Life, Topic
+from topics.engine.values.results import AppendRequest, AppendResult, Done
+from topics.engine.write.admission import check_caps
+from topics.engine.write.append import Appender, reserve
+from topics.engine.write.evictions import has_to_wait
 from topics.errors import StorageError, TopicsError
 from topics.store.format.catalog import NO_TAG
 from topics.store.format.rows import Rows, tags_in
@@ -32,7 +32,7 @@ from topics.store.read.reader import Fetched
 from topics.store.wal.commit import Commit
 
 if TYPE_CHECKING:
-    from topics.engine.producers.part import Part
+    from topics.engine.state.producer_part import Part
 
 _ROWS = 4096
 """Records that a turn copies, at most."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from topics.engine.producers.known import PartEntry
-from topics.engine.producers.part import Part
-from topics.engine.producers.staged import Name, Piece, StagedPart, repeated_piece
-from topics.engine.results import AppendResult
+from topics.engine.state.known_producers import PartEntry
+from topics.engine.state.producer_part import Part
+from topics.engine.state.staged_parts import Name, Piece, StagedPart, repeated_piece
+from topics.engine.values.results import AppendResult
 from topics.errors import RequestError
 
 _PIECES_MAX = 65_536

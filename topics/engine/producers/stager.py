@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections import deque
 from typing import cast
 
-from topics.engine import refusals
-from topics.engine.admission import check_caps, check_quota
-from topics.engine.append import Appender
-from topics.engine.core import Core
-from topics.engine.lifecycle import Lifecycle
-from topics.engine.operations import Turn
 from topics.engine.producers.assembly import Assembly
 from topics.engine.producers.compared import ComparedParts
-from topics.engine.producers.known import PartEntry
-from topics.engine.producers.part import Part
-from topics.engine.producers.staged import OVERHEAD_BYTES, Name, Piece, StagedPart, Total, repeated_piece
 from topics.engine.producers.sweeper import Sweeper
-from topics.engine.results import AppendRequest, AppendResult, Done
-from topics.engine.topic import Life, Topic
+from topics.engine.shared.core import Core
+from topics.engine.state import refusals
+from topics.engine.state.known_producers import PartEntry
+from topics.engine.state.producer_part import Part
+from topics.engine.state.staged_operations import Turn
+from topics.engine.state.staged_parts import OVERHEAD_BYTES, Name, Piece, StagedPart, Total, repeated_piece
+from topics.engine.state.topic import Life, Topic
+from topics.engine.values.results import AppendRequest, AppendResult, Done
+from topics.engine.write.admission import check_caps, check_quota
+from topics.engine.write.append import Appender
+from topics.engine.write.lifecycle import Lifecycle
 from topics.errors import TopicsError
 from topics.store.format.log_format import StagedPiece, pack_staged_piece
 from topics.store.format.rows import Rows

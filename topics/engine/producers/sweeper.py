@@ -9,14 +9,14 @@ from collections import deque
 from collections.abc import Callable
 from itertools import islice
 
-from topics.engine.controls import RemovalPayload, encode
-from topics.engine.core import Core
-from topics.engine.operations import Operation
-from topics.engine.ports import Timer
 from topics.engine.producers.compared import ComparedParts
-from topics.engine.producers.staged import Name, StagedPart
 from topics.engine.queue.completion import consume_now
-from topics.engine.topic import Topic
+from topics.engine.shared.core import Core
+from topics.engine.state.control_frames import RemovalPayload, encode
+from topics.engine.state.staged_operations import Operation
+from topics.engine.state.staged_parts import Name, StagedPart
+from topics.engine.state.topic import Topic
+from topics.engine.values.ports import Timer
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit

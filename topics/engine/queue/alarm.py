@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from topics.engine.core import Core
-from topics.engine.topic import Life, Topic
+from topics.engine.shared.core import Core
+from topics.engine.state.topic import Life, Topic
 
 _LATEST_MS = 5000
 """The wall clock may be moved: it is looked at this often at least, while a queue has streams and leases. So often,

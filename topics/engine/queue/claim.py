@@ -10,21 +10,21 @@ import contextlib
 
 import numpy as np
 
-from topics.engine import refusals
-from topics.engine.core import Core
-from topics.engine.ports import Timer
 from topics.engine.queue.alarm import tend
 from topics.engine.queue.dead_letter import move_to_dead_letters
 from topics.engine.queue.fetch import render_jobs
-from topics.engine.queue.job import Holder, Job, JobState
-from topics.engine.queue.leases import Leases
 from topics.engine.queue.logged import log_ended, log_leases
 from topics.engine.queue.lookup import find_queue
-from topics.engine.queue.results import ClaimRequest, ClaimResult
-from topics.engine.results import Cancel, Done
-from topics.engine.retention import when_retained
-from topics.engine.topic import Life, Topic
-from topics.engine.topic_config import clamped_lease_ms
+from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
+from topics.engine.shared.core import Core
+from topics.engine.state import refusals
+from topics.engine.state.job import Holder, Job, JobState
+from topics.engine.state.leases import Leases
+from topics.engine.state.topic import Life, Topic
+from topics.engine.values.ports import Timer
+from topics.engine.values.results import Cancel, Done
+from topics.engine.values.topic_config import clamped_lease_ms
+from topics.engine.write.retention import when_retained
 from topics.errors import CorruptError, RequestError, StorageError, TopicsError
 
 

@@ -10,19 +10,19 @@ from collections.abc import Container
 
 import numpy as np
 
-from topics.engine.controls import encode, from_runs, removal, to_runs
-from topics.engine.core import Core
-from topics.engine.operations import Operation
 from topics.engine.queue.alarm import tend
-from topics.engine.queue.job import Job, JobState
-from topics.engine.queue.leases import Leases
 from topics.engine.queue.logged import log_ended, log_leases
 from topics.engine.queue.lookup import find_queue
-from topics.engine.queue.results import AckResult, ExtendResult, HeldJobs
-from topics.engine.results import Done
-from topics.engine.retention import expire, when_retained
-from topics.engine.topic import Topic
-from topics.engine.topic_config import clamped_lease_ms
+from topics.engine.queue.queue_results import AckResult, ExtendResult, HeldJobs
+from topics.engine.shared.core import Core
+from topics.engine.state.control_frames import encode, from_runs, removal, to_runs
+from topics.engine.state.job import Job, JobState
+from topics.engine.state.leases import Leases
+from topics.engine.state.staged_operations import Operation
+from topics.engine.state.topic import Topic
+from topics.engine.values.results import Done
+from topics.engine.values.topic_config import clamped_lease_ms
+from topics.engine.write.retention import expire, when_retained
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from topics.engine.core import Core
+from topics.engine.json.strict_json import check, keep_last
 from topics.engine.queue.alarm import tend
 from topics.engine.queue.completion import Consumption, stage_consumption
 from topics.engine.queue.fetch import decode_jobs
-from topics.engine.queue.job import Job, JobState
-from topics.engine.queue.leases import Leases
-from topics.engine.queue.results import AckResult
-from topics.engine.records import check, keep_last
-from topics.engine.results import AppendResult
-from topics.engine.topic import Life, Topic
-from topics.engine.topic_config import TopicConfig
+from topics.engine.queue.queue_results import AckResult
+from topics.engine.shared.core import Core
+from topics.engine.state.job import Job, JobState
+from topics.engine.state.leases import Leases
+from topics.engine.state.topic import Life, Topic
+from topics.engine.values.results import AppendResult
+from topics.engine.values.topic_config import TopicConfig
 from topics.errors import StorageError, TopicsError
 from topics.store.format.log_format import Frame
 from topics.store.format.rows import Record, pack_rows

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from topics.engine.core import Core
-from topics.engine.index import Selection
-from topics.engine.pieces import own_frames, plan_pieces
-from topics.engine.queue.job import Job
-from topics.engine.topic import Topic
+from topics.engine.index.index import Selection
+from topics.engine.read.read_plan import own_frames, plan_pieces
+from topics.engine.shared.core import Core
+from topics.engine.state.job import Job
+from topics.engine.state.topic import Topic
 from topics.errors import CorruptError, StorageError
 from topics.store.format.log_format import Frame
 from topics.store.read.reader import Fetched

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from topics.engine.controls import LeaseRow, LeasesPayload, encode, to_runs
-from topics.engine.core import Core
-from topics.engine.operations import Operation
-from topics.engine.queue.job import Job
-from topics.engine.topic import Life, Topic
+from topics.engine.shared.core import Core
+from topics.engine.state.control_frames import LeaseRow, LeasesPayload, encode, to_runs
+from topics.engine.state.job import Job
+from topics.engine.state.staged_operations import Operation
+from topics.engine.state.topic import Life, Topic
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from topics.engine import refusals
-from topics.engine.core import Core
-from topics.engine.queue.leases import Leases
-from topics.engine.topic import Life, Topic
+from topics.engine.shared.core import Core
+from topics.engine.state import refusals
+from topics.engine.state.leases import Leases
+from topics.engine.state.topic import Life, Topic
 
 
 def find_queue(core: Core, name: str, again: Callable[[], None]) -> tuple[Topic, Leases] | None:

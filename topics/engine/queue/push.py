@@ -6,14 +6,14 @@ import contextlib
 import logging
 from typing import Protocol
 
-from topics.engine import refusals
-from topics.engine.core import Core
 from topics.engine.queue.alarm import tend
 from topics.engine.queue.claim import Claim, check_node, enter
-from topics.engine.queue.job import Job, JobState
 from topics.engine.queue.logged import log_ended
-from topics.engine.queue.results import ClaimRequest, ClaimResult
-from topics.engine.topic import Topic
+from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
+from topics.engine.shared.core import Core
+from topics.engine.state import refusals
+from topics.engine.state.job import Job, JobState
+from topics.engine.state.topic import Topic
 from topics.errors import CorruptError, RequestError, TopicsError
 
 _BITE = 16

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from topics.engine.one_by_one import OneByOne
-from topics.engine.routers.router import HOPS_MAX, Router, RouterLife
-from topics.engine.topic import Topic
+from topics.engine.state.router import HOPS_MAX, Router, RouterLife
+from topics.engine.state.topic import Topic
+from topics.engine.values.trampoline import OneByOne
 
 
 def levels_above(topic: Topic) -> list[list[Router]]:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine import records
-from topics.engine.index import Selection
-from topics.engine.records import Kind
-from topics.engine.routers.router import EXACTLY_ONCE, Router
+from topics.engine.index.index import Selection
+from topics.engine.json import strict_json
+from topics.engine.json.strict_json import Kind
+from topics.engine.state.router import EXACTLY_ONCE, Router
 from topics.errors import CorruptError
 from topics.store.format.log_format import FLAG_META, FLAG_NODE, FLAG_TAG, FRAME_HEADER_BYTES, Frame
 from topics.store.format.rows import META, NODE, ROW, TAG, Rows
@@ -114,11 +114,11 @@ def merge_meta(meta: bytes | None, value: bytes) -> bytes:
     return b"{%b,%b%b}" % (entry, _ORIGINAL, meta)
 
 
-def _places(meta: bytes) -> dict[str, records.Place] | None:
+def _places(meta: bytes) -> dict[str, strict_json.Place] | None:
     """Where the members are; None for what copies of copies have nested too deeply."""
     try:
-        return records.object_places(meta, "meta")[0]
-    except records.JsonError:
+        return strict_json.object_places(meta, "meta")[0]
+    except strict_json.JsonError:
         return None
 
 
@@ -129,11 +129,11 @@ def source_seq_in(meta: bytes, prefix: str) -> int | None:
     place = (_places(meta) or {}).get(KEY)
     if place is None or place[2] != Kind.OBJECT:
         return None
-    inner, _ = records.object_places(meta[place[0] : place[1]], KEY)
+    inner, _ = strict_json.object_places(meta[place[0] : place[1]], KEY)
     found = inner.get("idempotency_key")
     if found is None or found[2] != Kind.STRING:
         return None
-    key = records.string_value(meta[place[0] + found[0] : place[0] + found[1]])
+    key = strict_json.string_value(meta[place[0] + found[0] : place[0] + found[1]])
     digits = key[len(prefix) :]
     return (
         int(digits) if key.startswith(prefix) and digits.isascii() and digits.isdigit() and len(digits) < 21 else None

@@ -11,10 +11,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.core import Core
-from topics.engine.pieces import Plan, plan_pieces
+from topics.engine.read.read_plan import Plan, plan_pieces
 from topics.engine.routers.copies import key_prefix, source_seq_in
-from topics.engine.routers.router import Router
+from topics.engine.shared.core import Core
+from topics.engine.state.router import Router
 from topics.errors import StorageError, TopicsError
 from topics.store.format.log_format import FLAG_META, FLAG_ROUTED, Frame
 from topics.store.read.reader import Fetched

@@ -10,17 +10,17 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.append import AppendBatch, Appender, reserve
-from topics.engine.controls import encode
-from topics.engine.core import Core
-from topics.engine.evictions import log_evictions
-from topics.engine.floors import TRIM, Gap
-from topics.engine.index import Index, Selection
-from topics.engine.results import AppendResult
-from topics.engine.routers.controls import ForwardPayload
-from topics.engine.routers.hops import Hops, Run
-from topics.engine.routers.router import EXACTLY_ONCE, Router, RouterConfig
-from topics.engine.topic import Topic
+from topics.engine.index.index import Index, Selection
+from topics.engine.shared.core import Core
+from topics.engine.state.control_frames import encode
+from topics.engine.state.hops import Hops, Run
+from topics.engine.state.losses import TRIM, Gap
+from topics.engine.state.router import EXACTLY_ONCE, Router, RouterConfig
+from topics.engine.state.router_frames import ForwardPayload
+from topics.engine.state.topic import Topic
+from topics.engine.values.results import AppendResult
+from topics.engine.write.append import AppendBatch, Appender, reserve
+from topics.engine.write.evictions import log_evictions
 from topics.errors import TopicsError
 from topics.store.format.catalog import NO_TAG
 from topics.store.format.log_format import FLAG_COPY, FLAG_META, FLAG_NODE, FLAG_TAG, FrameType

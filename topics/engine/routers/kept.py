@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from topics.engine import refusals
-from topics.engine.controls import encode
-from topics.engine.core import Core
-from topics.engine.operations import Operation
-from topics.engine.pieces import own_frames, plan_pieces
-from topics.engine.routers.controls import KeepPayload
-from topics.engine.routers.router import Router, RouterLife
-from topics.engine.topic import Life
+from topics.engine.read.read_plan import own_frames, plan_pieces
+from topics.engine.shared.core import Core
+from topics.engine.state import refusals
+from topics.engine.state.control_frames import encode
+from topics.engine.state.router import Router, RouterLife
+from topics.engine.state.router_frames import KeepPayload
+from topics.engine.state.staged_operations import Operation
+from topics.engine.state.topic import Life
 from topics.errors import DiskFullError, StorageError, TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.read.reader import Fetched

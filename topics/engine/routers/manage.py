@@ -6,18 +6,18 @@ from collections.abc import Callable
 from functools import partial
 from itertools import islice
 
-from topics.engine import refusals
-from topics.engine.controls import encode
-from topics.engine.core import Core
-from topics.engine.lifecycle import Lifecycle
-from topics.engine.names import Allowed, check_router_name, check_topic_name
-from topics.engine.operations import Operation
-from topics.engine.results import Done
-from topics.engine.routers.controls import RouterDeletePayload, RouterPayload
-from topics.engine.routers.driver import Forwarding
-from topics.engine.routers.results import RouterDeleted, RouterPage, RouterPut, RouterState
-from topics.engine.routers.router import Router, RouterConfig, RouterLife, StoredConfig
-from topics.engine.topic import Life, Topic
+from topics.engine.routers.forwarding import Forwarding
+from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
+from topics.engine.shared.core import Core
+from topics.engine.state import refusals
+from topics.engine.state.control_frames import encode
+from topics.engine.state.router import Router, RouterConfig, RouterLife, StoredConfig
+from topics.engine.state.router_frames import RouterDeletePayload, RouterPayload
+from topics.engine.state.staged_operations import Operation
+from topics.engine.state.topic import Life, Topic
+from topics.engine.values.name_rules import Allowed, check_router_name, check_topic_name
+from topics.engine.values.results import Done
+from topics.engine.write.lifecycle import Lifecycle
 from topics.errors import RequestError, TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit

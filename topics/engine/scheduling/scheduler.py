@@ -9,14 +9,14 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
-from topics.engine.ports import Timer
-from topics.engine.priority import effective_priority
 from topics.engine.scheduling.governor import SAMPLE_NS, Governor, Sample
 from topics.engine.scheduling.ready import ReadySet
-from topics.engine.topic import Topic
+from topics.engine.state.topic import Topic
+from topics.engine.values.ports import Timer
+from topics.engine.values.priority import effective_priority
 
 if TYPE_CHECKING:
-    from topics.engine.core import Core
+    from topics.engine.shared.core import Core
 
 _AT_ONCE_MAX = 64
 """More topics than this in one pass are taken by priority from the start."""

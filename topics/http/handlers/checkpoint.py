@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.engine.results import CheckpointResult
+from topics.engine.values.results import CheckpointResult
 from topics.http.call import Call
 
 _WAIT_MS = 30_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from functools import partial
 
-from topics.engine.durations import milliseconds
-from topics.engine.json_fields import Fields
-from topics.engine.queue.results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
+from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
+from topics.engine.values.durations import milliseconds
+from topics.engine.values.json_fields import Fields
 from topics.errors import RequestError
 from topics.http.call import Call
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from topics.engine.durations import milliseconds, throttle_wait
-from topics.engine.idempotency import Key
-from topics.engine.identity import Identity
-from topics.engine.json_fields import Fields
-from topics.engine.long_bodies import Frames, Work
-from topics.engine.predicate import parse_predicate
-from topics.engine.refusals import config_needs_admin, name_forbidden
-from topics.engine.results import AppendRequest, AppendResult, DeleteResult, DiffQuery, DiffResult, Tombstone
-from topics.engine.topic_config import TopicConfig
-from topics.engine.write_body import WriteBody, producer_and_key
+from topics.engine.state.idempotency import Key
+from topics.engine.state.identity import Identity
+from topics.engine.state.refusals import config_needs_admin, name_forbidden
+from topics.engine.values.durations import milliseconds, throttle_wait
+from topics.engine.values.json_fields import Fields
+from topics.engine.values.predicate import parse_predicate
+from topics.engine.values.results import AppendRequest, AppendResult, DeleteResult, DiffQuery, DiffResult, Tombstone
+from topics.engine.values.topic_config import TopicConfig
+from topics.engine.write.long_bodies import Frames, Work
+from topics.engine.write.write_body import WriteBody, producer_and_key
 from topics.errors import RequestError, TopicsError
 from topics.http.admission import check_type
 from topics.http.call import Call

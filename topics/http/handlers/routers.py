@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from topics.engine.predicate import parse_predicate
-from topics.engine.routers.results import RouterDeleted, RouterPut, RouterState
-from topics.engine.routers.router import AT_LEAST_ONCE, GUARANTEES, RouterConfig
+from topics.engine.routers.router_results import RouterDeleted, RouterPut, RouterState
+from topics.engine.state.router import AT_LEAST_ONCE, GUARANTEES, RouterConfig
+from topics.engine.values.predicate import parse_predicate
 from topics.http.call import Call
 from topics.http.handlers.page import asked_page, reply_page
 from topics.http.json_text import json_bool

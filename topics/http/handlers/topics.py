@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from topics.engine.names import check_topic_name
-from topics.engine.results import DeleteTopicResult, PutResult, TopicPage, TopicState
-from topics.engine.topic_config import TopicConfig, check_dead_letter_of
+from topics.engine.values.name_rules import check_topic_name
+from topics.engine.values.results import DeleteTopicResult, PutResult, TopicPage, TopicState
+from topics.engine.values.topic_config import TopicConfig, check_dead_letter_of
 from topics.http.call import Call
 from topics.http.handlers.page import asked_page, reply_page
 from topics.http.json_text import json_bool, json_nullable

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from topics.engine.incarnation import check_incarnation
-from topics.engine.json_fields import Fields, read_object, refuse
-from topics.engine.records import Kind
-from topics.engine.results import Known, TopicHead
-from topics.engine.wait import Heads
+from topics.engine.json.strict_json import Kind
+from topics.engine.read.wait import Heads
+from topics.engine.values.incarnation import check_incarnation
+from topics.engine.values.json_fields import Fields, read_object, refuse
+from topics.engine.values.results import Known, TopicHead
 from topics.errors import RequestError
 from topics.http.call import Call
 from topics.names import NAME_MAX

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from topics.engine.json_fields import Fields, read_object, refuse
-from topics.engine.records import Kind
-from topics.engine.results import DiffQuery, TopicState
+from topics.engine.json.strict_json import Kind
+from topics.engine.values.json_fields import Fields, read_object, refuse
+from topics.engine.values.results import DiffQuery, TopicState
 from topics.errors import RequestError, TopicsError
 from topics.http import sse
 from topics.http.call import Call

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.engine.queue.results import ClaimRequest
+from topics.engine.queue.queue_results import ClaimRequest
 from topics.http import sse
 from topics.http.call import Call
 from topics.http.query import unsigned

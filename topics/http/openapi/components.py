@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from topics.engine.producers.part import EPOCH_MAX, PART_MAX, PIECE_MAX
-from topics.engine.topic_config import DURABILITIES
+from topics.engine.state.producer_part import EPOCH_MAX, PART_MAX, PIECE_MAX
+from topics.engine.values.topic_config import DURABILITIES
 from topics.http.errors import STATUS
 from topics.http.openapi.shapes import (
     Schema,

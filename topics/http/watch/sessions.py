@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Container
 
 from topics.clock import Clock
-from topics.engine.refusals import limit_reached
-from topics.engine.results import DiffQuery
+from topics.engine.state.refusals import limit_reached
+from topics.engine.values.results import DiffQuery
 from topics.http.watch.cursors import Cursors
 
 SESSION_TTL_MS = 300_000

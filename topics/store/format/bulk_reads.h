@@ -1,6 +1,6 @@
 /* Many reads in one call, from the rows of the index to JSON: part of codec.c. */
 
-#define ROW_DEAD 0x80u /* DEAD in engine/chunk.py */
+#define ROW_DEAD 0x80u /* DEAD in engine/index/chunk.py */
 
 static const struct tp_hot_range *hot_range(const struct tp_hot_range *hot, uint32_t count, const struct tp_hot_range *last,
                                             uint64_t file_id, uint64_t offset, uint64_t length)

@@ -1,7 +1,7 @@
 """What the store asks of the engine when it recovers and when it checkpoints: the Catalog Protocol.
 
-The store knows frames, files and where they lie; the engine knows what a topic is. `engine/catalog.py` implements this
-Protocol; tests/store/fake_catalog.py is the small one that store tests use.
+The store knows frames, files and where they lie; the engine knows what a topic is. `engine/recovery/engine_catalog.py`
+implements this Protocol; tests/store/fake_catalog.py is the small one that store tests use.
 
 Everything is called on the loop's thread, one call at a time, and none of it waits.
 """

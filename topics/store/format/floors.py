@@ -1,8 +1,8 @@
 """Floors and gaps: what a topic has lost, as its snapshots have it. Source: R-FLOOR, R-TOMB, R-TRIM, R-DUR-6.
 
 `lost` is the involuntary floor L. A fifth mark joins the contract's four: `crash`, for a crash gap whose older records
-are all gone, as `trim` is for a trim gap. What a reader is told of it is the engine's (`engine/floors.py`) and, from
-the files alone, that of `files/`.
+are all gone, as `trim` is for a trim gap. What a reader is told of it is the engine's (`engine/state/losses.py`) and,
+from the files alone, that of `files/`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-/* One record of a request: filled by engine/records.c, consumed by store/format/codec.c. Mirrored by store/format/rows.py.
+/* One record of a request: filled by engine/json/records.c, consumed by store/format/codec.c. Mirrored by store/format/rows.py.
  * Offsets count from the start of Rows.buffer. Not read by cffi: C files include it, Python sees packed bytes. */
 #ifndef TOPICS_STORE_ROWS_H
 #define TOPICS_STORE_ROWS_H

@@ -1,0 +1,1 @@
+"""Where the records of a topic are: chunks of columns, tags, what each file holds."""

@@ -1,0 +1,50 @@
+"""The chunks of an index as one C table (store/format/reads.h), for reads that look at rows without a Python object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.engine.index.chunk import Chunk
+from topics.store.read.render_bulk import INDEX_CHUNK
+
+
+class ChunkTable:
+    """`address` and `count` hold until the index changes next; how many rows the last chunk has is not in there."""
+
+    __slots__ = ("_chunks", "_flags", "_rows", "address", "count")
+
+    def __init__(self) -> None:
+        self._chunks: list[Chunk] | None = None
+        self._rows = np.empty(0, np.uint8)
+        self._flags: NDArray[np.uint8] | None = None
+        """Of the last chunk, which gets other columns when it grows."""
+        self.address = 0
+        self.count = 0
+
+    def refresh(self, chunks: list[Chunk]) -> None:
+        """chunks: an index's, one at least.
+
+        Where they come and go but at the end, the index has another table made; only the last one grows.
+        """
+        last = chunks[-1]
+        if self._chunks is chunks and self.count == len(chunks) and self._flags is last.flags:
+            return
+        self._chunks, self.count, self._flags = chunks, len(chunks), last.flags
+        self._rows = np.frombuffer(b"".join([_packed(chunk) for chunk in chunks]), np.uint8)
+        self.address = _address(self._rows)
+
+
+def _packed(chunk: Chunk) -> bytes:
+    packed = chunk.packed
+    if packed is None or packed[0] != chunk.count:
+        numbers = (chunk.file_ids, chunk.offsets, chunk.lengths, chunk.sizes)
+        row = INDEX_CHUNK.pack(chunk.first, chunk.count, _address(chunk.flags), *map(_address, numbers))
+        chunk.packed = packed = chunk.count, row
+    return packed[1]
+
+
+def _address(column: NDArray[Any]) -> int:
+    return int(column.__array_interface__["data"][0])

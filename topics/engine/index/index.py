@@ -1,0 +1,845 @@
+"""Where the records of one topic lie, by seq: chunks of columns, whose dead ones are dropped whole.
+
+A gap between chunks costs nothing, so neither does the width of what was deleted, evicted or burned. The index counts
+live records and bytes, keeps E, and tells the topic's tags and the files about every row that comes and goes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Set
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.engine.index.chunk import CHUNK_ROWS_MAX, DEAD, THIN, Chunk, Dead
+from topics.engine.index.chunk_table import ChunkTable
+from topics.engine.index.tags import Tags
+from topics.engine.index.usage import Usage
+from topics.store.format.catalog import NO_TAG
+from topics.store.format.rows import PLACED
+from topics.store.format.topic_rows import place_rows
+
+_HOLE_ROWS_MAX = 64
+"""A wider hole starts another chunk."""
+
+
+class Selection(NamedTuple):
+    """Live rows in seq order; columns of shape (n,), copies."""
+
+    seqs: NDArray[np.uint64]
+    file_ids: NDArray[np.uint32]
+    offsets: NDArray[np.uint32]
+    lengths: NDArray[np.uint32]
+    sizes: NDArray[np.uint32]
+    flags: NDArray[np.uint8]
+    ts: NDArray[np.uint64]
+
+    def rows(self, which: slice | NDArray[np.bool_]) -> Selection:
+        return Selection(
+            self.seqs[which],
+            self.file_ids[which],
+            self.offsets[which],
+            self.lengths[which],
+            self.sizes[which],
+            self.flags[which],
+            self.ts[which],
+        )
+
+
+_NOTHING = Selection(
+    np.empty(0, np.uint64),
+    np.empty(0, np.uint32),
+    np.empty(0, np.uint32),
+    np.empty(0, np.uint32),
+    np.empty(0, np.uint32),
+    np.empty(0, np.uint8),
+    np.empty(0, np.uint64),
+)
+
+
+class Found:
+    """Some rows of a chunk, which lived when they were found.
+
+    which: shape (n,), those of rows [0, n); None: all that live. records, size: how many they are, and their bytes.
+    """
+
+    __slots__ = ("_before", "_live", "chunk", "flags", "records", "size", "which")
+
+    def __init__(self, chunk: Chunk, which: NDArray[np.bool_] | None, records: int, size: int) -> None:
+        self.chunk = chunk
+        self.which = which
+        self.records = records
+        self.size = size
+        self.flags = self._before = chunk.flags
+        """The chunk's once they are dead."""
+        self._live = chunk.live
+        if which is not None:
+            self.flags = chunk.flags.copy()
+            self.flags[: len(which)] |= which.view(np.uint8) << _DEAD_BIT
+
+    @property
+    def holds(self) -> bool:
+        """Nothing has become of the chunk's rows since; that none has come is the searcher's to know."""
+        chunk = self.chunk
+        return chunk.live == self._live and chunk.flags is self._before
+
+
+_FIRST_ROWS = 16
+_WINDOW_ROWS = 64
+_NEXT_ROWS = 1024
+_FEW_CHUNKS = 8
+"""Up to here chunks are taken out of the list of all one by one."""
+_CHUNKS_A_STEP = 16
+"""Of 200 KB each, whose memory is given back."""
+_FEW_ROWS = 64
+"""Up to here Python's own numbers are faster than arrays of them."""
+_MANY_ROWS = 1 << 16
+_DEAD_BIT = np.uint8(7)
+assert DEAD == 1 << _DEAD_BIT
+
+
+class Index:
+    """`earliest` is the smallest live seq, 0 when there is none; `last_seq` the newest row's, dead or not."""
+
+    __slots__ = (
+        "_firsts",
+        "_tags_ahead",
+        "_to_shrink",
+        "_usage",
+        "bytes",
+        "chunks",
+        "deaths",
+        "earliest",
+        "last_seq",
+        "live",
+        "removals",
+        "table",
+        "tags",
+    )
+
+    def __init__(self, usage: Usage) -> None:
+        self._usage = usage
+        self.chunks: list[Chunk] = []
+        self._firsts: list[int] = []
+        self._to_shrink: dict[Chunk, None] = {}
+        """Chunks that are dead or thin."""
+        self.live = 0
+        self.bytes = 0
+        self.deaths = 0
+        """How often rows died: unchanged, what was live is so still."""
+        self.removals = 0
+        """How often rows were deleted or acknowledged: unchanged, what died was lost."""
+        self.earliest = 0
+        self.last_seq = 0
+        self.tags: Tags | None = None
+        self._tags_ahead = 0
+        """Rows to come for which `take_tags` has taken a tag."""
+        self.table: ChunkTable | None = None
+        """Made by the first bulk read."""
+
+    # --- adding ------------------------------------------------------------------------------------------------------
+    def append_row(  # noqa: PLR0917 - one call a request
+        self, seq: int, file_id: int, offset: int, length: int, size: int, ts: int, flags: int, tag: bytes | None
+    ) -> None:
+        """One live row above all others. Same as `append_rows`, for the commonest case."""
+        chunk = self._chunk_for(seq)
+        row = chunk.count
+        if row == len(chunk.flags):
+            chunk.reserve(1)
+        chunk.file_ids[row] = file_id
+        chunk.offsets[row] = offset
+        chunk.lengths[row] = length
+        chunk.sizes[row] = size
+        chunk.ts[row] = ts
+        chunk.flags[row] = flags
+        if tag is not None:
+            chunk.tag_column()[row] = self._take_tag(tag)
+        chunk.take(1, size, file_id)
+        self._added(file_id, seq, seq, 1, size)
+
+    def append_rows(  # noqa: PLR0917 - columns
+        self,
+        first_seq: int,
+        file_id: int,
+        offsets: NDArray[np.uint32],
+        lengths: NDArray[np.uint32],
+        sizes: NDArray[np.uint32],
+        ts: NDArray[np.uint64] | int,
+        flags: NDArray[np.uint8],
+        tags: list[bytes | None] | NDArray[np.uint32] | None,
+    ) -> None:
+        """Live rows first_seq, first_seq + 1, ...; shapes (n,), n >= 1. first_seq is above every row so far.
+
+        tags: texts, or what `take_tags` made of them.
+        """
+        count = len(offsets)
+        done = total = 0
+        while done < count:
+            chunk = self._chunk_for(first_seq + done)
+            rows = min(count - done, CHUNK_ROWS_MAX - chunk.count)
+            chunk.reserve(rows)
+            part, at = slice(done, done + rows), slice(chunk.count, chunk.count + rows)
+            chunk.file_ids[at] = file_id
+            chunk.offsets[at] = offsets[part]
+            chunk.lengths[at] = lengths[part]
+            chunk.sizes[at] = sizes[part]
+            chunk.ts[at] = ts if isinstance(ts, int) else ts[part]
+            chunk.flags[at] = flags[part]
+            if isinstance(tags, np.ndarray):
+                chunk.tag_column()[at] = tags[part]
+                self._tags_ahead -= _bearing(tags[part])
+            elif tags is not None:
+                take = self._take_tag
+                chunk.tag_column()[at] = [NO_TAG if tag is None else take(tag) for tag in tags[part]]
+            size = int(sizes[part].sum(dtype=np.uint64))
+            chunk.take(rows, size, file_id)
+            done += rows
+            total += size
+        self._added(file_id, first_seq, first_seq + count - 1, count, total)
+
+    def append_placed(self, first_seq: int, file_id: int, base: int, placed: bytes | bytearray) -> bool:
+        """As `append_rows`, from a packed PLACED a row; False when they are not all the next ones of one chunk."""
+        count = len(placed) // PLACED.size
+        chunk = self.extend(first_seq, count, 0, file_id)
+        if chunk is None:
+            return False
+        addresses = chunk.addresses or chunk.find_addresses()
+        size = place_rows(addresses, [0, chunk.count - count, count], placed, file_id, base)
+        self.bytes += size
+        chunk.bytes += size
+        usage = self._usage
+        usage.records += count
+        usage.bytes += size
+        usage.placed(file_id, count)
+        return True
+
+    def extend(self, first_seq: int, count: int, size: int, file_id: int) -> Chunk | None:
+        """As `append_rows` without tags, but the columns of its last `count` rows, and Usage, are the caller's to fill.
+
+        None, and nothing was done, when the rows are not all the next ones of one chunk.
+        """
+        chunks = self.chunks
+        if not chunks:
+            return None
+        chunk = chunks[-1]
+        end = chunk.count + count
+        if chunk.first + chunk.count != first_seq or end > CHUNK_ROWS_MAX:
+            return None
+        if end > len(chunk.flags):
+            chunk.reserve(count)
+        chunk.take(count, size, file_id)
+        self.live += count
+        self.bytes += size
+        self.last_seq = first_seq + count - 1
+        if not self.earliest:
+            self.earliest = first_seq
+        return chunk
+
+    def add_scattered(
+        self,
+        seqs: NDArray[np.uint64],
+        file_id: int,
+        columns: Selection,
+        ts: NDArray[np.uint64],
+        tags: list[bytes | None],
+    ) -> None:
+        """Live rows with holes between them (recovery), all above every row so far; tags empty when no row has one."""
+        wide = np.flatnonzero(np.diff(seqs) > _HOLE_ROWS_MAX) + 1
+        for start, end in zip([0, *wide.tolist()], [*wide.tolist(), len(seqs)], strict=True):
+            while start < end:
+                chunk = self._chunk_for(int(seqs[start]))
+                limit = chunk.first + CHUNK_ROWS_MAX
+                stop = start + int(np.searchsorted(seqs[start:end], np.uint64(limit)))
+                self._scatter(chunk, seqs[start:stop], file_id, columns, ts, tags, start)
+                start = stop
+        if len(seqs):
+            total = int(columns.sizes.sum(dtype=np.uint64))
+            self._added(file_id, int(seqs[0]), int(seqs[-1]), len(seqs), total)
+
+    def _scatter(  # noqa: PLR0917 - columns
+        self,
+        chunk: Chunk,
+        seqs: NDArray[np.uint64],
+        file_id: int,
+        columns: Selection,
+        ts: NDArray[np.uint64],
+        tags: list[bytes | None],
+        start: int,
+    ) -> None:
+        old = chunk.count
+        part = slice(start, start + len(seqs))
+        chunk.add_holes(int(seqs[-1]) + 1 - chunk.end)
+        rows = (seqs - np.uint64(chunk.first)).astype(np.intp)
+        chunk.file_ids[rows] = columns.file_ids[part]
+        chunk.offsets[rows] = columns.offsets[part]
+        chunk.lengths[rows] = columns.lengths[part]
+        chunk.sizes[rows] = columns.sizes[part]
+        chunk.flags[rows] = columns.flags[part]
+        chunk.ts[rows] = ts[part]
+        from_row = max(0, old - 1)
+        np.maximum.accumulate(chunk.ts[from_row : chunk.count], out=chunk.ts[from_row : chunk.count])
+        if tags:
+            take = self._take_tag
+            chunk.tag_column()[rows] = [NO_TAG if tag is None else take(tag) for tag in tags[part]]
+        chunk.count -= len(seqs)  # counted with the holes
+        chunk.take(len(seqs), int(columns.sizes[part].sum(dtype=np.uint64)), file_id)
+
+    def _chunk_for(self, seq: int) -> Chunk:
+        """The chunk whose next row is `seq`: the last one, perhaps after a few holes, or a new one."""
+        assert seq > self.last_seq, "rows come in the order of their seqs"
+        if self.chunks:
+            chunk = self.chunks[-1]
+            hole = seq - chunk.first - chunk.count
+            if hole == 0 and chunk.count < CHUNK_ROWS_MAX:
+                return chunk
+            if chunk.live and 0 < hole <= _HOLE_ROWS_MAX and chunk.count + hole < CHUNK_ROWS_MAX:
+                chunk.add_holes(hole)
+                return chunk
+            chunk.close()
+            if chunk.is_thin:  # it was the last until now
+                self._to_shrink[chunk] = None
+        # A topic that has filled a chunk is not small: its next one need not grow from nothing.
+        chunk = Chunk(seq, _NEXT_ROWS if self.chunks and self.chunks[-1].count == CHUNK_ROWS_MAX else _FIRST_ROWS)
+        self.chunks.append(chunk)
+        self._firsts.append(seq)
+        return chunk
+
+    def take_tags(self, tags: list[bytes | None]) -> NDArray[np.uint32]:
+        """Take tags for rows that are to come; return their numbers, for `append_rows` or `give_back_tags`."""
+        take = self._take_tag
+        numbers = np.array([NO_TAG if tag is None else take(tag) for tag in tags], np.uint32)
+        self._tags_ahead += _bearing(numbers)
+        return numbers
+
+    def give_back_tags(self, numbers: NDArray[np.uint32]) -> None:
+        """Give back numbers of `take_tags`: their rows do not come."""
+        self._tags_ahead -= _bearing(numbers)
+        if self.tags is not None:
+            self.tags.drop_rows(numbers)
+            if not len(self.tags):
+                self._forget_tags()
+
+    def _take_tag(self, tag: bytes) -> int:
+        if self.tags is None:
+            self.tags = Tags()
+        return self.tags.take(tag)
+
+    def _added(self, file_id: int, first: int, last: int, count: int, size: int) -> None:
+        self.live += count
+        self.bytes += size
+        self.last_seq = last
+        if not self.earliest:
+            self.earliest = first
+        usage = self._usage
+        usage.records += count
+        usage.bytes += size
+        usage.placed(file_id, count)
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+    def position_of(self, seq: int) -> int:
+        """Number of the chunk that holds `seq` or, in a gap, of the one before; -1 before the first."""
+        return bisect_right(self._firsts, seq) - 1
+
+    def next_live(self, seq: int) -> int:
+        """The smallest live seq >= `seq`; 0 when there is none."""
+        for position in range(max(0, self.position_of(seq)), len(self.chunks)):
+            chunk = self.chunks[position]
+            if not chunk.live:
+                continue
+            start = max(0, seq - chunk.first)
+            if start < chunk.count:
+                alive = chunk.flags[start : chunk.count] < DEAD
+                row = int(alive.argmax())
+                if alive[row]:
+                    return chunk.first + start + row
+        return 0
+
+    def select(self, after: int, upto: int, limit: int) -> Selection:
+        """The first `limit` live rows with after < seq <= upto."""
+        parts: list[Selection] = []
+        for position in range(max(0, self.position_of(after + 1)), len(self.chunks)):
+            chunk = self.chunks[position]
+            if chunk.first > upto or limit <= 0:
+                break
+            start, end = max(0, after + 1 - chunk.first), min(chunk.count, upto + 1 - chunk.first)
+            if not chunk.live:
+                continue
+            window = 4 * limit + _WINDOW_ROWS  # a few rows are looked for among a few: most often they are there
+            while start < end and limit > 0:
+                stop = min(end, start + window)
+                window *= 4
+                rows = chunk.live_rows(start, stop)[:limit]
+                limit -= len(rows)
+                if len(rows):
+                    parts.append(_columns(chunk, rows))
+                start = stop
+        if len(parts) == 1:
+            return parts[0]
+        return _joined(parts) if parts else _NOTHING
+
+    def live_seqs(self, after: int, upto: int, limit: int) -> list[int]:
+        """The first `limit` live seqs with after < seq <= upto."""
+        found: list[int] = []
+        for position in range(max(0, self.position_of(after + 1)), len(self.chunks)):
+            chunk = self.chunks[position]
+            if chunk.first > upto or limit <= 0:
+                break
+            start, end = max(0, after + 1 - chunk.first), min(chunk.count, upto + 1 - chunk.first)
+            if not chunk.live or start >= end:
+                continue
+            few = min(end, start + limit)
+            if max(chunk.flags[start:few].tobytes()) < DEAD:  # a run: mostly so
+                found += range(chunk.first + start, chunk.first + few)
+                limit -= few - start
+                start = few
+            if start < end and limit:
+                rows = chunk.live_rows(start, end)[:limit]
+                limit -= len(rows)
+                found += (rows + chunk.first).tolist()
+        return found
+
+    def at(self, seqs: NDArray[np.uint64]) -> Selection:
+        """The rows of these seqs, ascending, which are all live."""
+        first, count = int(seqs[0]), len(seqs)
+        if int(seqs[-1]) - first == count - 1:
+            chunk = self.chunks[self.position_of(first)]
+            start = first - chunk.first
+            end = start + count
+            if end <= chunk.count:
+                return Selection(
+                    seqs,
+                    chunk.file_ids[start:end].copy(),
+                    chunk.offsets[start:end].copy(),
+                    chunk.lengths[start:end].copy(),
+                    chunk.sizes[start:end].copy(),
+                    chunk.flags[start:end].copy(),
+                    chunk.ts[start:end].copy(),
+                )
+        parts = []
+        for chunk, start, end in self.by_chunk(seqs):
+            parts.append(_columns(chunk, (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)))
+        return parts[0] if len(parts) == 1 else _joined(parts) if parts else _NOTHING
+
+    def locations(
+        self, first: int, last: int, file_ids: Set[int] | None = None
+    ) -> Iterator[tuple[Chunk, NDArray[np.intp], NDArray[np.uint32]]]:
+        """(chunk, live rows, the files they lie in) of first <= seq <= last, ascending; chunks without any left out.
+
+        file_ids: chunks without a row in these files are passed over, since a topic may have a thousand times as many
+        as the log.
+        """
+        for position in range(max(0, self.position_of(first)), len(self.chunks)):
+            chunk = self.chunks[position]
+            if chunk.first > last:
+                return
+            if file_ids is not None and not chunk.may_lie_in(file_ids):
+                continue
+            start, end = max(0, first - chunk.first), max(0, min(chunk.count, last + 1 - chunk.first))
+            rows = chunk.live_rows(start, end)
+            if len(rows):
+                yield chunk, rows, chunk.file_ids[start:end] if len(rows) == end - start else chunk.file_ids[rows]
+
+    def totals_through(self, upto: int) -> tuple[int, int]:
+        """Live records and their bytes up to and including `upto`."""
+        records, size = self.live, self.bytes
+        for chunk in reversed(self.chunks):
+            if chunk.end <= upto + 1:
+                break
+            if chunk.first > upto:
+                records -= chunk.live
+                size -= chunk.bytes
+                continue
+            rows = chunk.live_rows(upto + 1 - chunk.first, chunk.count)
+            records -= len(rows)
+            size -= int(chunk.sizes[rows].sum(dtype=np.uint64))
+        return records, size
+
+    def alive(self, seqs: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Which of these seqs, ascending, are live now."""
+        result = np.zeros(len(seqs), np.bool_)
+        for chunk, start, end in self.by_chunk(seqs):
+            rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
+            result[start:end] = chunk.flags[rows] < DEAD
+        return result
+
+    def by_chunk(self, seqs: NDArray[np.uint64]) -> Iterator[tuple[Chunk, int, int]]:
+        """(chunk, start, end): seqs[start:end] are rows of the chunk; seqs no chunk holds are left out."""
+        start = 0
+        while start < len(seqs):
+            position = self.position_of(int(seqs[start]))
+            if position < 0:
+                if not self.chunks:
+                    return
+                start = int(np.searchsorted(seqs, np.uint64(self._firsts[0])))
+                continue
+            chunk = self.chunks[position]
+            end = int(np.searchsorted(seqs, np.uint64(chunk.end)))
+            if end > start:
+                yield chunk, start, end
+            if position + 1 == len(self.chunks):
+                return
+            start = max(end, int(np.searchsorted(seqs, np.uint64(self._firsts[position + 1]))))
+
+    def earliest_ts(self) -> int:
+        """`$ts` of the oldest live record, ms; there is one."""
+        return self.ts_of(self.earliest)
+
+    def ts_of(self, seq: int) -> int:
+        """`$ts` of a live record, ms."""
+        chunk = self.chunks[self.position_of(seq)]
+        return int(chunk.ts[seq - chunk.first])
+
+    def first_since(self, ts_ms: int) -> int:
+        """The lowest live seq whose `$ts` is `ts_ms` or above; 0 when there is none."""
+        position = bisect_left(self.chunks, ts_ms, key=_last_ts)
+        if position == len(self.chunks):
+            return 0
+        chunk = self.chunks[position]
+        row = int(np.searchsorted(chunk.ts[: chunk.count], np.uint64(ts_ms)))
+        return self.next_live(chunk.first + row)
+
+    def last_before(self, ts_ms: int) -> int:
+        """The highest live seq whose `$ts` is below `ts_ms`; 0 when there is none."""
+        position = bisect_left(self.chunks, ts_ms, key=_last_ts)
+        for chunk in reversed(self.chunks[max(0, position - 1) : position + 1]):  # of two one has a live row before it
+            alive = chunk.live_rows(0, int(np.searchsorted(chunk.ts[: chunk.count], np.uint64(ts_ms))))
+            if len(alive):
+                return chunk.first + int(alive[-1])
+        return 0
+
+    # --- killing -----------------------------------------------------------------------------------------------------
+    def evict_one(self) -> int:
+        """The oldest live record dies; returns its seq."""
+        seq = self.earliest
+        chunk = self.chunks[self.position_of(seq)]
+        row = seq - chunk.first
+        chunk.flags[row] |= DEAD
+        self._died(chunk, 1, int(chunk.sizes[row]))
+        self._usage.left(int(chunk.file_ids[row]), 1)
+        if self.tags is not None and chunk.tags is not None and (number := int(chunk.tags[row])) != NO_TAG:
+            self._drop_tag(number)
+        if row + 1 < chunk.count and chunk.flags[row + 1] < DEAD:
+            self.earliest = seq + 1
+        else:
+            self._drop_dead_rows()
+            self.earliest = self.next_live(seq + 1)
+        return seq
+
+    def evict_oldest(self, records: int, size: int, upto: int) -> int:
+        """The fewest oldest live records die that are at least `records` and `size` bytes together.
+
+        None above `upto` does. Returns the last one's seq, 0 when none had to.
+        """
+        oldest = list(self._oldest(records, size, upto))
+        if not oldest:
+            return 0
+        last = _last_seq(*oldest[-1])
+        for chunk, rows in oldest:
+            if rows is not None:
+                self._kill_rows(chunk, rows)
+        self._kill_chunks([chunk for chunk, rows in oldest if rows is None])
+        self._after_kill()
+        return last
+
+    def oldest_through(self, records: int, size: int, upto: int) -> int:
+        """What `evict_oldest` would return; nothing dies."""
+        oldest = list(self._oldest(records, size, upto))
+        return _last_seq(*oldest[-1]) if oldest else 0
+
+    def _oldest(self, records: int, size: int, upto: int) -> Iterator[tuple[Chunk, NDArray[np.intp] | None]]:
+        """The fewest oldest live rows, up to `upto`, that are at least `records` and `size` bytes together. None: all
+        rows of the chunk."""
+        for chunk in self.chunks:
+            if (records <= 0 and size <= 0) or chunk.first > upto:
+                return
+            if not chunk.live:
+                continue
+            if chunk.end <= upto + 1 and (chunk.live <= records or chunk.bytes < size):
+                records -= chunk.live
+                size -= chunk.bytes
+                yield chunk, None
+                continue
+            rows = chunk.live_rows(0, min(chunk.count, upto + 1 - chunk.first))
+            sums = np.cumsum(chunk.sizes[rows], dtype=np.uint64)
+            count = max(records, int(np.searchsorted(sums, np.uint64(size))) + 1 if size > 0 else 0)
+            rows = rows[:count]
+            if len(rows):
+                records -= len(rows)
+                size -= int(sums[len(rows) - 1])
+                yield chunk, rows
+
+    def _forget_tags(self) -> None:
+        """All rows that bear tags are about to die. Tags of rows to come are counted among the others, which then are
+        counted down one by one."""
+        if not self._tags_ahead and self.tags is not None:
+            tags, self.tags = self.tags, None
+            if tags.dead or tags.numbers_end > _FEW_ROWS:
+                self._usage.reclaim.run(tags.forget())
+
+    def kill_through(self, seq: int) -> int:
+        """All live rows up to and including `seq` die; returns how many."""
+        before = self.live
+        if seq >= self.last_seq:
+            self._forget_tags()
+        position = self.position_of(seq)
+        if position < 0:
+            return 0
+        chunk = self.chunks[position]
+        if chunk.end <= seq + 1:
+            position += 1
+        else:
+            self._kill_rows(chunk, chunk.live_rows(0, seq + 1 - chunk.first))
+        self._kill_chunks(self.chunks[:position])
+        if self.live != before:
+            self._after_kill()
+        return before - self.live
+
+    def _kill_chunks(self, chunks: list[Chunk]) -> None:
+        """All rows of these chunks die; `_after_kill` comes once they are through. It costs what the chunks are, not
+        their rows: their memory is given back, and their tags are counted down, in turns.
+
+        Their flags stay as they are: they say whose tags there are to count.
+        """
+        records = size = 0
+        by_file: dict[int, int] = {}
+        for chunk in chunks:
+            records += chunk.live
+            size += chunk.bytes
+            if chunk.file_id:
+                by_file[chunk.file_id] = by_file.get(chunk.file_id, 0) + chunk.live
+            elif chunk.live:
+                self._usage.left_files(chunk.file_ids[chunk.live_rows(0, chunk.count)])
+            chunk.live = chunk.bytes = 0
+            self._to_shrink[chunk] = None
+        for file_id, rows in by_file.items():
+            self._usage.left(file_id, rows)
+        if not records:
+            return
+        self._lost(records, size)
+        if self.tags is not None:
+            self._count_down([Dead(chunk, None) for chunk in chunks if chunk.tags is not None])
+        if len(chunks) > _FEW_CHUNKS:
+            self._usage.reclaim.run(_given_back(chunks))
+
+    def kill_found(self, found: list[Found]) -> None:
+        """These rows die, all of which hold. It costs what their chunks are: each gets other flags."""
+        if not found:
+            return
+        self.removals += 1
+        if sum([each.records for each in found]) == self.live:
+            self._forget_tags()
+        records = size = 0
+        by_file: dict[int, int] = {}
+        whole: list[Chunk] = []
+        dead: list[Dead] = []
+        for each in found:
+            chunk, which, count = each.chunk, each.which, each.records
+            if which is None:
+                whole.append(chunk)
+                continue
+            records += count
+            size += each.size
+            if chunk.file_id:
+                by_file[chunk.file_id] = by_file.get(chunk.file_id, 0) + count
+            else:
+                self._usage.left_files(chunk.file_ids[: len(which)][which])
+            chunk.set_flags(each.flags)
+            chunk.live -= count
+            chunk.bytes -= each.size
+            if chunk.live * THIN <= chunk.count and self._is_to_shrink(chunk):
+                self._to_shrink[chunk] = None
+            if chunk.tags is not None:
+                dead.append(Dead(chunk, which))
+        for file_id, rows in by_file.items():
+            self._usage.left(file_id, rows)
+        if records:
+            self.table = None
+            self._lost(records, size)
+        if self.tags is not None and dead:
+            self._count_down(dead)
+        self._kill_chunks(whole)
+        self._after_kill()
+
+    def kill_run(self, first: int, last: int) -> list[tuple[Chunk, NDArray[np.intp]]]:
+        """Like `kill_seqs` for first, first + 1, ... last: mostly a few live rows of one chunk."""
+        count = last + 1 - first
+        position = self.position_of(first)
+        if position >= 0 and count <= _FEW_ROWS:
+            chunk = self.chunks[position]
+            start = first - chunk.first
+            end = start + count
+            if end <= chunk.count and max(chunk.flags[start:end].tobytes()) < DEAD:
+                self._kill_few(chunk, start, end)
+                return [(chunk, np.arange(start, end))]
+        if count <= _MANY_ROWS:
+            return self.kill_seqs(np.arange(first, last + 1, dtype=np.uint64))
+        here = self.chunks[max(0, position) :]  # most of a run of millions no chunk may hold
+        within = [(max(first, chunk.first), min(last, chunk.end - 1)) for chunk in here if chunk.first <= last]
+        parts = [np.arange(start, end + 1, dtype=np.uint64) for start, end in within if start <= end]
+        return self.kill_seqs(np.concatenate(parts)) if parts else []
+
+    def _kill_few(self, chunk: Chunk, start: int, end: int) -> None:
+        """Rows [start, end) of a chunk, all live, die: `_kill_rows` and `_after_kill` for the commonest case."""
+        count = end - start
+        self.removals += 1
+        chunk.flags[start:end] |= DEAD
+        self._died(chunk, count, sum(chunk.sizes[start:end].tolist()))
+        self._usage.left_files(chunk.file_ids[start:end])
+        if self.tags is not None and chunk.tags is not None:
+            self.tags.drop_rows(chunk.tags[start:end])
+            if not len(self.tags):
+                self._forget_tags()
+        self._drop_dead_rows()
+        if chunk.first + start <= self.earliest < chunk.first + end:
+            if end < chunk.count and chunk.flags[end] < DEAD:
+                self.earliest = chunk.first + end
+            else:
+                self.earliest = self.next_live(chunk.first + end)
+
+    def kill_seqs(self, seqs: NDArray[np.uint64]) -> list[tuple[Chunk, NDArray[np.intp]]]:
+        """Those of these seqs, ascending, that are live die; returns their rows, chunk by chunk."""
+        killed = []
+        for chunk, start, end in self.by_chunk(seqs):
+            rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
+            alive = chunk.flags[rows] < DEAD
+            if not alive.all():
+                rows = rows[alive]
+            if len(rows):
+                self._kill_rows(chunk, rows)
+                killed.append((chunk, rows))
+        if killed:
+            self.removals += 1
+            self._after_kill()
+        return killed
+
+    def _kill_rows(self, chunk: Chunk, rows: NDArray[np.intp]) -> None:
+        """These live rows of a chunk die; `_after_kill` comes once all chunks are through."""
+        if not len(rows):
+            return
+        chunk.flags[rows] |= DEAD
+        self._died(chunk, len(rows), int(chunk.sizes[rows].sum(dtype=np.uint64)))
+        self._usage.left_files(chunk.file_ids[rows])
+        if self.tags is not None and chunk.tags is not None:
+            if len(rows) > _FEW_ROWS:
+                which = np.zeros(int(rows[-1]) + 1, np.bool_)
+                which[rows] = True
+                self._count_down([Dead(chunk, which)])
+                return
+            self.tags.drop_rows(chunk.tags[rows])
+            if not len(self.tags):
+                self._forget_tags()
+
+    def _count_down(self, dead: list[Dead]) -> None:
+        """Have the tags of dead rows counted down, in turns: until then they count as tags that are there."""
+        tags = self.tags
+        assert tags is not None, "rows bore tags"
+        waits = bool(tags.dead)
+        tags.dead += dead
+        if not waits:
+            self._usage.reclaim.run(self._counted_down(tags))
+
+    def _counted_down(self, tags: Tags) -> Iterator[None]:
+        yield from tags.count_down()
+        if self.tags is tags and not len(tags):
+            self._forget_tags()
+
+    def _died(self, chunk: Chunk, count: int, size: int) -> None:
+        chunk.live -= count
+        chunk.bytes -= size
+        if chunk.live * THIN <= chunk.count and self._is_to_shrink(chunk):
+            self._to_shrink[chunk] = None
+        self._lost(count, size)
+
+    def _lost(self, count: int, size: int) -> None:
+        self.live -= count
+        self.deaths += 1
+        self.bytes -= size
+        self._usage.records -= count
+        self._usage.bytes -= size
+
+    def _drop_tag(self, number: int) -> None:
+        assert self.tags is not None, "a row bears a tag"
+        self.tags.drop(number)
+        if not len(self.tags):
+            self._forget_tags()
+
+    def _is_to_shrink(self, chunk: Chunk) -> bool:
+        return not chunk.live or (chunk.is_thin and chunk is not self.chunks[-1])
+
+    def _after_kill(self) -> None:
+        self._drop_dead_rows()
+        self.earliest = self.next_live(self.earliest)
+
+    def _drop_dead_rows(self) -> None:
+        """Forgets chunks without a live row; where they were is a gap. Of thin ones, but the last, the wide holes."""
+        if not self._to_shrink:
+            return
+        shrinking, self._to_shrink = self._to_shrink, {}
+        self.table = None
+        if len(shrinking) <= _FEW_CHUNKS:  # in place: a topic may have a chunk for each of very many lone records
+            for chunk in shrinking:
+                at, parts = self.position_of(chunk.first), self._shrunk(chunk)
+                self.chunks[at : at + 1] = parts
+                self._firsts[at : at + 1] = [part.first for part in parts]
+            return
+        chunks: list[Chunk] = []
+        for chunk in self.chunks:
+            if chunk in shrinking:
+                chunks += self._shrunk(chunk)
+            else:
+                chunks.append(chunk)
+        self.chunks = chunks
+        self._firsts = [chunk.first for chunk in chunks]
+
+    def _shrunk(self, chunk: Chunk) -> list[Chunk]:
+        if not self._is_to_shrink(chunk):
+            return [chunk]
+        return chunk.thinned(_HOLE_ROWS_MAX) if chunk.live else []
+
+
+def _last_seq(chunk: Chunk, rows: NDArray[np.intp] | None) -> int:
+    """The last seq of these rows; None: of all that live."""
+    return chunk.first + int((chunk.live_rows(0, chunk.count) if rows is None else rows)[-1])
+
+
+def _given_back(chunks: list[Chunk]) -> Iterator[None]:
+    """The memory of chunks that are gone, which nobody else holds by the next pass."""
+    while chunks:
+        del chunks[-_CHUNKS_A_STEP:]
+        yield
+
+
+def _bearing(numbers: NDArray[np.uint32]) -> int:
+    """How many of these numbers are of tags."""
+    return int(np.count_nonzero(numbers != NO_TAG))
+
+
+def _last_ts(chunk: Chunk) -> int:
+    """The `$ts` of a chunk's last row, dead or not."""
+    return int(chunk.ts[chunk.count - 1])
+
+
+def _columns(chunk: Chunk, rows: NDArray[np.intp]) -> Selection:
+    return Selection(
+        (rows + chunk.first).astype(np.uint64),
+        chunk.file_ids[rows],
+        chunk.offsets[rows],
+        chunk.lengths[rows],
+        chunk.sizes[rows],
+        chunk.flags[rows],
+        chunk.ts[rows],
+    )
+
+
+def _joined(parts: list[Selection]) -> Selection:
+    return Selection(
+        np.concatenate([part.seqs for part in parts]),
+        np.concatenate([part.file_ids for part in parts]),
+        np.concatenate([part.offsets for part in parts]),
+        np.concatenate([part.lengths for part in parts]),
+        np.concatenate([part.sizes for part in parts]),
+        np.concatenate([part.flags for part in parts]),
+        np.concatenate([part.ts for part in parts]),
+    )

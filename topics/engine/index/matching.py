@@ -1,0 +1,148 @@
+"""The rows of an index whose tags match, found a bounded number a step before all of them die in one.
+
+What was live when the search began can only die meanwhile, and its tag cannot change: so what was found holds, but for
+what has died. Only the rows that came during the search are looked at by the names of their tags when the others die.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.engine.index.chunk import DEAD, Chunk
+from topics.engine.index.index import Found, Index
+from topics.engine.values.predicate import Predicate
+from topics.store.format.catalog import NO_TAG
+
+_NAMES_A_STEP = 256
+_CHUNKS_A_STEP = 32
+"""That are passed over; one whose rows are looked at takes a step."""
+_FEW = 16
+"""Up to here tags are looked for one by one in the filter of a chunk."""
+
+
+class Matching:
+    """A search among live rows up to `upto`. `steps` to the end, and then `kill`."""
+
+    def __init__(self, index: Index, predicate: Predicate, upto: int) -> None:
+        self._index = index
+        self.predicate = predicate
+        self._upto = upto
+        self._through = min(upto, index.last_seq)
+        """Rows up to here are there, and so are their tags."""
+        self._seen: dict[Chunk, Found | None] = {}
+        self._numbers: NDArray[np.bool_] | int = NO_TAG
+        """Which tag numbers match, and behind them one that does not; or the only one, NO_TAG: none does."""
+        self._few: list[int] = []
+        """Those that match, where they are few."""
+        self._matches_all = False
+
+    def steps(self) -> Iterator[None]:
+        """A step is some tens of microseconds."""
+        yield from self._match_tags()
+        if not isinstance(self._numbers, np.ndarray) and self._numbers == NO_TAG:
+            self._seen = dict.fromkeys(self._index.chunks)
+            return
+        passed = 0
+        for chunk in list(self._index.chunks):
+            if chunk.first > self._through:
+                return
+            if self._may_hold(chunk):
+                self._seen[chunk] = self._look(chunk)
+                yield
+                continue
+            self._seen[chunk] = None
+            passed += 1
+            if passed % _CHUNKS_A_STEP == 0:
+                yield
+
+    def _match_tags(self) -> Iterator[None]:
+        tags, predicate = self._index.tags, self.predicate
+        if tags is None or self._through <= 0:
+            return
+        if not predicate.is_prefix:
+            self._numbers = tags.number(predicate.value)
+            self._few = [] if self._numbers == NO_TAG else [self._numbers]
+            return
+        matches = np.zeros(tags.numbers_end + 1, np.bool_)
+        value = predicate.value
+        if value:
+            for at in range(0, len(matches) - 1, _NAMES_A_STEP):
+                names = tags.names(at, at + _NAMES_A_STEP)
+                matches[at : at + len(names)] = [name.startswith(value) for name in names]
+                yield
+            found = np.flatnonzero(matches)
+            self._matches_all = len(found) == len(matches) - 1
+            self._few = found.tolist() if len(found) <= _FEW else []
+            if not len(found):
+                return
+        else:
+            matches[:-1] = self._matches_all = True
+        self._numbers = matches
+
+    def _may_hold(self, chunk: Chunk) -> bool:
+        """False: none of its rows matches."""
+        if chunk.tags is None or not chunk.live:
+            return False
+        filtered = chunk.tag_filter
+        return filtered is None or not self._few or any(map(filtered.may_hold, self._few))
+
+    def _look(self, chunk: Chunk) -> Found | None:
+        """Its rows that are there since the search began."""
+        end = min(chunk.count, self._through + 1 - chunk.first)
+        filtered = chunk.tag_filter
+        if self._matches_all and filtered is not None and not filtered.has_untagged and end == chunk.count:
+            return Found(chunk, None, chunk.live, chunk.bytes)
+        return _found(chunk, self._which(chunk, end))
+
+    def _which(self, chunk: Chunk, end: int) -> NDArray[np.bool_]:
+        """Which of its rows [0, end) live and match; end: not behind `through`."""
+        if chunk.tags is None:
+            return np.zeros(end, np.bool_)
+        column, numbers = chunk.tags[:end], self._numbers
+        if isinstance(numbers, np.ndarray):
+            which = column != NO_TAG if self._matches_all else numbers.take(column, mode="clip")
+        elif numbers == NO_TAG:
+            return np.zeros(end, np.bool_)
+        else:
+            which = column == numbers
+        which &= chunk.flags[:end] < DEAD
+        return which
+
+    def kill(self) -> list[Found]:
+        """All that match die; returns them, some of each chunk."""
+        found: list[Found] = []
+        for chunk in self._index.chunks:
+            if chunk.first > self._upto:
+                break
+            one = self._seen.get(chunk)
+            if chunk.end > self._through + 1 or chunk not in self._seen or (one is not None and not one.holds):
+                one = self._look_again(chunk)
+            if one is not None:
+                found.append(one)
+        self._index.kill_found(found)
+        return found
+
+    def _look_again(self, chunk: Chunk) -> Found | None:
+        """Rows have come or died since, or the chunk is a part of what another one was."""
+        end = min(chunk.count, self._upto + 1 - chunk.first)
+        known = max(0, min(end, self._through + 1 - chunk.first))
+        which = np.zeros(end, np.bool_)
+        which[:known] = self._which(chunk, known)
+        tags = self._index.tags
+        if end > known and chunk.tags is not None and tags is not None:
+            alive = chunk.live_rows(known, end)
+            which[alive] = tags.match(chunk.tags[alive], self.predicate)
+        return _found(chunk, which)
+
+
+def _found(chunk: Chunk, which: NDArray[np.bool_]) -> Found | None:
+    records = int(np.count_nonzero(which))
+    if not records:
+        return None
+    if records == chunk.live:
+        return Found(chunk, None, records, chunk.bytes)
+    size = int(chunk.sizes[: len(which)][which].sum(dtype=np.uint64))
+    return Found(chunk, which, records, size)

@@ -1,0 +1,73 @@
+"""Records deleted one by one in segments and packs, kept until the next checkpoint flags them there: 16 bytes each."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.engine.index.chunk import Dead
+from topics.engine.index.usage import Usage
+from topics.store.format.catalog import Deletions
+
+
+class SealedDeletions:
+    """Gathers what dies; `take` hands it over. What dies in one is looked at later, a chunk a step."""
+
+    def __init__(self, usage: Usage) -> None:
+        self._usage = usage
+        self._later: list[tuple[int, Dead]] = []
+        self._parts: dict[tuple[int, int], tuple[array[int], array[int], array[int]]] = {}
+
+    def add(
+        self,
+        topic_id: int,
+        file_id: int,
+        seqs: NDArray[np.uint64],
+        offsets: NDArray[np.uint32],
+        lengths: NDArray[np.uint32],
+    ) -> None:
+        """Rows of one topic in one sealed file; columns of shape (n,)."""
+        part = self._parts.get((topic_id, file_id))
+        if part is None:
+            part = self._parts[topic_id, file_id] = (array("Q"), array("I"), array("I"))
+        part[0].frombytes(seqs.tobytes())
+        part[1].frombytes(offsets.tobytes())
+        part[2].frombytes(lengths.tobytes())
+
+    def add_later(self, topic_id: int, dead: Dead) -> None:
+        """Rows of one topic, wherever they lie."""
+        file_id = dead.chunk.file_id
+        if not file_id or self._usage.is_sealed(file_id):
+            self._later.append((topic_id, dead))
+
+    def gather(self) -> Iterator[None]:
+        """Look at what was added to be looked at later."""
+        while self._later:
+            topic_id, dead = self._later.pop()
+            chunk, rows = dead.chunk, dead.rows
+            here = chunk.file_ids[rows]
+            for file_id in np.unique(here).tolist():
+                if self._usage.is_sealed(file_id):
+                    its = rows[here == file_id]
+                    seqs = (its + chunk.first).astype(np.uint64)
+                    self.add(topic_id, file_id, seqs, chunk.offsets[its], chunk.lengths[its])
+            yield
+
+    def take(self) -> list[Deletions]:
+        """All of it, once."""
+        for _ in self.gather():
+            pass
+        parts, self._parts = self._parts, {}
+        return [
+            Deletions(
+                topic_id,
+                file_id,
+                np.frombuffer(seqs, np.uint64),
+                np.frombuffer(offsets, np.uint32),
+                np.frombuffer(lengths, np.uint32),
+            )
+            for (topic_id, file_id), (seqs, offsets, lengths) in parts.items()
+        ]

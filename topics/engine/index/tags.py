@@ -1,0 +1,158 @@
+"""The tags of one topic by number: an index row holds four bytes whatever its tag."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.engine.index.chunk import Dead
+from topics.engine.values.predicate import Predicate
+from topics.engine.values.spread_dict import SpreadDict
+from topics.store.format.catalog import NO_TAG
+
+_A_STEP = 512
+"""Tags that are counted down or forgotten in a step."""
+_MANY = 16_384
+"""From here on a dict of tags would take milliseconds to grow."""
+
+
+class Tags:
+    """Counted: a tag without live records is forgotten and its number given to another.
+
+    Many that died together are counted down in steps. Until then they count as if they lived, which nobody sees: whose
+    rows match is said by the rows.
+    """
+
+    __slots__ = ("_counts", "_credit", "_free", "_names", "_numbers", "dead")
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] | SpreadDict = {}
+        self._names: list[bytes] = []
+        self._counts = array("I")
+        self._free: list[int] = []
+        self.dead: list[Dead] = []
+        """Whose tags are to be counted down."""
+        self._credit = 0
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def take(self, tag: bytes, rows: int = 1) -> int:
+        """The number of `tag`, which so many more live rows bear."""
+        if self.dead:
+            self._pay(rows)
+        every = self._numbers
+        numbers = every.place(tag) if isinstance(every, SpreadDict) else every
+        number = numbers.get(tag)
+        if number is not None:
+            self._counts[number] += rows
+            return number
+        if self._free:
+            number = self._free.pop()
+            self._names[number], self._counts[number] = tag, rows
+        else:
+            number = len(self._names)
+            self._names.append(tag)
+            self._counts.append(rows)
+            if number == _MANY:
+                numbers = self._spread(tag)
+        numbers[tag] = number
+        return number
+
+    def _spread(self, tag: bytes) -> dict[bytes, int]:
+        """From now on there are many dicts; returns that of `tag`."""
+        numbers = self._numbers
+        if not isinstance(numbers, SpreadDict):
+            numbers = self._numbers = SpreadDict(numbers)
+        return numbers.place(tag)
+
+    def drop(self, number: int) -> None:
+        """A row of this tag died."""
+        count = self._counts[number]
+        assert count > 0, "more rows of a tag died than lived"
+        self._counts[number] = count - 1
+        if count == 1:
+            self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        del self._numbers[self._names[number]]
+        self._names[number] = b""
+        self._free.append(number)
+
+    def drop_rows(self, numbers: NDArray[np.uint32]) -> None:
+        """A row died for each element; NO_TAG among them is no tag."""
+        numbers = numbers[numbers != NO_TAG]
+        counts = np.frombuffer(self._counts, np.uint32)
+        assert counts[numbers].all(), "more rows of a tag died than lived"
+        np.subtract.at(counts, numbers, np.uint32(1))
+        for number in set(numbers[counts[numbers] == 0].tolist()):
+            self._forget(number)
+
+    def _pay(self, rows: int) -> None:
+        """A row that comes counts one down: evictions do not run ahead of the steps, however many there are a pass."""
+        self._credit += rows
+        chunk, which = self.dead[-1]
+        if self._credit >= (chunk.count if which is None else len(which)):
+            numbers = self._next_dead()
+            self._credit -= len(numbers)
+            self.drop_rows(numbers)
+
+    def _next_dead(self) -> NDArray[np.uint32]:
+        dead = self.dead.pop()
+        assert dead.chunk.tags is not None, "rows bore tags"
+        return dead.chunk.tags[dead.rows]
+
+    def count_down(self) -> Iterator[None]:
+        """Drop the tags of the dead, a bounded number a step."""
+        while self.dead:
+            numbers = self._next_dead()
+            for at in range(0, len(numbers), _A_STEP):
+                self.drop_rows(numbers[at : at + _A_STEP])
+                yield
+
+    def forget(self) -> Iterator[None]:
+        """Give back the memory of tags that no row bears, a bounded number a step."""
+        while self.dead:
+            self.dead.pop()
+            yield
+        while self._names:
+            del self._names[-_A_STEP:]
+            yield
+        while self._free:
+            del self._free[-_A_STEP:]
+            yield
+        numbers = self._numbers
+        while numbers:
+            for _ in range(min(_A_STEP, len(numbers))):
+                numbers.popitem()
+            yield
+
+    def name(self, number: int) -> bytes:
+        return self._names[number]
+
+    @property
+    def numbers_end(self) -> int:
+        """All numbers are below."""
+        return len(self._names)
+
+    def names(self, start: int, end: int) -> list[bytes]:
+        """The tags of these numbers; b"": of none just now."""
+        return self._names[start:end]
+
+    def number(self, tag: bytes) -> int:
+        """NO_TAG: no row bears it."""
+        number = self._numbers.get(tag)
+        return NO_TAG if number is None else number
+
+    def match(self, numbers: NDArray[np.uint32], predicate: Predicate) -> NDArray[np.bool_]:
+        """Which of these, of live rows, are of tags that match. It costs what they are, not what tags there are."""
+        if not predicate.is_prefix:
+            equal: NDArray[np.bool_] = numbers == self._numbers.get(predicate.value, NO_TAG - 1)
+            return equal
+        each, places = np.unique(numbers, return_inverse=True)
+        names = self._names
+        matches = [number != NO_TAG and predicate.matches(names[number]) for number in each.tolist()]
+        return np.array(matches, np.bool_)[places]

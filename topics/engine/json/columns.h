@@ -1,0 +1,31 @@
+/* The requests of one pass, as columns: filled by http/scan.c, completed by engine/json/records.c, read by Python as packed
+ * numbers (http/lane.py). Not read by cffi. */
+#ifndef TOPICS_ENGINE_COLUMNS_H
+#define TOPICS_ENGINE_COLUMNS_H
+
+#include <stdint.h>
+
+/* One plain write. Offsets count from the start of the buffer with all receives of the pass. */
+struct tp_request {
+    uint32_t receive;  /* whose bytes these are: index of the receive */
+    uint32_t topic;    /* number of the topic's name, see tp_learn_topic */
+    uint32_t off, len; /* of the body */
+    uint32_t flags;    /* TP_WITHOUT_SEQS, TP_TAKES_GZIP */
+    uint32_t end;      /* where the request ends: offset behind its body */
+    uint32_t key_off, key_len; /* its idempotency key; 0: none */
+};
+enum { TP_WITHOUT_SEQS = 1, TP_TAKES_GZIP = 2, TP_FLAGS = 0xff };
+
+/* The requests of one topic: `count` of them from `first` on; rows `row` to `row + rows` are their records. */
+struct tp_group {
+    uint32_t topic, first, count; /* topic: with TP_KEYED for a group of one request that has an idempotency key */
+    uint32_t taken; /* requests whose body was plain */
+    uint32_t row, rows;
+    uint64_t size; /* accounted bytes of the rows */
+};
+
+enum { TP_KEYED = 1u << 31 };
+
+_Static_assert(sizeof(struct tp_request) == 32 && sizeof(struct tp_group) == 32, "http/lane.py says so");
+
+#endif

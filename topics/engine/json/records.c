@@ -1,0 +1,149 @@
+/* Strict JSON in bulk, for the engine: one value, the members of one, the body of a whole write.
+ *
+ * json_strict.h walks a value, write_scan.h fills rows, keep_last.h drops repeated keys, work.h has long calls take turns. Equal keys of an object inside
+ * a payload are noticed by a keyed 64-bit hash of each key (the keys of all open objects lie on one stack); the rare
+ * text that has some is rewritten by keep_last, which compares the keys themselves.
+ */
+#include <stdint.h>
+#include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#include "records.h"
+#include "../../store/format/rows.h"
+#include "columns.h"
+#include "work.h"
+#include "json_strict.h"
+
+int tp_scan_value(struct tp_value *out, const unsigned char *text, uint64_t len, uint32_t open,
+                  uint64_t *keys, uint64_t key_room, const uint64_t *secret)
+{
+    struct scan s = start_scan(text, len);
+    memset(out, 0, sizeof *out);
+    s.keys = keys, s.key_room = key_room, s.secret = secret;
+    const uint8_t *p = first_character(&s), *from = p;
+    uint64_t before = s.white;
+    if (p) p = skip_value(&s, p, open);
+    if (p) {
+        out->kind = kind_at(*from);
+        out->keys = s.outer_keys;
+        out->white = s.white - before;
+        out->compact = (uint64_t)(p - from) - out->white - s.saved;
+        out->maybe_twice = s.twice;
+        trailing(&s, p);
+    }
+    out->error = s.error;
+    return s.error.code ? -1 : 0;
+}
+
+int64_t tp_members(const unsigned char *text, uint64_t len, uint32_t kind, struct tp_span *spans, uint64_t room,
+                   uint64_t most, struct tp_error *error)
+{
+    struct scan s = start_scan(text, len);
+    int64_t n = 0;
+    const uint8_t *p = first_character(&s);
+    if (!p) goto refused;
+    uint8_t close = kind == KIND_OBJECT ? '}' : ']';
+    if (kind_at(*p) != kind) {
+        const uint8_t *from = p;
+        p = skip_value(&s, p, 0);
+        if (p && !trailing(&s, p)) {
+            fail(&s, E_TYPE, from);
+            s.error.kind = kind_at(*from);
+            s.error.field = FIELD_BODY;
+        }
+        goto refused;
+    }
+    p = skip_blanks(&s, p + 1);
+    if (p < s.end && *p == close) {
+        p++;
+    } else {
+        for (;;) {
+            const uint8_t *from = p;
+            if (kind == KIND_OBJECT) {
+                if (p == s.end || *p != '"') {
+                    fail(&s, p == s.end ? E_END : E_SYNTAX, p);
+                    goto refused;
+                }
+                p = string_end(&s, p + 1);
+                if (!p) goto refused;
+                p++;
+                if ((uint64_t)n < room)
+                    spans[n] = (struct tp_span){(uint32_t)(from - text), (uint32_t)(p - from), KIND_STRING};
+                n++;
+                p = skip_blanks(&s, p);
+                if (p == s.end || *p != ':') {
+                    fail(&s, p == s.end ? E_END : E_SYNTAX, p);
+                    goto refused;
+                }
+                p = from = skip_blanks(&s, p + 1);
+            }
+            p = skip_value(&s, p, 1);
+            if (!p) goto refused;
+            if ((uint64_t)n < room)
+                spans[n] = (struct tp_span){(uint32_t)(from - text), (uint32_t)(p - from), kind_at(*from)};
+            n++;
+            if ((uint64_t)n > most) return n;
+            p = skip_blanks(&s, p);
+            if (p < s.end && *p == ',') {
+                p = skip_blanks(&s, p + 1);
+                continue;
+            }
+            if (p < s.end && *p == close) {
+                p++;
+                break;
+            }
+            fail(&s, p == s.end ? E_END : E_SYNTAX, p);
+            goto refused;
+        }
+    }
+    if (!trailing(&s, p)) return n;
+refused:
+    *error = s.error;
+    return -1;
+}
+
+/* Into memory that was never touched, perhaps, which takes longer than the copy. */
+static inline void copy_in_turns(struct scan *s, uint8_t *to, const uint8_t *from, uint64_t len)
+{
+    for (; __builtin_expect(s->work != NULL, 0) && len > s->work->bytes; to += s->work->bytes, from += s->work->bytes, len -= s->work->bytes) {
+        memcpy(to, from, s->work->bytes);
+        rest(s->work);
+    }
+    memcpy(to, from, len);
+}
+
+/* Copies the valid JSON at s->start without its blanks. */
+static uint64_t compact(struct scan *s, uint8_t *out)
+{
+    const uint8_t *p = s->start, *end = s->end, *from = p;
+    uint8_t *to = out;
+    while (p < end) {
+        if (*p == '"') {
+            MAY_REST(s, p);
+            do p += *p == '\\' ? 2 : 1; while (*p != '"');
+            p++;
+        } else if (is_blank(*p)) {
+            MAY_REST(s, p);
+            copy_in_turns(s, to, from, (uint64_t)(p - from));
+            to += p - from;
+            p++;
+            if (p < end && is_blank(*p)) p = blanks_end(p, end);
+            from = p;
+        } else {
+            p++;
+        }
+    }
+    copy_in_turns(s, to, from, (uint64_t)(p - from));
+    return (uint64_t)(to + (p - from) - out);
+}
+
+uint64_t tp_compact(const unsigned char *text, uint64_t len, unsigned char *out)
+{
+    struct scan s = start_scan(text, len);
+    return compact(&s, out);
+}
+
+#include "keep_last.h"
+#include "write_scan.h"

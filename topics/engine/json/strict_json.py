@@ -1,0 +1,300 @@
+"""Strict JSON over records.c: values, the members of objects and arrays, compact form and its size.
+
+Strict means RFC 8259 plus the wire contract's R-JSON-1 and -2: valid UTF-8, no lone surrogates, numbers that a double
+can hold, at most 127 nested containers. Every error is a JsonError naming what was read, the byte and the fix.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from topics.engine.json._records import ffi, lib
+from topics.errors import RequestError
+
+
+class Kind:
+    """What a JSON value is: the numbers of records.c."""
+
+    NULL: Final = 1
+    FALSE: Final = 2
+    TRUE: Final = 3
+    NUMBER: Final = 4
+    STRING: Final = 5
+    ARRAY: Final = 6
+    OBJECT: Final = 7
+
+
+KIND_NAMES = ("nothing", "null", "false", "true", "a number", "a string", "an array", "an object")
+"""By kind, as they read in a message."""
+
+DEPTH_MAX = 127
+FIELDS_MAX = 1000
+"""Members of an object that is read field by field, unknown ones included (R-JSON-9)."""
+SECRET = ffi.new("uint64_t[2]", [int.from_bytes(os.urandom(8), "little") | 1 for _ in range(2)])
+"""Seeds the hash of keys, so that no client can prepare colliding ones. Never changes in a process."""
+
+_KEY_ROOM = 1024
+_SPAN_ROOM = 64
+_SPAN_BYTES = 12
+_WORK_BYTES_A_KEY, _WORK_BYTES = 40, 128
+_new_dirty = ffi.new_allocator(should_clear_after_alloc=False)
+_NO_LIMIT = 2**64 - 1
+
+
+class JsonError(RequestError):
+    """A text that is not strict JSON of the shape asked for: RequestError `invalid_request` plus the byte offset."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__("invalid_request", message)
+        self.offset = offset
+
+
+class TooManyError(JsonError):
+    """An object with more members than it may have."""
+
+
+class JsonSpan(NamedTuple):
+    """One valid JSON value: its kind and its text (a string with its quotes)."""
+
+    kind: int
+    text: bytes
+
+    def described(self) -> str:
+        """As it reads after "not ": the value itself when that is short."""
+        if self.kind == Kind.NUMBER and len(self.text) <= 40:
+            return f"the number {self.text.decode()}"
+        return KIND_NAMES[self.kind]
+
+
+class Checked(NamedTuple):
+    """What the scan of one value found out. compact_bytes: accounted size; keys: of the outermost object."""
+
+    kind: int
+    keys: int
+    white_bytes: int
+    compact_bytes: int
+    maybe_twice: bool
+
+
+def check(text: bytes, what: str = "the body", open_containers: int = 0) -> Checked:
+    """Validates one whole JSON text; `open_containers` count as already around it (depth)."""
+    out = ffi.new("struct tp_value *")
+    room = _KEY_ROOM
+    while lib.tp_scan_value(out, text, len(text), open_containers, ffi.new("uint64_t[]", room), room, SECRET) < 0:
+        if out.error.code != E_ROOM:
+            raise json_error(out.error, text, what)
+        room = key_room(text)
+    return Checked(out.kind, out.keys, out.white, out.compact, bool(out.maybe_twice))
+
+
+Place = tuple[int, int, int]
+"""Where a value lies in its text, and what it is: start, end, kind."""
+
+
+def object_places(
+    text: bytes, what: str = "the body", members_max: int | None = None
+) -> tuple[dict[str, Place], list[str]]:
+    """The members of an object by decoded name, the last of equal names, and the names that come more than once.
+
+    The whole text is validated. Raises JsonError: not strict JSON, or not an object; TooManyError: over `members_max`,
+    before the text behind so many members is looked at.
+    """
+    found: dict[str, Place] = {}
+    flat = _members(text, Kind.OBJECT, what, members_max)
+    step = iter(flat)
+    for off, size, _, value, value_size, kind in zip(step, step, step, step, step, step, strict=False):
+        name = text[off + 1 : off + size - 1]
+        found[name.decode() if b"\\" not in name else string_value(text[off : off + size])] = (
+            value,
+            value + value_size,
+            kind,
+        )
+    return found, _repeated(text, flat) if 6 * len(found) < len(flat) else []
+
+
+def _repeated(text: bytes, flat: tuple[int, ...]) -> list[str]:
+    names = Counter(string_value(text[off : off + size]) for off, size in zip(flat[::6], flat[1::6], strict=True))
+    return [name for name, count in names.items() if count > 1]
+
+
+def array_items(text: bytes, what: str = "the array") -> Items:
+    """The elements of an array, validated. Raises JsonError: not strict JSON, or not an array."""
+    room, count = _fill(text, Kind.ARRAY, what)
+    items = Items(text, room, count)
+    _give_back(room)
+    return items
+
+
+class Items:
+    """The elements of a valid array. Of many, each is made when it is looked at: all at once would take seconds."""
+
+    def __init__(self, text: bytes, room: _Room, count: int) -> None:
+        self._text = text
+        self._room = room
+        self._count = count
+        self._few = self._made(0, count) if count <= _SPAN_ROOM else None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[JsonSpan]:
+        return iter(self._few) if self._few is not None else self._one_by_one()
+
+    def _one_by_one(self) -> Iterator[JsonSpan]:
+        for start in range(0, self._count, _SPAN_ROOM):
+            yield from self._made(start, min(_SPAN_ROOM, self._count - start))
+
+    def _made(self, start: int, count: int) -> list[JsonSpan]:
+        text = self._text
+        step = iter(_INTEGERS[count].unpack_from(self._room.view, _SPAN_BYTES * start))
+        return [JsonSpan(kind, text[off : off + size]) for off, size, kind in zip(step, step, step, strict=True)]
+
+
+def array_length(text: bytes, most: int | None = None) -> int:
+    """How many elements a valid array has; `most` + 1 as soon as there are more than `most`."""
+    limit = _NO_LIMIT if most is None else most
+    error = ffi.new("struct tp_error *")
+    count: int = lib.tp_members(text, len(text), Kind.ARRAY, ffi.NULL, 0, limit, error)
+    assert count >= 0, "an array that is none"
+    return count
+
+
+def strings_of(text: bytes) -> list[str] | None:
+    """The elements of a valid array, decoded in one call; None when one of them is no string."""
+    try:
+        return msgspec.json.decode(text, type=list[str])
+    except msgspec.ValidationError:
+        return None
+
+
+def _members(text: bytes, kind: int, what: str, members_max: int | None) -> tuple[int, ...]:
+    """off, size, kind of each span, flat."""
+    room, count = _fill(text, kind, what, members_max)
+    flat: tuple[int, ...] = _INTEGERS[count].unpack_from(room.view) if count <= _SPAN_ROOM else room.unpack(count)
+    _give_back(room)
+    return flat
+
+
+def _fill(text: bytes, kind: int, what: str, members_max: int | None = None) -> tuple[_Room, int]:
+    """A room with the spans, and their number: two for a member of an object."""
+    room = _ROOMS.pop() if _ROOMS else _Room(_SPAN_ROOM)
+    most = _NO_LIMIT if members_max is None else 2 * members_max
+    count = lib.tp_members(text, len(text), kind, room.spans, room.count, most, room.error)
+    if count > most:
+        _give_back(room)
+        raise TooManyError(too_many(what, members_max), 0)
+    if count > room.count:
+        room = _Room(count)
+        lib.tp_members(text, len(text), kind, room.spans, count, count, room.error)
+    if count >= 0:
+        return room, count
+    if room.error.code == E_TYPE:
+        raise JsonError(f"{what} must be {KIND_NAMES[kind]}, not {KIND_NAMES[room.error.kind]}", room.error.at)
+    raise json_error(room.error, text, what)
+
+
+def too_many(what: str, most: int | None) -> str:
+    """The message for an object or an array that was counted no further than its limit."""
+    return f"{what} has too many entries: at most {most} are allowed"
+
+
+def _give_back(room: _Room) -> None:
+    if room.count == _SPAN_ROOM:
+        _ROOMS.append(room)
+
+
+class _Room:
+    """Where one call puts its spans."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.spans = ffi.new("struct tp_span[]", count)
+        self.error = ffi.new("struct tp_error *")
+        self.view = ffi.buffer(self.spans)
+
+    def unpack(self, count: int) -> tuple[int, ...]:
+        return struct.unpack_from(f"={3 * count}I", self.view)
+
+
+_INTEGERS = [struct.Struct(f"={3 * count}I") for count in range(_SPAN_ROOM + 1)]
+_ROOMS: list[_Room] = []
+"""Rooms not in use, taken and given back in one step each: any thread may."""
+
+
+def string_value(text: bytes) -> str:
+    """The decoded text of a valid JSON string, quotes and all."""
+    if b"\\" not in text:
+        return text[1:-1].decode()
+    return msgspec.json.decode(text, type=str)
+
+
+def compact(text: bytes, what: str = "the value") -> bytes:
+    """The same JSON without white space outside strings; numbers and strings keep their spelling."""
+    check(text, what)
+    return compacted(text)
+
+
+def compacted(text: bytes) -> bytes:
+    """`compact` of a text that is known to be valid."""
+    out = ffi.new("unsigned char[]", len(text))
+    return bytes(ffi.buffer(out, lib.tp_compact(text, len(text), out)))
+
+
+def keep_last(text: bytes) -> bytes:
+    """Valid compact JSON without the members whose key comes again later in the same object."""
+    keys, size = key_room(text), len(text)
+    out = ffi.new("unsigned char[]", 2 * size)
+    ffi.memmove(out, text, size)
+    return bytes(ffi.buffer(out, lib.tp_keep_last(out, size, new_key_work(keys), keys, SECRET)))
+
+
+def new_key_work(keys: int) -> Any:
+    """What a call needs that drops repeated keys of a text with so many keys."""
+    return new_dirty(_WORK_BYTES_A_KEY * keys + _WORK_BYTES)
+
+
+def new_dirty(size: int) -> Any:
+    """Memory that holds anything."""
+    return _new_dirty("unsigned char[]", size)
+
+
+def key_room(text: bytes | bytearray) -> int:
+    """At least the number of keys in a JSON text: each has its colon."""
+    return text.count(b":") + 1
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+E_ROOM, E_TYPE, E_MISSING, E_TWICE, E_MANY = 14, 15, 16, 17, 18
+_CAUSES = {
+    1: "it ends before it is complete",
+    2: "{found} is unexpected here",
+    3: "it is not valid UTF-8",
+    4: "a control character inside a string must be escaped, as in \\n or \\u0000",
+    5: 'unknown escape: after a backslash comes one of " \\ / b f n r t or u with four hex digits',
+    6: "half of a surrogate pair stands alone: escape both halves, or send the character as UTF-8",
+    7: "this is no JSON number",
+    8: "a number is too large for a double: send it as a string",
+    9: f"more than {DEPTH_MAX} arrays and objects are nested",
+    10: "literals are spelled true, false and null; NaN and Infinity are not JSON",
+    11: "there is text after the end of the JSON value",
+    12: "it starts with a byte order mark: leave it out",
+    13: "it is longer than 4 GiB",
+}
+
+
+def json_error(error: Any, text: bytes | bytearray, what: str, where: str = "") -> JsonError:
+    """The exception for a struct tp_error about the JSON itself.
+
+    what: names the whole text; where: the part it lies in ("records[3]"), or "".
+    """
+    found = repr(chr(text[error.at])) if error.at < len(text) else "the end"
+    cause = _CAUSES[error.code].format(found=found)
+    inside = f" in {where}" if where else ""
+    return JsonError(f"{what} is not valid JSON: {cause} (byte {error.at}{inside})", error.at)

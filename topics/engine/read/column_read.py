@@ -1,0 +1,50 @@
+"""A read whose answer are columns: for callers in this process that want numbers and bytes, not objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.engine.read.read_pass import ReadPass
+from topics.engine.state.topic import Topic
+from topics.engine.values.results import DiffQuery, DiffResult, Done, Tombstone
+from topics.errors import TopicsError
+from topics.store.read.render_columns import PayloadColumns
+
+if TYPE_CHECKING:
+    from topics.engine.shared.core import Core
+
+
+class ColumnPage(NamedTuple):
+    """One read. Columns of shape (n,); payload i is the JSON text payloads[offsets[i] : offsets[i + 1]]."""
+
+    seq: NDArray[np.uint64]
+    ts: NDArray[np.uint64]
+    """Milliseconds since the epoch."""
+    offsets: NDArray[np.uint64]
+    """Of shape (n + 1,)."""
+    payloads: bytes
+    next_from_seq: int
+    head_seq: int
+    tombstone: Tombstone | None
+
+    @property
+    def caught_up(self) -> bool:
+        return self.next_from_seq == self.head_seq
+
+
+def read_columns(core: Core, topic: Topic, query: DiffQuery, done: Done[ColumnPage]) -> None:
+    """query: without nodes; limit and max_batch_bytes are its bounds. Marks the topic read, as every read does."""
+    columns = PayloadColumns(topic.id)
+
+    def on_read(result: DiffResult | TopicsError) -> None:
+        if isinstance(result, TopicsError):
+            done(result)
+            return
+        seq, ts, offsets = columns.columns()
+        done(ColumnPage(seq, ts, offsets, result.records, result.next_from_seq, result.head_seq, result.tombstone))
+
+    topic.last_read_ms = topic.consumed_ms = core.clock.now_ms()
+    core.catch_up(topic, ReadPass(core, topic, query, on_read).into(columns).begin)

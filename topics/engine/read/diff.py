@@ -1,0 +1,129 @@
+"""Reading from a cursor, with or without waiting. Source: wire contract 7.6.
+
+A long poll is the same read done again after every change, until it has something to deliver or its time is over.
+"""
+
+from __future__ import annotations
+
+from topics.engine.read.read_pass import ReadPass, clamped
+from topics.engine.shared.core import Core
+from topics.engine.state import refusals
+from topics.engine.state.topic import Topic
+from topics.engine.values.ports import Timer
+from topics.engine.values.results import DiffQuery, DiffResult, Done
+from topics.errors import TopicsError
+
+_BYTES_A_LOOK = 2048
+"""What the look of a reader that was woken takes of a pass's budget for reads, besides its records: it costs as much
+time as rendering so many bytes."""
+
+
+class Diff:
+    """One diff in progress. `cancel` may be called at any time."""
+
+    def __init__(self, core: Core, topic: Topic, query: DiffQuery, done: Done[DiffResult]) -> None:
+        self._core = core
+        self._topic = topic
+        query = clamped(query, core.config)
+        self._wait_ms = query.wait_ms
+        self._query = query._replace(wait_ms=0)
+        self._done: Done[DiffResult] | None = done
+        self._reading: ReadPass | None = None
+        self._timer: Timer | None = None
+        self._expiry: Timer | None = None
+        """While parked: when the first record that the filter hides becomes a tombstone."""
+        self._final = not query.wait_ms
+        """The next result is the answer, whatever it is."""
+        self._seen = query.from_seq
+        """A long poll has looked at everything up to here and found nothing deliverable to its filter."""
+
+    def begin(self) -> None:
+        """The first look; marks the topic read (R-PRI-4)."""
+        topic = self._topic
+        topic.last_read_ms = topic.consumed_ms = self._core.clock.now_ms()
+        if self._core.closing:
+            self._final = True
+        if not self._final:
+            self._timer = self._core.loop.call_later(self._wait_ms * 1_000_000, self._on_deadline)
+        self._core.catch_up(topic, self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._core.turns.take(self._look)
+
+    def _look(self) -> None:
+        if self._done is not None:
+            self._reading = ReadPass(self._core, self._topic, self._query, self._on_read)
+            self._reading.begin()
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        self._done = None
+        if self._reading is not None:
+            self._reading.cancel()
+        self._leave()
+
+    def _leave(self) -> None:
+        self._unpark()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _answer(self, result: DiffResult | TopicsError) -> None:
+        done, self._done = self._done, None
+        self._leave()
+        if done is not None:
+            done(result)
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+    def look_again(self) -> None:
+        """In a turn of the pass's reads: thousands may wait for one topic, for large answers."""
+        self._unpark()
+        self._core.turns.take(self._look_among_others)
+
+    def _look_among_others(self) -> None:
+        if self._done is not None:
+            self._core.turns.spend(_BYTES_A_LOOK)
+            self._reading = self._core.reads.read(self._topic, self._query, self._on_read, self._seen)
+
+    def on_topic_gone(self) -> None:
+        self._answer(refusals.topic_not_found(self._topic.name))
+
+    def on_shutdown(self) -> None:
+        self._on_deadline()
+
+    def _on_deadline(self) -> None:
+        """The next result is the answer."""
+        self._final = True
+        if self in self._topic.waiters:
+            self.look_again()
+
+    def _park(self, head: int) -> None:
+        """Nothing deliverable up to `head`: wait for a change, unless one came during the look, a loss perhaps."""
+        self._seen = head
+        topic = self._topic
+        hears_of_losses = self._query.from_ms is None  # a read from a time is told of those after its first record
+        if topic.head != head or (hears_of_losses and topic.floors.lost > self._query.from_seq):
+            self.look_again()
+            return
+        topic.waiters[self] = None
+        ttl_ms = topic.config.ttl_ms if hears_of_losses else 0
+        hidden = topic.index.next_live(self._query.from_seq + 1) if ttl_ms else 0
+        if hidden:  # nobody else need ask when it expires, and its reader is to hear of the loss
+            left_ms = topic.index.ts_of(hidden) + ttl_ms + 1 - self._core.clock.now_ms()
+            if left_ms < self._wait_ms:
+                self._expiry = self._core.loop.call_later(max(left_ms, 1) * 1_000_000, self.look_again)
+
+    def _unpark(self) -> None:
+        self._topic.waiters.pop(self, None)
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    def _on_read(self, result: DiffResult | TopicsError) -> None:
+        if self._done is None:
+            return
+        final = self._final or self._core.closing
+        if final or not isinstance(result, DiffResult) or result.count or result.tombstone or not result.caught_up:
+            self._answer(result)
+        else:
+            self._park(result.head_seq)

@@ -1,0 +1,54 @@
+"""The list of topics, page by page. Source: wire contract 7.3."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from topics.engine.shared.core import Core
+from topics.engine.state.topic import Topic
+from topics.engine.values.name_rules import Prefixes
+from topics.engine.values.results import Done, TopicPage
+from topics.engine.write.retention import expire
+from topics.errors import TopicsError
+
+
+def list_topics(  # noqa: PLR0917 - as in Engine
+    core: Core,
+    prefix: str,
+    after: str,
+    page_size: int,
+    touch: bool,
+    within: Prefixes,
+    done: Done[TopicPage],
+) -> None:
+    """Answers when what is expired in any listed topic is durably lost, at once when nothing is."""
+    now_ms = core.clock.now_ms()
+    registry = core.registry
+    found = list(islice(registry.after(after, prefix, within), page_size + 1))
+    next_after = found[page_size - 1].name if len(found) > page_size else None
+    del found[page_size:]
+    waiting = 1
+
+    def on_retained(error: TopicsError | None) -> None:
+        nonlocal waiting
+        if error is not None and waiting:
+            waiting = 0
+            done(error)
+        elif waiting:
+            waiting -= 1
+            if waiting == 0:
+                now_there = (registry.listed(topic.name) for topic in found)
+                done(TopicPage([topic.state(now_ms) for topic in now_there if topic is not None], next_after))
+
+    for topic in found:
+        if touch:
+            topic.consumed_ms = now_ms
+        try:
+            expiry = expire(core, topic, now_ms) if isinstance(topic, Topic) and topic.config.ttl_ms else None
+        except TopicsError as error:
+            on_retained(error)
+            return
+        if expiry is not None:
+            waiting += 1
+            expiry.then.append(on_retained)
+    on_retained(None)

@@ -1,0 +1,246 @@
+"""One read from a cursor: up to a limit of records, at one instant. Source: wire contract 7.6, R-TOMB, R-NODE.
+
+Head, E, tombstone and rows are taken before anything is read. Hot records answer before `begin` returns; cold ones when
+their reads are back. Long polls and streams are such reads done again after a change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.config import Config
+from topics.engine.index.index import Selection
+from topics.engine.read.read_plan import Plan, own_frames, plan_pieces
+from topics.engine.state import refusals
+from topics.engine.state.losses import Entry, enter
+from topics.engine.state.topic import Life, Topic
+from topics.engine.values.node_set import NO_NODES
+from topics.engine.values.results import DiffQuery, DiffResult, Done
+from topics.engine.write.retention import when_retained
+from topics.errors import CorruptError, StorageError, TopicsError
+from topics.store.format.log_format import FLAG_NODE
+from topics.store.read.reader import Fetched
+from topics.store.read.render_columns import PayloadColumns
+from topics.store.read.render_json import Projection
+
+if TYPE_CHECKING:
+    from topics.engine.shared.core import Core
+
+SLOTS_MAX = 10_000
+"""Slots one read with a node filter examines at most (R-NODE-3)."""
+_ROUND_SLOTS = 1024
+_ROUND_BYTES = 65_536
+"""A round with a filter reads this much at least, however small the reader's budget."""
+
+
+class ReadPass:
+    """One pass. query: clamped. seen: up to here nothing passes the reader's filter, as an earlier pass has found.
+
+    done: called once, unless cancelled; topic_not_found when the topic is gone.
+    """
+
+    def __init__(self, core: Core, topic: Topic, query: DiffQuery, done: Done[DiffResult], seen: int = 0) -> None:
+        self._core = core
+        self._topic = topic
+        self._query = query
+        self._done: Done[DiffResult] | None = done
+        self._seen = seen
+        self._entry = Entry(None, 0, 0)
+        self._head = 0
+        self._earliest = 0
+        self._cursor = 0
+        self._scanned = 0
+        self._deaths = self._removals = 0
+        """The index's when the round was planned."""
+        self._projection: Projection | PayloadColumns | None = None
+        self._cold: set[int] = set()
+        """Files of the cold directory that were read."""
+        self._in_round = False
+        self._more = False
+
+    def into(self, projection: PayloadColumns) -> ReadPass:
+        """Collects there instead of rendering JSON; for a query without nodes, whose bounds are then the only ones."""
+        assert not self._query.nodes, "columns are not filtered"
+        self._projection = projection
+        return self
+
+    def begin(self) -> None:
+        when_retained(self._core, self._topic, self._core.clock.now_ms(), self._on_retained)
+
+    def cancel(self) -> None:
+        """Nobody wants the result any more."""
+        self._done = None
+
+    def _answer(self, result: DiffResult | TopicsError) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(result)
+
+    # --- the instant -------------------------------------------------------------------------------------------------
+    def _on_retained(self, error: TopicsError | None) -> None:
+        topic, query = self._topic, self._query
+        if self._done is None:
+            return
+        if topic.life is Life.GONE:
+            self._answer(refusals.topic_not_found(topic.name))
+            return
+        if error is not None:
+            self._answer(error)
+            return
+        self._head, self._earliest = topic.head, topic.earliest
+        from_seq = query.from_seq if query.from_ms is None else self._before(query.from_ms)
+        self._entry = enter(topic.floors, from_seq, self._head, self._earliest)
+        seen = 0 if self._entry.tombstone or not topic.config.dedupe_node else self._seen
+        self._cursor = max(self._entry.cursor, seen)
+        self._read_on()
+
+    def _before(self, ts_ms: int) -> int:
+        """The cursor of a read from a time."""
+        first = self._topic.index.first_since(ts_ms)
+        return first - 1 if first else self._head
+
+    # --- rounds ------------------------------------------------------------------------------------------------------
+    def _read_on(self) -> None:
+        """Rounds, until one waits for the disk or there is an answer. The hot tail answers at once: without nesting."""
+        self._more = True
+        if self._in_round:
+            return
+        self._in_round = True
+        try:
+            while self._more:
+                self._more = False
+                self._round()
+        finally:
+            self._in_round = False
+
+    def _round(self) -> None:
+        """The next round: rows that may be delivered, up to the limit; one is enough without a node filter."""
+        query, topic, stop = self._query, self._topic, self._entry.stop
+        if topic.floors.lost > self._cursor:
+            self._finish()  # eviction overtook us between two rounds: the next read tells what was lost
+            return
+        filtered = bool(query.nodes) and topic.config.dedupe_node
+        rows = topic.index.select(self._cursor, stop, _ROUND_SLOTS if filtered else query.limit)
+        if not len(rows.seqs):
+            self._cursor = max(self._cursor, stop)
+            self._finish()
+            return
+        if filtered and not self._scanned and not (rows.flags & FLAG_NODE).any() and len(rows.seqs) < _ROUND_SLOTS:
+            filtered = False
+            rows = rows.rows(slice(query.limit))
+        budget = query.max_batch_bytes
+        if filtered:
+            rows = rows.rows(slice(_fitting(rows.lengths, 2 * max(budget, _ROUND_BYTES))))
+        elif len(rows.seqs) > 1:
+            rows = rows.rows(slice(_fitting(rows.sizes, budget)))
+        if self._projection is None:
+            self._projection = Projection(
+                topic.id,
+                limit=query.limit,
+                budget=budget,
+                nodes=query.nodes if filtered else NO_NODES,
+                include_tags=query.include_tags,
+                include_meta=query.include_meta,
+                include_data=query.include_data,
+            )
+        plan = plan_pieces(rows)
+        self._deaths, self._removals = topic.index.deaths, topic.index.removals
+        self._core.turns.spend(sum(piece.length for piece in plan.pieces))
+        if self._core.config.cold_dir:
+            files = self._core.files
+            self._cold.update(piece.file_id for piece in plan.pieces if files[piece.file_id].cold)
+        self._core.reader.fetch(plan.pieces, lambda fetched: self._on_fetched(plan, fetched, filtered))
+
+    def _on_fetched(self, plan: Plan, fetched: Fetched, filtered: bool) -> None:
+        topic, projection = self._topic, self._projection
+        if self._done is None or projection is None:
+            return
+        if topic.life is Life.GONE:
+            self._answer(refusals.topic_not_found(topic.name))
+            return
+        if isinstance(fetched, StorageError):
+            self._answer(fetched)
+            return
+        if self._may_be_deleted(plan):
+            self._begin_again()
+            return
+        try:
+            for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
+                kept = self._not_deleted(rows)
+                if len(kept.seqs):
+                    data, base, own = own_frames(topic.id, view, piece.offset, kept)
+                    examined = projection.add(data, base, own.offsets, own.lengths, own.seqs)
+                    self._scanned += examined
+                    if examined:
+                        self._cursor = int(kept.seqs[examined - 1])
+                if projection.full:
+                    break
+                self._cursor = int(rows.seqs[-1])
+        except CorruptError as error:
+            detail = {**(error.detail or {}), "topic": topic.name}
+            detail.pop("topic_id", None)
+            self._answer(CorruptError(f"topic {topic.name}: {error}", detail))
+            return
+        if filtered and not projection.full and self._scanned < SLOTS_MAX:
+            self._read_on()
+        else:
+            self._finish()
+
+    def _may_be_deleted(self, plan: Plan) -> bool:
+        """Rows died while their bytes were read, and whether they were lost or deleted cannot be told any more."""
+        index, lost = self._topic.index, np.uint64(self._topic.floors.lost)
+        if index.removals == self._removals:
+            return False
+        return any(not index.alive(rows.seqs[rows.seqs <= lost]).all() for rows in plan.rows)
+
+    def _begin_again(self) -> None:
+        """The read is done anew, as of now: what was lost is told, and what was deleted is not there."""
+        if isinstance(self._projection, Projection):
+            self._projection, self._scanned = None, 0
+        self._on_retained(None)
+
+    def _not_deleted(self, rows: Selection) -> Selection:
+        """Without what was deleted while the bytes were read (R-DEL-7); what was evicted meanwhile stays."""
+        if self._topic.index.deaths == self._deaths:
+            return rows
+        alive = self._topic.index.alive(rows.seqs)
+        if alive.all():
+            return rows
+        return rows.rows(alive | (rows.seqs <= np.uint64(self._topic.floors.lost)))
+
+    def _finish(self) -> None:
+        entry, projection = self._entry, self._projection
+        if self._cursor < entry.stop and self._topic.floors.lost <= self._cursor:
+            following = self._topic.index.next_live(self._cursor + 1)
+            if not following or following > entry.stop:
+                self._cursor = entry.stop  # only deleted ones are left
+        self._answer(
+            DiffResult(
+                projection.records() if projection is not None else b"",
+                projection.count if projection is not None else 0,
+                self._cursor,
+                self._head,
+                self._earliest,
+                entry.tombstone,
+                self._scanned,
+                len(self._cold),
+            )
+        )
+
+
+def _fitting(sizes: NDArray[np.uint32], budget: int) -> int:
+    """How many of the first rows fit the budget, at least one."""
+    sums = np.cumsum(sizes, dtype=np.uint64)
+    return len(sums) if sums[-1] <= budget else max(1, int(np.searchsorted(sums, np.uint64(budget), "right")))
+
+
+def clamped(query: DiffQuery, config: Config) -> DiffQuery:
+    """The bounds of 5.2; 0 is the default."""
+    return query._replace(
+        limit=min(query.limit or config.default_limit, config.max_limit),
+        max_batch_bytes=min(query.max_batch_bytes or config.default_batch_bytes, config.max_batch_bytes),
+        wait_ms=min(query.wait_ms, config.max_wait_ms),
+    )

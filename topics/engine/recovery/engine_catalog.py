@@ -1,0 +1,653 @@
+"""The engine's side of recovery and checkpoint: implements `topics.store.format.catalog.Catalog`; the rules are said
+there.
+
+What a cap evicted is not in the log: it follows from the records and the caps, so recovery evicts again where a
+control frame says which caps held when, and at the end with those that hold now (control_frames.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.engine.index.chunk import DEAD, Chunk
+from topics.engine.queue.completion import consume_now
+from topics.engine.routers.copy_replay import runs_by_file
+from topics.engine.routers.forward import add_hops, seq_runs
+from topics.engine.routers.router_recovery import ROUTER_TYPES, RouterRecovery
+from topics.engine.shared.core import Core
+from topics.engine.shared.dormant import Dormant, add_rows, run_of
+from topics.engine.shared.topic_snapshot import (
+    PlainTopics,
+    Prepared,
+    Rest,
+    Snapshot,
+    TopicImage,
+    image_of,
+    is_plain,
+    key_rows_of,
+)
+from topics.engine.state.control_frames import (
+    ConfigPayload,
+    CreatePayload,
+    LeasesPayload,
+    RemovalPayload,
+    ReservationPayload,
+    from_runs,
+    parse_config,
+)
+from topics.engine.state.idempotency import KeyEntry
+from topics.engine.state.known_producers import producers_of
+from topics.engine.state.losses import CRASH, Gap
+from topics.engine.state.router_frames import images_of
+from topics.engine.state.topic import Life, Topic
+from topics.engine.values import incarnation
+from topics.engine.values.topic_config import TopicConfig
+from topics.engine.write.delete import delete_now
+from topics.store.format.catalog import NO_TAG, SEQ_MAX, Deletions, PackRows, RowColumns, SeqRange
+from topics.store.format.default_incarnation import incarnation_of_id
+from topics.store.format.file_table import FileTable
+from topics.store.format.log_format import FLAG_COPY, ORDERED_TYPES, FrameType, ProducerPart, StagedPiece
+
+_ANY_AGE_MS = 1 << 64
+_DORMANT_A_STEP = 8
+"""A dormant topic costs a snapshot so much less than another."""
+_AT_ONCE = ORDERED_TYPES | {FrameType.FORWARD, FrameType.KEEP, FrameType.HEAD_RESERVATION, FrameType.LEASE_IDS}
+"""Controls that do not ask which rows are there."""
+
+
+class EngineCatalog:
+    """Made with the engine; used by the store while it opens, and whenever it checkpoints."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._topic = core.registry.with_id
+        # --- while recovering
+        self._gaps: dict[int, list[Gap]] = {}
+        """Interior gaps wait until all rows are there: only then is it known what lives below them."""
+        self._reserved: dict[int, int] = {}
+        self._is_exact = False
+        """There is a snapshot, and the whole log behind it."""
+        self._lost: dict[int, list[NDArray[np.uint64]]] = {}
+        """Seqs of copies whose originals are nowhere."""
+        self._prepared: Prepared | None = None
+        """Of the next snapshot, once it is whole."""
+        self._routers = RouterRecovery(core, self._gaps)
+        self._log_rows = self._routers.log_rows
+
+    # --- recovery ----------------------------------------------------------------------------------------------------
+    def use_files(self, files: FileTable) -> None:
+        self._core.usage.use(files)
+
+    def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> None:
+        self._is_exact = snapshot is not None and not log_cut
+        if snapshot is None:
+            return
+        image = msgspec.json.decode(snapshot, type=Snapshot)
+        registry = self._core.registry
+        registry.add_dormant(Dormant(self._core.usage, image.plain))
+        if log_cut:  # nobody knows all that was given out
+            registry.make_all()
+        for each in image.topics:
+            self._take_image(each)
+        for topic_id, keys in image.keys:
+            for key in keys:
+                self.add_idempotency(topic_id, key.key, key.first_seq, key.count, key.started_ms)
+        for topic_id, rows in image.producers:
+            topic = self._topic(topic_id)
+            if topic is not None:
+                for row in rows:
+                    producers_of(topic, self._core.producers).restore(row)
+        for router in image.routers:
+            self._routers.take_image(router)
+        for pair in image.ties:
+            self._routers.tie(pair)
+        registry.last_id = max(registry.last_id, image.last_id)
+        registry.last_order = max(registry.last_order, image.last_order)
+        self._core.lease_ids.restore(image.last_lease)
+
+    def adopt(self, topic_id: int, description: bytes) -> None:
+        image = msgspec.json.decode(description, type=TopicImage)
+        topic = self._take_image(image)
+        self._routers.adopt(image.feeders)
+        if topic is not None and image.order >= topic.order:
+            topic.order = image.order
+            config = parse_config(image.config)
+            self._core.registry.configure(topic, config, config)
+
+    def _take_image(self, image: TopicImage) -> Topic | None:
+        topic = self._topic(image.id)
+        if topic is None:
+            config = parse_config(image.config)
+            topic = self._add(image.name, image.id, image.order, config, image.incarnation)
+            if topic is None:
+                return None
+        topic.head = max(topic.head, image.head)
+        topic.last_ts = max(topic.last_ts, image.last_ts)
+        topic.generation = max(topic.generation, image.generation)
+        image.floors.raise_floors(topic.floors)
+        if image.gaps:
+            self._gaps[topic.id] = image.gap_list()
+        if image.reserved:
+            self._reserved[topic.id] = image.reserved
+        if image.hops:
+            add_hops(topic, image.hops)
+        for row in image.keys:
+            self.add_idempotency(topic.id, row.key, row.first_seq, row.count, row.started_ms)
+        for producer in image.producers:
+            producers_of(topic, self._core.producers).restore(producer)
+        for staged in image.staged:
+            self._core.staged.restore(staged)
+        if topic.queue is not None:
+            for lease in image.leases:
+                topic.queue.restore(lease)
+        return topic
+
+    def _add(self, name: str, topic_id: int, order: int, config: TopicConfig, stored: str) -> Topic | None:
+        """Add a topic, unless a later one holds its name. stored: its incarnation, "" where there is none."""
+        registry = self._core.registry
+        holder = registry.holder(name)
+        if holder is not None:
+            if holder.order >= order:
+                return None
+            self._remove(holder)
+        topic = Topic(name, topic_id, config, order, self._core.usage, stored or incarnation_of_id(topic_id))
+        topic.life, topic.is_made = Life.LIVE, True
+        registry.add(topic)
+        return topic
+
+    def _remove(self, topic: Topic) -> None:
+        topic.index.kill_through(topic.index.last_seq)
+        self._routers.topic_gone(topic)
+        self._core.registry.remove(topic)
+        self._gaps.pop(topic.id, None)
+        self._reserved.pop(topic.id, None)
+
+    def add_rows(self, topic_id: int, rows: RowColumns) -> None:
+        topic = self._topic(topic_id)
+        if topic is None or not len(rows.seqs):
+            return
+        last = int(rows.seqs[-1])
+        topic.head = max(topic.head, last)
+        topic.last_ts = max(topic.last_ts, int(rows.ts[-1]))
+        if self._log_rows.holds(topic_id) and self._core.usage.is_log(rows.file_id):
+            return  # they come with `_add_held`, in one order with the copies between them
+        if add_rows(topic, rows):
+            self._core.in_log.add(topic_id)
+
+    def add_pack(self, pack: PackRows) -> None:
+        left = self._core.registry.dormant.add_pack(pack) if len(pack.topic_ids) else []
+        for at in left:
+            self.add_rows(int(pack.topic_ids[at]), run_of(pack, at))
+
+    def log_begins(self, copied_upto: Mapping[int, int]) -> None:
+        self._log_rows.copied_upto = copied_upto
+        if not self._is_exact:  # rebuilt: what a segment holds may be newer than what it says of its topic
+            for topic_id, upto in copied_upto.items():
+                topic = self._topic(topic_id)
+                if topic is not None:
+                    topic.head = max(topic.head, upto)
+
+    def see_rows(self, topic_id: int, rows: RowColumns) -> None:
+        self._log_rows.see(topic_id, rows)
+
+    def _head_of(self, topic_id: int) -> int | None:
+        topic = self._topic(topic_id)
+        return None if topic is None else topic.head
+
+    def _add_held(self, lost_file: int) -> None:
+        """Rows of destinations, copies by position among them, and then what was done to them.
+
+        Copies whose originals a power cut took lie in `lost_file`, until `_tell_lost`.
+        """
+        for topic_id, rows in self._log_rows.resolve(self._head_of, lost_file):
+            topic = self._topic(topic_id)
+            if topic is None or not len(rows.columns.seqs):
+                continue
+            floor = max(topic.index.last_seq, topic.floors.dead_through)
+            for part in runs_by_file(rows.rows(rows.columns.seqs > np.uint64(floor))):
+                columns = part.columns
+                tags = [] if part.tags is None else part.tags.tolist()
+                topic.index.add_scattered(columns.seqs, int(columns.file_ids[0]), columns, columns.ts, tags)
+                self._core.in_log.add(topic_id)
+                if int(columns.file_ids[0]) == lost_file:
+                    self._lost.setdefault(topic_id, []).append(columns.seqs)
+        controls, self._log_rows.controls = self._log_rows.controls, []
+        self._log_rows.clear()
+        for control in controls:
+            self.apply_control(*control)
+
+    def apply_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
+        if kind not in _AT_ONCE and self._log_rows.holds(topic_id):
+            self._log_rows.controls.append((kind, topic_id, seq, ts_ms, payload))
+            return
+        registry = self._core.registry
+        if kind == FrameType.LEASE_IDS:
+            self._core.lease_ids.restore(seq)
+            return
+        if kind == FrameType.TOPIC_CREATE:
+            registry.last_id = max(registry.last_id, topic_id)
+            registry.last_order = max(registry.last_order, seq)
+            if not registry.has_id(topic_id):
+                create = msgspec.json.decode(payload, type=CreatePayload)
+                self._add(create.name, topic_id, seq, parse_config(create.config), create.incarnation)
+            return
+        if kind in ORDERED_TYPES:
+            registry.last_order = max(registry.last_order, seq)
+        if kind in ROUTER_TYPES:
+            self._routers.apply_control(kind, topic_id, seq, ts_ms, payload)
+            return
+        topic = self._topic(topic_id)
+        if topic is None:
+            return
+        if kind == FrameType.TOPIC_DELETE:
+            self._remove(topic)
+        elif kind == FrameType.TOPIC_CONFIG:
+            self._configure(topic, seq, msgspec.json.decode(payload, type=ConfigPayload))
+        elif kind == FrameType.HEAD_RESERVATION:
+            generation = msgspec.json.decode(payload, type=ReservationPayload).generation
+            if generation > topic.generation:
+                topic.generation = generation
+                self._reserved[topic_id] = max(seq, self._reserved.get(topic_id, 0))
+        elif kind == FrameType.LEASES and topic.queue is not None:
+            change = msgspec.json.decode(payload, type=LeasesPayload)
+            if change.forgotten:
+                topic.queue.jobs.clear()
+            for lease in change.leases:
+                topic.queue.restore(lease)
+            for ended in from_runs(change.ended):
+                topic.queue.restore_end(ended)
+        elif kind in (FrameType.DELETE_RECORDS, FrameType.FLOORS, FrameType.CONSUME):
+            # Up to here seqs were given out, if only to writes that failed. Were one given out again, this frame would
+            # take its record at the next replay.
+            topic.next_seq = max(topic.next_seq, seq + 1)
+            removal = msgspec.json.decode(payload, type=RemovalPayload)
+            topic.enforce_caps(removal.upto, *removal.cap)
+            if kind == FrameType.FLOORS:
+                topic.lose_through(cap=removal.evicted, ttl=removal.ttl)
+            elif kind == FrameType.CONSUME:
+                consume_now(self._core, topic, removal.seqs)
+                self._routers.consumed(topic, removal.seqs)
+            else:
+                delete_now(self._core, topic, removal.upto, removal.before, removal.predicate())
+
+    def _configure(self, topic: Topic, order: int, change: ConfigPayload) -> None:
+        if change.keys_forgotten:
+            topic.keys_forgotten = max(topic.keys_forgotten, change.keys_forgotten)
+            if topic.keys is not None:
+                topic.keys.forget_through(change.keys_forgotten)
+            if topic.producers is not None:
+                topic.producers.forget_through(change.keys_forgotten)
+        if order <= topic.order:
+            return
+        topic.order = order
+        config = parse_config(change.config)
+        self._core.registry.configure(topic, config, config)
+        topic.incarnation = change.incarnation or topic.incarnation
+        topic.head = max(topic.head, change.head)
+        if change.floors is not None:
+            change.floors.raise_floors(topic.floors)
+            topic.index.kill_through(topic.floors.dead_through)
+        if change.generation and change.generation >= topic.generation:
+            topic.generation = change.generation
+            self._reserved.pop(topic.id, None)
+
+    def add_idempotency(self, topic_id: int, key: bytes, first_seq: int, count: int, started_ms: int) -> None:
+        topic = self._topic(topic_id)
+        if topic is not None and first_seq > topic.keys_forgotten:  # told by a frame behind it, perhaps
+            topic.key_store().store(key, KeyEntry(first_seq, count, started_ms), started_ms, _ANY_AGE_MS)
+
+    def add_part(self, topic_id: int, first_seq: int, part: ProducerPart) -> None:
+        topic = self._topic(topic_id)
+        if topic is not None and first_seq > topic.keys_forgotten:
+            producers_of(topic, self._core.producers).add(part, first_seq)
+
+    def add_piece(self, topic_id: int, first_seq: int, piece: StagedPiece) -> None:
+        self._core.staged.add(piece, first_seq)
+
+    def recovered(self, *, power_lost: bool) -> bool:
+        has_lost = self._routers.has_half
+        self._routers.before_rows()
+        lost_file = self._core.usage.add_file()
+        self._add_held(lost_file.file_id)
+        # Segments do not tell which seqs and lease ids were given out, nor does a log that was cut.
+        registry = self._core.registry
+        rebuilt = not self._is_exact and bool(registry.by_id)
+        for topic in registry.by_id.values():
+            index, floors = topic.index, topic.floors
+            if rebuilt or incarnation.ends_with_process(topic.config):
+                topic.incarnation = incarnation.draw(self._core.loop.random_bytes)
+            # What a router has forwarded or keeps was given out. Lost by a class that may lose it, or by a sync that
+            # failed, which a process killed at once could not note; but others know of these seqs.
+            known = self._routers.given_out(topic)
+            if topic.config.durability == "ephemeral":
+                topic.head = max(topic.head, known)
+                index.kill_through(topic.head)
+                floors.raise_to(deleted=topic.head)  # rows of a time in another class stay gone (R-DUR-5)
+                topic.keys = None  # as long as their records (R-IDEM-8)
+                if topic.producers is not None:
+                    topic.producers.clear()
+                topic.keys_forgotten = topic.head
+            floors.gaps = self._gaps.get(topic.id, [])
+            reserved = self._reserved.get(topic.id, 0)
+            given_out = max(known, reserved if power_lost else 0)
+            if given_out > topic.head:
+                floors.add_gap(Gap(topic.head + 1, given_out, CRASH))
+                topic.head = given_out
+                has_lost = True
+            if topic.stage_class == "disk":
+                topic.reserved = max(topic.head, reserved)
+            topic.next_seq = max(topic.next_seq, topic.head + 1)
+            topic.retain_caps()
+            if topic.id in self._lost:
+                has_lost |= self._tell_lost(topic, np.concatenate(self._lost.pop(topic.id)))
+            floors.settle_gaps(topic.earliest)
+            if topic.queue is not None:
+                topic.queue.recovered(keep=topic.keeps_leases)
+        self._core.staged.recovered(registry.with_id, registry.staging)
+        # A rebuilt directory goes on from the clock.
+        self._core.lease_ids.recovered(rebuilt_at_ms=self._core.clock.now_ms() if rebuilt else 0)
+        self._gaps.clear()
+        self._reserved.clear()
+        self._lost.clear()
+        self._core.usage.remove_file(lost_file)
+        self._routers.recovered()
+        return has_lost
+
+    def _tell_lost(self, topic: Topic, seqs: NDArray[np.uint64]) -> bool:
+        """Copies whose originals are nowhere become gaps, but for those that a cap or a delete took; whether any did.
+
+        Readers may have seen them, and what they evicted is gone.
+        """
+        seqs = seqs[topic.index.alive(seqs)]
+        if not len(seqs):
+            return False
+        topic.index.kill_seqs(seqs)
+        gaps, topic.floors.gaps = topic.floors.gaps, []
+        for gap in sorted([*gaps, *(Gap(first, last, CRASH) for first, last in seq_runs(seqs))]):
+            topic.floors.add_gap(gap)
+        return True
+
+    # --- checkpoint --------------------------------------------------------------------------------------------------
+    def topics_in_log(self) -> list[int]:
+        return sorted(self._core.in_log)
+
+    def _lies_in_log(self, chunks: Sequence[Chunk]) -> bool:
+        """Rows move in the order of their seqs, so the newest live one tells for all.
+
+        Those in memory never move: behind them there may be some of a time in another class.
+        """
+        usage = self._core.usage
+        for chunk in reversed(chunks):
+            if chunk.file_id and chunk.live and not usage.is_memory(chunk.file_id):
+                return usage.is_log(chunk.file_id)
+            file_ids = chunk.file_ids[chunk.live_rows(0, chunk.count)]
+            if len(file_ids) and not usage.is_memory(int(file_ids[-1])):
+                return usage.is_log(int(file_ids[-1]))
+            for file_id in np.unique(file_ids).tolist():
+                if usage.is_log(file_id):
+                    return True
+        return False
+
+    def rows_in_files(
+        self,
+        topic_id: int,
+        file_ids: NDArray[np.uint32],
+        *,
+        first_seq: int = 0,
+        last_seq: int = SEQ_MAX,
+        rows_max: int = SEQ_MAX,
+    ) -> list[RowColumns]:
+        topic = self._topic(topic_id)
+        if topic is None:
+            return []
+        found: list[tuple[int, list[tuple[Chunk, NDArray[np.intp]]]]] = []
+        count = 0
+        wanted = set(file_ids.tolist())
+        for chunk, rows, here in topic.index.locations(first_seq, last_seq, wanted):
+            for file_id, start, end in _runs(here):
+                if file_id in wanted:
+                    if not found or found[-1][0] != file_id:
+                        found.append((file_id, []))
+                    found[-1][1].append((chunk, rows[start:end]))
+                    count += end - start
+            if count >= rows_max:
+                break
+        return [self._columns(topic, file_id, parts) for file_id, parts in found]
+
+    def last_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> int:
+        topic = self._topic(topic_id)
+        wanted = set(file_ids.tolist())
+        for chunk in reversed(topic.index.chunks) if topic is not None else ():
+            if chunk.live and chunk.may_lie_in(wanted):
+                rows = chunk.live_rows(0, chunk.count)
+                for file_id, _start, end in reversed(list(_runs(chunk.file_ids[rows]))):
+                    if file_id in wanted:
+                        return chunk.first + int(rows[end - 1])
+        if topic is None or not self._lies_in_log(topic.index.chunks):
+            self._core.in_log.discard(topic_id)
+        return 0
+
+    def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32], *, last_seq: int = SEQ_MAX) -> SeqRange:
+        topic = self._topic(topic_id)
+        first = last = count = total = 0
+        wanted = set(file_ids.tolist())
+        for chunk, rows, here in topic.index.locations(0, last_seq, wanted) if topic is not None else ():
+            for file_id, start, end in _runs(here):
+                if file_id in wanted:
+                    inside = rows[start:end]
+                    first = first or chunk.first + int(inside[0])
+                    last = max(last, chunk.first + int(inside[-1]))
+                    count += end - start
+                    total += int(chunk.lengths[_where(inside)].sum(dtype=np.uint64))
+        return SeqRange(first, last, count, total)
+
+    def _columns(self, topic: Topic, file_id: int, parts: list[tuple[Chunk, NDArray[np.intp]]]) -> RowColumns:
+        table: list[bytes] = []
+        if all(chunk.tags is None for chunk, _rows in parts):
+            tags = np.full(sum([len(rows) for _chunk, rows in parts]), NO_TAG, np.uint32)
+        else:
+            numbers = np.concatenate(
+                [
+                    np.full(len(rows), NO_TAG, np.uint32) if chunk.tags is None else chunk.tags[rows]
+                    for chunk, rows in parts
+                ]
+            )
+            names, places = np.unique(numbers, return_inverse=True)
+            if topic.index.tags is not None:
+                table = [topic.index.tags.name(number) for number in names.tolist() if number != NO_TAG]
+            # NO_TAG is the highest number, so it comes last and all others are places in the table.
+            tags = np.where(numbers == NO_TAG, NO_TAG, places).astype(np.uint32)
+        found = [(chunk, _where(rows)) for chunk, rows in parts]
+        return RowColumns(
+            file_id,
+            np.concatenate([(rows + chunk.first).astype(np.uint64) for chunk, rows in parts]),
+            np.concatenate([chunk.offsets[where] for chunk, where in found]),
+            np.concatenate([chunk.lengths[where] for chunk, where in found]),
+            np.concatenate([chunk.sizes[where] for chunk, where in found]),
+            np.concatenate([chunk.ts[where] for chunk, where in found]),
+            np.concatenate([chunk.flags[where] for chunk, where in found]),
+            tags,
+            table,
+        )
+
+    def last_shared(self, topic_id: int) -> int:
+        topic = self._topic(topic_id)
+        for chunk in reversed(topic.index.chunks) if topic is not None else ():
+            shared = np.flatnonzero((chunk.flags[: chunk.count] & np.uint8(FLAG_COPY | DEAD)) == FLAG_COPY)
+            if len(shared):
+                return chunk.first + int(shared[-1])
+        return 0
+
+    def moved(
+        self,
+        topic_id: int,
+        seqs: NDArray[np.uint64],
+        file_id: int,
+        offsets: NDArray[np.uint32],
+        lengths: NDArray[np.uint32] | None = None,
+    ) -> NDArray[np.uint64]:
+        self._log_rows.moved(topic_id, seqs, file_id, offsets)
+        topic = self._topic(topic_id)
+        if topic is None:
+            return seqs
+        died = np.ones(len(seqs), np.bool_)
+        for chunk, start, end in topic.index.by_chunk(seqs):
+            rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
+            where = _where(rows)
+            alive = chunk.flags[where] < DEAD
+            died[start:end] = ~alive
+            if lengths is None:
+                alive &= self._lie_in_log(chunk.file_ids[where])
+            if not alive.all():
+                rows = rows[alive]
+            if len(rows):
+                where = _where(rows)
+                self._core.usage.left_files(chunk.file_ids[where])
+                self._core.usage.placed(file_id, len(rows))
+                chunk.moved(where, file_id)
+                chunk.offsets[where] = offsets[start:end][alive]
+                if lengths is not None:
+                    chunk.lengths[where] = lengths[start:end][alive]
+                    chunk.set_flags(chunk.flags.copy())  # a search may have looked at these
+                    chunk.flags[where] &= np.uint8(~FLAG_COPY & 0xFF)
+                    topic.index.table = None
+        return seqs[died]
+
+    def _lie_in_log(self, file_ids: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """Not so those that a checkpoint copied which a kill then kept from recycling the log."""
+        unique, inverse = np.unique(file_ids, return_inverse=True)
+        return np.array([self._core.usage.is_log(file_id) for file_id in unique.tolist()], np.bool_)[inverse]
+
+    def exists(self, topic_id: int) -> bool:
+        return self._core.registry.has_id(topic_id)
+
+    def untouched(self) -> Set[int]:
+        return self._core.registry.dormant.by_id.keys()
+
+    def lowest_live_seq(self, topic_id: int) -> int:
+        topic = self._topic(topic_id)
+        assert topic is not None, "a topic that exists"
+        return topic.earliest
+
+    def describe(self, topic_id: int) -> bytes:
+        topic = self._topic(topic_id)
+        assert topic is not None, "a topic that exists"
+        return msgspec.json.encode(image_of(topic, None))
+
+    def prepare_snapshot(self, topics_a_step: int) -> Iterator[None]:
+        """Encodes topics, keys and producers, a bounded number a step.
+
+        Each topic is told of as it is at its step. What happens to it later is in the log behind the cut, as what
+        happens behind the snapshot is. Producers outlive that: those that append meanwhile are told of again.
+
+        Releases reservations: what is above a topic's seqs is not given out without a new one.
+        """
+        now_ms = self._core.clock.now_ms()
+        prepared = Prepared()
+        topics = list(self._core.registry.by_id.values())
+        step = max(1, topics_a_step)
+        for block in self._core.registry.dormant.blocks(_DORMANT_A_STEP * step):
+            prepared.plain.append(b"," + msgspec.json.encode(block))
+            yield
+        for at in range(0, len(topics), step):
+            self._tell(prepared, [topic for topic in topics[at : at + step] if topic.visible], now_ms)
+            yield
+        for topic in topics:
+            for rows in key_rows_of(topic, now_ms) if topic.visible else ():
+                prepared.keys.append(b"," + msgspec.json.encode((topic.id, rows)))
+                yield
+        for topic in topics:
+            if topic.producers is None or not topic.visible:
+                continue
+            told: list[bytes] = []
+            for some_of_them in topic.producers.images_in_steps(now_ms):
+                told.append(b"," + msgspec.json.encode((topic.id, some_of_them)))
+                yield
+            prepared.producers[topic.id] = told
+        self._prepared = prepared
+
+    def _tell(self, prepared: Prepared, topics: Sequence[Topic], now_ms: int) -> None:
+        plain: list[Topic] = []
+        others: list[bytes] = []
+        for topic in topics:
+            if topic.stage_class == "disk":
+                topic.reserved = topic.next_seq - 1
+                topic.growing = 0
+            if is_plain(topic):
+                plain.append(topic)
+            else:
+                others.append(b"," + self._image(topic, now_ms))
+        if plain:
+            prepared.plain.append(b"," + msgspec.json.encode(PlainTopics.of(plain)))
+        prepared.topics.append(b"".join(others))
+
+    def _image(self, topic: Topic, now_ms: int) -> bytes:
+        image = image_of(topic, now_ms)
+        if topic is self._core.registry.staging:
+            image.staged = self._core.staged.images()
+        return msgspec.json.encode(image)
+
+    def _pack_producers(self, prepared: Mapping[int, Sequence[bytes]], now_ms: int) -> list[bytes]:
+        """Return the rows that were prepared, and after them those of producers that have appended since."""
+        rows: list[bytes] = []
+        for topic in self._core.registry.by_id.values():
+            if topic.producers is not None:
+                known = topic.producers
+                rows += prepared.get(topic.id, ())
+                late = known.images_since(now_ms) if topic.id in prepared else known.images(now_ms)
+                if late:
+                    rows.append(b"," + msgspec.json.encode((topic.id, late)))
+        return rows
+
+    def snapshot(self) -> list[bytes | memoryview]:
+        core = self._core
+        if self._prepared is None:
+            for _ in self.prepare_snapshot(len(core.registry)):
+                pass
+        prepared, self._prepared = self._prepared, None
+        assert prepared is not None
+        rest = Rest(
+            core.registry.last_id,
+            core.registry.last_order,
+            core.lease_ids.reserved,
+            images_of(list(core.routers.by_name.values())),
+            core.routers.ties(core.usage.log_files()),
+        )
+        producers = self._pack_producers(prepared.producers, core.clock.now_ms())
+        return rest.pack(
+            {b"topics": prepared.topics, b"plain": prepared.plain, b"keys": prepared.keys, b"producers": producers}
+        )
+
+    def prepare_deletions(self) -> Iterator[None]:
+        return self._core.deletions.gather()
+
+    def take_deletions(self) -> list[Deletions]:
+        usage = self._core.usage
+        deletions = self._core.deletions.take()
+        return [
+            part for part in deletions if part.topic_id in self._core.registry.by_id and usage.is_sealed(part.file_id)
+        ]
+
+
+def _where(rows: NDArray[np.intp]) -> slice | NDArray[np.intp]:
+    """These rows, ascending, as an index: a slice where no row is left out, which is many times as fast."""
+    first, last = int(rows[0]), int(rows[-1])
+    return slice(first, last + 1) if last - first == len(rows) - 1 else rows
+
+
+def _runs(file_ids: NDArray[np.uint32]) -> Iterator[tuple[int, int, int]]:
+    """(file id, start, end) of neighbours that lie in one file. Nearly always one run, which costs a comparison."""
+    if not len(file_ids):
+        return
+    first = int(file_ids[0])
+    if bool((file_ids == first).all()):
+        yield first, 0, len(file_ids)
+        return
+    cuts = [0, *(np.flatnonzero(np.diff(file_ids)) + 1).tolist(), len(file_ids)]
+    for start, end in pairwise(cuts):
+        yield int(file_ids[start]), start, end

@@ -1,0 +1,59 @@
+"""How many copies a destination has room for. Source: R-RTR-13."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.engine.shared.core import Core
+from topics.engine.state.topic import Topic
+from topics.engine.write.admission import expire_everywhere
+from topics.errors import TopicsError
+
+_EXPIRES_EVERY_NS = 1_000_000_000
+"""A look at all topics, for routers that the quota holds."""
+
+
+class Room:
+    """For all routers of an engine."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._expires_ns = 0
+        """When all topics may be looked at again."""
+
+    def of(self, topic: Topic, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
+        """How many copies of these sizes, the first ones, are admitted.
+
+        What has expired anywhere leaves room under the quota, though nobody may ask for it there: if that takes a
+        commit, the room is there when the router tries again.
+        """
+        core = self._core
+        room = _room_now(core, topic, sizes)
+        now_ns = core.clock.monotonic_ns()
+        if room == len(sizes) or not core.config.max_total_bytes or now_ns < self._expires_ns:
+            return room
+        self._expires_ns = now_ns + _EXPIRES_EVERY_NS
+        with contextlib.suppress(TopicsError):
+            expire_everywhere(core, core.clock.now_ms())
+        return _room_now(core, topic, sizes)
+
+
+def _room_now(core: Core, topic: Topic, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
+    """How many copies of these sizes, the first ones, are admitted. Source: R-CAP-5, 7.5 check 8."""
+    config, count = topic.config, len(sizes)
+    limits = []
+    if config.discard == "reject":
+        if config.cap_records:
+            count = min(count, max(0, config.cap_records - topic.index.live - topic.pending_records))
+        if config.cap_bytes:
+            limits.append(config.cap_bytes - topic.index.bytes - topic.pending_bytes)
+    if core.config.max_total_bytes:
+        limits.append(core.config.max_total_bytes - core.usage.bytes - core.usage.pending_bytes)
+    for limit in limits:
+        sums = np.cumsum(sizes[:count], dtype=np.int64)
+        count = min(count, int(np.searchsorted(sums, limit, "right")))
+    return count

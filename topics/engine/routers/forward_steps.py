@@ -1,0 +1,400 @@
+"""What a router forwards in one step: from its position to as far as filter, hops and room allow.
+
+retention on the source (R-FLOOR-7), then on the destination -> what is live behind the position: filter, hops
+  -> by position, or the records are read and written out: one step does one of the two
+  -> as many as there is room for are framed and staged with the new position; applied when the class is met
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.engine.index.index import Index, Selection
+from topics.engine.read.read_plan import Plan, own_frames, plan_pieces
+from topics.engine.routers.copies import Copies, copies_of, size_of
+from topics.engine.routers.destination_space import Room
+from topics.engine.routers.evidence import Evidence
+from topics.engine.routers.forward import Forward, Step, stage_forward
+from topics.engine.shared.core import Core
+from topics.engine.state.router import EXACTLY_ONCE, HOPS_MAX, Router, RouterLife
+from topics.engine.state.staged_operations import Turn
+from topics.engine.state.topic import Life, Topic
+from topics.engine.values.predicate import Predicate
+from topics.engine.write.append import Appender
+from topics.engine.write.evictions import has_to_wait
+from topics.engine.write.retention import when_retained
+from topics.errors import StorageError, TopicsError
+from topics.store.format.log_format import Frame
+from topics.store.read.reader import Fetched
+
+_STEP_ROWS = 8192
+_COPIED_ROWS = 1000
+_COPIED_BYTES = 4 << 20
+"""What one step writes out at most; one record at least."""
+
+
+class OnEnd(Protocol):
+    """A step of the router is over. blocked: it is to be tried again later. is_whole: it took all there was when it
+    began, so what has come since may wait like any other."""
+
+    def __call__(self, router: Router, *, blocked: bool = False, is_whole: bool = False) -> None: ...
+
+
+class Steps:
+    """Makes the steps; each ends with one call of `on_end`."""
+
+    def __init__(self, core: Core, appender: Appender, on_end: OnEnd) -> None:
+        self._core = core
+        self._appender = appender
+        self._on_end = on_end
+        self.stopped = False
+        """Nothing is staged any more."""
+        self._room = Room(core)
+
+    def begin(self, router: Router) -> None:
+        """Of a router that can go on and has none on its way."""
+        router.busy = True
+        when_retained(self._core, router.source, self._core.clock.now_ms(), partial(self._on_source_retained, router))
+
+    def can_go_on(self, router: Router) -> bool:
+        """There is something to forward, and nothing in its way for good."""
+        return (
+            not self.stopped
+            and router.life is RouterLife.LIVE
+            and router.is_behind
+            and router.dest.life is Life.LIVE
+            and router.source.life is not Life.GONE
+        )
+
+    def _on_source_retained(self, router: Router, error: TopicsError | None) -> None:
+        if error is not None:
+            self._on_end(router, blocked=True)
+            return
+        when_retained(self._core, router.dest, self._core.clock.now_ms(), partial(self._on_retained, router))
+
+    def _on_retained(self, router: Router, error: TopicsError | None) -> None:
+        if error is not None or not self.can_go_on(router):
+            self._on_end(router, blocked=error is not None)
+        elif router.config.guarantee == EXACTLY_ONCE and router.examined < router.dest.head:
+            Evidence(self._core, router, partial(self._on_retained, router)).begin()
+        else:
+            self._plan(router)
+
+    def _plan(self, router: Router) -> None:
+        source = router.source
+        lost, head = source.floors.lost, source.head
+        if router.kept and self._stage_evicted(router, lost, head):
+            return
+        rows = source.index.select(max(router.position, lost), head, _STEP_ROWS)
+        whole = len(rows.seqs) < _STEP_ROWS
+        step = Step(router.config, head if whole else int(rows.seqs[-1]), _holes(router, lost), head)
+        if router.kept:
+            run = self._kept_before(router, rows)
+            if run and len(rows.seqs) and int(rows.seqs[0]) < run[0]:
+                rows = rows.rows(rows.seqs < np.uint64(run[0]))
+                step.upto = min(step.upto, run[0] - 1)
+            elif run:
+                self._forward_kept(router, step, run)
+                return
+        kept = self._forwardable(router, rows)
+        if not len(kept.seqs):
+            self._stage(router, step)
+            return
+        shared, kept = self._split(router, step, kept)
+        if shared:
+            self._admit_shared(router, step, kept)
+            return
+        room = self._room_for(router, step, int(kept.seqs[0]), kept.sizes[:_COPIED_ROWS])
+        if not room:
+            return
+        sums = np.cumsum(kept.lengths, dtype=np.uint64)
+        most = min(room, max(1, int(np.searchsorted(sums, _COPIED_BYTES, "right"))))
+        if most < len(kept.seqs):
+            step.upto = int(kept.seqs[most]) - 1
+            kept = kept.rows(slice(most))
+        plan = plan_pieces(kept)
+        counts = source.index.deaths, source.index.removals
+        self._core.reader.fetch(plan.pieces, partial(self._on_fetched, router, step, plan, *counts))
+
+    def _stage_evicted(self, router: Router, lost: int, head: int) -> bool:
+        """Kept frames below the source's floor come a run at a time, between holes: acknowledged, not lost."""
+        position, kept = router.position, router.kept_seqs
+        at = bisect_right(kept, position)
+        some = kept[at : min(bisect_right(kept, lost), at + _STEP_ROWS)]
+        if not some:
+            return False
+        if some[0] > position + 1:
+            self._stage(router, Step(router.config, some[0] - 1, _holes(router, some[0] - 1), head))
+        else:
+            run = [seq for at, seq in enumerate(some, some[0]) if at == seq]
+            self._forward_kept(router, Step(router.config, run[-1], [], head), run)
+        return True
+
+    def _forwardable(self, router: Router, rows: Selection) -> Selection:
+        """Those that pass the filter and have hops left."""
+        source = router.source
+        if router.config.filter is not None and len(rows.seqs):
+            rows = rows.rows(matching(source.index, rows.seqs, router.config.filter))
+        hops = source.hops
+        if hops is not None and hops.runs and len(rows.seqs):
+            rows = rows.rows(np.array([hops.of(seq) < HOPS_MAX for seq in rows.seqs.tolist()], np.bool_))
+        return rows
+
+    def _kept_before(self, router: Router, rows: Selection) -> list[int]:
+        """Seqs of kept frames whose records are gone: those before the first row, else the next one."""
+        source, kept = router.source, router.kept_seqs
+        at = bisect_right(kept, max(router.position, source.floors.lost))
+        gone: list[int] = []
+        while not gone and at < len(kept):  # once, mostly: what was acknowledged is gone
+            seqs = np.array(kept[at : at + _STEP_ROWS], np.uint64)
+            gone = seqs[~source.index.alive(seqs)].tolist()
+            at += _STEP_ROWS
+        if gone and len(rows.seqs):
+            return gone[: bisect_left(gone, int(rows.seqs[0]))] or gone[:1]
+        return gone
+
+    def _forward_kept(self, router: Router, step: Step, seqs: list[int]) -> None:
+        """As many of these as one step may write out."""
+        sums = np.cumsum([len(router.kept[seq]) for seq in seqs[:_COPIED_ROWS]], dtype=np.uint64)
+        seqs = seqs[: max(1, int(np.searchsorted(sums, _COPIED_BYTES, "right")))]
+        step.upto = seqs[-1]
+        hops, match = router.source.hops, router.config.filter
+        if hops is not None:
+            seqs = [seq for seq in seqs if hops.of(seq) < HOPS_MAX]
+        if match is not None:
+            seqs = [seq for seq in seqs if match.matches(Frame.unpack(router.kept[seq], "a kept frame").tag)]
+        if not seqs:
+            self._stage(router, step)
+            return
+        frames = [router.kept[seq] for seq in seqs]
+        room = self._room_for(router, step, seqs[0], [size_of(frame) for frame in frames])
+        if not room:
+            return
+        if room < len(seqs):
+            seqs, frames = seqs[:room], frames[:room]
+            step.upto = seqs[-1]
+        lengths = np.array([len(frame) for frame in frames], np.uint32)
+        offsets = (np.cumsum(lengths, dtype=np.uint64) - lengths).astype(np.uint32)
+        nothing = np.zeros(len(seqs), np.uint32)
+        rows = Selection(
+            np.array(seqs, np.uint64),
+            nothing,
+            offsets,
+            lengths,
+            nothing,
+            nothing.astype(np.uint8),
+            nothing.astype(np.uint64),
+        )
+        try:
+            copies = copies_of(router, [(memoryview(b"".join(frames)), 0, rows)])
+        except StorageError:
+            self._on_end(router, blocked=True)
+            return
+        self._admit(router, step, copies)
+
+    def _room_for(self, router: Router, step: Step, seq: int, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
+        """How many of the next records, the first of which is `seq`, are worth reading and copying.
+
+        0: there is no room for any, which is known without that, and the step is staged. exactly_once adds to the
+        sizes, and may find records there already, which take no room.
+        """
+        room = len(sizes) if router.evidence else self._room.of(router.dest, sizes)
+        if not room:
+            step.upto, step.blocked = seq - 1, True
+            self._stage(router, step)
+        return room
+
+    def _split(self, router: Router, step: Step, rows: Selection) -> tuple[bool, Selection]:
+        """Whether the first rows are copied by position, and those of which the same is true: one step does one thing.
+
+        By position go records in a file that the log writes to just now. Records of a weaker class could be others
+        after a power cut, those of exactly_once say more than their originals, those on their way when the router was
+        made lie before its creation, and those that lie elsewhere already are few: their copies are written out.
+        """
+        core = self._core
+        by_position = (
+            router.config.guarantee != EXACTLY_ONCE
+            and router.source.config.durability in ("disk", "fsync")
+            and router.dest.stage_class != "ephemeral"
+        )
+        first = int(rows.file_ids[0])
+        untied = by_position and int(rows.seqs[0]) <= router.untied
+        shared = by_position and not untied and core.usage.may_be_shared(first)
+        if untied:
+            same = rows.seqs <= np.uint64(router.untied)
+        elif shared:
+            same = rows.file_ids == first
+        elif by_position:
+            files = np.unique(rows.file_ids).tolist()
+            same = ~np.isin(rows.file_ids, [file_id for file_id in files if core.usage.may_be_shared(file_id)])
+        else:
+            return False, rows
+        if not same.all():
+            count = int(same.argmin())
+            step.upto = int(rows.seqs[count]) - 1
+            rows = rows.rows(slice(count))
+        return shared, rows
+
+    def _admit_shared(self, router: Router, step: Step, rows: Selection) -> None:
+        room = self._room.of(router.dest, rows.sizes)
+        if room < len(rows.seqs):
+            step.upto = int(rows.seqs[room]) - 1
+            step.blocked = True
+            rows = rows.rows(slice(room))
+        if room:
+            step.originals = rows
+            step.hops = self._hops_after(router, rows.seqs)
+        self._stage(router, step)
+
+    def _hops_after(self, router: Router, seqs: NDArray[np.uint64]) -> list[int]:
+        """Of the copies of these records; one number when it is the same for all."""
+        hops = router.source.hops
+        if hops is None or not hops.runs:
+            return [1]
+        return [1 + hops.of(seq) for seq in seqs.tolist()]
+
+    def _on_fetched(  # noqa: PLR0917 - of one step
+        self, router: Router, step: Step, plan: Plan, deaths: int, removals: int, fetched: Fetched
+    ) -> None:
+        if not self.can_go_on(router) or router.config != step.config:
+            self._on_end(router)  # perhaps to be planned again
+            return
+        if isinstance(fetched, StorageError):
+            self._on_end(router, blocked=True)
+            return
+        index, floors = router.source.index, router.source.floors
+        parts: list[tuple[memoryview, int, Selection]] = []
+        for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
+            if index.deaths != deaths:
+                # Deleted while it was read: not forwarded (R-DEL-9). What was evicted or acknowledged still is.
+                kept = np.array(list(router.kept), np.uint64)
+                still = index.alive(rows.seqs) | np.isin(rows.seqs, kept)
+                lost = ~still & (rows.seqs <= np.uint64(floors.lost))
+                if lost.any() and index.removals != removals:
+                    self._on_end(router)  # lost or deleted, that cannot be told any more: planned again
+                    return
+                rows = rows.rows(still | lost)
+            parts.append((view, piece.offset, rows))
+        try:
+            copies = copies_of(router, [own_frames(router.source.id, *part) for part in parts])
+        except StorageError:
+            self._on_end(router, blocked=True)  # a damaged record; readers of the source are told which
+            return
+        self._admit(router, step, copies)
+
+    def _admit(self, router: Router, step: Step, copies: Copies) -> None:
+        """As many copies as the destination has room for, in order (R-RTR-13)."""
+        if router.config.guarantee == EXACTLY_ONCE:
+            copies, found = self._without_found(router, copies)
+        else:
+            found = []
+        room = self._room.of(router.dest, copies.sizes)
+        if room < len(copies.sizes):
+            step.upto = int(copies.seqs[room]) - 1
+            step.blocked = True
+        step.found = sum(seq <= step.upto for seq in found)
+        if room:
+            step.rows = copies.first(room)
+            step.hops = self._hops_after(router, copies.seqs[:room])
+        self._stage(router, step)
+
+    def _without_found(self, router: Router, copies: Copies) -> tuple[Copies, list[int]]:
+        """R-EO-3: what the destination holds already is passed over, and counts."""
+        index = router.dest.index
+        found = [
+            seq
+            for seq in copies.seqs.tolist()
+            if (there := router.evidence.get(seq)) is not None and index.alive(np.array([there], np.uint64))[0]
+        ]
+        if not found:
+            return copies, found
+        missing = ~np.isin(copies.seqs, np.array(found, np.uint64))
+        kept = np.flatnonzero(missing).tolist()
+        return (
+            Copies(
+                copies.seqs[missing],
+                [copies.rows[at] for at in kept],
+                [copies.sizes[at] for at in kept],
+                copies.buffer,
+            ),
+            found,
+        )
+
+    def _stage(self, router: Router, step: Step) -> None:
+        if step.upto <= router.position and not step.holes:
+            self._on_end(router, blocked=step.blocked)
+            return
+        # Behind another config it would forward, or leave out, what the acknowledged one does not (R-RTR-8).
+        if router.changing or (step.copies and has_to_wait(router.dest)):  # then it is planned again
+            failed = partial(self._on_turn_failed, router)
+            Turn(self._core, router.dest, partial(self._on_end, router), failed).wait()
+            return
+        try:
+            router.flight = stage_forward(self, self._appender, router, step)
+        except TopicsError:
+            self._on_end(router, blocked=True)
+
+    def _on_turn_failed(self, router: Router, _error: TopicsError) -> None:
+        self._on_end(router, blocked=True)
+
+    # --- its end -----------------------------------------------------------------------------------------------------
+    def on_applied(self, forward: Forward) -> None:
+        router, step = forward.router, forward.step
+        router.flight = None
+        router.position = step.upto
+        router.forwarded = forward.total
+        if router.kept or router.keeping:
+            router.drop_kept()
+        if router.evidence:
+            router.evidence = {seq: there for seq, there in router.evidence.items() if seq > step.upto}
+        if router.examined == forward.first_hole - 1 and forward.rows:
+            router.examined = forward.first_seq + forward.rows - 1  # our own copies need not be looked at
+        _forget_hops(router.source)
+        self._on_end(router, blocked=step.blocked, is_whole=step.is_whole)
+
+    def on_failed(self, forward: Forward) -> None:
+        forward.router.flight = None
+        self._on_end(forward.router, blocked=True)
+
+
+def _holes(router: Router, upto: int) -> list[tuple[int, int]]:
+    """What stands for that which the source lost behind the position (R-TRIM-1): counts of holes, and their hops.
+
+    A hole has a hop more than what was lost. Like copies they come no further than a few rounds of a cycle.
+    """
+    first, hops = router.position + 1, router.source.hops
+    if upto < first:
+        return []
+    holes: list[tuple[int, int]] = []
+    for begin, end, count in hops.within(first, upto) if hops is not None else [(first, upto, 0)]:
+        if holes and holes[-1][1] == count + 1:
+            holes[-1] = holes[-1][0] + end + 1 - begin, count + 1
+        elif count <= HOPS_MAX:  # any record's loss is told, and that of the holes before the last ones
+            holes.append((end + 1 - begin, count + 1))
+    return holes
+
+
+def _forget_hops(source: Topic) -> None:
+    """Those that no router needs any more. Of many routers the last one comes there last: mostly it is asked alone."""
+    hops, routers = source.hops, source.routers
+    if hops is not None and hops.runs and all(router.position >= hops.runs[0][1] for router in reversed(routers)):
+        hops.forget(min((router.position for router in routers), default=source.head))
+
+
+def matching(index: Index, seqs: NDArray[np.uint64], predicate: Predicate) -> NDArray[np.bool_]:
+    """Which of these live seqs, ascending, bear a tag that matches (R-RTR-6)."""
+    result = np.zeros(len(seqs), np.bool_)
+    tags = index.tags
+    if tags is None:
+        return result
+    for chunk, start, end in index.by_chunk(seqs):
+        if chunk.tags is not None:
+            rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
+            result[start:end] = tags.match(chunk.tags[rows], predicate)
+    return result

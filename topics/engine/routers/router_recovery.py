@@ -1,0 +1,209 @@
+"""Routers as recovery finds them: the snapshot's, then what the log says happened to them. All of it may come twice."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from topics.engine.routers.copy_replay import LogRows
+from topics.engine.routers.forward import add_hops
+from topics.engine.shared.core import Core
+from topics.engine.state.control_frames import to_runs
+from topics.engine.state.losses import TRIM, Gap, add_gap
+from topics.engine.state.router import EXACTLY_ONCE, UNKNOWN, Router, RouterLife, StoredConfig
+from topics.engine.state.router_frames import (
+    ForwardPayload,
+    KeepPayload,
+    RouterDeletePayload,
+    RouterImage,
+    RouterPayload,
+)
+from topics.engine.state.topic import Topic
+from topics.store.format.catalog import SEQ_MAX
+from topics.store.format.log_format import FrameType
+
+ROUTER_TYPES = frozenset({FrameType.ROUTER_PUT, FrameType.ROUTER_DELETE, FrameType.FORWARD, FrameType.KEEP})
+
+
+class RouterRecovery:
+    """Part of the catalog. gaps: interior gaps by topic id, which the catalog hands to the topics at the end."""
+
+    def __init__(self, core: Core, gaps: dict[int, list[Gap]]) -> None:
+        self._core = core
+        self._gaps = gaps
+        self._adopted: list[RouterImage] = []
+        self._consumed: dict[int, list[list[int]]] = {}
+        """Runs of seqs by topic id."""
+        self._made: dict[int, set[int]] = {}
+        """Ids of routers that no snapshot knows, to the topics in whose shards the log tells of their creation."""
+        self.log_rows = LogRows()
+
+    def take_image(self, image: RouterImage) -> None:
+        router = self._add(image.id, image.name, image.source, image.dest, image.order, image.config)
+        if router is None:
+            return
+        if image.order >= router.order:
+            router.order = image.order
+            router.config = image.config.config(router.source.name, router.dest.name)
+        router.position = max(router.position, image.position)
+        router.forwarded = max(router.forwarded, image.forwarded)
+        router.examined = max(router.examined, image.examined)
+        router.evidence.update(image.evidence)
+        router.unmarked = max(router.unmarked, image.unmarked)
+        router.keep(image.kept)
+        router.consumed(to_runs(sorted(seq for seq, _frame in image.kept)))
+        router.keep(image.keeping)
+
+    def tie(self, pair: tuple[int, int]) -> None:
+        """A router was between these topics."""
+        self.log_rows.tie(*pair)
+        self._core.routers.note_gone(pair)
+
+    def adopt(self, images: list[RouterImage]) -> None:
+        """What segments of their destinations say; their sources may be adopted later."""
+        self.log_rows.everything = True
+        self._adopted += images
+
+    def _adopt_all(self) -> None:
+        images, self._adopted = self._adopted, []
+        for image in images:
+            # Nothing tells what became of these later: better forwarded than lost.
+            self.take_image(msgspec.structs.replace(image, kept=image.kept + image.keeping, keeping=[]))
+
+    def _add(  # noqa: PLR0917 - one caller's columns
+        self, router_id: int, name: str, source_id: int, dest_id: int, order: int, config: StoredConfig
+    ) -> Router | None:
+        """The router of this id, new or known; None when a topic of it is gone or a later router has its name."""
+        core = self._core
+        registry, routers = core.registry, core.routers
+        registry.last_order = max(registry.last_order, order)
+        # Ids of topics whose creation a power cut took must not be given out again: this router would be theirs.
+        registry.last_id = max(registry.last_id, source_id, dest_id)
+        self.log_rows.tie(source_id, dest_id)
+        router = routers.by_id.get(router_id)
+        if router is not None:
+            return router
+        source, dest = registry.with_id(source_id), registry.with_id(dest_id)
+        holder = routers.by_name.get(name)
+        if source is None or dest is None or (holder is not None and holder.id > router_id):
+            return None
+        if holder is not None:
+            routers.remove(holder)
+        router = Router(name, router_id, source, dest, config.config(source.name, dest.name))
+        router.life = RouterLife.LIVE
+        router.order = order
+        routers.add(router)
+        return router
+
+    def apply_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
+        self._adopt_all()
+        if kind == FrameType.ROUTER_PUT:
+            put = msgspec.json.decode(payload, type=RouterPayload)
+            known = put.id in self._core.routers.by_id
+            if seq == put.id and (not known or put.id in self._made):
+                self._made.setdefault(put.id, set()).add(topic_id)
+            router = self._add(put.id, put.name, put.source, put.dest, seq, put.config)
+            if router is None:
+                return
+            if not known:
+                router.position = put.position
+                router.unmarked = put.unmarked
+            if seq > router.order:
+                router.order = seq
+                router.config = put.config.config(router.source.name, router.dest.name)
+        elif kind == FrameType.ROUTER_DELETE:
+            found = self._core.routers.by_id.get(msgspec.json.decode(payload, type=RouterDeletePayload).id)
+            if found is not None:
+                self._core.routers.remove(found)
+        elif kind == FrameType.KEEP:
+            keep = msgspec.json.decode(payload, type=KeepPayload)
+            found = self._core.routers.by_id.get(keep.router)
+            if found is not None:
+                found.keep(keep.frames)
+        else:
+            self._take_forward(topic_id, seq, ts_ms, msgspec.json.decode(payload, type=ForwardPayload))
+
+    def _take_forward(self, topic_id: int, first: int, ts_ms: int, forward: ForwardPayload) -> None:
+        router = self._core.routers.by_id.get(forward.router)
+        if router is not None:
+            router.position = forward.position
+            router.forwarded = forward.forwarded
+            if forward.hops:
+                router.copied(forward.hops[0][0], forward.hops[-1][1], first - 1)
+        if forward.refs:  # of a topic that is gone, too: copies of its copies may be somewhere
+            at = first + forward.holes
+            self.log_rows.forward(topic_id, at, forward.source, forward.refs, forward.keep, ts_ms, forward.sizes)
+        topic = self._core.registry.with_id(topic_id)
+        if topic is None:
+            return
+        if forward.holes:
+            gap = Gap(first, first + forward.holes - 1, TRIM)
+            topic.head = max(topic.head, gap.last)
+            self._add_gap(topic, gap)
+        if forward.hops:
+            add_hops(topic, forward.hops)
+            topic.head = max(topic.head, forward.hops[-1][1])  # else others would have these seqs, and the hops
+        if forward.refs:
+            # Those that a power cut took from the source are not there, and their seqs are not given out again.
+            topic.head = max(topic.head, at + sum(end - begin + 1 for begin, end in forward.refs) - 1)
+            topic.last_ts = max(topic.last_ts, ts_ms)
+
+    def _add_gap(self, topic: Topic, gap: Gap) -> None:
+        if gap.last > topic.floors.lost:
+            add_gap(self._gaps.setdefault(topic.id, []), gap)
+
+    def consumed(self, topic: Topic, runs: list[int]) -> None:
+        """Jobs were acknowledged; routers' frames of them, in another shard perhaps, may be still to come."""
+        if topic.routers:
+            self._consumed.setdefault(topic.id, []).append(runs)
+
+    def given_out(self, topic: Topic) -> int:
+        """The highest seq of the topic that its routers know of. Asked once, while its head is what the log told."""
+        consumed = self._consumed.pop(topic.id, [])
+        # What is not there at all was not deleted, so its ack counts; of class `ephemeral` no ack is in the log.
+        consumed.append([1 if topic.config.durability == "ephemeral" else topic.head + 1, SEQ_MAX])
+        for router in topic.routers:
+            for runs in consumed if router.keeping else ():
+                router.consumed(runs)
+        return max([0, *(router.highest_seen for router in topic.routers)])
+
+    def topic_gone(self, topic: Topic) -> None:
+        self._core.routers.remove(*self._core.routers.of_topic(topic))
+
+    def before_rows(self) -> None:
+        """The log was read. Of routers that are gone, only those with forwards in it may matter again."""
+        self._adopt_all()
+        gone = self._core.routers.gone
+        for pair in gone.keys() - self.log_rows.pairs():
+            del gone[pair]
+
+    @property
+    def has_half(self) -> bool:
+        """A process was killed between the two frames that tell of a router.
+
+        The next replay may come to forwards, or to records forwarded, of a shard that does not tell of it before it
+        comes to the frame there is: it has to know the router by a snapshot.
+        """
+        routers = self._core.routers.by_id.values()
+        return any(len(self._made[router.id]) < 2 for router in routers if router.id in self._made)
+
+    def recovered(self) -> None:
+        """All is there. No position lies above its source's head: the catalog saw to that."""
+        for router in self._core.routers.by_name.values():
+            router.untied = router.source.head  # the tail, written again, may lie before the creation as well
+            if router.config.guarantee != EXACTLY_ONCE:
+                router.own = []
+            router.examined = min(router.examined, router.dest.head)
+            if router.unmarked == UNKNOWN:
+                router.unmarked = router.dest.head
+            if router.keeping:
+                seqs = np.array(sorted(router.keeping), np.uint64)
+                for seq in seqs[~router.source.index.alive(seqs)].tolist():  # deleted (R-DEL-9)
+                    router.kept_bytes -= len(router.keeping.pop(seq))
+            router.drop_kept()
+        for topic in self._core.registry.by_name.values():
+            if topic.hops is None:
+                continue
+            topic.hops.forget(min((router.position for router in topic.routers), default=topic.head))
+            if not topic.hops.runs:
+                topic.hops = None

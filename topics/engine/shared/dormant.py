@@ -1,0 +1,262 @@
+"""Topics that nobody has asked for since the start: columns, as the snapshot and the packs have them.
+
+A topic is made of its row when somebody asks for it, and is never dormant again. What a snapshot, a list and the
+counters say of it is read from the columns.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.engine.index.index import Selection
+from topics.engine.index.usage import Usage
+from topics.engine.shared.topic_snapshot import PlainTopics, config_table
+from topics.engine.state.control_frames import parse_config
+from topics.engine.state.topic import Life, Topic
+from topics.engine.values.priority import effective_priority
+from topics.engine.values.results import TopicState
+from topics.engine.values.topic_config import TopicConfig
+from topics.store.format.catalog import NO_TAG, PackRows, RowColumns
+from topics.store.format.row_columns import split
+
+_NO_RUN = -1
+
+
+class Dormant:
+    """`by_name` and `by_id` tell the rows of those that are dormant still; the columns keep the rows of all that were.
+
+    Their records are counted in `usage` like those of an index.
+    """
+
+    def __init__(self, usage: Usage, blocks: Sequence[PlainTopics] = ()) -> None:
+        """blocks: of a snapshot, whose names and ids are all different."""
+        self._usage = usage
+        self.names = [name for block in blocks for name in block.names]
+        self.configs: list[TopicConfig] = []
+        for block in blocks:
+            table = [parse_config(config) for config in block.configs]
+            self.configs += [table[number] for number in block.config]
+        ids = [number for block in blocks for number in block.ids]
+        self.by_name = dict(zip(self.names, range(len(ids)), strict=True))
+        self.by_id = dict(zip(ids, range(len(ids)), strict=True))
+        self.ids = _numbers(ids)
+        self.orders = _numbers([number for block in blocks for number in block.orders])
+        self.heads = _numbers([number for block in blocks for number in block.heads])
+        self.last_ts = _numbers([number for block in blocks for number in block.last_ts])
+        self.generations = _numbers([number for block in blocks for number in block.generations])
+        self.incarnations = np.frombuffer(bytes.fromhex("".join(block.incarnations for block in blocks)), ">u8")
+        self.consumed_ms = _zeros(ids)
+        # --- of their records
+        self.live = _zeros(ids)
+        self.bytes = _zeros(ids)
+        self.earliest = _zeros(ids)
+        """The lowest live seq; 0: there is none."""
+        self._last_seqs = _zeros(ids)
+        self._packs: list[PackRows] = []
+        self._firsts: list[int] = []
+        """Runs are numbered over all packs: the number of the first of each."""
+        self._earlier: list[NDArray[np.int64]] = []
+        """By pack: of each run's topic the run before, or `_NO_RUN`."""
+        self._runs = np.full(len(ids), _NO_RUN, np.int64)
+        """The newest run of each topic."""
+        self._is_dormant = np.ones(len(ids), np.bool_)
+        self._by_id_order = np.argsort(self.ids)
+        self._sorted_ids = self.ids[self._by_id_order]
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    @property
+    def last_order(self) -> int:
+        """The highest of the orders; 0 without topics."""
+        return int(self.orders.max(initial=0))
+
+    # --- records -----------------------------------------------------------------------------------------------------
+    def add_pack(self, pack: PackRows) -> list[int]:
+        """Take the runs of dormant topics; return the places of the others, and of those that are not all new."""
+        if not self.by_id:
+            return list(range(len(pack.topic_ids)))
+        places = np.minimum(np.searchsorted(self._sorted_ids, pack.topic_ids), len(self._sorted_ids) - 1)
+        rows = self._by_id_order[places]
+        starts = np.concatenate(([0], pack.ends[:-1]))
+        seqs = pack.rows.seqs
+        takes = (self.ids[rows] == pack.topic_ids) & self._is_dormant[rows] & (seqs[starts] > self._last_seqs[rows])
+        taken, rows = np.flatnonzero(takes), rows[takes]
+        earlier = np.full(len(takes), _NO_RUN, np.int64)
+        earlier[taken] = self._runs[rows]
+        self._runs[rows] = self._run_count + taken
+        self._firsts.append(self._run_count)
+        self._earlier.append(earlier)
+        self._packs.append(pack)
+        firsts, lasts = starts[taken], pack.ends[taken] - 1
+        counts = lasts + 1 - firsts
+        sizes = np.add.reduceat(pack.rows.sizes, starts, dtype=np.uint64)[taken]
+        self.earliest[rows] = np.where(self.earliest[rows] == 0, seqs[firsts], self.earliest[rows])
+        self._last_seqs[rows] = seqs[lasts]
+        self.heads[rows] = np.maximum(self.heads[rows], seqs[lasts])
+        self.last_ts[rows] = np.maximum(self.last_ts[rows], pack.rows.ts[lasts])
+        self.live[rows] += counts.astype(np.uint64)
+        self.bytes[rows] += sizes
+        self._usage.records += int(counts.sum())
+        self._usage.bytes += int(sizes.sum())
+        self._usage.placed(pack.rows.file_id, int(counts.sum()))
+        return np.flatnonzero(~takes).tolist()
+
+    @property
+    def _run_count(self) -> int:
+        return self._firsts[-1] + len(self._earlier[-1]) if self._firsts else 0
+
+    def _runs_of(self, row: int) -> list[tuple[PackRows, int]]:
+        """The runs of a topic, oldest first, as places in their packs."""
+        found: list[tuple[PackRows, int]] = []
+        run = int(self._runs[row])
+        while run != _NO_RUN:
+            number = bisect_right(self._firsts, run) - 1
+            at = run - self._firsts[number]
+            found.append((self._packs[number], at))
+            run = int(self._earlier[number][at])
+        return found[::-1]
+
+    # --- topics ------------------------------------------------------------------------------------------------------
+    def make(self, row: int) -> Topic:
+        """The topic of a row, which is dormant no more."""
+        topic_id = int(self.ids[row])
+        del self.by_name[self.names[row]], self.by_id[topic_id]
+        self._is_dormant[row] = False
+        incarnation = f"{int(self.incarnations[row]):016x}"
+        topic = Topic(self.names[row], topic_id, self.configs[row], int(self.orders[row]), self._usage, incarnation)
+        topic.life, topic.is_made = Life.LIVE, True
+        topic.head, topic.last_ts = int(self.heads[row]), int(self.last_ts[row])
+        topic.next_seq = topic.head + 1
+        topic.generation = int(self.generations[row])
+        topic.consumed_ms = int(self.consumed_ms[row])
+        if topic.stage_class == "disk":
+            topic.reserved = topic.head
+        self._usage.records -= int(self.live[row])
+        self._usage.bytes -= int(self.bytes[row])
+        for pack, at in self._runs_of(row):
+            start, end = _bounds(pack, at)
+            self._usage.left(pack.rows.file_id, end - start)
+            if not _add_simple(topic, pack.rows, start, end):
+                add_rows(topic, run_of(pack, at))
+        if not self.by_id:  # nobody asks for the columns again, but those who walk them just now
+            self._packs, self._earlier = [], []
+        return topic
+
+    def state(self, row: int, now_ms: int) -> TopicState:
+        """`Topic.state`."""
+        config, head = self.configs[row], int(self.heads[row])
+        return TopicState(
+            self.names[row],
+            config,
+            head,
+            int(self.earliest[row]) or head + 1,
+            int(self.live[row]),
+            int(self.bytes[row]),
+            effective_priority(config, int(self.consumed_ms[row]), now_ms),
+            None,
+            None,
+            None,
+            f"{int(self.incarnations[row]):016x}",
+        )
+
+    def blocks(self, step: int) -> Iterator[PlainTopics]:
+        """For a snapshot: the topics that are dormant when the first one is taken, as they are then."""
+        rows = np.flatnonzero(self._is_dormant)
+        for start in range(0, len(rows), step):
+            some = rows[start : start + step]
+            numbers = some.tolist()
+            config, table = config_table([self.configs[row] for row in numbers])
+            yield PlainTopics(
+                [self.names[row] for row in numbers],
+                self.ids[some].tolist(),
+                self.orders[some].tolist(),
+                self.heads[some].tolist(),
+                self.last_ts[some].tolist(),
+                self.generations[some].tolist(),
+                table,
+                config,
+                self.incarnations[some].tobytes().hex(),
+            )
+
+
+class DormantTopic:
+    """A dormant topic, for those who want nothing but its state."""
+
+    __slots__ = ("_dormant", "_row", "name")
+
+    def __init__(self, dormant: Dormant, row: int) -> None:
+        self._dormant = dormant
+        self._row = row
+        self.name = dormant.names[row]
+
+    @property
+    def config(self) -> TopicConfig:
+        return self._dormant.configs[self._row]
+
+    @property
+    def consumed_ms(self) -> int:
+        return int(self._dormant.consumed_ms[self._row])
+
+    @consumed_ms.setter
+    def consumed_ms(self, value: int) -> None:
+        self._dormant.consumed_ms[self._row] = value
+
+    def state(self, now_ms: int) -> TopicState:
+        return self._dormant.state(self._row, now_ms)
+
+
+def run_of(pack: PackRows, at: int) -> RowColumns:
+    """A run of a pack."""
+    return next(split(pack.rows, list(_bounds(pack, at))))
+
+
+def _bounds(pack: PackRows, at: int) -> tuple[int, int]:
+    return int(pack.ends[at - 1]) if at else 0, int(pack.ends[at])
+
+
+def _add_simple(topic: Topic, rows: RowColumns, start: int, end: int) -> bool:
+    """`add_rows` for rows [start, end), all new, in a third of the time; False where it is not as simple as that:
+    there are holes, or tags, or times that decrease."""
+    part = slice(start, end)
+    seqs, ts = rows.seqs[part], rows.ts[part]
+    first = int(seqs[0])
+    if int(seqs[-1]) - first != end - start - 1 or (len(rows.tag_table) and (rows.tags[part] != NO_TAG).any()):
+        return False
+    if (ts[1:] < ts[:-1]).any():
+        return False
+    columns = rows.offsets[part], rows.lengths[part], rows.sizes[part]
+    topic.index.append_rows(first, rows.file_id, *columns, ts, rows.flags[part], None)
+    return True
+
+
+def add_rows(topic: Topic, rows: RowColumns) -> bool:
+    """Enter those of these rows that are new and above the floors; return whether there are any."""
+    index = topic.index
+    new = int(np.searchsorted(rows.seqs, np.uint64(max(index.last_seq, topic.floors.dead_through)), "right"))
+    if new == len(rows.seqs):
+        return False
+    part = slice(new, None)
+    seqs = rows.seqs[part]
+    file_ids = np.full(len(seqs), rows.file_id, np.uint32)
+    columns = Selection(
+        seqs, file_ids, rows.offsets[part], rows.lengths[part], rows.sizes[part], rows.flags[part], rows.ts[part]
+    )
+    tags: list[bytes | None] = []
+    if len(rows.tag_table):
+        table = rows.tag_table
+        tags = [None if number == NO_TAG else table[number] for number in rows.tags[part].tolist()]
+    index.add_scattered(seqs, rows.file_id, columns, rows.ts[part], tags)
+    return True
+
+
+def _numbers(values: list[int]) -> NDArray[np.uint64]:
+    return np.array(values, np.uint64)
+
+
+def _zeros(like: list[int]) -> NDArray[np.uint64]:
+    return np.zeros(len(like), np.uint64)

@@ -1,0 +1,100 @@
+"""Numbers of leases: one row for all queues, none given out twice, whatever ends the process. Source: R-Q-5.
+
+A range is reserved on stable storage before its first number is used; a restart goes on behind the last range.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from topics.errors import StorageError
+from topics.store.format.log_format import FrameType
+from topics.store.wal.commit import Commit
+
+if TYPE_CHECKING:
+    from topics.engine.shared.core import Core
+
+_RANGE_MIN, _RANGE_MAX = 4096, 1 << 20
+_REBUILT_SHIFT = 16
+"""Of the wall clock's milliseconds, see `recovered`: room for 65 million leases a second."""
+_NO_TOPIC = 0
+
+Then = Callable[[StorageError | None], None]
+
+
+class LeaseIds:
+    """`reserved` is the highest number that may have been used; it goes into every snapshot."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._next = 1
+        self._free_upto = 0
+        """Numbers up to here may be given out."""
+        self.reserved = 0
+        self._range = _RANGE_MIN
+        self._is_staged = False
+        self._waiting: list[tuple[int, Then]] = []
+
+    # --- recovery ----------------------------------------------------------------------------------------------------
+    def restore(self, reserved: int) -> None:
+        """Numbers up to this one may have been used."""
+        self.reserved = max(self.reserved, reserved)
+
+    def recovered(self, *, rebuilt_at_ms: int) -> None:
+        """The next number follows all that were reserved.
+
+        rebuilt_at_ms: not 0 when the directory was rebuilt from segments, which do not tell what was reserved: then the
+        numbers go on from the clock, far above any that were used.
+        """
+        self.reserved = max(self.reserved, rebuilt_at_ms << _REBUILT_SHIFT)
+        self._free_upto = self.reserved
+        self._next = self.reserved + 1
+
+    # --- use ---------------------------------------------------------------------------------------------------------
+    def take(self, count: int) -> int:
+        """The first of `count` numbers in a row, after `when_free(count)`."""
+        first = self._next
+        self._next += count
+        assert self._next <= self._free_upto + 1, "lease ids are reserved before they are used"
+        return first
+
+    def when_free(self, count: int, then: Then) -> None:
+        """Calls `then` once `count` numbers may be taken, mostly at once, or with the error that prevents it."""
+        left = self._free_upto + 1 - self._next
+        if left >= count and not self._waiting:
+            if left - count < self._range // 2 and not self._is_staged:
+                with contextlib.suppress(StorageError):  # who needs more than what is there will be told
+                    self._reserve(count)
+            then(None)
+            return
+        if not self._is_staged:
+            try:
+                self._reserve(count)
+            except StorageError as error:
+                then(error)
+                return
+        self._waiting.append((count, then))
+
+    def _reserve(self, count: int) -> None:
+        """Raises StorageError: the log takes nothing."""
+        core = self._core
+        upto = self.reserved + max(self._range, 2 * count)
+        with core.log.use_reserve():
+            core.log.stage_control(_NO_TOPIC, FrameType.LEASE_IDS, upto, core.clock.now_ms(), b"{}")
+        self.reserved = upto
+        self._range = min(2 * self._range, _RANGE_MAX)
+        self._is_staged = True
+        core.log.when_committed(_NO_TOPIC, True, lambda commit: self._on_commit(upto, commit))
+
+    def _on_commit(self, upto: int, commit: Commit) -> None:
+        self._is_staged = False
+        if commit.error is None:
+            self._free_upto = upto
+        waiting, self._waiting = self._waiting, []
+        for count, then in waiting:
+            if commit.error is not None:
+                then(commit.error)
+            else:
+                self.when_free(count, then)

@@ -1,0 +1,84 @@
+"""All routers, by name and by id, and tied to their topics."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+
+from topics.engine.state.router import Router, RouterLife
+from topics.engine.state.topic import Topic
+
+_JUST_GONE, _TOLD_ONCE = -2, -1
+"""In `Routers.gone`: no snapshot has told of it, or one."""
+
+
+class Routers:
+    """`by_name` holds routers being created and deleted, too."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Router] = {}
+        self.by_id: dict[int, Router] = {}
+        self._names: list[str] = []
+        self.gone: dict[tuple[int, int], int] = {}
+        """Source and destination (topic ids) of routers that are gone: the log may still hold forwards of theirs. To
+        the highest number of a file that may, once that is known; see `ties`."""
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    def add(self, router: Router) -> None:
+        assert router.name not in self.by_name, "a name is one router's"
+        self.by_name[router.name] = router
+        self.by_id[router.id] = router
+        insort(self._names, router.name)
+        router.source.routers = (*router.source.routers, router)
+        router.dest.feeders = (*router.dest.feeders, router)
+
+    def remove(self, *routers: Router) -> None:
+        for router in routers:
+            router.life = RouterLife.GONE
+            self.note_gone((router.source.id, router.dest.id))
+            del self.by_name[router.name]
+            del self.by_id[router.id]
+            del self._names[bisect_left(self._names, router.name)]
+        for source in {router.source for router in routers}:  # once: a topic may have thousands
+            source.routers = tuple(router for router in source.routers if router.life is not RouterLife.GONE)
+        for dest in {router.dest for router in routers}:
+            dest.feeders = tuple(router for router in dest.feeders if router.life is not RouterLife.GONE)
+
+    def of_topic(self, topic: Topic) -> list[Router]:
+        """Those with the topic as source or destination, by name."""
+        return sorted({*topic.routers, *topic.feeders}, key=lambda router: router.name)
+
+    def note_gone(self, pair: tuple[int, int]) -> None:
+        """A router between these is gone."""
+        self.gone[pair] = _JUST_GONE
+
+    def ties(self, log_files: list[int]) -> list[tuple[int, int]]:
+        """Those of `gone` that the snapshot has to tell of which is taken now; forgets the others.
+
+        log_files: numbers of the log's files, which only grow. A step of a router may be staged when it goes. By the
+        second snapshot from then on it is in one of the files there are: each one syncs the log before it is written.
+        """
+        oldest, newest = min(log_files, default=0), max(log_files, default=0)
+        gone, self.gone = self.gone, {}
+        for pair, upto in gone.items():
+            if upto < 0:
+                self.gone[pair] = newest if upto == _TOLD_ONCE else _TOLD_ONCE
+            elif upto >= oldest:
+                self.gone[pair] = upto
+        return list(self.gone)
+
+    def visible(self, name: str) -> Router | None:
+        router = self.by_name.get(name)
+        return router if router is not None and router.life is not RouterLife.CREATING else None
+
+    def after(self, name: str, prefix: str) -> Iterator[Router]:
+        """Visible routers behind `name` whose names begin with `prefix`, ascending."""
+        names = self._names
+        for at in range(max(bisect_right(names, name), bisect_left(names, prefix)), len(names)):
+            if not names[at].startswith(prefix):
+                return
+            router = self.by_name[names[at]]
+            if router.life is not RouterLife.CREATING:
+                yield router

@@ -1,0 +1,183 @@
+"""All topics, by name and by id, and the counters that outlive them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+
+from topics.engine.index.usage import Usage
+from topics.engine.shared.dormant import Dormant, DormantTopic
+from topics.engine.state.topic import STAGING, Life, Topic
+from topics.engine.values.name_rules import Prefixes
+from topics.engine.values.topic_config import DURABILITIES, TopicConfig
+
+
+class Registry:
+    """`by_name` holds topics being created and deleted, too: a name is taken until its topic is gone. Dormant topics
+    are neither there nor in `by_id` until `named` or `with_id` ask for them.
+
+    The staging area of producers is a topic by its records and its id alone: it has no name that anybody finds.
+    """
+
+    def __init__(self, usage: Usage) -> None:
+        self.by_name: dict[str, Topic] = {}
+        self.by_id: dict[int, Topic] = {}
+        self.dormant = Dormant(usage)
+        self.staging: Topic | None = None
+        self._names: list[str] = []
+        """Of `by_name` and dormant topics, sorted; names are ASCII, so this is the order of bytes."""
+        self.visible_by_class = dict.fromkeys(DURABILITIES, 0)
+        """How many topics readers see, by class; kept, as probes ask for it often."""
+        self.queues: dict[Topic, None] = {}
+        """Of the topics that readers see."""
+        self.last_id = 0
+        """Ids are never used again."""
+        self.last_order = 0
+        """Of the frames that create, configure and delete topics, over all topics."""
+
+    def __len__(self) -> int:
+        return len(self.by_name) + len(self.dormant)
+
+    @property
+    def visible_count(self) -> int:
+        """Topics that readers see."""
+        return sum(self.visible_by_class.values())
+
+    def take_id(self) -> int:
+        self.last_id += 1
+        return self.last_id
+
+    def take_order(self) -> int:
+        self.last_order += 1
+        return self.last_order
+
+    def named(self, name: str) -> Topic | None:
+        """The topic that has the name; a dormant one is made."""
+        topic = self.by_name.get(name)
+        if topic is None and (row := self.dormant.by_name.get(name)) is not None:
+            topic = self._make(row)
+        return topic
+
+    def with_id(self, topic_id: int) -> Topic | None:
+        """The topic of this id; a dormant one is made."""
+        topic = self.by_id.get(topic_id)
+        if topic is None and (row := self.dormant.by_id.get(topic_id)) is not None:
+            topic = self._make(row)
+        return topic
+
+    def _make(self, row: int) -> Topic:
+        topic = self.dormant.make(row)
+        self.by_name[topic.name] = self.by_id[topic.id] = topic
+        return topic
+
+    def has_id(self, topic_id: int) -> bool:
+        return topic_id in self.by_id or topic_id in self.dormant.by_id
+
+    def holder(self, name: str) -> Topic | None:
+        """The topic that has the name, that of the staging area among them."""
+        return self.staging if name == STAGING else self.named(name)
+
+    def add_dormant(self, dormant: Dormant) -> None:
+        """Topics of a snapshot, before any other."""
+        assert not self.by_id, "no name is taken"
+        self.dormant = dormant
+        self._names = sorted(dormant.names)
+        for config in dormant.configs:
+            self.visible_by_class[config.durability] += 1
+        self.last_id = max([self.last_id, *dormant.by_id])
+        self.last_order = max(self.last_order, dormant.last_order)
+
+    def make_all(self) -> None:
+        """No topic is dormant any more."""
+        for row in list(self.dormant.by_id.values()):
+            self._make(row)
+
+    def add(self, topic: Topic) -> None:
+        assert self.holder(topic.name) is None, "a name is one topic's"
+        if topic.name == STAGING:
+            self.staging = topic
+        else:
+            self.by_name[topic.name] = topic
+            insort(self._names, topic.name)
+        self.by_id[topic.id] = topic
+        self.last_id = max(self.last_id, topic.id)
+        self.last_order = max(self.last_order, topic.order)
+        if topic.visible:
+            self._count(topic, 1)
+
+    def show(self, topic: Topic) -> None:
+        """Its creation is durable: readers see it from now on."""
+        topic.is_made = True
+        self._count(topic, 1)
+
+    def configure(self, topic: Topic, applied: TopicConfig, staged: TopicConfig) -> None:
+        """`Topic.set_config` of a topic that may have been counted."""
+        if topic.visible:
+            self._count(topic, -1)
+        topic.set_config(applied, staged)
+        if topic.visible:
+            self._count(topic, 1)
+
+    def remove(self, topic: Topic) -> None:
+        if topic.visible:
+            self._count(topic, -1)
+        topic.life = Life.GONE
+        if topic.producers is not None:
+            topic.producers.clear()
+        del self.by_id[topic.id]
+        if topic is self.staging:
+            self.staging = None
+            return
+        del self.by_name[topic.name]
+        del self._names[bisect_left(self._names, topic.name)]
+
+    def visible(self, name: str) -> Topic | None:
+        """The topic readers see under this name."""
+        topic = self.named(name)
+        return topic if topic is not None and topic.visible else None
+
+    def listed(self, name: str) -> Topic | DormantTopic | None:
+        """The topic readers see under this name; a dormant one stays so."""
+        topic = self.by_name.get(name)
+        if topic is not None:
+            return topic if topic.visible else None
+        row = self.dormant.by_name.get(name)
+        return None if row is None else DormantTopic(self.dormant, row)
+
+    def after(self, name: str, prefix: str = "", within: Prefixes = ()) -> Iterator[Topic | DormantTopic]:
+        """Visible topics behind `name` whose names begin with `prefix` and with one of `within`, ascending. Walks these
+        alone, whatever else there is."""
+        names = self._names
+        first = bisect_right(names, name)
+        for start in _starts(prefix, within):
+            for at in range(max(first, bisect_left(names, start)), len(names)):
+                if not names[at].startswith(start):
+                    break
+                topic = self.listed(names[at])
+                if topic is not None:
+                    yield topic
+
+    def _count(self, topic: Topic, change: int) -> None:
+        if topic is self.staging:
+            return
+        self.visible_by_class[topic.config.durability] += change
+        if topic.queue is not None:
+            if change > 0:
+                self.queues[topic] = None
+            else:
+                del self.queues[topic]
+
+
+def _starts(prefix: str, within: Prefixes) -> list[str]:
+    """What names begin with that begin with `prefix` and one of `within`: ascending, no name with two of them."""
+    if not within:
+        return [prefix]
+    found: list[str] = []
+    for start in sorted(max(prefix, other, key=len) for other in within if _nested(prefix, other)):
+        if not found or not start.startswith(found[-1]):
+            found.append(start)
+    return found
+
+
+def _nested(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)

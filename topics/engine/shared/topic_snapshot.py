@@ -1,0 +1,212 @@
+"""What the snapshot says about topics: everything that neither rows in files nor the log behind it say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from topics.engine.state.control_frames import LeaseRow
+from topics.engine.state.hops import Run
+from topics.engine.state.known_producers import ProducerRow
+from topics.engine.state.losses import FloorMarks, Gap
+from topics.engine.state.router_frames import RouterImage, images_of
+from topics.engine.state.staged_parts import StagedRow
+from topics.engine.state.topic import NO_RESERVATION, STAGING, Topic
+from topics.engine.values.topic_config import TopicConfig
+
+_KEYS_A_STEP = 1000
+
+
+class KeyRow(msgspec.Struct, array_like=True, gc=False):
+    key: bytes
+    first_seq: int
+    count: int
+    started_ms: int
+
+
+class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
+    """One topic: in the snapshot, and (without keys, with some of its producers) in headers and footers of its
+    segments."""
+
+    name: str
+    id: int
+    order: int
+    config: msgspec.Raw
+    head: int = 0
+    last_ts: int = 0
+    floors: FloorMarks = msgspec.field(default_factory=FloorMarks)
+    gaps: list[tuple[int, int, str]] = msgspec.field(default_factory=list)
+    reserved: int = 0
+    generation: int = 0
+    keys: list[KeyRow] = msgspec.field(default_factory=list)
+    """Of a snapshot made by a version that did not have them by themselves."""
+    leases: list[LeaseRow] = msgspec.field(default_factory=list)
+    """Of a queue that keeps them; of its jobs leased at least once, those that are there still."""
+    hops: list[Run] = msgspec.field(default_factory=list)
+    """Of copies that may be forwarded further."""
+    feeders: list[RouterImage] = msgspec.field(default_factory=list)
+    """Routers into this topic, where it describes itself; the snapshot lists all of them by themselves."""
+    incarnation: str = ""
+    """Set in the snapshot alone: a directory built from descriptions draws others. "": of a version that knew none."""
+    producers: list[ProducerRow] = msgspec.field(default_factory=list)
+    """Producers, in a description; the snapshot has those of all topics by themselves."""
+    staged: list[StagedRow] = msgspec.field(default_factory=list)
+    """Parts that wait for their last pieces, in the image of the staging area."""
+
+    def gap_list(self) -> list[Gap]:
+        return [Gap(*gap) for gap in self.gaps]
+
+
+class PlainTopics(msgspec.Struct, gc=False):
+    """Topics of which a snapshot has nothing more to tell (see `is_plain`), as columns of shape (n,), n >= 1."""
+
+    names: list[str]
+    ids: list[int]
+    orders: list[int]
+    heads: list[int]
+    last_ts: list[int]
+    generations: list[int]
+    configs: list[msgspec.Raw]
+    """The different ones."""
+    config: list[int]
+    """Into `configs`."""
+    incarnations: str
+    """16 digits each."""
+
+    @classmethod
+    def of(cls, topics: Sequence[Topic]) -> PlainTopics:
+        """Their committed state."""
+        numbers, table = config_table([topic.config for topic in topics])
+        return cls(
+            [topic.name for topic in topics],
+            [topic.id for topic in topics],
+            [topic.order for topic in topics],
+            [topic.head for topic in topics],
+            [topic.last_ts for topic in topics],
+            [topic.generation for topic in topics],
+            table,
+            numbers,
+            "".join([topic.incarnation for topic in topics]),
+        )
+
+
+def config_table(configs: Sequence[TopicConfig]) -> tuple[list[int], list[msgspec.Raw]]:
+    """The number of each, and the different ones as JSON."""
+    table = {config: number for number, config in enumerate(dict.fromkeys(configs))}
+    return [table[config] for config in configs], [msgspec.Raw(config.as_json()) for config in table]
+
+
+def is_plain(topic: Topic) -> bool:
+    """A log on stable storage, without expiry, which has lost nothing and forwards nothing further."""
+    config, floors = topic.config, topic.floors
+    return (
+        config.durability in ("disk", "fsync")
+        and not config.ttl_ms
+        and topic.queue is None
+        and topic.hops is None
+        and not floors.dead_through
+        and not floors.gaps
+        and not topic.memory_through
+        and topic.name != STAGING
+        and (topic.reserved == NO_RESERVATION or topic.reserved <= topic.head)
+    )
+
+
+KeyRows = tuple[int, list[KeyRow]]
+"""Topic id, and some of its idempotency keys."""
+ProducerRows = tuple[int, list[ProducerRow]]
+"""Topic id, and some of its producers."""
+
+
+class Snapshot(msgspec.Struct):
+    last_id: int
+    last_order: int
+    topics: list[TopicImage]
+    """Those that are not in `plain`."""
+    plain: list[PlainTopics] = []
+    last_lease: int = 0
+    """Highest lease id that may have been used."""
+    routers: list[RouterImage] = []
+    ties: list[tuple[int, int]] = []
+    """Source and destination (topic ids) of routers that are gone, whose forwards the log may still hold."""
+    keys: list[KeyRows] = []
+    producers: list[ProducerRows] = []
+    """A later row of a producer is newer."""
+
+
+class Prepared:
+    """What a snapshot tells of topics, encoded step by step: JSON, a comma before each item."""
+
+    def __init__(self) -> None:
+        self.topics: list[bytes] = []
+        """Any number of images each."""
+        self.plain: list[bytes] = []
+        """`PlainTopics`."""
+        self.keys: list[bytes] = []
+        """`KeyRows`."""
+        self.producers: dict[int, list[bytes]] = {}
+        """`ProducerRows`, by topic id."""
+
+
+class Rest(msgspec.Struct):
+    """The members of `Snapshot` that are not lists of any length."""
+
+    last_id: int
+    last_order: int
+    last_lease: int
+    routers: list[RouterImage]
+    ties: list[tuple[int, int]]
+
+    def pack(self, lists: Mapping[bytes, Sequence[bytes]]) -> list[bytes | memoryview]:
+        """A `Snapshot` as JSON in pieces. lists: the other members by name; of each the items, encoded, a comma before
+        each, in pieces of any number of them."""
+        pieces: list[bytes | memoryview] = []
+        for name, items in lists.items():
+            pieces.append(b'%b"%b":[' % (b"," if pieces else b"{", name))
+            told = [piece for piece in items if piece]
+            if told:
+                pieces += [memoryview(told[0])[1:], *told[1:]]
+            pieces.append(b"]")
+        return [*pieces, b"," + msgspec.json.encode(self)[1:]]
+
+
+def key_rows_of(topic: Topic, now_ms: int) -> Iterator[list[KeyRow]]:
+    """Yield the idempotency keys that a restart keeps, a thousand at a time."""
+    rows: list[KeyRow] = []
+    within = () if topic.keys is None else topic.keys.within(now_ms, topic.config.idempotency_window_ms)
+    for key, entry in within:
+        rows.append(KeyRow(key, entry.first_seq, entry.records, entry.started_ms))
+        if len(rows) == _KEYS_A_STEP:
+            yield rows
+            rows = []
+    if rows:
+        yield rows
+
+
+def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
+    """Return the committed state of a topic, without idempotency keys; now_ms None: as its files describe it."""
+    producers: list[ProducerRow] = []
+    if now_ms is None and topic.producers is not None:
+        producers = topic.producers.described()
+    leases: list[LeaseRow] = []
+    if now_ms is not None and topic.queue is not None and topic.keeps_leases:
+        leases = topic.queue.image()
+    return TopicImage(
+        topic.name,
+        topic.id,
+        topic.order,
+        msgspec.Raw(topic.config.as_json()),
+        topic.head,
+        topic.last_ts,
+        FloorMarks.of(topic.floors),
+        [(gap.first, gap.last, gap.reason) for gap in topic.floors.gaps],
+        0 if topic.reserved == NO_RESERVATION else topic.reserved,
+        topic.generation,
+        [],
+        leases,
+        list(topic.hops.runs) if topic.hops is not None else [],
+        images_of(list(topic.feeders)) if now_ms is None else [],
+        topic.incarnation if now_ms is not None else "",
+        producers,
+    )

@@ -1,0 +1,1 @@
+"""What one topic, queue or router knows, and the control frames that change it."""

@@ -1,0 +1,101 @@
+"""Idempotency keys: an identity that is a text of the client's, and what a topic knows of them. Source: R-IDEM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from topics.engine.values.results import AppendRequest, AppendResult, repeated
+from topics.store.format.log_format import Idempotency, pack_idempotency
+from topics.store.format.rows import Rows
+
+if TYPE_CHECKING:
+    from topics.engine.shared.core import Core
+    from topics.engine.state.topic import Topic
+
+
+class KeyEntry(NamedTuple):
+    first_seq: int
+    records: int
+    started_ms: int
+    in_memory: bool = False
+    """Its records are of class `ephemeral`: no restart keeps them, nor the entry (R-IDEM-8)."""
+
+    def answer(self, request: AppendRequest) -> AppendResult:
+        """Return what a duplicate gets, whatever its records."""
+        return repeated(self.first_seq, self.records)
+
+
+class Key:
+    """The identity of one write. See `Identity`."""
+
+    __slots__ = ("_records", "name", "started_ms")
+    is_piece = is_last_piece = False
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        """The text, UTF-8; b"" is a key."""
+        self.started_ms = 0
+        self._records = 0
+
+    @property
+    def extension_bytes(self) -> int:
+        return len(pack_idempotency(Idempotency(0, 0, self.name)))
+
+    def find(self, core: Core, topic: Topic, now_ms: int) -> KeyEntry | None:
+        keys = topic.keys
+        return None if keys is None else keys.find(self.name, now_ms, topic.config.idempotency_window_ms)
+
+    def begin(self, core: Core, topic: Topic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
+        self._records = rows.count
+        self.started_ms = now_ms
+        return pack_idempotency(Idempotency(rows.count, now_ms, self.name))
+
+    def hold(self, core: Core, topic: Topic) -> None:
+        pass
+
+    def publish(self, core: Core, topic: Topic, first_seq: int, *, in_memory: bool) -> KeyEntry:
+        entry = KeyEntry(first_seq, self._records, self.started_ms, in_memory)
+        topic.key_store().store(self.name, entry, core.clock.now_ms(), topic.config.idempotency_window_ms)
+        return entry
+
+    def fail(self, core: Core, topic: Topic) -> None:
+        pass
+
+
+class KeyStore:
+    """Entries in the order they were stored, which is nearly that of their times: old ones go from the front."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: dict[bytes, KeyEntry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, key: bytes, now_ms: int, window_ms: int) -> KeyEntry | None:
+        """The entry of a write that started within the window."""
+        entry = self._entries.get(key)
+        return entry if entry is not None and now_ms - entry.started_ms <= window_ms else None
+
+    def store(self, key: bytes, entry: KeyEntry, now_ms: int, window_ms: int) -> None:
+        """Stores the entry of a published write and forgets old ones, a few at a time."""
+        entries = self._entries
+        entries.pop(key, None)
+        entries[key] = entry
+        for _ in range(min(4, len(entries))):  # with a short window the entry itself may be old by now
+            oldest = next(iter(entries))
+            if now_ms - entries[oldest].started_ms <= window_ms:
+                break
+            del entries[oldest]
+
+    def forget_through(self, seq: int) -> None:
+        """Forgets the entries of writes up to this seq (recovery)."""
+        self._entries = {key: entry for key, entry in self._entries.items() if entry.first_seq > seq}
+
+    def within(self, now_ms: int, window_ms: int) -> Iterator[tuple[bytes, KeyEntry]]:
+        """Entries a duplicate may still find after a restart (snapshot), of those there are now."""
+        for key, entry in list(self._entries.items()):
+            if not entry.in_memory and now_ms - entry.started_ms <= window_ms:
+                yield key, entry

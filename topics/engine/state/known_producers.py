@@ -1,0 +1,419 @@
+"""Producers that a topic knows: the parts of their newest epochs, packed. Source: R-PROD-2 to R-PROD-5.
+
+A producer with 16 epochs of 8 parts each takes less than 4 KB: two rows of bytes, and no object for a part.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import msgspec
+
+from topics.config import Config
+from topics.engine.state import refusals
+from topics.engine.values.results import AppendRequest, AppendResult, repeated
+from topics.errors import RequestError
+from topics.store.format.log_format import ProducerPart
+
+if TYPE_CHECKING:
+    from topics.engine.state.producer_part import Part
+    from topics.engine.state.topic import Topic
+
+_EPOCH = struct.Struct("<QI")
+"""Epoch, and how many of the rows are its parts."""
+_ROW = struct.Struct("<HIQQ")
+"""Part, count of its records, first seq, sum; ascending by part within an epoch."""
+_ROW_BYTES = _ROW.size
+_IN_MEMORY = 1 << 31
+"""A bit of the count: the records are of class `ephemeral`; a restart keeps neither them nor the row."""
+_MARK_AT, _MARK = 5, 0x80
+"""The byte of a packed row that has this bit, and the bit there."""
+_SWEPT = 4
+_TOLD, _TOLD_BYTES = 500, 1 << 18
+"""Producers, and bytes of their parts, that one step of a snapshot's preparation encodes."""
+_DESCRIBED_BYTES = 16_384
+"""Bytes of all producers in a description."""
+_DESCRIBED_EACH = 32
+"""Bytes that each of them counts there, besides its id and its parts."""
+NO_EPOCH = -1
+
+
+class PartEntry(NamedTuple):
+    """A part that was appended."""
+
+    first_seq: int
+    records: int
+    sum: int
+
+    def answer(self, request: AppendRequest) -> AppendResult | RequestError:
+        """Return what a write of the same part gets, by its records. Source: R-PROD-2."""
+        part = cast("Part", request.identity)  # no other identity finds an entry of this type
+        return self.answer_to(request.topic, part, part.total_of(request.rows, request.node))
+
+    def answer_to(self, topic: str, part: Part, total: tuple[int, int]) -> AppendResult | RequestError:
+        """Return what a write of the same part gets. total: how many records it has, and their sum."""
+        if total != (self.records, self.sum):
+            return refusals.producer_diverged(topic, part)
+        return repeated(self.first_seq, self.records)
+
+
+class ProducerRow(msgspec.Struct, array_like=True, gc=False):
+    """One producer in the snapshot; in a description it may lack its lower epochs."""
+
+    id: bytes
+    floor: int
+    last_ms: int
+    last_seq: int
+    epochs: bytes = b""
+    rows: bytes = b""
+
+
+class Producer:
+    """One producer's parts in one topic."""
+
+    __slots__ = ("epochs", "floor", "held", "last_ms", "last_seq", "rows")
+
+    def __init__(self) -> None:
+        self.floor = NO_EPOCH
+        """Parts of epochs up to here are not known any more."""
+        self.epochs = b""
+        """Packed _EPOCH, ascending."""
+        self.rows = bytearray()
+        """Packed _ROW, epoch by epoch."""
+        self.last_ms = 0
+        """The time at which its last append began."""
+        self.last_seq = 0
+        """The first seq of its newest part."""
+        self.held = 0
+        """Parts on their way."""
+
+    @property
+    def parts(self) -> int:
+        """How many are known."""
+        return len(self.rows) // _ROW_BYTES
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a part of it was appended."""
+        return self.floor != NO_EPOCH or bool(self.rows)
+
+    @property
+    def newest(self) -> int:
+        """The highest epoch of which a part was appended."""
+        if not self.epochs:
+            return self.floor
+        newest: int = _EPOCH.unpack_from(self.epochs, len(self.epochs) - _EPOCH.size)[0]
+        return newest
+
+    def find(self, epoch: int, part: int) -> PartEntry | None:
+        _at, first, count = self._span(epoch)
+        if count <= 0:
+            return None
+        row = self._row_of(part, first, count)
+        if row == first + count or self._part_at(row) != part:
+            return None
+        _part, records, first_seq, sum = _ROW.unpack_from(self.rows, row * _ROW_BYTES)
+        return PartEntry(first_seq, records & ~_IN_MEMORY, sum)
+
+    def refuses(self, epoch: int, epochs_max: int) -> bool:
+        """Return whether a part of this epoch may have been forgotten, or would be. Source: R-PROD-3."""
+        if epoch <= self.floor:
+            return True
+        if len(self.epochs) < epochs_max * _EPOCH.size:
+            return False
+        lowest: int = _EPOCH.unpack_from(self.epochs)[0]
+        return epoch < lowest
+
+    def add(self, told: ProducerPart, first_seq: int, epochs_max: int, *, in_memory: bool) -> None:
+        """Remembers a part, and forgets the lowest epochs beyond `epochs_max`; again: nothing changes."""
+        self.last_ms = max(self.last_ms, told.started_ms)
+        self.last_seq = max(self.last_seq, first_seq)
+        if told.epoch <= self.floor:
+            return
+        at, first, count = self._span(told.epoch)
+        if count < 0:
+            count = 0
+            self._put_epoch(at, told.epoch, 0, new=True)
+        row = self._row_of(told.part, first, count)
+        packed = _ROW.pack(told.part, told.records | (_IN_MEMORY if in_memory else 0), first_seq, told.sum)
+        is_new = row == first + count or self._part_at(row) != told.part
+        if is_new:
+            self.rows[row * _ROW_BYTES : row * _ROW_BYTES] = packed
+            self._put_epoch(at, told.epoch, count + 1)
+        elif _ROW.unpack_from(self.rows, row * _ROW_BYTES)[2] < first_seq:
+            # The row there is of a time before the part was forgotten.
+            self.rows[row * _ROW_BYTES : (row + 1) * _ROW_BYTES] = packed
+        while len(self.epochs) > epochs_max * _EPOCH.size:
+            self._drop_lowest()
+
+    def reduce(self) -> None:
+        """Forget all but the number of the newest epoch. Source: R-PROD-4."""
+        self.floor = self.newest
+        self.epochs = b""
+        self.rows = bytearray()
+
+    def lasting(self) -> tuple[bytes, bytes]:
+        """Return its epochs and rows, less those of records in memory."""
+        rows = bytes(self.rows)
+        epochs, kept = bytearray(), bytearray()
+        row = 0
+        for epoch, count in _EPOCH.iter_unpack(self.epochs):
+            each = [rows[at * _ROW_BYTES : (at + 1) * _ROW_BYTES] for at in range(row, row + count)]
+            each = [packed for packed in each if packed[_MARK_AT] < _MARK]
+            if each:
+                epochs += _EPOCH.pack(epoch, len(each))
+                kept += b"".join(each)
+            row += count
+        return bytes(epochs), bytes(kept)
+
+    def _span(self, epoch: int) -> tuple[int, int, int]:
+        """Return the epoch's place, its first row, and how many rows it has; -1: it is not there."""
+        row = at = 0
+        for each, count in _EPOCH.iter_unpack(self.epochs):
+            if each >= epoch:
+                return at, row, count if each == epoch else -1
+            row += count
+            at += 1
+        return at, row, -1
+
+    def _row_of(self, part: int, first: int, count: int) -> int:
+        """Return the first of an epoch's rows that is not below `part`."""
+        return bisect_left(range(first + count), part, lo=first, key=self._part_at)
+
+    def _part_at(self, row: int) -> int:
+        return int.from_bytes(self.rows[row * _ROW_BYTES : row * _ROW_BYTES + 2], "little")
+
+    def _put_epoch(self, at: int, epoch: int, count: int, *, new: bool = False) -> None:
+        begin = at * _EPOCH.size
+        behind = self.epochs[begin if new else begin + _EPOCH.size :]
+        self.epochs = self.epochs[:begin] + _EPOCH.pack(epoch, count) + behind
+
+    def restore(self, image: ProducerRow, epochs_max: int) -> None:
+        self.floor, self.epochs, self.rows = image.floor, image.epochs, bytearray(image.rows)
+        self.last_ms, self.last_seq = image.last_ms, image.last_seq
+        while len(self.epochs) > epochs_max * _EPOCH.size:
+            self._drop_lowest()
+
+    def _drop_lowest(self) -> None:
+        self.floor, count = _EPOCH.unpack_from(self.epochs)
+        self.epochs = self.epochs[_EPOCH.size :]
+        del self.rows[: count * _ROW_BYTES]
+
+
+class ProducerTotals:
+    """Counts over the producers of all topics, and the settings that bound them."""
+
+    def __init__(self, config: Config) -> None:
+        self.producers = 0
+        """Producers with parts that are known or on their way, and those whose newest epoch alone is known."""
+        self.parts = 0
+        """Parts that are known or on their way."""
+        self.epochs_max = config.producer_epochs
+        self.silence_ms = config.producer_silence_ms
+        self._producers_max = config.max_producers
+        self._parts_max = config.max_producer_parts
+
+    def admit(self, *, is_new: bool) -> None:
+        """Check that there is room for another part. Source: R-PROD-5.
+
+        is_new: the topic does not know its producer. Raises: RequestError throttled.
+        """
+        if is_new and 0 < self._producers_max <= self.producers:
+            raise refusals.limit_reached("max_producers", self._producers_max)
+        if 0 < self._parts_max <= self.parts:
+            raise refusals.limit_reached("max_producer_parts", self._parts_max)
+
+
+class Producers:
+    """The producers of one topic."""
+
+    __slots__ = ("_active", "_changed", "_has_memory", "_silent", "_totals")
+
+    def __init__(self, totals: ProducerTotals) -> None:
+        self._totals = totals
+        self._active: dict[bytes, Producer] = {}
+        """Producers with parts that are known or on their way, in the order of their last appends."""
+        self._silent: dict[bytes, Producer] = {}
+        """Producers of which nothing but the newest epoch is known."""
+        self._has_memory = False
+        """Whether parts may be of records in memory."""
+        self._changed: set[bytes] | None = None
+        """Producers that appended since the preparation of a snapshot began; None: none is prepared."""
+
+    def __len__(self) -> int:
+        return len(self._active) + len(self._silent)
+
+    def __contains__(self, producer_id: bytes) -> bool:
+        return producer_id in self._active or producer_id in self._silent
+
+    def find(self, producer_id: bytes, now_ms: int) -> Producer | None:
+        """Return a producer as it is now: one that has been silent for too long has lost its parts."""
+        producer = self._active.get(producer_id)
+        if producer is None:
+            return self._silent.get(producer_id)
+        if self._is_silent(producer, now_ms):
+            self._reduce(producer_id, producer)
+        return producer
+
+    def peek(self, producer_id: bytes) -> Producer | None:
+        """Return a producer as the last `find` left it."""
+        return self._active.get(producer_id) or self._silent.get(producer_id)
+
+    # --- parts on their way -------------------------------------------------------------------------------------------
+    def hold(self, producer_id: bytes) -> None:
+        """Count a part that is on its way."""
+        self._of(producer_id).held += 1
+        self._totals.parts += 1
+
+    def release(self, producer_id: bytes) -> None:
+        """Count a part no more: it failed."""
+        producer = self._of(producer_id)
+        producer.held -= 1
+        self._totals.parts -= 1
+        if not producer.held and not producer.is_known:
+            del self._active[producer_id]
+            self._totals.producers -= 1
+
+    def publish(self, told: ProducerPart, first_seq: int, now_ms: int, *, in_memory: bool) -> None:
+        """Add a part that was on its way, and reduce producers that are silent for too long, a few at a time."""
+        self._of(told.producer).held -= 1
+        self._totals.parts -= 1
+        self._has_memory |= in_memory
+        self.add(told, first_seq, in_memory=in_memory)
+        for oldest_id, oldest in list(islice(self._active.items(), _SWEPT)):
+            if self._is_silent(oldest, now_ms):
+                self._reduce(oldest_id, oldest)
+
+    def add(self, told: ProducerPart, first_seq: int, *, in_memory: bool = False) -> None:
+        """Add a part that was appended; one that is known already changes nothing (recovery)."""
+        producer = self._of(told.producer)
+        before = producer.parts
+        producer.add(told, first_seq, self._totals.epochs_max, in_memory=in_memory)
+        self._moved(told.producer, producer, before)
+
+    def _moved(self, producer_id: bytes, producer: Producer, parts_before: int) -> None:
+        """Put the producer behind all others: it wrote last."""
+        self._totals.parts += producer.parts - parts_before
+        if self._changed is not None:
+            self._changed.add(producer_id)
+        self._silent.pop(producer_id, None)
+        self._active.pop(producer_id, None)
+        (self._active if producer.rows else self._silent)[producer_id] = producer
+
+    def _of(self, producer_id: bytes) -> Producer:
+        producer = self.peek(producer_id)
+        if producer is None:
+            producer = self._active[producer_id] = Producer()
+            self._totals.producers += 1
+        return producer
+
+    def _is_silent(self, producer: Producer, now_ms: int) -> bool:
+        return not producer.held and now_ms - producer.last_ms > self._totals.silence_ms
+
+    def _reduce(self, producer_id: bytes, producer: Producer) -> None:
+        self._totals.parts -= producer.parts
+        producer.reduce()
+        del self._active[producer_id]
+        self._silent[producer_id] = producer
+
+    # --- snapshot and recovery ----------------------------------------------------------------------------------------
+    def images(self, now_ms: int) -> list[ProducerRow]:
+        """Return the rows that a restart keeps."""
+        rows = list(chain.from_iterable(self.images_in_steps(now_ms)))
+        self._changed = None
+        return rows
+
+    def images_in_steps(self, now_ms: int) -> Iterator[list[ProducerRow]]:
+        """Yield the same rows, a bounded share at a time; `images_since` has what is appended meanwhile, or later."""
+        self._changed = set()
+        rows: list[ProducerRow] = []
+        size = 0
+        for producer_id in [*self._silent, *self._active]:
+            size += self._tell(producer_id, now_ms, rows)
+            if len(rows) >= _TOLD or size >= _TOLD_BYTES:
+                yield rows
+                rows, size = [], 0
+        if rows:
+            yield rows
+
+    def images_since(self, now_ms: int) -> list[ProducerRow]:
+        """Return rows of producers that appended since `images_in_steps` began, to be restored after its rows."""
+        changed, self._changed = self._changed, None
+        rows: list[ProducerRow] = []
+        for producer_id in changed or ():
+            self._tell(producer_id, now_ms, rows)
+        rows.sort(key=lambda row: row.last_seq)
+        return rows
+
+    def _tell(self, producer_id: bytes, now_ms: int, rows: list[ProducerRow]) -> int:
+        """Add the producer's row, if there is something to keep; return how many bytes its parts take."""
+        producer = self.find(producer_id, now_ms)
+        if producer is None or not producer.is_known:
+            return 0
+        row = self._image(producer_id, producer)
+        if row.floor != NO_EPOCH or row.rows:
+            rows.append(row)
+        return len(row.rows)
+
+    def described(self) -> list[ProducerRow]:
+        """Return rows for headers and footers of segments, `_DESCRIBED_BYTES` at most.
+
+        These are the producers that wrote last, and of each the newest epochs. No part of the others is appended
+        again: they count as forgotten (R-PROD-4).
+        """
+        left = _DESCRIBED_BYTES
+        rows: list[ProducerRow] = []
+        for producer_id, producer in chain(reversed(self._active.items()), reversed(self._silent.items())):
+            left -= len(producer_id) + _DESCRIBED_EACH
+            if left < 0:
+                break
+            row = self._image(producer_id, producer)
+            while len(row.rows) + len(row.epochs) > left:
+                row.floor, count = _EPOCH.unpack_from(row.epochs)
+                row.epochs, row.rows = row.epochs[_EPOCH.size :], row.rows[count * _ROW_BYTES :]
+            left -= len(row.rows) + len(row.epochs)
+            if row.floor != NO_EPOCH or row.rows:
+                rows.append(row)
+        return rows[::-1]
+
+    def _image(self, producer_id: bytes, producer: Producer) -> ProducerRow:
+        told = producer.lasting() if self._has_memory else (producer.epochs, bytes(producer.rows))
+        return ProducerRow(producer_id, producer.floor, producer.last_ms, producer.last_seq, *told)
+
+    def restore(self, row: ProducerRow) -> None:
+        """Take a row of a snapshot or of a description, which may be older than a row before."""
+        known = self.peek(row.id)
+        if known is not None and (known.last_seq, len(known.rows)) >= (row.last_seq, len(row.rows)):
+            return
+        producer = self._of(row.id)
+        before = producer.parts
+        producer.restore(row, self._totals.epochs_max)
+        self._moved(row.id, producer, before)
+
+    def forget_through(self, seq: int) -> None:
+        """Forget producers whose parts begin at or below this seq: a restart in class `ephemeral` did."""
+        for known in (self._active, self._silent):
+            for producer_id, producer in list(known.items()):
+                if producer.last_seq <= seq and not producer.held:
+                    del known[producer_id]
+                    self._totals.producers -= 1
+                    self._totals.parts -= producer.parts
+
+    def clear(self) -> None:
+        """Forget all producers, and parts on their way: the topic is gone."""
+        self._totals.producers -= len(self)
+        self._totals.parts -= sum([each.parts + each.held for each in self._active.values()])
+        self._totals.parts -= sum([each.held for each in self._silent.values()])
+        self._active.clear()
+        self._silent.clear()
+
+
+def producers_of(topic: Topic, totals: ProducerTotals) -> Producers:
+    """Return the producers of a topic, which are made with its first part."""
+    if topic.producers is None:
+        topic.producers = Producers(totals)
+    return topic.producers

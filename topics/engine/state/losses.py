@@ -1,0 +1,68 @@
+"""Losses of a topic, as a reader is told of them. Source: R-FLOOR, R-TOMB, R-REC, R-TRIM, R-DUR-6."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+import msgspec
+
+from topics.engine.values.results import Tombstone
+from topics.store.format.floors import CRASH, TRIM, Floors, Gap, add_gap
+
+__all__ = ["CRASH", "TRIM", "Entry", "FloorMarks", "Floors", "Gap", "add_gap", "enter"]
+
+
+class Entry(NamedTuple):
+    """Where a read begins and how far it may go: live records with cursor < seq <= stop."""
+
+    tombstone: Tombstone | None
+    cursor: int
+    stop: int
+
+
+def enter(floors: Floors, from_seq: int, head: int, earliest: int) -> Entry:
+    """What a reader at `from_seq` (exclusive) gets. head is H, earliest is E."""
+    tombstone: Tombstone | None = None
+    cursor = from_seq
+    if from_seq > head:
+        tombstone = Tombstone(1, head, "recreated", max(head, 1), earliest, head)
+        cursor = earliest - 1
+    elif from_seq < floors.lost:
+        tombstone = _lost(from_seq, floors.lost, floors.reason(from_seq + 1), head)
+        cursor = floors.lost
+    stop = head
+    ahead = bisect_right(floors.gaps, cursor, key=_last)
+    for gap in floors.gaps[ahead : ahead + 2]:  # the one that is told, if any, and the one that ends the read
+        if gap.first - 1 <= cursor < gap.last and tombstone is None:
+            tombstone = _lost(cursor, gap.last, gap.reason, head)
+            cursor = gap.last
+        elif gap.first > cursor:
+            stop = gap.first - 1
+            break
+    return Entry(tombstone, cursor, stop)
+
+
+def _last(gap: Gap) -> int:
+    return gap.last
+
+
+def _lost(cursor: int, upto: int, reason: str, head: int) -> Tombstone:
+    return Tombstone(cursor + 1, upto, reason, upto - cursor, upto + 1, head)
+
+
+class FloorMarks(msgspec.Struct, omit_defaults=True, gc=False):
+    """The marks as snapshots and frames tell of them."""
+
+    cap: int = 0
+    ttl: int = 0
+    trim: int = 0
+    crash: int = 0
+    deleted: int = 0
+
+    @classmethod
+    def of(cls, floors: Floors) -> FloorMarks:
+        return cls(floors.cap, floors.ttl, floors.trim, floors.crash, floors.deleted)
+
+    def raise_floors(self, floors: Floors) -> None:
+        floors.raise_to(cap=self.cap, ttl=self.ttl, trim=self.trim, crash=self.crash, deleted=self.deleted)

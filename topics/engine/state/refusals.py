@@ -1,0 +1,179 @@
+"""The errors the engine answers with, worded once. Source: wire contract, section 3.2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topics.engine.state.router import Router
+from topics.engine.state.topic import Topic
+from topics.engine.values.name_rules import Allowed, shown
+from topics.errors import RequestError
+
+if TYPE_CHECKING:
+    from topics.engine.state.producer_part import Part
+
+
+def topic_not_found(name: str) -> RequestError:
+    return RequestError("topic_not_found", f"topic {shown(name)} does not exist: create it first", {"topic": name})
+
+
+def incarnation_mismatch(name: str, present: str | None) -> RequestError:
+    """present: the topic's incarnation, None where there is no topic."""
+    found = "does not exist any more" if present is None else "is another one by now, whose seqs name other records"
+    message = f"topic {shown(name)} {found}: look at it again, then write with its present incarnation or with none"
+    return RequestError("incarnation_mismatch", message, {"topic": name, "incarnation": present})
+
+
+def not_a_queue(name: str) -> RequestError:
+    message = f"topic {shown(name)} is a log: claims and acks need a topic of type queue"
+    return RequestError("not_a_queue", message, {"topic": name})
+
+
+def incompatible_type(topic: Topic, requested: str) -> RequestError:
+    existing = topic.config.type
+    return RequestError(
+        "topic_exists_incompatible",
+        f"topic {shown(topic.name)} is a {existing}, and its type cannot change: send type {existing!r}",
+        {"topic": topic.name, "existing_type": existing, "requested_type": requested},
+    )
+
+
+def topic_not_empty(name: str, count: int) -> RequestError:
+    message = f"topic {shown(name)} holds {count} records: delete them first, or leave out if_empty"
+    return RequestError("topic_not_empty", message, {"topic": name, "count": count})
+
+
+def over_whole_cap(topic: Topic, field: str) -> RequestError:
+    limit = getattr(topic.config, field)
+    message = f"this write alone exceeds {field} {limit} of topic {shown(topic.name)}: split it or raise the cap"
+    return RequestError("record_too_large", message)
+
+
+def topic_full(topic: Topic) -> RequestError:
+    config = topic.config
+    return RequestError(
+        "topic_full",
+        f"topic {shown(topic.name)} is full and refuses writes (discard reject): delete or consume records first",
+        {
+            "topic": topic.name,
+            "cap_records": config.cap_records,
+            "cap_bytes": config.cap_bytes,
+            "head_seq": topic.head,
+            "earliest_seq": topic.earliest,
+        },
+    )
+
+
+def limit_reached(name: str, maximum: int) -> RequestError:
+    """429 for one of the server's own limits; the wire adds Retry-After."""
+    message = f"the server's limit {name} ({maximum}) is reached: free something, or raise TOPICS_{name.upper()}"
+    return RequestError("throttled", message, {"limit": name, "max": maximum})
+
+
+def backlogged() -> RequestError:
+    message = "the disk does not keep up with the writes: try again in a second"
+    return RequestError("throttled", message, {"retry_after_ms": 1000})
+
+
+def log_too_long(retry_after_ms: int) -> RequestError:
+    message = (
+        f"the log is as long as it may be, and a checkpoint is emptying it: try again in {retry_after_ms} ms, or raise "
+        "TOPICS_MAX_LOG_BYTES"
+    )
+    return RequestError("throttled", message, {"retry_after_ms": retry_after_ms})
+
+
+def overloaded() -> RequestError:
+    message = "deliveries do not keep up with the writes: try again in a second, or send disable_backpressure"
+    return RequestError("throttled", message, {"retry_after_ms": 1000})
+
+
+def config_needs_admin(name: str) -> RequestError:
+    message = f"creating topic {shown(name)} with a config needs the scope admin: leave config out or create it first"
+    return RequestError("forbidden", message, {"topic": name})
+
+
+def name_forbidden(name: str) -> RequestError:
+    """The refusal of a name that a body, or a router, mentions and the key may not use (R-AUTH)."""
+    return RequestError("forbidden", f"this key may not use the name {shown(name)}", {"topic": name})
+
+
+# --- producers -------------------------------------------------------------------------------------------------------
+def producer_diverged(topic: str, part: Part) -> RequestError:
+    message = (
+        f"{_part(topic, part)} was written before with other records: send the same ones, or a part of another epoch"
+    )
+    return RequestError("producer_diverged", message, _part_detail(topic, part))
+
+
+def producer_stale(topic: Topic, part: Part, newest: int) -> RequestError:
+    message = (
+        f"{_part(topic.name, part)} is of an epoch that topic has forgotten, so it may have been written before: the "
+        f"newest epoch is {newest}, go on above it"
+    )
+    return RequestError("producer_stale", message, _part_detail(topic.name, part, newest=newest))
+
+
+def producer_incomplete(topic: Topic, part: Part, expected: int) -> RequestError:
+    remedy = "send that one" if expected else "begin again from it, with another attempt"
+    message = f"piece {part.piece} of {_part(topic.name, part)} does not come next: piece {expected} does; {remedy}"
+    return RequestError("producer_incomplete", message, {**_part_detail(topic.name, part), "piece": expected})
+
+
+def part_too_large(topic: Topic, part: Part, limit: str, most: int) -> RequestError:
+    unit = limit.rpartition("_")[2]
+    remedy = "send larger pieces" if unit == "pieces" else "make smaller parts"
+    message = f"{_part(topic.name, part)} would have more than {most} {unit}: {remedy}"
+    return RequestError("part_too_large", message, {"limit": limit, "max": most})
+
+
+def _part(topic: str, part: Part) -> str:
+    producer = shown(part.producer.decode())
+    return f"part {part.part} of epoch {part.epoch} of producer {producer} in topic {shown(topic)}"
+
+
+def _part_detail(topic: str, part: Part, **more: int) -> dict[str, str | int]:
+    """The detail of a refusal. more: replaces the number of the part."""
+    detail: dict[str, str | int] = {"topic": topic, "producer": part.producer.decode(), "epoch": part.epoch}
+    return detail | (more or {"part": part.part})
+
+
+# --- routers ---------------------------------------------------------------------------------------------------------
+def router_not_found(name: str) -> RequestError:
+    return RequestError("router_not_found", f"router {shown(name)} does not exist: create it first", {"router": name})
+
+
+def router_fan_in(dest: str, other: str, allowed: Allowed) -> RequestError:
+    named = f"router {shown(other)}" if allowed(other) else "a router"
+    message = f"topic {shown(dest)} is fed by {named} from another source: a destination has one source"
+    return RequestError("topic_exists_incompatible", message, {"topic": dest, "reason": "router_dest_fan_in"})
+
+
+def router_keeps_enough(router: Router) -> RequestError:
+    message = (
+        f"a router out of topic {shown(router.source.name)} has not forwarded these jobs, and keeps as much as it may "
+        "of those acknowledged: make room in its destination, or try again in a second"
+    )
+    return RequestError("throttled", message, {"retry_after_ms": 1000})
+
+
+def router_repoint(router: Router, allowed: Allowed) -> RequestError:
+    source, dest = router.source.name, router.dest.name
+    ends = [shown(name) if allowed(name) else "another topic" for name in (source, dest)]
+    message = f"router {shown(router.name)} goes from {ends[0]} to {ends[1]}: delete it to change that"
+    detail = {"router": router.name, "reason": "router_repoint_forbidden"}
+    if allowed(source):
+        detail["existing_source"] = source
+    if allowed(dest):
+        detail["existing_dest"] = dest
+    return RequestError("topic_exists_incompatible", message, detail)
+
+
+def router_cycle(way: list[str], allowed: Allowed) -> RequestError:
+    cycle = [name for name in way if allowed(name)]
+    message = f"the router would close a cycle ({' -> '.join(cycle)}): set allow_cycle if that is meant"
+    return RequestError("router_cycle", message, {"cycle": cycle})
+
+
+def shutting_down() -> RequestError:
+    return RequestError("shutting_down", "the server is shutting down: ask again when it is back")

@@ -1,0 +1,261 @@
+"""One topic instance: its numbers, its index, and what is staged but not decided yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from topics.engine.index.index import Index
+from topics.engine.index.usage import Usage
+from topics.engine.state.idempotency import KeyStore
+from topics.engine.state.leases import Leases
+from topics.engine.state.losses import Floors
+from topics.engine.values.priority import effective_priority
+from topics.engine.values.results import QueueState, TopicState
+from topics.engine.values.topic_config import DURABILITIES, TopicConfig
+
+if TYPE_CHECKING:
+    from topics.engine.state.hops import Hops
+    from topics.engine.state.identity import Waiting
+    from topics.engine.state.known_producers import Producers
+    from topics.engine.state.router import Router
+    from topics.engine.state.staged_operations import Operation
+    from topics.engine.state.waiters import Waiter
+    from topics.engine.write.append import AppendBatch
+    from topics.engine.write.retention import Expiry
+
+STAGING = " staged"
+"""The name of the staging area, in the log and in snapshots: no topic can have it."""
+NO_RESERVATION = (1 << 64) - 1
+"""`reserved` of a class that needs none."""
+
+
+class Life(Enum):
+    CREATING = 1
+    """Its creation is not durable yet: readers do not see it, writes queue behind it."""
+    LIVE = 2
+    DELETING = 3
+    """Its deletion is on its way: readers still see it, changes wait for the outcome."""
+    GONE = 4
+
+
+class Topic:
+    """Readers see seqs up to `head`; seqs up to `next_seq` - 1 are given out.
+
+    `pending` are the operations staged and not yet applied, in the order they will be, which is that of their seqs.
+    """
+
+    __slots__ = (
+        "config",
+        "config_doubtful",
+        "consumed_ms",
+        "expiry",
+        "feeders",
+        "filling",
+        "floors",
+        "generation",
+        "growing",
+        "has_caps",
+        "head",
+        "hops",
+        "id",
+        "incarnation",
+        "index",
+        "is_made",
+        "keys",
+        "keys_forgotten",
+        "last_read_ms",
+        "last_ts",
+        "last_write_ms",
+        "life",
+        "memory_through",
+        "name",
+        "next_config",
+        "next_seq",
+        "order",
+        "parked",
+        "pending",
+        "pending_bytes",
+        "pending_records",
+        "plain",
+        "producers",
+        "queue",
+        "reserved",
+        "routers",
+        "running",
+        "stage_class",
+        "waiters",
+    )
+
+    def __init__(  # noqa: PLR0917 - what makes a topic
+        self, name: str, topic_id: int, config: TopicConfig, order: int, usage: Usage, incarnation: str
+    ) -> None:
+        self.name = name
+        self.id = topic_id
+        self.incarnation = incarnation
+        """Changes whenever seqs may name other records: see incarnation.py."""
+        self.order = order
+        """The number of the latest create or config frame of this topic, over all topics."""
+        self.life = Life.CREATING
+        self.is_made = False
+        """Its creation is durable: else readers do not see it, though it is being deleted already."""
+        self.head = 0
+        self.next_seq = 1
+        self.last_ts = 0
+        self.memory_through = 0
+        """Records up to here may lie in memory though the class is not `ephemeral` any more: see evictions.py."""
+        self.floors = Floors()
+        self.index = Index(usage)
+        self.keys: KeyStore | None = None
+        self.keys_forgotten = 0
+        """A restart in class `ephemeral` forgot keys and parts of producers, of writes up to this seq, whatever the log
+        says of them."""
+        self.producers: Producers | None = None
+        self.running: dict[Hashable, Waiting] | None = None
+        """Identities of writes that are not decided yet, and the duplicates that wait for each; None: as {}."""
+        self.queue = Leases(self.index, self.floors) if config.is_queue else None
+        """Who works on what; None for a log."""
+        self.reserved = NO_RESERVATION
+        """Class `disk`: seqs up to here may be acknowledged before they are on stable storage (R-DUR-6)."""
+        self.growing = 0
+        """Generation of a reservation on its way to stable storage, which nobody waits for; 0: there is none."""
+        self.generation = 0
+        """Counts reservations: those of a generation that a snapshot released do not count in recovery."""
+        # --- staged
+        self.pending: list[Operation] = []
+        self.filling: AppendBatch | None = None
+        """The last of `pending` while it may still take rows of this pass."""
+        self.pending_records = 0
+        self.pending_bytes = 0
+        self.config_doubtful = False
+        """A change failed and may yet be found after a restart: `config` is not durable by itself any more."""
+        self.expiry: Expiry | None = None
+        """The latest expiry staged and not applied."""
+        self.parked: list[Callable[[], None]] = []
+        """Changes that wait for the outcome of a deletion."""
+        # --- routers
+        self.routers: tuple[Router, ...] = ()
+        """Out of this topic."""
+        self.feeders: tuple[Router, ...] = ()
+        """Into this topic."""
+        self.hops: Hops | None = None
+        """Of copies that may be forwarded further; None: there are none."""
+        # --- readers
+        self.waiters: dict[Waiter, None] = {}
+        """Told of changes, in order of arrival: see `topics.engine.state.waiters`."""
+        self.last_write_ms = 0
+        self.last_read_ms = 0
+        self.consumed_ms = 0
+        self.set_config(config, config)
+
+    def set_config(self, applied: TopicConfig, staged: TopicConfig) -> None:
+        """What holds for readers and retention, and the latest that is on its way (the same one, mostly).
+
+        A write is staged in the stronger of both classes: it may be acknowledged after the change (R-CFG-3).
+        """
+        self.config, self.next_config = applied, staged
+        self.filling = None
+        self.stage_class = max(applied.durability, staged.durability, key=DURABILITIES.index)
+        self.plain = (
+            not applied.ttl_ms
+            and applied.discard == "old"
+            and self.stage_class != "ephemeral"
+            and not self.memory_through
+        )
+        """An append needs no admission and no retention first."""
+        self.has_caps = applied.discard == "old" and bool(applied.cap_records or applied.cap_bytes)
+        """Records may have to go after an append."""
+        if self.stage_class != "disk":
+            self.reserved = NO_RESERVATION
+            self.growing = 0
+        elif self.reserved == NO_RESERVATION:
+            self.reserved = 0
+
+    def leave_memory(self) -> None:
+        """None of the records that count is in memory any more."""
+        self.memory_through = 0
+        self.set_config(self.config, self.next_config)
+
+    @property
+    def earliest(self) -> int:
+        """E."""
+        return self.index.earliest or self.head + 1
+
+    @property
+    def visible(self) -> bool:
+        return self.is_made and self.life is not Life.GONE
+
+    @property
+    def keeps_leases(self) -> bool:
+        """Leases survive a restart (R-DUR-11), by the config that holds or by the one on its way."""
+        wanted = self.config.leases_durable or self.next_config.leases_durable
+        return wanted and self.stage_class != "ephemeral"
+
+    def enforce_caps(self, upto: int, cap_records: int, cap_bytes: int) -> None:
+        """Evicts the oldest records until those up to `upto` are within the caps (0: none). R-CAP-1, -3, -4."""
+        index = self.index
+        records, size = index.live, index.bytes
+        if upto < index.last_seq:
+            records, size = index.totals_through(upto)
+        over = records - cap_records if cap_records else 0
+        over_bytes = size - cap_bytes if cap_bytes else 0
+        if over <= 0 and over_bytes <= 0:
+            return
+        if over == 1 and over_bytes <= 0:
+            self.floors.raise_to(cap=index.evict_one())
+        else:
+            self.floors.raise_to(cap=index.evict_oldest(over, over_bytes, upto))
+        if self.floors.gaps:
+            self.floors.settle_gaps(self.earliest)
+
+    def retain_caps(self) -> None:
+        """The caps of the applied config."""
+        if self.has_caps:
+            self.enforce_caps(self.head, self.config.cap_records, self.config.cap_bytes)
+
+    def lose_through(self, *, cap: int = 0, ttl: int = 0, deleted: int = 0) -> int:
+        """Records up to here were evicted, expired, or were deleted as a prefix; returns how many died."""
+        died = self.index.kill_through(max(cap, ttl, deleted))
+        if died and deleted:
+            self.index.removals += 1
+        self.floors.raise_to(cap=cap, ttl=ttl, deleted=deleted)
+        self.floors.settle_gaps(self.earliest)
+        return died
+
+    def key_store(self) -> KeyStore:
+        if self.keys is None:
+            self.keys = KeyStore()
+        return self.keys
+
+    def waiting_for(self, identity: Hashable) -> Waiting | None:
+        """Return the duplicates that wait for a write of this name; None when no such write is on its way."""
+        return None if self.running is None else self.running.get(identity)
+
+    def begin_identity(self, identity: Hashable) -> None:
+        """Enter a write of this name, which is on its way."""
+        running = self.running
+        if running is None:
+            running = self.running = {}
+        assert identity not in running, "one write of an identity at a time"
+        running[identity] = []
+
+    def end_identity(self, identity: Hashable) -> Waiting:
+        """Take out a write that is decided; return the duplicates that waited for it."""
+        assert self.running is not None, "a write that was begun"
+        return self.running.pop(identity)
+
+    def state(self, now_ms: int) -> TopicState:
+        return TopicState(
+            self.name,
+            self.config,
+            self.head,
+            self.earliest,
+            self.index.live,
+            self.index.bytes,
+            effective_priority(self.config, self.consumed_ms, now_ms),
+            self.last_write_ms or None,
+            self.last_read_ms or None,
+            None if self.queue is None else QueueState(*self.queue.counters(now_ms), self.queue.dead_lettered),
+            self.incarnation,
+        )

@@ -1,0 +1,1 @@
+"""Plain values and Protocols: settings, results, names, predicates, ports."""

@@ -1,0 +1,266 @@
+"""Typed readers of the known fields of a JSON object in a request.
+
+Source: wire contract, section 2.3, R-JSON-3 to R-JSON-9. The text is validated by `records.c` first; here a field's
+type is checked. Every error is a RequestError `invalid_request` that names the field and says what it must be.
+Unknown keys are ignored; a key given twice is refused when it is read, that is, when it is a known one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from topics.config import RANGES, Config
+from topics.engine.json import strict_json
+from topics.engine.json.strict_json import FIELDS_MAX, JsonSpan, Kind, Place, TooManyError, string_value, too_many
+from topics.engine.values.node_set import NodeSet, node_set
+from topics.errors import RequestError
+
+U32_MAX = 2**32 - 1
+U64_MAX = 2**64 - 1
+I32_MIN, I32_MAX = -(2**31), 2**31 - 1
+
+NODE_BYTES_MAX = RANGES["max_node_bytes"][1]
+
+T = TypeVar("T")
+_OF_NUMBERS = b"0123456789, \t\r\n"
+_SHORT_TEXT = 65_536
+"""An array in so many bytes is decoded uncounted: that takes a millisecond."""
+
+
+def read_object(text: bytes, what: str = "the body", prefix: str = "", members_max: int = FIELDS_MAX) -> Fields:
+    """The fields of `text`, which must be one strict JSON object.
+
+    what: names the value in messages ("the body", "config"); prefix: goes before a field's name there ("config.");
+    members_max: another limit than for fields, where keys are data.
+    Raises: RequestError invalid_request, not JSON, not an object, or over the limit.
+    """
+    places, twice = strict_json.object_places(text, what, members_max)
+    return Fields(text, places, twice, prefix)
+
+
+def refuse(name: str, must_be: str, span: JsonSpan) -> RequestError:
+    """The error for field `name` holding a value of the wrong type; `must_be` reads as in "must be a string"."""
+    return RequestError("invalid_request", f"{name} must be {must_be}, not {span.described()}")
+
+
+class Fields:
+    """The top level of one JSON object. A reader returns its default for an absent field; `null` is a wrong type
+    unless the reader says nullable."""
+
+    __slots__ = ("_places", "_prefix", "_text", "_twice")
+
+    def __init__(self, text: bytes, places: dict[str, Place], twice: Sequence[str] = (), prefix: str = "") -> None:
+        self._text = text
+        self._places = places
+        self._twice = twice
+        self._prefix = prefix
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
+    def span(self, name: str) -> JsonSpan | None:
+        """The raw value, None when absent. Raises RequestError when the key was given twice."""
+        if self._twice and name in self._twice:
+            raise RequestError("invalid_request", f"{self._prefix}{name} is given twice: send it once")
+        place = self._places.get(name)
+        if place is None:
+            return None
+        start, end, kind = place
+        return JsonSpan(kind, self._text[start:end])
+
+    def nullable_span(self, name: str) -> JsonSpan | None:
+        """Like `span`, with `null` meaning absent."""
+        span = self.span(name)
+        return None if span is None or span.kind == Kind.NULL else span
+
+    def require(self, name: str) -> JsonSpan:
+        """The raw value of a required field; raises RequestError when it is missing."""
+        span = self.span(name)
+        if span is None:
+            raise RequestError("invalid_request", f"{self._prefix}{name} is missing: it is required")
+        return span
+
+    # --- integers ---------------------------------------------------------------------------------------------------
+    def u64(self, name: str, default: int) -> int:
+        return self._integer(name, default, U64_MAX)
+
+    def u32(self, name: str, default: int) -> int:
+        return self._integer(name, default, U32_MAX)
+
+    def number(self, name: str, most: int) -> int:
+        """Return a whole number from 0 to `most`, 0 for an absent field."""
+        span = self.span(name)
+        return 0 if span is None else self._unsigned(name, span, most)
+
+    def _integer(self, name: str, default: int, max_value: int) -> int:
+        place = self._places.get(name)
+        if place is None:
+            return default
+        text = self._text[place[0] : place[1]]
+        if text.isdigit() and len(text) < 10 and not self._twice:  # nearly always; below 2^32 without looking
+            return int(text)
+        span = self.span(name)
+        assert span is not None
+        return self._unsigned(name, span, max_value)
+
+    def nullable_u64(self, name: str) -> int | None:
+        span = self.nullable_span(name)
+        return None if span is None else self._unsigned(name, span, U64_MAX)
+
+    def nullable_i32(self, name: str) -> int | None:
+        span = self.nullable_span(name)
+        if span is None:
+            return None
+        text = span.text
+        digits = text[1:] if text.startswith(b"-") else text
+        if span.kind == Kind.NUMBER and digits.isdigit() and len(digits) <= 10:
+            value = int(text)
+            if I32_MIN <= value <= I32_MAX:
+                return value
+        raise refuse(self._prefix + name, f"a whole number from {I32_MIN} to {I32_MAX} or null", span)
+
+    def _unsigned(self, name: str, span: JsonSpan, max_value: int) -> int:
+        text = span.text
+        if span.kind == Kind.NUMBER and text.isdigit() and len(text) <= 20:
+            value = int(text)
+            if value <= max_value:
+                return value
+        raise refuse(self._prefix + name, f"a whole number from 0 to {max_value}", span)
+
+    # --- booleans and strings ---------------------------------------------------------------------------------------
+    def boolean(self, name: str, default: bool) -> bool:
+        span = self.span(name)
+        if span is None:
+            return default
+        if span.kind == Kind.TRUE:
+            return True
+        if span.kind == Kind.FALSE:
+            return False
+        raise refuse(self._prefix + name, "true or false", span)
+
+    def string(self, name: str) -> str:
+        """A required string."""
+        span = self.require(name)
+        if span.kind != Kind.STRING:
+            raise refuse(self._prefix + name, "a string", span)
+        return string_value(span.text)
+
+    def nullable_string(self, name: str) -> str | None:
+        span = self.nullable_span(name)
+        if span is None:
+            return None
+        if span.kind != Kind.STRING:
+            raise refuse(self._prefix + name, "a string or null", span)
+        return string_value(span.text)
+
+    def choice(self, name: str, choices: Sequence[str], default: str) -> str:
+        """One of a few strings, spelled exactly."""
+        span = self.span(name)
+        return default if span is None else self._choice(name, span, choices)
+
+    def nullable_choice(self, name: str, choices: Sequence[str]) -> str | None:
+        span = self.nullable_span(name)
+        return None if span is None else self._choice(name, span, choices)
+
+    def _choice(self, name: str, span: JsonSpan, choices: Sequence[str]) -> str:
+        if span.kind == Kind.STRING and (value := string_value(span.text)) in choices:
+            return value
+        raise refuse(self._prefix + name, " or ".join(f'"{choice}"' for choice in choices), span)
+
+    # --- containers -------------------------------------------------------------------------------------------------
+    def strings(self, name: str, most: int) -> tuple[str, ...]:
+        """A string (one of them), an array of strings, or null or absent (none).
+
+        Raises: RequestError; TooManyError: over `most`, before a long array is decoded.
+        """
+        span = self.nullable_span(name)
+        if span is None:
+            return ()
+        if span.kind == Kind.STRING:
+            return (string_value(span.text),)
+        if span.kind == Kind.ARRAY:
+            found, count = self._few_strings(name, span, most)
+            if count > most:
+                raise TooManyError(too_many(self._prefix + name, most), 0)
+            return tuple(found)
+        raise refuse(self._prefix + name, "a string, an array of strings or null", span)
+
+    def nodes(self, limits: Config) -> NodeSet:
+        """Field `node` of a reader, who may stay: without names that are longer than those of records.
+
+        Raises: RequestError; TooManyError: more names, or more bytes of them, than a reader may name (R-NODE-6).
+        """
+        names = {node.encode() for node in self.strings("node", limits.max_nodes) if len(node) <= NODE_BYTES_MAX}
+        size, most = sum(map(len, names)), limits.max_nodes * limits.max_node_bytes
+        if size > most:
+            raise TooManyError(f"node has {size} bytes of names: at most {most} are allowed", 0)
+        return node_set(names)
+
+    def u64s(self, name: str, most: int) -> tuple[list[int], int]:
+        """A required array of whole numbers, and how many there are.
+
+        Of a long text with more than `most`, none is decoded or looked at: the list is empty.
+        """
+        span = self.require(name)
+        if span.kind != Kind.ARRAY:
+            raise refuse(self._prefix + name, "an array of whole numbers", span)
+        if len(span.text) > _SHORT_TEXT and (count := strict_json.array_length(span.text)) > most:
+            return [], count
+        numbers = self._u64s(name, span)
+        return numbers, len(numbers)
+
+    def _u64s(self, name: str, span: JsonSpan) -> list[int]:
+        if not span.text[1:-1].translate(None, _OF_NUMBERS):  # nearly always: no sign, fraction or exponent among them
+            numbers = msgspec.json.decode(span.text, type=list[int])
+            if not numbers or max(numbers) <= U64_MAX:
+                return numbers
+        return [
+            self._unsigned(f"{name}[{i}]", item, U64_MAX) for i, item in enumerate(strict_json.array_items(span.text))
+        ]
+
+    def string_array(self, name: str, most: int) -> tuple[list[str], int]:
+        """An array of strings, absent means empty, and how many there are, counted to `most` + 1 alone.
+
+        Of a long text with more than `most`, none is decoded or looked at: the list is empty.
+        """
+        span = self.span(name)
+        if span is None:
+            return [], 0
+        if span.kind != Kind.ARRAY:
+            raise refuse(self._prefix + name, "an array of strings", span)
+        return self._few_strings(name, span, most)
+
+    def _few_strings(self, name: str, span: JsonSpan, most: int) -> tuple[list[str], int]:
+        if len(span.text) > _SHORT_TEXT and (count := strict_json.array_length(span.text, most)) > most:
+            return [], count
+        found = self._strings(name, span)
+        return found, len(found)
+
+    def _strings(self, name: str, span: JsonSpan) -> list[str]:
+        found = strict_json.strings_of(span.text)
+        if found is not None:
+            return found
+        for index, item in enumerate(strict_json.array_items(span.text)):
+            if item.kind != Kind.STRING:
+                raise refuse(f"{self._prefix}{name}[{index}]", "a string", item)
+        raise AssertionError("an array of strings that is none")
+
+    def few_members(self, name: str, must_be: str, most: int) -> Fields:
+        """A required object whose keys are data, with 1 to `most` of them, counted before any is decoded."""
+        span = self.require(name)
+        what = self._prefix + name
+        if span.kind != Kind.OBJECT:
+            raise refuse(what, must_be, span)
+        members = read_object(span.text, what, f"{what}.", most)
+        if not members.names():
+            raise RequestError("invalid_request", f"{what} is empty: name at least one")
+        return members
+
+    def names(self) -> list[str]:
+        """Every key, in order, for objects whose keys are data (topic name -> cursor); one given twice is refused."""
+        for name in self._twice:
+            self.span(name)
+        return list(self._places)

@@ -1,0 +1,160 @@
+"""The configuration of a topic: 17 fields, always complete. Source: wire contract, section 5.4."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import msgspec
+
+from topics.engine.values.json_fields import Fields, read_object
+from topics.engine.values.name_rules import check_dead_letter
+from topics.errors import RequestError, UsageError
+
+TYPES = ("log", "queue")
+DISCARDS = ("old", "reject")
+DURABILITIES = ("ephemeral", "memory", "disk", "fsync")
+"""Commit classes, weakest first."""
+
+LEASE_MS_MIN, LEASE_MS_MAX = 100, 86_400_000
+CLAIM_JITTER_MS_MAX = 5000
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class TopicConfig:
+    """One topic's configuration, normalized: equal configs made by `parse` or `make` are the same object.
+
+    Times in milliseconds; 0 switches a limit off. Build it with `make` or `parse`, never directly: those clamp.
+    """
+
+    type: str = "log"
+    ttl_ms: int = 0
+    cap_records: int = 0
+    cap_bytes: int = 0
+    discard: str = "old"
+    durability: str = "disk"
+    """The commit class; `durable` on the wire says whether it is "fsync"."""
+    priority: int | None = None
+    """As given, unclamped."""
+    auto_priority: bool = True
+    auto_create: bool = True
+    """Consulted only in the `config` of a creating write."""
+    idempotency_window_ms: int = 120_000
+    dedupe_node: bool = True
+    lease_ms: int = 30_000
+    claim_jitter_ms: int = 0
+    max_deliveries: int = 0
+    dead_letter: str | None = None
+    """Not checked to be a topic name: see `check_dead_letter_of`, which comes later than parsing."""
+    leases_durable: bool = False
+    _json: bytes = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        assert self.type in TYPES
+        assert self.discard in DISCARDS
+        assert self.durability in DURABILITIES
+        assert LEASE_MS_MIN <= self.lease_ms <= LEASE_MS_MAX
+        assert 0 <= self.claim_jitter_ms <= CLAIM_JITTER_MS_MAX
+        object.__setattr__(self, "_json", self._render())
+
+    @property
+    def durable(self) -> bool:
+        return self.durability == "fsync"
+
+    @property
+    def is_queue(self) -> bool:
+        return self.type == "queue"
+
+    def as_json(self) -> bytes:
+        """Compact JSON of the 17 fields in the wire contract's order; `parse` of it gives this very config."""
+        return self._json
+
+    def _render(self) -> bytes:
+        shown: dict[str, Any] = {}
+        for name in _ORDER:
+            shown[name] = self.durable if name == "durable" else getattr(self, name)
+        return msgspec.json.encode(shown)
+
+    @classmethod
+    def parse(cls, text: bytes, what: str = "the body", prefix: str = "") -> TopicConfig:
+        """A config from its JSON object; no bytes at all mean all defaults. Omitted fields take the defaults.
+
+        what, prefix: as in `read_object`. Raises RequestError invalid_request naming the field.
+        """
+        return cls.from_fields(read_object(text, what, prefix)) if text else DEFAULT
+
+    @classmethod
+    def from_fields(cls, given: Fields) -> TopicConfig:
+        """A config from an object's fields, each of its type (R-JSON-4 to -8), out-of-range ones clamped."""
+        durable = given.boolean("durable", False)
+        durability = given.nullable_choice("durability", DURABILITIES)
+        return _interned(
+            cls(
+                type=given.choice("type", TYPES, "log"),
+                ttl_ms=given.u64("ttl_ms", 0),
+                cap_records=given.u64("cap_records", 0),
+                cap_bytes=given.u64("cap_bytes", 0),
+                discard=given.choice("discard", DISCARDS, "old"),
+                durability=durability or ("fsync" if durable else "disk"),
+                priority=given.nullable_i32("priority"),
+                auto_priority=given.boolean("auto_priority", True),
+                auto_create=given.boolean("auto_create", True),
+                idempotency_window_ms=given.u64("idempotency_window_ms", 120_000),
+                dedupe_node=given.boolean("dedupe_node", True),
+                lease_ms=clamped_lease_ms(given.u64("lease_ms", 30_000)),
+                claim_jitter_ms=min(given.u64("claim_jitter_ms", 0), CLAIM_JITTER_MS_MAX),
+                max_deliveries=given.u64("max_deliveries", 0),
+                dead_letter=given.nullable_string("dead_letter"),
+                leases_durable=given.boolean("leases_durable", False),
+            )
+        )
+
+    @classmethod
+    def make(cls, **values: Any) -> TopicConfig:
+        """A config from keyword arguments, for the embedded API: the same names, types and clamps as on the wire.
+
+        Raises: UsageError, an unknown name, a value of the wrong type or range, or a dead_letter that is no topic name.
+        """
+        if unknown := values.keys() - set(_ORDER):
+            raise UsageError(f"unknown topic setting {sorted(unknown)[0]!r}: use one of {', '.join(_ORDER)}")
+        try:
+            config = cls.parse(msgspec.json.encode(values), "the config")
+            if config.dead_letter is not None:
+                check_dead_letter(config.dead_letter)
+        except (RequestError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise UsageError(str(error)) from None
+        return config
+
+
+def clamped_lease_ms(lease_ms: int) -> int:
+    """A lease time brought into its bounds; the same ones hold for config, claim, extend and the push stream."""
+    return max(LEASE_MS_MIN, min(lease_ms, LEASE_MS_MAX))
+
+
+def check_dead_letter_of(config: TopicConfig, topic: str) -> None:
+    """Checks 3 and 4 of a create or reconfigure of `topic` (wire contract, section 7.1).
+
+    Raises: RequestError invalid_request, dead_letter is no topic name (detail {dead_letter}), or a queue's own name.
+    """
+    if config.dead_letter is None:
+        return
+    check_dead_letter(config.dead_letter)
+    if config.is_queue and config.dead_letter == topic:
+        message = "dead_letter must name another topic: a queue cannot be its own dead letter"
+        raise RequestError("invalid_request", message)
+
+
+def _interned(config: TopicConfig) -> TopicConfig:
+    return _INTERNED.setdefault(config.as_json(), config)
+
+
+_ORDER = tuple(
+    name
+    for spec in fields(TopicConfig)
+    if spec.name != "_json"
+    for name in (("durable", "durability") if spec.name == "durability" else (spec.name,))
+)
+_INTERNED: weakref.WeakValueDictionary[bytes, TopicConfig] = weakref.WeakValueDictionary()
+DEFAULT = _interned(TopicConfig())
+"""What an empty body means."""

@@ -1,0 +1,65 @@
+"""Whether a write may come in: caps that refuse, and the quota over all topics. Source: R-CAP-5, 7.5 checks 7 and 8."""
+
+from __future__ import annotations
+
+from topics.engine.shared.core import Core
+from topics.engine.state import refusals
+from topics.engine.state.topic import Topic
+from topics.engine.write.retention import expire, expired_through
+from topics.store.format.rows import Rows
+
+
+def check_admission(core: Core, topic: Topic, rows: Rows, now_ms: int) -> None:
+    """Raises RequestError record_too_large, topic_full or throttled. What is staged counts as if it were there."""
+    check_caps(topic, rows.count, rows.size)
+    check_quota(core, rows.size, now_ms)
+
+
+def check_caps(topic: Topic, count: int, size: int) -> None:
+    """Raises RequestError record_too_large or topic_full."""
+    config = topic.config
+    if config.discard == "reject":
+        for amount, field in ((count, "cap_records"), (size, "cap_bytes")):
+            if 0 < getattr(config, field) < amount:
+                raise refusals.over_whole_cap(topic, field)
+        if 0 < config.cap_records < topic.index.live + topic.pending_records + count:
+            raise refusals.topic_full(topic)
+        if 0 < config.cap_bytes < topic.index.bytes + topic.pending_bytes + size:
+            raise refusals.topic_full(topic)
+
+
+def check_quota(core: Core, size: int, now_ms: int) -> None:
+    """Raises RequestError throttled."""
+    quota = core.config.max_total_bytes
+    if quota and core.usage.bytes + core.usage.pending_bytes + size > quota:
+        freed = expire_everywhere(core, now_ms)
+        if core.usage.bytes + core.usage.pending_bytes - freed + size > quota:
+            raise refusals.limit_reached("max_total_bytes", quota)
+
+
+def expire_everywhere(core: Core, now_ms: int) -> int:
+    """Stages the loss of what is expired in any topic; returns the bytes that will be free then.
+
+    Looks at all topics only when something may have expired since it looked last: under a full quota each write asks.
+
+    Raises StorageError: it cannot be made durable.
+    """
+    if core.quiet_from_ms <= now_ms < core.quiet_until_ms:
+        return 0
+    freed, quiet_until_ms = 0, 1 << 64
+    for topic in list(core.registry.by_name.values()):
+        ttl_ms = topic.config.ttl_ms
+        if not ttl_ms:
+            continue
+        ttl = expired_through(topic, now_ms)
+        if ttl:
+            freed += topic.index.totals_through(ttl)[1]
+            before = topic.index.bytes
+            expire(core, topic, now_ms)
+            freed -= before - topic.index.bytes  # applied already: no longer among the live
+        # What is on its way may be older than what is written from now on.
+        oldest_ms = min(now_ms, topic.index.earliest_ts()) if topic.index.live else now_ms
+        due_ms = now_ms if ttl or topic.pending_records else oldest_ms + ttl_ms + 1
+        quiet_until_ms = min(quiet_until_ms, due_ms)
+    core.quiet_from_ms, core.quiet_until_ms = now_ms, quiet_until_ms
+    return freed

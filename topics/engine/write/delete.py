@@ -1,0 +1,145 @@
+"""Deletion of records by seq, by tag, or both. Source: wire contract 7.7, R-DEL, R-DUR-7."""
+
+from __future__ import annotations
+
+from topics.engine.index.chunk import Dead
+from topics.engine.index.matching import Matching
+from topics.engine.shared.core import Core
+from topics.engine.state import refusals
+from topics.engine.state.control_frames import encode, removal
+from topics.engine.state.staged_operations import Operation
+from topics.engine.state.topic import Life, Topic
+from topics.engine.values.predicate import Predicate
+from topics.engine.values.results import DeleteResult, Done
+from topics.engine.write.retention import expire
+from topics.errors import TopicsError
+from topics.store.format.log_format import FrameType
+from topics.store.wal.commit import Commit
+
+
+class RecordDeletion(Operation):
+    """Applied when all that was written before it is published, and to nothing written later (R-DEL-4)."""
+
+    __slots__ = ("before_seq", "done", "matching", "upto")
+
+    def __init__(  # noqa: PLR0917 - built in one place
+        self,
+        core: Core,
+        topic: Topic,
+        upto: int,
+        before_seq: int | None,
+        matching: Matching | None,
+        done: Done[DeleteResult],
+    ) -> None:
+        """matching: a search that has ended."""
+        super().__init__(core, topic)
+        self.upto = upto
+        self.before_seq = before_seq
+        self.matching = matching
+        self.done = done
+
+    def apply(self, commit: Commit) -> None:
+        topic = self.topic
+        if self.matching is not None:
+            deleted = _kill(self.core, topic, self.matching)
+        else:
+            deleted = delete_now(self.core, topic, self.upto, self.before_seq, None)
+        self.core.wake(topic)
+        self.done(DeleteResult(deleted, topic.earliest, topic.head, topic.index.live, topic.index.bytes))
+
+    def fail(self, error: TopicsError) -> None:
+        self.done(error)
+
+
+def delete_now(core: Core, topic: Topic, upto: int, before_seq: int | None, match: Predicate | None) -> int:
+    """Removes live records up to `upto` that are below `before_seq` and match; returns how many."""
+    upto = min(upto, topic.head)  # what was staged behind it may have failed: a floor is never above the head
+    bound = upto if before_seq is None else min(before_seq - 1, upto)
+    if bound <= 0:
+        return 0
+    if match is None:
+        return topic.lose_through(deleted=bound)
+    matching = Matching(topic.index, match, bound)
+    for _ in matching.steps():
+        pass
+    return _kill(core, topic, matching)
+
+
+def _kill(core: Core, topic: Topic, matching: Matching) -> int:
+    """What a search has found dies in one; returns how many."""
+    found = matching.kill()
+    deleted = sum([each.records for each in found])
+    for each in found:
+        core.deletions.add_later(topic.id, Dead(each.chunk, each.which))
+    if topic.queue is not None and found:
+        if deleted <= len(topic.queue.jobs):
+            for each in found:
+                topic.queue.forget((Dead(each.chunk, each.which).rows + each.chunk.first).tolist())
+        else:
+            topic.queue.forget_dead()
+    topic.floors.settle_gaps(topic.earliest)
+    return deleted
+
+
+def delete_records(
+    core: Core, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]
+) -> None:
+    """Stages the deletion; answers at the class's commit point. At least one of before_seq and match is given."""
+    assert before_seq is not None or match is not None, "the caller checks that something is to be deleted"
+    topic = core.registry.named(name)
+    if topic is None or topic.life is Life.CREATING:
+        done(refusals.topic_not_found(name))
+        return
+    core.catch_up(topic, lambda: _delete_records(core, name, before_seq, match, done))
+
+
+def _delete_records(
+    core: Core, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]
+) -> None:
+    """After the copies on their way are there. What matches is searched for first, a bounded share a pass."""
+    topic = core.registry.named(name)
+    if topic is None:
+        done(refusals.topic_not_found(name))
+    elif topic.life is Life.DELETING:
+        topic.parked.append(lambda: delete_records(core, name, before_seq, match, done))
+    elif match is None:
+        _stage(core, topic, before_seq, None, done)
+    else:
+        upto = topic.next_seq - 1
+        matching = Matching(topic.index, match, upto if before_seq is None else min(before_seq - 1, upto))
+
+        def on_found() -> None:
+            bound = before_seq
+            if topic.next_seq - 1 > upto:  # of the moment when the search began
+                bound = upto + 1 if before_seq is None else min(before_seq, upto + 1)
+            _stage(core, topic, bound, matching, done)
+
+        core.searches.run(matching.steps(), on_found)
+
+
+def _stage(
+    core: Core, topic: Topic, before_seq: int | None, matching: Matching | None, done: Done[DeleteResult]
+) -> None:
+    if topic.life is Life.DELETING:  # since the search began
+        topic.parked.append(lambda: _stage(core, topic, before_seq, matching, done))
+        return
+    if topic.life is Life.GONE:
+        done(refusals.topic_not_found(topic.name))
+        return
+    now_ms = core.clock.now_ms()
+    try:
+        core.check_backlog()
+        expire(core, topic, now_ms)
+        operation = RecordDeletion(core, topic, topic.next_seq - 1, before_seq, matching, done)
+        if topic.stage_class == "ephemeral":
+            operation.stage_unlogged()
+            return
+        match = matching and (matching.predicate.is_prefix, matching.predicate.value.decode())
+        payload = removal(topic, before=before_seq, match=match)
+        with core.log.use_reserve():
+            core.log.stage_control(topic.id, FrameType.DELETE_RECORDS, payload.upto, now_ms, encode(payload))
+    except TopicsError as error:
+        done(error)
+        return
+    topic.filling = None
+    operation.stage(synced=topic.stage_class == "fsync")

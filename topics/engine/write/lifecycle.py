@@ -1,0 +1,308 @@
+"""Topics come, change and go: durable before any answer. Source: wire contract 7.1, 7.4, R-REC, R-CFG."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from topics.engine.shared.core import Core
+from topics.engine.state import refusals
+from topics.engine.state.control_frames import (
+    ConfigPayload,
+    CreatePayload,
+    LeasesPayload,
+    RemovalPayload,
+    encode,
+    removal,
+)
+from topics.engine.state.losses import FloorMarks
+from topics.engine.state.staged_operations import Operation, Turn
+from topics.engine.state.topic import STAGING, Life, Topic
+from topics.engine.values import incarnation
+from topics.engine.values.name_rules import check_topic_name
+from topics.engine.values.results import AppendRequest, DeleteTopicResult, Done, PutResult
+from topics.engine.values.topic_config import DEFAULT, TopicConfig, check_dead_letter_of
+from topics.engine.write.evictions import is_busy, log_evictions
+from topics.engine.write.retention import expire, when_retained
+from topics.errors import TopicsError
+from topics.store.format.log_format import FrameType
+from topics.store.wal.commit import Commit
+
+
+class Creation(Operation):
+    """First in its topic's queue; `done` is None when a write brought the topic about."""
+
+    __slots__ = ("done",)
+
+    def __init__(self, core: Core, topic: Topic, done: Done[PutResult] | None) -> None:
+        super().__init__(core, topic)
+        self.done = done
+
+    def apply(self, commit: Commit) -> None:
+        self.core.quiet_until_ms = 0
+        self.core.registry.show(self.topic)
+        if self.topic.life is Life.CREATING:  # its deletion may be queued behind already
+            self.topic.life = Life.LIVE
+        if self.core.awaited:
+            self.core.tell_made(self.topic)
+        if self.done is not None:
+            self.done(PutResult(True, self.topic.config))
+
+    def fail(self, error: TopicsError) -> None:
+        """The topic never was; what is queued behind fails, too."""
+        self.core.registry.remove(self.topic)
+        if self.done is not None:
+            self.done(error)
+
+
+class Reconfiguration(Operation):
+    __slots__ = ("config", "done", "order")
+
+    def __init__(self, core: Core, topic: Topic, config: TopicConfig, order: int, done: Done[PutResult]) -> None:
+        super().__init__(core, topic)
+        self.config = config
+        self.order = order
+        self.done = done
+
+    def apply(self, commit: Commit) -> None:
+        """Records, seqs, floors and keys stay; tighter caps take effect at once (R-CFG-2)."""
+        topic = self.topic
+        topic.order = self.order
+        topic.config_doubtful = False
+        self.core.registry.configure(topic, self.config, topic.next_config)
+        self.core.quiet_until_ms = 0
+        topic.retain_caps()
+        self.core.wake(topic)
+        self.done(PutResult(False, self.config))
+
+    def fail(self, error: TopicsError) -> None:
+        topic = self.topic
+        topic.config_doubtful = True
+        if topic.next_config is self.config:
+            topic.set_config(topic.config, topic.config)
+        self.done(error)
+
+
+class Removal(Operation):
+    """The end of a topic instance; nothing is queued behind it, changes wait for the outcome."""
+
+    __slots__ = ("done",)
+
+    def __init__(self, core: Core, topic: Topic, done: Done[DeleteTopicResult]) -> None:
+        super().__init__(core, topic)
+        self.done = done
+
+    def apply(self, commit: Commit) -> None:
+        topic = self.topic
+        topic.index.kill_through(topic.head)
+        self.core.registry.remove(topic)
+        self.core.stager.forget(topic.id)
+        self.core.in_log.discard(topic.id)
+        routers = self.core.routers.of_topic(topic)
+        self.core.routers.remove(*routers)
+        for router in routers:
+            self.core.forwarding.forget(router)
+        self.done(DeleteTopicResult(True, [router.name for router in routers]))
+        for waiter in list(topic.waiters):
+            waiter.on_topic_gone()
+        self._resume()
+
+    def fail(self, error: TopicsError) -> None:
+        if self.topic.is_made:
+            self.topic.life = Life.LIVE
+        for router in self.core.routers.of_topic(self.topic):  # they may have gone to rest meanwhile
+            self.core.forwarding.note(router)
+        self.done(error)
+        self._resume()
+
+    def _resume(self) -> None:
+        parked, self.topic.parked = self.topic.parked, []
+        for resume in parked:
+            resume()
+
+
+class Lifecycle:
+    """Stages the operations above. Methods answer through `done`; those that raise say so."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    def put(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:
+        topic = self.core.registry.named(name)
+        try:
+            if topic is None:
+                self._create(name, config, done)
+            elif topic.life is Life.DELETING:
+                topic.parked.append(lambda: self.put(name, config, done))
+            else:
+                check_dead_letter_of(config, name)
+                self._reconfigure(topic, config, done)
+        except TopicsError as error:
+            done(error)
+
+    def create_for(self, request: AppendRequest) -> Topic:
+        """The new topic a write asks for; raises the first failing check of 7.5, 2 to 5."""
+        config, name = request.config, request.topic
+        if config is not None and request.may_create_with_config is not True:
+            raise request.may_create_with_config
+        if request.violation is not None:
+            raise request.violation
+        if request.incarnation is not None:
+            raise refusals.incarnation_mismatch(name, None)
+        wanted = request.create
+        if wanted is None:
+            wanted = config is None or config.auto_create
+        if not wanted:
+            raise refusals.topic_not_found(name)
+        return self._create(name, config or DEFAULT, None)
+
+    def create_missing(self, names: tuple[str, str]) -> tuple[Topic, Topic]:
+        """The topics of these names, made with the default config where missing: both, or an error (R-RTR-10)."""
+        registry = self.core.registry
+        missing = [name for name in names if registry.named(name) is None]
+        most = self.core.config.max_topics
+        if missing and most and len(registry) + len(missing) > most:
+            raise refusals.limit_reached("max_topics", most)
+        first, second = (registry.named(name) or self._create(name, DEFAULT, None) for name in names)
+        return first, second
+
+    def _create(self, name: str, config: TopicConfig, done: Done[PutResult] | None) -> Topic:
+        check_topic_name(name)
+        check_dead_letter_of(config, name)
+        most = self.core.config.max_topics
+        if most and len(self.core.registry) >= most:
+            raise refusals.limit_reached("max_topics", most)
+        return self._stage_creation(name, config, done)
+
+    def staging(self) -> Topic:
+        """The staging area of producers, which the first piece makes. Raises like a creation."""
+        return self.core.registry.staging or self._stage_creation(STAGING, DEFAULT, None)
+
+    def _stage_creation(self, name: str, config: TopicConfig, done: Done[PutResult] | None) -> Topic:
+        core = self.core
+        core.check_log()
+        drawn = incarnation.draw(core.loop.random_bytes)
+        topic = Topic(name, core.registry.take_id(), config, core.registry.take_order(), core.usage, drawn)
+        payload = encode(CreatePayload(name, msgspec.Raw(config.as_json()), drawn))
+        core.log.stage_control(topic.id, FrameType.TOPIC_CREATE, topic.order, core.clock.now_ms(), payload)
+        core.registry.add(topic)
+        Creation(core, topic, done).stage(synced=True)
+        return topic
+
+    def _reconfigure(self, topic: Topic, config: TopicConfig, done: Done[PutResult]) -> None:
+        core = self.core
+        if config.type != topic.config.type:
+            raise refusals.incompatible_type(topic, config.type)
+        now_ms = core.clock.now_ms()
+        expire(core, topic, now_ms)  # what the old ttl_ms has expired stays so
+        leaves_memory = topic.stage_class == "ephemeral" or topic.memory_through > 0
+        if config.durability != "ephemeral" and leaves_memory and (topic.filling is not None or is_busy(topic)):
+            # The list of what is gone (below) is made of what was applied, and so is what caps will evict.
+            Turn(core, topic, lambda: self.put(topic.name, config, done), done).wait()
+            return
+        core.check_backlog()
+        core.log.check_writable()  # a deletion that failed with the log may be found after a restart
+        unchanged = config is topic.config and config is topic.next_config and topic.life is Life.LIVE
+        if unchanged and not topic.config_doubtful:
+            done(PutResult(False, config))
+            return
+        with core.log.use_reserve():  # a smaller cap, or a ttl_ms, frees space
+            order = self._stage_configuration(topic, config, now_ms)
+        leaves_disk = _leaves_disk(topic, config)
+        topic.set_config(topic.config, config)
+        if leaves_disk and topic.stage_class == "disk":  # the next change may be back before this one is applied
+            topic.reserved = topic.growing = 0
+        Reconfiguration(core, topic, config, order, done).stage(synced=True)
+
+    def _stage_configuration(self, topic: Topic, config: TopicConfig, now_ms: int) -> int:
+        """Stages what a replay has to know of the change; returns its order number. Raises LogReadOnlyError."""
+        core = self.core
+        before = removal(topic)
+        if before.cap != (0, 0) and topic.stage_class != "ephemeral":
+            # What the old caps have evicted stays so, too. (In class `ephemeral` a replay would count records whose
+            # deletion no frame tells of; the floors and the list below say all there is to say.)
+            core.log.stage_control(topic.id, FrameType.FLOORS, before.upto, now_ms, encode(before))
+        if topic.queue is not None and _keeps_leases(topic.next_config) != _keeps_leases(config):
+            # From here on the leases there are either survive a restart, too, or are forgotten by it.
+            leases = LeasesPayload(topic.queue.image()) if _keeps_leases(config) else LeasesPayload(forgotten=True)
+            core.log.stage_control(topic.id, FrameType.LEASES, before.upto, now_ms, encode(leases))
+        change = ConfigPayload(msgspec.Raw(config.as_json()), incarnation=topic.incarnation)
+        if topic.stage_class == "ephemeral":
+            change.head = topic.next_seq - 1
+            if config.durability != "ephemeral":
+                # No frame tells what has gone since, of records of a time in another class.
+                change.floors = FloorMarks.of(topic.floors)
+                change.keys_forgotten = topic.keys_forgotten
+                if gone := _gone(core, topic):
+                    payload = encode(RemovalPayload(before.upto, seqs=gone))
+                    core.log.stage_control(topic.id, FrameType.CONSUME, before.upto, now_ms, payload)
+                topic.memory_through = topic.head
+        if _leaves_disk(topic, config):
+            # Synced with all before it, so from here on the new class alone says what a crash may take.
+            change.generation = topic.generation
+        order = core.registry.take_order()
+        core.log.stage_control(topic.id, FrameType.TOPIC_CONFIG, order, now_ms, encode(change))
+        if config.durability != "ephemeral":
+            log_evictions(core, topic, config)
+        return order
+
+    def delete(self, name: str, *, if_empty: bool, done: Done[DeleteTopicResult]) -> None:
+        topic = self.core.registry.named(name)
+        if topic is None:
+            try:
+                self.core.log.check_writable()  # a creation that failed with the log may be found after a restart
+            except TopicsError as error:
+                done(error)
+            else:
+                done(DeleteTopicResult(False, []))
+        elif topic.life is Life.DELETING:
+            topic.parked.append(lambda: self.delete(name, if_empty=if_empty, done=done))
+        elif if_empty:
+
+            def on_retained(error: TopicsError | None) -> None:
+                if error is not None:
+                    done(error)
+                elif topic.life in (Life.DELETING, Life.GONE):  # it changed while we waited
+                    self.delete(name, if_empty=True, done=done)
+                elif count := topic.index.live + topic.pending_records:
+                    done(refusals.topic_not_empty(name, count))
+                else:
+                    self._remove(topic, done)
+
+            core = self.core
+            core.catch_up(topic, lambda: when_retained(core, topic, core.clock.now_ms(), on_retained))
+        else:
+            self._remove(topic, done)
+
+    def _remove(self, topic: Topic, done: Done[DeleteTopicResult]) -> None:
+        core = self.core
+        order = core.registry.take_order()
+        try:
+            core.check_backlog()
+            with core.log.use_reserve():
+                core.log.stage_control(topic.id, FrameType.TOPIC_DELETE, order, core.clock.now_ms(), b"{}")
+        except TopicsError as error:
+            done(error)
+            return
+        topic.life = Life.DELETING
+        topic.filling = None
+        Removal(core, topic, done).stage(synced=True)
+
+
+def _gone(core: Core, topic: Topic) -> list[int]:
+    """Runs of seqs above the floors, between and behind the live records that are not in memory."""
+    kept = [np.array([topic.floors.dead_through], np.uint64)]
+    for chunk, rows, file_ids in topic.index.locations(0, topic.head):
+        in_memory = [file_id for file_id in np.unique(file_ids).tolist() if core.usage.is_memory(file_id)]
+        kept.append((rows[~np.isin(file_ids, in_memory)] + chunk.first).astype(np.uint64))
+    seqs = np.concatenate([*kept, np.array([topic.head + 1], np.uint64)])
+    before = np.flatnonzero(np.diff(seqs) > 1)
+    return [bound for at in before.tolist() for bound in (int(seqs[at]) + 1, int(seqs[at + 1]) - 1)]
+
+
+def _leaves_disk(topic: Topic, config: TopicConfig) -> bool:
+    return topic.stage_class == "disk" and config.durability != "disk"
+
+
+def _keeps_leases(config: TopicConfig) -> bool:
+    return config.leases_durable and config.durability != "ephemeral"

@@ -1,0 +1,80 @@
+"""Bodies of megabytes, unpacked, scanned and made frames in turns with everybody else."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+from topics.config import Config
+from topics.engine.values.ports import Timers
+from topics.engine.write.write_body import CommandFields, WriteBody, WriteScanner
+from topics.store.format.rows import Rows
+from topics.store.in_memory.prebuilt_frames import Gathered, gather
+
+if TYPE_CHECKING:
+    from topics.engine.state.identity import Identity
+
+_log = logging.getLogger(__name__)
+
+Work = Generator[None, None, None]
+Frames = Gathered
+"""What a long write's records are made, for those who hand it on to the engine."""
+
+
+class LongBodies:
+    """One body after another, a step of one in each pass of the loop.
+
+    So a pass has some milliseconds of such work at most, whatever comes, and the memory that the work takes besides the
+    body is that of one. Bytes, not time: a run of the simulator takes the same turns as a server under load.
+    """
+
+    def __init__(self, config: Config, timers: Timers) -> None:
+        self._config = config
+        self._timers = timers
+        self.step_bytes = config.pass_body_bytes or 1 << 62
+        """Of a body, in a step; one that is not longer takes none."""
+        self._scanner: WriteScanner | None = None
+        self._waiting: deque[Work] = deque()
+
+    def __len__(self) -> int:
+        """Bodies that are not done."""
+        return len(self._waiting)
+
+    def run(self, work: Work) -> None:
+        """Does the work, a step a pass, once all that came before is done. It has to catch its errors."""
+        self._waiting.append(work)
+        if len(self._waiting) == 1:
+            self._timers.call_later(0, self._step)
+
+    def _step(self) -> None:
+        try:
+            next(self._waiting[0])
+        except StopIteration:
+            self._waiting.popleft()
+        except Exception:
+            _log.exception("a long body failed by a bug of ours")
+            self._waiting.popleft()
+        if self._waiting:
+            self._timers.call_later(0, self._step)
+
+    def scan(self, body: bytes | bytearray, *, command: bool = False) -> Generator[None, None, WriteBody]:
+        """For a work: what `WriteScanner.scan` finds. command: see `WriteScanner.scan_in_turns`."""
+        if self._scanner is None:
+            self._scanner = WriteScanner(self._config)
+        return self._scanner.scan_in_turns(body, self.step_bytes, command=command)
+
+    def command_fields(self, body: bytes | bytearray) -> CommandFields:
+        """For a work: of the command that it has just scanned."""
+        assert self._scanner is not None, "it was scanned"
+        return self._scanner.command_fields(body)
+
+    def frames(
+        self, rows: Rows, node: bytes | None, identity: Identity | None
+    ) -> Generator[None, None, Gathered | None]:
+        """For a work: the rows as frames. None for the last piece of a part, whose frames follow those before it."""
+        if identity is not None and identity.is_last_piece:
+            return None
+        extension_bytes = 0 if identity is None else identity.extension_bytes
+        return (yield from gather(rows, node, extension_bytes, self.step_bytes))

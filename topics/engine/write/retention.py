@@ -1,0 +1,101 @@
+"""Expiry: records that grew too old are lost, durably, before anybody is told so. Source: R-TTL, R-DUR-8.
+
+Nothing expires by itself: whoever is about to depend on it asks. While nothing is due, asking is one comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from topics.engine.state.control_frames import encode, removal
+from topics.engine.state.staged_operations import Operation
+from topics.engine.state.topic import Life, Topic
+from topics.errors import TopicsError
+from topics.store.format.log_format import FrameType
+from topics.store.wal.commit import Commit
+
+if TYPE_CHECKING:
+    from topics.engine.shared.core import Core
+
+Then = Callable[[TopicsError | None], None]
+
+
+class Expiry(Operation):
+    """Records up to `ttl` expired; `then` are those who wait to say so."""
+
+    __slots__ = ("then", "ttl")
+
+    def __init__(self, core: Core, topic: Topic, ttl: int) -> None:
+        super().__init__(core, topic)
+        self.ttl = ttl
+        self.then: list[Then] = []
+
+    def apply(self, commit: Commit) -> None:
+        self.topic.lose_through(ttl=self.ttl)
+        self.core.wake(self.topic)
+        self._end(None)
+
+    def fail(self, error: TopicsError) -> None:
+        """A topic that is gone meanwhile has nothing to expire: whoever waits finds that out."""
+        self._end(None if self.topic.life is Life.GONE else error)
+
+    def _end(self, error: TopicsError | None) -> None:
+        if self.topic.expiry is self:
+            self.topic.expiry = None
+        for then in self.then:
+            then(error)
+
+
+def expired_through(topic: Topic, now_ms: int) -> int:
+    """The highest live seq that is expired, 0 when none is: now - $ts > ttl_ms (R-TTL-1)."""
+    ttl_ms, index = topic.config.ttl_ms, topic.index
+    if not ttl_ms or not index.live or now_ms - index.earliest_ts() <= ttl_ms:
+        return 0
+    return index.last_before(now_ms - ttl_ms)
+
+
+def expire(core: Core, topic: Topic, now_ms: int) -> Expiry | None:
+    """Stages the loss of what is expired, or finds it staged; None when there is nothing to wait for.
+
+    Raises StorageError: it cannot be made durable.
+    """
+    ttl = expired_through(topic, now_ms)
+    if not ttl:
+        return None
+    if topic.expiry is not None and topic.expiry.ttl >= ttl:
+        return topic.expiry
+    expiry = Expiry(core, topic, ttl)
+    if topic.stage_class == "ephemeral":
+        topic.expiry = expiry
+        expiry.stage_unlogged()
+        return topic.expiry
+    with core.log.use_reserve():
+        payload = encode(removal(topic, ttl=ttl))
+        core.log.stage_control(topic.id, FrameType.FLOORS, topic.next_seq - 1, now_ms, payload)
+    topic.expiry = expiry
+    topic.filling = None
+    expiry.stage(synced=topic.stage_class == "fsync")
+    return expiry
+
+
+def when_retained(core: Core, topic: Topic, now_ms: int, then: Then) -> None:
+    """Calls `then` once all that is expired at `now_ms` is durably lost, at once when nothing is; or with the error."""
+
+    def again(error: TopicsError | None) -> None:
+        """A write that was under way may have become visible meanwhile, and be as old."""
+        if error is None and topic.life is not Life.GONE:
+            when_retained(core, topic, now_ms, then)
+        else:
+            then(error)
+
+    if topic.config.ttl_ms:
+        try:
+            expiry = expire(core, topic, now_ms)
+        except TopicsError as error:
+            then(error)
+            return
+        if expiry is not None:
+            expiry.then.append(again)
+            return
+    then(None)

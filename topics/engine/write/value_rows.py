@@ -1,0 +1,136 @@
+"""Rows from Python values: what the embedded API appends (JSON texts go through `WriteScanner.scan_texts`).
+
+The same limits and the same strictness as on the wire, so that whatever is stored can be read over HTTP too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from topics.engine.json.strict_json import check
+from topics.engine.write.write_body import WriteScanner
+from topics.errors import RequestError
+from topics.store.format.rows import Rows
+
+
+class NewRecord(NamedTuple):
+    """One record to append. data, meta: anything msgspec encodes as JSON; meta, tag, node None: absent."""
+
+    data: Any
+    tag: str | None = None
+    node: str | None = None
+    meta: Any = None
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def rows_from_data(values: Sequence[Any], scanner: WriteScanner) -> Rows:
+    """The same for records of `data` alone, in one call to the encoder and one to the scan."""
+    try:
+        lines = _encoder.encode_lines(values)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        lines = b""
+    if b"null" not in lines:  # which may stand for NaN or an infinity
+        rows = scanner.scan_lines(lines, len(values))
+        if rows is not None:
+            return rows
+    return rows_from_values([NewRecord(value) for value in values], scanner)
+
+
+def encoded(value: Any) -> bytes:
+    """One record's data as JSON. Raises RequestError for what JSON cannot hold."""
+    try:
+        text = _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise RequestError("invalid_request", f"the value cannot be JSON: {error}") from None
+    if b"null" in text and value is not None and not _is_finite(value):
+        message = "the value holds NaN or infinity, which JSON has not: use null or a string"
+        raise RequestError("invalid_request", message)
+    return text
+
+
+def rows_from_values(records: Sequence[NewRecord], scanner: WriteScanner) -> Rows:
+    """Encodes all records in one go and scans the result like the body of a write.
+
+    Raises: RequestError, over a limit, or a value JSON cannot hold (NaN, infinity, a number beyond a double ...).
+    """
+    _refuse_other_names(records)
+    _check_raws(records)
+    try:
+        body = msgspec.json.encode({"records": [_fields(record) for record in records]})
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise RequestError("invalid_request", f"{_first_unencodable(records)} cannot be JSON: {error}") from None
+    if b"null" in body:
+        _refuse_non_finite(records)  # msgspec writes NaN and the infinities as null
+    scanned = scanner.scan(body)
+    if scanned.violation:
+        raise scanned.violation
+    if scanned.rows.count != len(records):
+        raise RequestError("invalid_request", "a msgspec.Raw among the records does not hold exactly one JSON value")
+    return scanned.rows
+
+
+def _fields(record: NewRecord) -> dict[str, Any]:
+    fields = {"data": record.data}
+    if record.tag is not None:
+        fields["tag"] = record.tag
+    if record.node is not None:
+        fields["node"] = record.node
+    if record.meta is not None:
+        fields["meta"] = record.meta
+    return fields
+
+
+def _refuse_other_names(records: Sequence[NewRecord]) -> None:
+    """Tags and nodes that are no strings, some of which (bytes, dates) msgspec would make strings of."""
+    for index, record in enumerate(records):
+        given: tuple[tuple[str, object], ...] = (("tag", record.tag), ("node", record.node))
+        for name, value in given:
+            if value is not None and not isinstance(value, str):
+                message = f"records[{index}].{name} must be a string or None, not {type(value).__name__}"
+                raise RequestError("invalid_request", message)
+
+
+def _check_raws(records: Sequence[NewRecord]) -> None:
+    """Text that goes into the body as it is: each one JSON value, or it could give its record other fields."""
+    for index, record in enumerate(records):
+        for name, value in (("data", record.data), ("meta", record.meta)):
+            if isinstance(value, msgspec.Raw):
+                check(bytes(value), f"records[{index}].{name}")
+
+
+def _first_unencodable(records: Sequence[NewRecord]) -> str:
+    for index, record in enumerate(records):
+        try:
+            msgspec.json.encode(_fields(record))
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            return f"records[{index}]"
+    return "records"
+
+
+def _refuse_non_finite(records: Sequence[NewRecord]) -> None:
+    for index, record in enumerate(records):
+        for name in ("data", "meta"):
+            value = getattr(record, name)
+            if value is not None and b"null" in msgspec.json.encode(value) and not _is_finite(value):
+                message = f"records[{index}].{name} holds NaN or infinity, which JSON has not: use null or a string"
+                raise RequestError("invalid_request", message)
+
+
+def _is_finite(value: Any) -> bool:
+    todo = [msgspec.to_builtins(value)]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, float):
+            if not math.isfinite(item):
+                return False
+        elif isinstance(item, dict):
+            todo.extend(item.values())
+        elif isinstance(item, list | tuple):
+            todo.extend(item)
+    return True

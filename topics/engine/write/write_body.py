@@ -1,0 +1,394 @@
+"""The body of a write: `{"records": [...], ...}` scanned whole in one C call into rows.
+
+Source: wire contract, sections 5.2, 5.3 and 7.5. The rows point into the body itself (no copy) unless payloads hold
+white space or a tag or node holds escapes (then into a cleaned copy) or an object repeats a key.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from topics.config import Config
+from topics.engine.json._records import ffi, lib
+from topics.engine.json.strict_json import (
+    E_MANY,
+    E_MISSING,
+    E_ROOM,
+    E_TWICE,
+    E_TYPE,
+    FIELDS_MAX,
+    KIND_NAMES,
+    SECRET,
+    JsonError,
+    Kind,
+    json_error,
+    key_room,
+    new_dirty,
+    new_key_work,
+    string_value,
+    too_many,
+)
+from topics.engine.state.producer_part import Part, parse_part
+from topics.engine.values.incarnation import check_incarnation
+from topics.engine.values.topic_config import TopicConfig
+from topics.errors import RequestError
+from topics.memory import page_aligned
+from topics.store.format.rows import ROW, Rows
+from topics.tuples import make_tuple
+
+_HEAD = struct.Struct("=QI")
+"""size, count."""
+_RESULTS = struct.Struct("=QIIII")
+"""size, count, marks, violation, violation_record."""
+_FIELDS = struct.Struct("=24I")
+_KEY_ROOM = 4096
+_CLEAN_ROOM = 65_536
+_LONG_TEXT = CUT_BYTES = 65_536
+"""A longer text is not decoded, or is cut."""
+_ESCAPE_BYTES_MAX = 6
+"""Of a byte."""
+_KEY_BYTES_MIN = 4
+"""Of a member in a payload: its quotes, the colon and a digit."""
+_V_SIZE = 6
+_MARK_TWICE = 64
+_MARKS = 8 | 16 | 32 | _MARK_TWICE
+"""Of rows that have to be cleaned."""
+_NO_RECORD = 0xFFFFFFFF
+
+_BODY, _RECORD = 12, 13
+_FIELD_NAMES = (
+    *("records", "node", "idempotency_key", "create", "config", "disable_backpressure", "incarnation", "producer"),
+    *("data", "tag", "node", "meta"),
+    *("", "", "", "op", "topic", "request_id", "return_seqs"),
+)
+_OP = 15
+_MUST_BE = (
+    *("an array", "a string or null", "a string or null", "true, false or null", "an object or null", "true or false"),
+    *("a string or null", "an object or null"),
+    *("any JSON", "a string or null", "a string or null", "any JSON", "an object", "an object"),
+    *("", "a string", "a string", "any JSON", "true or false"),
+)
+
+
+class WriteBody(NamedTuple):
+    """One write request's body, of the right shape (check 1 of 7.5 passed).
+
+    violation: the first limit the body breaks (checks 3 and 4: record count, key, tag, node, meta, record size), to be
+    raised by the caller after check 2 (may this client create the topic with `config`?). None when it breaks none, and
+    only then are `rows` complete.
+    """
+
+    rows: Rows
+    node: bytes | None
+    """For records without their own; UTF-8."""
+    key: bytes | None
+    """idempotency_key, UTF-8."""
+    create: bool | None
+    config: TopicConfig | None
+    disable_backpressure: bool
+    violation: RequestError | None
+    incarnation: str | None
+    """The incarnation that the topic must have; None: any."""
+    producer: Part | None = None
+    """The part that the write is, or is a piece of; a violation beside a key."""
+
+    @property
+    def piece(self) -> int:
+        """The number of the piece that the write is; 0 also of a write that is no piece."""
+        return 0 if self.producer is None else self.producer.piece
+
+    def lists_seqs(self, wished: bool) -> bool:
+        """Return whether the answer lists seqs. That of a last piece does not: a whole part may have very many."""
+        return wished and not self.piece
+
+
+class CommandFields(NamedTuple):
+    """Of a command's text: whether there are records, and the JSON of the others, empty where one is absent."""
+
+    has_records: bool
+    op: bytes
+    topic: bytes
+    request_id: bytes
+    return_seqs: bytes
+
+
+def new_writer(config: Config) -> Any:
+    """A `struct tp_writer` (records.h) with the limits of these settings; rows and key room are its owner's to set."""
+    writer = ffi.new("struct tp_writer *")
+    writer.limits = (
+        config.max_batch_records,
+        config.max_record_bytes,
+        config.max_meta_bytes,
+        config.max_meta_keys,
+        config.max_tag_bytes,
+        config.max_node_bytes,
+        FIELDS_MAX,
+    )
+    writer.secret = tuple(SECRET)
+    return writer
+
+
+class WriteScanner:
+    """Scans write bodies with the limits of one server's settings; not for two threads at once.
+
+    Its room (40 bytes for each record of the largest batch, and key hashes) is made once and used by every call.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._limits = config
+        self._writer = writer = new_writer(config)
+        self._rows = ffi.new("unsigned char[]", ROW.size * max(1, config.max_batch_records))
+        writer.rows = self._rows
+        self._clean = ffi.new("unsigned char[]", _CLEAN_ROOM)
+        self._spans: Any = ffi.buffer(self._rows)
+        self._head: Any = ffi.buffer(ffi.addressof(writer[0], "size"), _HEAD.size)
+        self._results: Any = ffi.buffer(ffi.addressof(writer[0], "size"), _RESULTS.size)
+        self._clean_view: Any = ffi.buffer(self._clean)
+        self._fields: Any = ffi.buffer(ffi.addressof(writer[0], "fields"), _FIELDS.size)
+        self._keys_max = config.max_record_bytes // _KEY_BYTES_MIN + 1
+        """What a record may have."""
+        self._set_key_room(_KEY_ROOM)
+
+    def scan(self, body: bytes) -> WriteBody:
+        """Raises: RequestError invalid_request (JsonError has the offset), naming the field, e.g. "records[3].tag"."""
+        status = lib.tp_scan_write(self._writer, body, len(body))
+        if status != 0:
+            if status < 0:
+                self._grow_or_refuse(body)
+                return self.scan(body)
+            return self._unusual(body)
+        size, count = _HEAD.unpack(self._head)
+        rows = make_tuple(Rows, (body, self._spans[: count * 40], count, size))
+        return make_tuple(WriteBody, (rows, None, None, None, None, False, None, None, None))
+
+    def scan_in_turns(
+        self, body: bytes | bytearray, step_bytes: int, *, command: bool = False
+    ) -> Generator[None, None, WriteBody]:
+        """`scan` of a long body, about `step_bytes` of it a step. No other call of this scanner may come in between.
+
+        command: it has the fields of one, which `command_fields` are then, and need not have records.
+        """
+        text = ffi.from_buffer(body)
+        self._writer.command = command
+        status = yield from _in_turns(lib.tp_scan_work(self._writer, text, len(body)), step_bytes)
+        if status < 0:
+            self._grow_or_refuse(body)
+            return (yield from self.scan_in_turns(body, step_bytes, command=command))
+        marks = _RESULTS.unpack(self._results)[2]
+        buffer: bytes | bytearray | memoryview = body
+        if marks & _MARKS:
+            room, keys, most = self._cleaning_room(body, marks)
+            memory = page_aligned(most)  # untouched, so that its pages come step by step
+            work = lib.tp_clean_work(self._writer, text, len(body), ffi.from_buffer(memory), room, keys)
+            size = yield from _in_turns(work, step_bytes)
+            buffer = memoryview(memory)[:size]
+        return self._told(body, buffer)
+
+    def command_fields(self, body: bytes | bytearray) -> CommandFields:
+        """Of the body that was scanned last, in turns, as a command. A long text is cut."""
+        spans = self._writer.fields
+        texts = []
+        for field in range(_OP, _OP + 4):
+            span = spans[field]
+            size = min(span.len, CUT_BYTES) if span.kind else 0
+            texts.append(bytes(body[span.off : span.off + size]))
+        return CommandFields(bool(spans[0].kind), *texts)
+
+    def scan_lines(self, lines: bytes, count: int) -> Rows | None:
+        """One row of `data` alone per line, each ended by a newline; None where that is not so, or a line not plain."""
+        if lib.tp_scan_lines(self._writer, lines, len(lines), count) != 0:
+            return None
+        size, count = _HEAD.unpack(self._head)
+        return make_tuple(Rows, (lines, self._spans[: count * 40], count, size))
+
+    def scan_texts(self, texts: Sequence[bytes]) -> Rows:
+        """One row of `data` alone per JSON text. Raises: RequestError, not JSON, or over a limit."""
+        rows = self.scan_lines(b"\n".join((*texts, b"")), len(texts))
+        if rows is not None:
+            return rows
+        buffer = b"".join(texts)
+        ends = np.cumsum(np.fromiter(map(len, texts), np.uint64, len(texts)), dtype=np.uint64)
+        status = lib.tp_scan_texts(self._writer, buffer, ffi.from_buffer("uint64_t[]", ends), len(texts))
+        if status == 0:
+            size, count = _HEAD.unpack(self._head)
+            return Rows(buffer, self._spans[: count * 40], count, size)
+        if status < 0:
+            error = self._writer.error
+            if error.code == E_ROOM:
+                self._grow_key_room(f"records[{error.record}]")
+                return self.scan_texts(texts)
+            raise json_error(error, texts[error.record], f"records[{error.record}].data")
+        scanned = self._unusual(buffer)
+        if scanned.violation:
+            raise scanned.violation
+        return scanned.rows
+
+    # --- what is not plain ------------------------------------------------------------------------------------------
+    def _unusual(self, body: bytes) -> WriteBody:
+        """A valid body with other fields, rows to clean, or over a limit."""
+        marks = _RESULTS.unpack(self._results)[2]
+        return self._told(body, self._cleaned(body, marks) if marks & _MARKS else body)
+
+    def _told(self, body: bytes | bytearray, buffer: bytes | bytearray | memoryview) -> WriteBody:
+        """What the scan of `body` has found; the rows, which are clean, point into `buffer`."""
+        size, count, _marks, violation, record = _RESULTS.unpack(self._results)
+        rows = Rows(buffer, self._spans[: min(count, self._limits.max_batch_records) * 40], count, size)
+        fields = _FIELDS.unpack(self._fields)
+        limits = self._limits
+        node = key = over = None
+        try:
+            key = self._string(body, fields[6:9], "idempotency_key", limits.max_idempotency_key_bytes)
+            node = self._string(body, fields[3:6], "node", limits.max_node_bytes)
+        except RequestError as error:
+            over = error
+        create = None if fields[11] < Kind.FALSE else fields[11] == Kind.TRUE
+        config = None
+        if fields[14] == Kind.OBJECT:
+            config = TopicConfig.parse(self._inner(body, fields[12:15], "config"), "config", "config.")
+        incarnation = self._incarnation(body, fields[18:21])
+        producer = None
+        if fields[23] == Kind.OBJECT:
+            producer = parse_part(self._inner(body, fields[21:24], "producer"), self._limits)
+        over = self.over_limit(count, node, key) or over
+        if over is None and producer is not None and key is not None:
+            over = producer_and_key()
+        if over is None and violation:
+            over = self._violation(violation, f"records[{record}]")
+        return WriteBody(rows, node, key, create, config, fields[17] == Kind.TRUE, over, incarnation, producer)
+
+    def _cleaned(self, body: bytes, marks: int) -> bytes:
+        """What the rows point at: payloads without blanks and repeated keys, tags and nodes decoded. Moves the rows
+        there."""
+        room, keys, most = self._cleaning_room(body, marks)
+        out, view = self._clean, self._clean_view
+        if most > _CLEAN_ROOM:
+            out = new_dirty(most)
+            view = ffi.buffer(out)
+        copied: bytes = view[: lib.tp_clean_rows(self._writer, body, len(body), out, room, keys)]
+        return copied
+
+    def _cleaning_room(self, body: bytes | bytearray, marks: int) -> tuple[Any, int, int]:
+        """For the cleaning of a body's rows: what repeated keys need and their most, and bytes of the output."""
+        if not marks & _MARK_TWICE:
+            return ffi.NULL, 0, len(body)
+        keys = self._keys_max  # counted only where that is quick
+        if len(body) < _KEY_BYTES_MIN * keys:
+            keys = min(key_room(body), keys)
+        return new_key_work(keys), keys, 2 * len(body)
+
+    @staticmethod
+    def _string(body: bytes | bytearray, span: tuple[int, ...], name: str, most: int) -> bytes | None:
+        """Raises: RequestError, the text is over its limit by so much that it is not decoded to see."""
+        off, size, kind = span
+        if kind != Kind.STRING:
+            return None
+        if size > _ESCAPE_BYTES_MAX * most + _LONG_TEXT:
+            raise _invalid(f"{name} is longer than {most} bytes: shorten it")
+        return string_value(bytes(body[off : off + size])).encode()
+
+    def _incarnation(self, body: bytes | bytearray, span: tuple[int, ...]) -> str | None:
+        if span[2] != Kind.STRING:
+            return None
+        found = string_value(self._inner(body, span, "incarnation"))
+        check_incarnation("incarnation", found)
+        return found
+
+    def _inner(self, body: bytes | bytearray, span: tuple[int, ...], name: str) -> bytes:
+        """The text of a field that is read at one go. Raises: RequestError, it is longer than a command may be."""
+        off, size, _kind = span
+        most = self._limits.max_command_bytes
+        if 0 < most < size:
+            raise _invalid(f"{name} has {size} bytes: at most {most} are allowed (TOPICS_MAX_COMMAND_BYTES)")
+        return bytes(body[off : off + size])
+
+    def over_limit(self, count: int, node: bytes | None, key: bytes | None) -> RequestError | None:
+        """Check 3 of section 7.5, and the batch's node; None: within them."""
+        limits = self._limits
+        if count == 0:
+            return _invalid(f"records is empty: send 1 to {limits.max_batch_records} records")
+        if count > limits.max_batch_records:
+            message = f"records has {count} elements: send at most {limits.max_batch_records} in one write"
+            return RequestError("batch_too_large", message)
+        if key is not None and len(key) > limits.max_idempotency_key_bytes:
+            return _invalid(f"idempotency_key has {len(key)} bytes: use at most {limits.max_idempotency_key_bytes}")
+        if node is not None and len(node) > limits.max_node_bytes:
+            return _invalid(f"node has {len(node)} bytes: use at most {limits.max_node_bytes}")
+        return None
+
+    def _violation(self, violation: int, record: str) -> RequestError:
+        """Check 4 of section 7.5: the words for a V_* of records.c."""
+        limits = self._limits
+        if violation == _V_SIZE:
+            message = (
+                f"{record} is larger than {limits.max_record_bytes} bytes of compact JSON (data and meta): split it"
+            )
+            return RequestError("record_too_large", message)
+        return _invalid(
+            (
+                f"{record}.tag is longer than {limits.max_tag_bytes} bytes: shorten it",
+                f"{record}.node is longer than {limits.max_node_bytes} bytes: shorten it",
+                f"{record}.meta is larger than {limits.max_meta_bytes} bytes of compact JSON: use data for more",
+                f"{record}.meta has more than {limits.max_meta_keys} keys: use data for more",
+            )[violation - 2]
+        )
+
+    # --- errors -----------------------------------------------------------------------------------------------------
+    def _set_key_room(self, room: int) -> None:
+        self._keys = ffi.new("uint64_t[]", room)
+        self._writer.keys = self._keys
+        self._writer.key_room = room
+
+    def _grow_key_room(self, record: str) -> None:
+        """Makes room for all keys that a record within its limit can have. Raises: RequestError, it has more."""
+        if self._writer.key_room >= self._keys_max:
+            raise self._violation(_V_SIZE, record)
+        self._set_key_room(self._keys_max)
+
+    def _grow_or_refuse(self, body: bytes | bytearray) -> None:
+        """Makes room for an object of very many keys, or raises the error of the last scan."""
+        error = self._writer.error
+        if error.code == E_ROOM:
+            self._grow_key_room(f"records[{error.record}]")
+            return
+        where = "" if error.record == _NO_RECORD else f"records[{error.record}]"
+        if error.code not in (E_TYPE, E_MISSING, E_TWICE, E_MANY):
+            raise json_error(error, body, "the body", where)
+        name = _FIELD_NAMES[error.field] or ("the body" if error.field == _BODY else where)
+        if where and _FIELD_NAMES[error.field]:
+            name = f"{where}.{name}"
+        if error.code == E_MISSING:
+            fix = '"records": [...]' if error.field == 0 else '"data" (null is allowed)'
+            raise JsonError(f"{name} is missing: it is required, send {fix}", error.at)
+        if error.code == E_MANY:
+            raise JsonError(too_many(name, FIELDS_MAX), error.at)
+        if error.code == E_TWICE:
+            raise JsonError(f"{name} is given twice: send it once", error.at)
+        raise JsonError(f"{name} must be {_MUST_BE[error.field]}, not {KIND_NAMES[error.kind]}", error.at)
+
+
+def _in_turns(work: Any, step_bytes: int) -> Generator[None, None, int]:
+    """Do a work of records.c some bytes a step; returns its result."""
+    if work == ffi.NULL:
+        raise MemoryError
+    work = ffi.gc(work, lib.tp_work_free)
+    while True:
+        more = lib.tp_work_on(work, step_bytes)
+        if more < 0:
+            raise MemoryError
+        if not more:
+            result: int = lib.tp_work_result(work)
+            return result
+        yield
+
+
+def _invalid(message: str) -> RequestError:
+    return RequestError("invalid_request", message)
+
+
+def producer_and_key() -> RequestError:
+    """A violation: check 3 of 7.5."""
+    return _invalid("producer and an idempotency key are given: leave out the key, a part is known by its producer")

@@ -1,0 +1,62 @@
+"""The bodies of all plain writes of a pass, scanned in one call into one buffer of rows: see records.h, columns.h."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from topics.config import Config
+from topics.engine.json._records import ffi, lib
+from topics.engine.write.write_body import new_writer
+from topics.store.format.rows import ROW, Rows
+from topics.tuples import make_tuple
+
+GROUP = struct.Struct("=6IQ")
+"""topic, first, count, taken, row, rows, size: a tp_group of columns.h."""
+KEYED = 1 << 31
+"""In `topic`: the group is one request with an idempotency key."""
+
+GroupRow = tuple[int, int, int, int, int, int, int]
+"""A GROUP unpacked."""
+
+_KEY_ROOM = 65_536
+_SCRATCH_BYTES = 1 << 18
+"""A body with white space is cleaned in there; a longer one is not plain."""
+_ROOM_BODIES = 4
+"""There is room for so many bodies of the largest number of records."""
+_ROWS_MIN = 16_384
+
+
+class WriteColumns:
+    """Scans with the limits of one server's settings; its room is made once. Not for two threads at once."""
+
+    def __init__(self, config: Config) -> None:
+        self._room = max(_ROWS_MIN, _ROOM_BODIES * config.max_batch_records)
+        self._rows = ffi.new("unsigned char[]", ROW.size * self._room)
+        self._scratch = ffi.new("unsigned char[]", _SCRATCH_BYTES)
+        self._keys = ffi.new("uint64_t[]", _KEY_ROOM)
+        self._writer = writer = new_writer(config)
+        writer.rows = self._rows
+        writer.keys = self._keys
+        writer.key_room = _KEY_ROOM
+        self._spans: Any = ffi.buffer(self._rows)
+
+    def scan(self, buffer: Any, requests: Any, groups: Any, group_count: int, counts: Any, upto: Any) -> None:  # noqa: PLR0917
+        """Completes the groups.
+
+        buffer: C data, written to (see records.h). counts: u32 a request, gets its records, 0 when its body is not
+        plain; upto: u32 a receive, gets the end of what was taken of it.
+        """
+        lib.tp_scan_writes(
+            self._writer, buffer, requests, groups, group_count, self._room, counts, upto, self._scratch, _SCRATCH_BYTES
+        )
+
+    def spans(self, groups: Sequence[GroupRow]) -> bytes:
+        """The rows of all groups up to the last of these, packed: their places are those in `groups`."""
+        last = groups[-1]
+        return bytes(self._spans[0 : (last[4] + last[5]) * ROW.size])
+
+    def rows(self, buffer: bytearray | memoryview, row: int, rows: int, size: int) -> Rows:
+        """The rows of one group."""
+        return make_tuple(Rows, (buffer, self._spans[row * ROW.size : (row + rows) * ROW.size], rows, size))
