@@ -36,7 +36,7 @@ EXTENSIONS = (
     ),
     Extension("topics.engine.json._records", "topics/engine/json/records"),
     Extension("topics.loop._links", "topics/loop/links"),
-    Extension("topics.http._scan", "topics/http/scan"),
+    Extension("topics.http.lane._scan", "topics/http/lane/scan"),
 )
 
 

@@ -19,9 +19,9 @@ from perf.writes import PAYLOAD, commit_id
 from topics.clock import SystemClock
 from topics.config import Config
 from topics.engine.values.results import AppendRequest, AppendResult, Done
-from topics.http.connection import HttpConnection
-from topics.http.service import Service
-from topics.http.table import route_table
+from topics.http.http1.http1_connection import HttpConnection
+from topics.http.plan.service import Service
+from topics.http.route_table import route_table
 
 BODY = f'{{"records":[{{"data":{PAYLOAD}}}]}}'.encode()
 HEAD = (

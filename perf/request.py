@@ -23,9 +23,9 @@ from topics.clock import SystemClock
 from topics.config import Config
 from topics.engine.engine import Engine
 from topics.engine.values.topic_config import TopicConfig
-from topics.http.connection import HttpConnection
-from topics.http.service import Service
-from topics.http.table import route_table
+from topics.http.http1.http1_connection import HttpConnection
+from topics.http.plan.service import Service
+from topics.http.route_table import route_table
 from topics.loop import Loop
 from topics.loop.choose import open_ring
 from topics.store.store import Store

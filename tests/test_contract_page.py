@@ -8,10 +8,10 @@ from pathlib import Path
 
 from topics.config import Config
 from topics.engine.values.topic_config import DEFAULT
-from topics.http.errors import STATUS
-from topics.http.routes import Access, Route
-from topics.http.scope import Scope
-from topics.http.table import ROUTES
+from topics.http.access.routes import Access, Route
+from topics.http.access.scope import Scope
+from topics.http.route_table import ROUTES
+from topics.http.wire.error_answers import STATUS
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "contract.md").read_text(encoding="utf-8")
 

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from topics.http.openapi.operations import OPERATIONS
+from topics.http.openapi.api_operations import OPERATIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -18,10 +18,10 @@ from tests.contract.sim_world import SimWorld
 from tests.contract.sse_client import EventStream, create
 from tests.contract.websocket import WebSocket
 from tests.contract.world import World
-from topics.http.guard import shape_scope
-from topics.http.routes import Access, Route
-from topics.http.scope import Scope
-from topics.http.table import ROUTES
+from topics.http.access.guard import shape_scope
+from topics.http.access.routes import Access, Route
+from topics.http.access.scope import Scope
+from topics.http.route_table import ROUTES
 
 KEYS = "root,reader:read,writer:write,deleter:delete,admin:admin,rw:rw,box:rw+d+a:box-|b:,boxreader:r:box-"
 UNAUTHORIZED = (401, "unauthorized", None)

@@ -8,7 +8,7 @@ import re
 
 from tests.contract.conftest import MakeWorld
 from tests.contract.world import World
-from topics.http.table import ROUTES
+from topics.http.route_table import ROUTES
 
 
 def test_the_description_is_served(world: World) -> None:

@@ -7,7 +7,7 @@ from h2.settings import SettingCodes
 from tests.contract.conftest import MakeWorld
 from tests.contract.world import Connection, World
 from tests.http.h2_peer import H2Client, Seen
-from topics.http.h2_connection import PREFACE
+from topics.http.http2.h2_connection import PREFACE
 
 
 class Client:

@@ -13,13 +13,13 @@ from tests.ws.test_framing import as_wsproto_has_it, receive
 from topics.config import Config
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError
-from topics.http.cursor import decode_cursor
-from topics.http.first_bytes import FirstBytes
-from topics.http.h2_connection import PREFACE
-from topics.http.query import parse_query, unsigned
-from topics.http.routes import Body, Route, RouteTable
-from topics.http.scope import Scope
-from topics.http.watch.cursors import read_cursor_id
+from topics.http.access.routes import Body, Route, RouteTable
+from topics.http.access.scope import Scope
+from topics.http.http2.h2_connection import PREFACE
+from topics.http.protocol_choice import FirstBytes
+from topics.http.streams.watch_cursors import read_cursor_id
+from topics.http.wire.cursor import decode_cursor
+from topics.http.wire.query import parse_query, unsigned
 from topics.ws.commands import parse_command
 from topics.ws.framing import CLOSED
 

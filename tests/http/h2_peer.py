@@ -12,8 +12,8 @@ from h2.connection import H2Connection
 from h2.settings import SettingCodes, Settings
 
 from tests.http.wire import Response, Wire
-from topics.http.first_bytes import FirstBytes
-from topics.http.service import Service
+from topics.http.plan.service import Service
+from topics.http.protocol_choice import FirstBytes
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:

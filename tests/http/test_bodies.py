@@ -7,11 +7,11 @@ import zlib
 import pytest
 
 from tests.http.wire import Echo, Peer, make_service
-from topics.http.body import unpack
-from topics.http.handlers.records import write
-from topics.http.keyring import parse_keys
-from topics.http.routes import Body, Route, RouteTable
-from topics.http.scope import Scope
+from topics.http.access.keyring import parse_keys
+from topics.http.access.routes import Body, Route, RouteTable
+from topics.http.access.scope import Scope
+from topics.http.handlers.record_endpoints import write
+from topics.http.plan.body import unpack
 
 HEAD = b"POST /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"

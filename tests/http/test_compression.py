@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from topics.http.compression import HEADERS, Compressor, offers_gzip
+from topics.http.wire.compression import HEADERS, Compressor, offers_gzip
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 
 from tests.http.wire import Echo, Peer, make_service
 from topics.errors import RequestError
-from topics.http.connection import PIPELINED_BYTES
-from topics.http.transport import Waits
+from topics.http.http1.http1_connection import PIPELINED_BYTES
+from topics.http.wire.transport import Waits
 
 GET = b"GET /v0/topics/%b HTTP/1.1\r\nHost: localhost\r\n\r\n"
 PARK = b"GET /park HTTP/1.1\r\nHost: localhost\r\n\r\n"

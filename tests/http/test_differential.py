@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.http.wire import Echo, Peer, make_service
-from topics.http.chunked import ChunkedBody
-from topics.http.errors import BadRequestError
+from topics.http.http1.chunked import ChunkedBody
+from topics.http.wire.error_answers import BadRequestError
 
 FIELDS = st.sampled_from(
     [

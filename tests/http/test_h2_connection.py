@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tests.http.h2_peer import H2Client, H2Peer, Seen, frame
 from tests.http.wire import Echo, Peer, Response, make_service
 from topics.errors import RequestError
-from topics.http.connection import HttpConnection
-from topics.http.h2_connection import PREFACE, Http2Connection
-from topics.http.keyring import parse_keys
-from topics.http.response import JSON
-from topics.http.stream import Block
-from topics.http.transport import Arriving, Waits
+from topics.http.access.keyring import parse_keys
+from topics.http.http1.http1_connection import HttpConnection
+from topics.http.http2.h2_connection import PREFACE, Http2Connection
+from topics.http.wire.response import JSON
+from topics.http.wire.stream import Block
+from topics.http.wire.transport import Arriving, Waits
 
 WAITS = Waits(head=60, idle=75, ping_after=20, ping_timeout=20, stall=30, drain=10)
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.http.h2_peer import H2Peer, frame
 from tests.http.wire import Echo, make_service
-from topics.http.h2_connection import PREFACE
-from topics.http.h2_frames import PART, PREFACE_END, FrameCutter
+from topics.http.http2.h2_connection import PREFACE
+from topics.http.http2.h2_frames import PART, PREFACE_END, FrameCutter
 
 DATA, HEADERS, RST_STREAM, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 7, 8, 9
 

@@ -7,12 +7,12 @@ import pytest
 from tests.http.fake_engine import FakeEngine
 from topics.clock import ManualClock
 from topics.config import Config
-from topics.http.errors import BadRequestError
-from topics.http.h2_request import HeaderList, parse_header_list
-from topics.http.keyring import parse_keys
-from topics.http.request import Request
-from topics.http.service import Service
-from topics.http.table import route_table
+from topics.http.access.keyring import parse_keys
+from topics.http.plan.service import Service
+from topics.http.route_table import route_table
+from topics.http.wire.error_answers import BadRequestError
+from topics.http.wire.h2_request import HeaderList, parse_header_list
+from topics.http.wire.request import Request
 
 GET: HeaderList = (
     (b":method", b"GET"),

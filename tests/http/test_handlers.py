@@ -20,7 +20,7 @@ from topics.engine.values.results import (
 )
 from topics.engine.values.topic_config import DEFAULT, TopicConfig
 from topics.errors import CorruptError, DiskFullError, LogReadOnlyError, RequestError
-from topics.http.table import route_table
+from topics.http.route_table import route_table
 from topics.store.format.rows import record_at
 
 CONFIG = {

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.http.wire import Peer
-from topics.http import connection
-from topics.http.errors import BadRequestError
-from topics.http.head import HEAD_END, check_partial_head
+from topics.http.http1 import http1_connection
+from topics.http.wire.error_answers import BadRequestError
+from topics.http.wire.head import HEAD_END, check_partial_head
 
 GET = b"GET /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"POST /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -227,7 +227,7 @@ def test_of_a_head_that_trickles_only_what_is_new_is_looked_at(peer: Peer, monke
         told.append((len(data), looked))
         check_partial_head(data, max_bytes, looked)
 
-    monkeypatch.setattr(connection, "check_partial_head", counted)
+    monkeypatch.setattr(http1_connection, "check_partial_head", counted)
     head = GET + b"X: " + b"a" * 300 + b"\r\n\r\n"
     for request in (head, b"\r\n" + head, GET + b"\r\n" + head):  # empty lines and requests before it
         told.clear()

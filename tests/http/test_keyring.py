@@ -3,9 +3,9 @@
 import pytest
 
 from topics.errors import RequestError, UsageError
-from topics.http.keyring import Keyring, parse_keys
-from topics.http.principal import ALL_SCOPES, FULL, NOBODY, Principal
-from topics.http.scope import Scope
+from topics.http.access.keyring import Keyring, parse_keys
+from topics.http.access.principal import ALL_SCOPES, FULL, NOBODY, Principal
+from topics.http.access.scope import Scope
 
 R, W, D, A = Scope.READ, Scope.WRITE, Scope.DELETE, Scope.ADMIN
 
@@ -104,7 +104,7 @@ def test_every_digest_is_compared_whatever_matches(monkeypatch: pytest.MonkeyPat
         compared.append(a)
         return a == b
 
-    monkeypatch.setattr("topics.http.keyring.compare_digest", compare)
+    monkeypatch.setattr("topics.http.access.keyring.compare_digest", compare)
     ring = parse_keys("a,b,c")
     for token in (b"a", b"c", b"x"):
         compared.clear()

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from topics.config import Config
-from topics.http.errors import STATUS
+from topics.http.access.routes import Route
+from topics.http.openapi.api_operations import OPERATIONS
 from topics.http.openapi.description import Description
 from topics.http.openapi.document import document, operation_key
-from topics.http.openapi.operations import OPERATIONS
 from topics.http.openapi.page import HEADERS
-from topics.http.routes import Route
-from topics.http.table import ROUTES
+from topics.http.route_table import ROUTES
+from topics.http.wire.error_answers import STATUS
 
 DOCUMENT = document(ROUTES, Config())
 
@@ -29,7 +29,7 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.pattern}")
 def test_every_route_is_described(route: Route) -> None:
-    assert operation_key(route) in OPERATIONS, "say in topics/http/openapi/operations.py what it takes and answers"
+    assert operation_key(route) in OPERATIONS, "say in topics/http/openapi/api_operations.py what it takes and answers"
 
 
 def test_it_is_json_and_its_references_lead_somewhere() -> None:

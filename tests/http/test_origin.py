@@ -3,8 +3,8 @@
 import pytest
 
 from tests.http.wire import Echo, Peer, make_service
-from topics.http.routes import Route, RouteTable
-from topics.http.scope import Scope
+from topics.http.access.routes import Route, RouteTable
+from topics.http.access.scope import Scope
 
 
 def get(peer: Peer, host: str) -> int:

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.http.wire import Peer, make_service
-from topics.http import plan
-from topics.http.keyring import parse_keys
-from topics.http.query import boolean, parse_query, token_of, unsigned
-from topics.http.table import route_table
+from topics.http.access.keyring import parse_keys
+from topics.http.plan import plan
+from topics.http.route_table import route_table
+from topics.http.wire.query import boolean, parse_query, token_of, unsigned
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topics.engine.write.write_columns import GROUP
-from topics.http._scan import ffi, lib
-from topics.http.lane_answers import REQUEST
+from topics.http.lane._scan import ffi, lib
+from topics.http.lane.lane_answers import REQUEST
 
 groups = st.lists(
     st.tuples(

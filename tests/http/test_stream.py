@@ -1,9 +1,9 @@
 """Answers that go on: their bytes, the client's leaving, back-pressure, their end."""
 
 from tests.http.wire import Echo, Peer, make_service
-from topics.http import sse
-from topics.http.connection import PIPELINED_BYTES
-from topics.http.stream import Block
+from topics.http.http1.http1_connection import PIPELINED_BYTES
+from topics.http.streams import sse
+from topics.http.wire.stream import Block
 
 STREAM = b"GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n"
 GET = b"GET /v0/topics/a HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -3,7 +3,7 @@
 import pytest
 
 from topics.errors import RequestError
-from topics.http.stream_slots import StreamSlots
+from topics.http.streams.stream_slots import StreamSlots
 
 
 def test_streams_count_from_their_opening_to_their_end() -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.http.h2_peer import H2Peer
 from tests.http.wire import Echo, Peer, make_service
 from tests.ws.passes import Passes
-from topics.http.connection import PIPELINED_BYTES
-from topics.http.service import Service
-from topics.http.transport import Waits
-from topics.http.turns import RequestTurns
+from topics.http.http1.http1_connection import PIPELINED_BYTES
+from topics.http.plan.request_turns import RequestTurns
+from topics.http.plan.service import Service
+from topics.http.wire.transport import Waits
 
 GET = b"GET /v0/topics/%b HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = (

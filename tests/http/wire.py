@@ -10,13 +10,13 @@ from tests.engine.fake_store import FakeLoop
 from topics.config import Config, tiny_config
 from topics.engine.values.name_rules import Prefixes
 from topics.errors import RequestError
-from topics.http.call import Call
-from topics.http.connection import HttpConnection
-from topics.http.keyring import NO_KEYS, Keyring
-from topics.http.routes import Body, Route, RouteTable
-from topics.http.scope import Scope
-from topics.http.service import Service
-from topics.http.stream import Stream
+from topics.http.access.keyring import NO_KEYS, Keyring
+from topics.http.access.routes import Body, Route, RouteTable
+from topics.http.access.scope import Scope
+from topics.http.http1.http1_connection import HttpConnection
+from topics.http.plan.call import Call
+from topics.http.plan.service import Service
+from topics.http.wire.stream import Stream
 
 
 class Response(NamedTuple):

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from topics.engine.values.json_fields import Fields
+from topics.http.openapi.api_operations import OPERATIONS
 from topics.http.openapi.components import SCHEMAS
-from topics.http.openapi.operations import OPERATIONS
 from topics.http.openapi.shapes import Schema
 from topics.ws import commands
 

@@ -677,7 +677,7 @@ MUTANTS = (
     # --- others ------------------------------------------------------------------------------------------------------
     _one(
         "what runs behind the lane's answers left to the next pass, which nobody makes",
-        "http/lane_answers.py",
+        "http/lane/lane_answers.py",
         "            self.service.again()  # what came behind runs now, and the log has had its turn\n",
         "            pass\n",
     ),

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from topics.config import Config
 from topics.errors import RequestError, TopicsError, UsageError, without_paths
-from topics.http.errors import envelope
-from topics.http.keyring import parse_keys
-from topics.http.lane import Lane
-from topics.http.response import ResponseWriter
-from topics.http.service import Service
-from topics.http.table import route_table
+from topics.http.access.keyring import parse_keys
+from topics.http.lane.lane import Lane
+from topics.http.plan.service import Service
+from topics.http.route_table import route_table
+from topics.http.wire.error_answers import envelope
+from topics.http.wire.response import ResponseWriter
 from topics.loop.connection import Connection
 from topics.loop.listener import Listener
 from topics.loop.loop import Loop

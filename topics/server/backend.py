@@ -9,7 +9,7 @@ from topics.config import Config
 from topics.engine.scheduling.scheduler import LoadStats
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import EngineStats, TopicState
-from topics.http.engine_api import EngineApi
+from topics.http.plan.engine_api import EngineApi
 from topics.loop.loop import Loop
 from topics.store.wal.counters import CheckpointCounters, LogCounters
 from topics.store.wal.log_bound import LogBound

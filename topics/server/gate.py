@@ -1,6 +1,6 @@
 """Which requests get in: the steps between a request's syntax and its route. Source: wire contract, 2.4 and 13.2.
 
-Keys have been asked for by then (`topics.http.guard`). While the server serves there is nothing to ask, and the
+Keys have been asked for by then (`topics.http.access.guard`). While the server serves there is nothing to ask, and the
 service has no gate at all.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 
 from topics.errors import RequestError
-from topics.http.plan import Plan
-from topics.http.service import Service
+from topics.http.plan.plan import Plan
+from topics.http.plan.service import Service
 
 
 class State(enum.Enum):

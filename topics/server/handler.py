@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from topics.http.first_bytes import FirstBytes
-from topics.http.lane import Lane
-from topics.http.service import Service
+from topics.http.lane.lane import Lane
+from topics.http.plan.service import Service
+from topics.http.protocol_choice import FirstBytes
 from topics.loop.connection import Connection
 from topics.metrics import Histogram
 

@@ -16,8 +16,8 @@ from topics.engine.scheduling.scheduler import LoadStats
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import EngineStats, TopicState
 from topics.engine.values.topic_config import DURABILITIES
-from topics.http.lane import REASONS, Lane
-from topics.http.service import Service
+from topics.http.lane.lane import REASONS, Lane
+from topics.http.plan.service import Service
 from topics.loop.loop import Loop
 from topics.metrics import Histogram
 from topics.server.backend import Backend

@@ -5,7 +5,7 @@ A body that trickles holds memory and a place among its key's requests in flight
 
 from __future__ import annotations
 
-from topics.http.transport import Arriving
+from topics.http.wire.transport import Arriving
 
 
 class BodyPace:

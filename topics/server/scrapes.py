@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from topics.engine.values.name_rules import Prefixes
-from topics.http.allowance import Allowance
+from topics.http.access.rate_limit import Allowance
 from topics.loop.loop import Loop
 from topics.server.metrics import ServerMetrics
 from topics.store.checkpoint.time_slices import Turns

@@ -10,8 +10,8 @@ import socket
 
 from topics.config import Config
 from topics.errors import UsageError
-from topics.http.keyring import parse_keys
-from topics.http.origin import is_loopback
+from topics.http.access.keyring import parse_keys
+from topics.http.access.origin import is_loopback
 from topics.server.keys_file import with_keys_of_file
 
 _OTHER_DESCRIPTORS = 512

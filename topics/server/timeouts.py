@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from email.utils import formatdate
 
 from topics.config import Config
-from topics.http.service import Service
-from topics.http.transport import Waits
+from topics.http.plan.service import Service
+from topics.http.wire.transport import Waits
 from topics.loop.connection import Connection
 from topics.loop.loop import Loop
 from topics.server.pace import BodyPace, Stalls

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from topics.engine.values.ports import Timers
-from topics.http.call import Call
-from topics.http.scope import Scope
-from topics.http.service import Service
-from topics.http.transport import Transport, Waits
+from topics.http.access.scope import Scope
+from topics.http.plan.call import Call
+from topics.http.plan.service import Service
+from topics.http.wire.transport import Transport, Waits
 from topics.ws.handshake import accept_key, switching_protocols
 from topics.ws.host import Host
 from topics.ws.session import Rights, Session

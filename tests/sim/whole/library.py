@@ -24,7 +24,7 @@ from topics.embedded.open_logs import open_logs
 from topics.embedded.producer import Producer
 from topics.engine.write.value_rows import NewRecord
 from topics.errors import StorageError, TopicsError, as_request_error
-from topics.http.errors import status_of
+from topics.http.wire.error_answers import status_of
 
 _STEPS_MAX = 200_000
 _LOOK_EVERY_STEPS = 8

@@ -1,5 +1,5 @@
-/* The requests of one pass, as columns: filled by http/scan.c, completed by engine/json/records.c, read by Python as packed
- * numbers (http/lane.py). Not read by cffi. */
+/* The requests of one pass, as columns: filled by http/lane/scan.c, completed by engine/json/records.c, read by Python as packed
+ * numbers (http/lane/lane.py). Not read by cffi. */
 #ifndef TOPICS_ENGINE_COLUMNS_H
 #define TOPICS_ENGINE_COLUMNS_H
 
@@ -26,6 +26,6 @@ struct tp_group {
 
 enum { TP_KEYED = 1u << 31 };
 
-_Static_assert(sizeof(struct tp_request) == 32 && sizeof(struct tp_group) == 32, "http/lane.py says so");
+_Static_assert(sizeof(struct tp_request) == 32 && sizeof(struct tp_group) == 32, "http/lane/lane.py says so");
 
 #endif

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from topics.engine.state.producer_part import EPOCH_MAX, PART_MAX, PIECE_MAX
 from topics.engine.values.topic_config import DURABILITIES
-from topics.http.errors import STATUS
 from topics.http.openapi.shapes import (
     Schema,
     Setting,
@@ -18,6 +17,7 @@ from topics.http.openapi.shapes import (
     u32,
     u64,
 )
+from topics.http.wire.error_answers import STATUS
 
 REASONS = ("cap", "ttl", "mixed", "source_trim", "recreated", "crash")
 _I32 = {"type": "integer", "format": "int32", "minimum": -(2**31), "maximum": 2**31 - 1}

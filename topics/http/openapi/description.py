@@ -8,9 +8,9 @@ from functools import cached_property
 import msgspec
 
 from topics.config import Config
+from topics.http.access.routes import Route
 from topics.http.openapi.document import document
 from topics.http.openapi.page import page
-from topics.http.routes import Route
 
 
 class Description:

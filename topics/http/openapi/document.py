@@ -8,12 +8,12 @@ from typing import Any
 
 from topics import __version__
 from topics.config import Config
-from topics.http.errors import STATUS
+from topics.http.access.routes import Access, Body, Route
+from topics.http.access.scope import Scope
+from topics.http.openapi.api_operations import OPERATIONS, Operation
 from topics.http.openapi.components import ROUTER_NAME, SCHEMAS, TOPIC_NAME
-from topics.http.openapi.operations import OPERATIONS, Operation
 from topics.http.openapi.shapes import Schema, ref, text, with_settings
-from topics.http.routes import Access, Body, Route
-from topics.http.scope import Scope
+from topics.http.wire.error_answers import STATUS
 
 _MEANING = {
     400: "The request is malformed",

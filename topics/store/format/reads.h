@@ -1,5 +1,5 @@
-/* Reads from cursors, as columns over one pass: filled by http/scan.c, completed by store/format/codec.c, answered by http/scan.c.
- * Python sees packed numbers (engine/read/plain_reads.py, http/lane.py). Not read by cffi: C files include it. */
+/* Reads from cursors, as columns over one pass: filled by http/lane/scan.c, completed by store/format/codec.c, answered by http/lane/scan.c.
+ * Python sees packed numbers (engine/read/plain_reads.py, http/lane/lane.py). Not read by cffi: C files include it. */
 #ifndef TOPICS_STORE_READS_H
 #define TOPICS_STORE_READS_H
 

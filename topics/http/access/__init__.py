@@ -1,0 +1,1 @@
+"""Who may do what: routes and scopes, keys, principals, origins, rate limits."""

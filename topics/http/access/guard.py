@@ -1,0 +1,119 @@
+"""The auth pipeline, as far as a head alone decides it. Source: wire contract, sections 2.4 and 4.3.
+
+It runs before routing: what a request must be allowed to do follows from its method and the shape of its path, so an
+unknown subpath has a scope too. The one step that is not a matter of the head, the cap on requests in flight of a
+key, lies between the two refusals of a verdict; `topics.http.plan.gatekeeping` puts all of them in order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from topics.errors import RequestError
+from topics.http.access.keyring import Keyring
+from topics.http.access.principal import FULL, NOBODY, Principal
+from topics.http.access.routes import Access, Match, Route
+from topics.http.access.scope import Scope
+from topics.http.wire.request import Request
+
+_BEARER = b"Bearer "
+_TOPICS, _ROUTERS = "/v0/topics/", "/v0/routers/"
+_ROUTER_METHODS = {"GET": Scope.READ, "PUT": Scope.ADMIN, "DELETE": Scope.DELETE}
+
+
+class Verdict(NamedTuple):
+    """counted: the principal whose requests in flight this one is one of, None where the cap does not apply."""
+
+    principal: Principal
+    counted: Principal | None = None
+    unauthorized: RequestError | None = None
+    forbidden: RequestError | None = None
+
+
+_OPEN = Verdict(FULL)
+_UNAUTHORIZED = RequestError("unauthorized", "a valid key is required: send `Authorization: Bearer <key>`")
+
+
+class Guard:
+    """Decides about heads. probe_auth: health and readiness need a valid key too."""
+
+    def __init__(self, keyring: Keyring, *, probe_auth: bool = False) -> None:
+        self._keyring = keyring
+        self._probe_auth = probe_auth
+
+    def judge(self, request: Request, token: str, match: Match | None) -> Verdict:
+        """token: of the query, decoded. match: of the path, None for an unknown one."""
+        if not self._keyring:
+            return _OPEN
+        method = "GET" if request.method == "HEAD" else request.method
+        route = match.methods.get(method) if match is not None else None
+        access = _access(match, route)
+        if access is Access.PROBE and not self._probe_auth:
+            return Verdict(NOBODY)
+        own = access is Access.OWN and request.method == "GET"
+        principal = self._identify(request, token if own or access is Access.STREAM else "")
+        if own:
+            return Verdict(principal or NOBODY)
+        if principal is None:
+            return Verdict(NOBODY, unauthorized=_UNAUTHORIZED)
+        if access is Access.PROBE:
+            return Verdict(principal)
+        return Verdict(principal, principal, None, _forbidden(principal, request.path, method, route))
+
+    def judge_again(self, principal: Principal, request: Request, method: str, route: Route | None) -> Verdict:
+        """The verdict of now on a request that was let in as `principal`, whose key has changed since."""
+        found = principal.of_now
+        if found is None:
+            return Verdict(NOBODY, unauthorized=_UNAUTHORIZED)
+        return Verdict(found, found, None, _forbidden(found, request.path, method, route))
+
+    def _identify(self, request: Request, of_query: str) -> Principal | None:
+        """By the header; by the query's token where the header yields none."""
+        value = request.headers.get(b"authorization", b"")
+        token = value[len(_BEARER) :].strip(b" \t") if value.startswith(_BEARER) else b""
+        if not token:
+            token = of_query.encode("utf-8", "surrogateescape")
+        return self._keyring.find(token) if token else None
+
+
+def _access(match: Match | None, route: Route | None) -> Access:
+    """Probes are free by path, whatever the method."""
+    if route is not None:
+        return route.access
+    if match is not None and any(other.access is Access.PROBE for other in match.methods.values()):
+        return Access.PROBE
+    return Access.KEY
+
+
+def _forbidden(principal: Principal, path: str, method: str, route: Route | None) -> RequestError | None:
+    """Steps 5 and 6: the scopes, then the name in the path."""
+    scope = route.scope if route is not None else shape_scope(method, path)
+    if not principal.may(scope):
+        return RequestError("forbidden", f"this key lacks a scope: {_names(scope)} is needed")
+    if principal.restricted:
+        name = path_name(path)
+        if name is not None and not principal.allows(name):
+            return RequestError("forbidden", "this key may not use the name in the path")
+    return None
+
+
+def shape_scope(method: str, path: str) -> Scope:
+    """The scope of what is no route: by the shape of its path (4.4)."""
+    if path.startswith(_TOPICS):
+        return Scope.WRITE
+    if path.startswith(_ROUTERS):
+        return _ROUTER_METHODS.get(method, Scope.ADMIN)
+    return Scope.NONE
+
+
+def path_name(path: str) -> bytes | None:
+    """The topic or router a path names, percent-decoded; None where it names none."""
+    for start in (_TOPICS, _ROUTERS):
+        if path.startswith(start):
+            return unquote_to_bytes(path[len(start) :].partition("/")[0])
+    return None
+
+
+def _names(scope: Scope) -> str:
+    return " and ".join(str(one.name).lower() for one in Scope if one in scope)

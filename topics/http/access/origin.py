@@ -1,0 +1,128 @@
+"""Which Host and Origin a request may name: what keeps a web page from reaching a server on the same machine.
+
+DNS rebinding makes a browser send its requests for `evil.example` to 127.0.0.1, so on a loopback address only names
+that cannot be rebound are taken: addresses, `localhost`, names without a dot (nobody can register one) and those the
+operator allows. A page of another site may send simple requests without asking, and open WebSockets, which no CORS
+covers; so what changes state, and what opens a stream, must not come from another origin. A page of another port of
+this machine is another origin, and to a browser the same site. The table of docs/security.md tells operators the same.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from topics.errors import RequestError
+from topics.http.wire.request import Request
+
+_HOSTS_KEPT = 256
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_OTHER_SITES = (b"cross-site", b"same-site")
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
+
+
+class HostRule:
+    """Decides from the head alone.
+
+    host: the name or address the server was told to listen on, which is always served. allowed_hosts: names (without
+    port) taken besides; they switch the check on for an address that is not loopback, where any Host passes otherwise.
+    "*" allows all. allowed_origins: of pages elsewhere (`scheme://host:port`) that may do what the server's own may;
+    "*" allows all.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        allowed_hosts: tuple[str, ...] = (),
+        allowed_origins: tuple[str, ...] = (),
+        *,
+        enabled: bool = True,
+    ) -> None:
+        self._allowed = {name.lower() for name in (*allowed_hosts, host)}
+        self._may_check_host = enabled and "*" not in allowed_hosts
+        self._checks_host = self._may_check_host and (bool(allowed_hosts) or is_loopback(host))
+        self._known: dict[str, bool] = {}
+        """Hosts seen and whether they are ours; a server hears few."""
+        self._checks_origin = enabled and "*" not in (*allowed_hosts, *allowed_origins)
+        self._origins = {origin.lower() for origin in allowed_origins}
+
+    def listens_on(self, address: str) -> None:
+        """The address bound, known once the name to listen on is resolved: `127.1` and the machine's own name may be
+        loopback too."""
+        self._checks_host = self._checks_host or (self._may_check_host and is_loopback(address))
+
+    def refusal(self, request: Request, *, stream: bool = False) -> RequestError | None:
+        """403 for a foreign Host, and for a state-changing request or an upgrade of another site's page; None when all
+        is well. stream: it asks for an answer that goes on, which no method makes harmless."""
+        host = request.authority or request.headers.get(b"host", b"").decode("latin-1")
+        if self._checks_host and host and not self._is_known(host):
+            return RequestError(
+                "forbidden", "this Host is not served here: add it to TOPICS_ALLOWED_HOSTS if it should be"
+            )
+        if self._checks_origin and (stream or request.method not in _SAFE_METHODS or b"upgrade" in request.headers):
+            origin = request.headers.get(b"origin")
+            if origin is not None:
+                if not self._may_act(origin.decode("latin-1").lower(), host.lower()):
+                    return _foreign_page("origin")
+            elif request.headers.get(b"sec-fetch-site", b"") in _OTHER_SITES:
+                return _foreign_page("site")
+        return None
+
+    def _is_known(self, host: str) -> bool:
+        known = self._known.get(host)
+        if known is None:
+            if len(self._known) >= _HOSTS_KEPT:
+                self._known.clear()
+            known = self._known[host] = self._is_ours(host_name(host))
+        return known
+
+    def _is_ours(self, name: str) -> bool:
+        if name in self._allowed or name.endswith(".localhost"):
+            return True
+        if "." not in name.rstrip(".") and ":" not in name:
+            return True
+        return is_address(name)
+
+    def _may_act(self, origin: str, host: str) -> bool:
+        """True for an origin that is allowed, and for the server's own: the host and port the request was sent to. The
+        scheme is not compared, as a proxy with TLS may stand before this server."""
+        if origin in self._origins:
+            return True
+        scheme, _, authority = origin.partition("://")
+        port = _DEFAULT_PORTS.get(scheme)
+        return port is not None and bool(authority) and _without_port(authority, port) == _without_port(host, port)
+
+
+def _without_port(authority: str, default: str) -> str:
+    return authority.removesuffix(f":{default}")
+
+
+def _foreign_page(what: str) -> RequestError:
+    message = f"a page of another {what} may not do this: add its origin to TOPICS_ALLOWED_ORIGINS if it should"
+    return RequestError("forbidden", message)
+
+
+def host_name(authority: str) -> str:
+    """`host`, `host:port` or `[v6]:port` without the port and brackets, lower case."""
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0].lower()
+    return authority.partition(":")[0].lower()
+
+
+def is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """True for an address of this machine alone, and for `localhost`; unspecified addresses and other names are not."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback

@@ -1,0 +1,26 @@
+"""Have a checkpoint made. Source: wire contract, section 7.9."""
+
+from __future__ import annotations
+
+from topics.engine.values.results import CheckpointResult
+from topics.http.plan.call import Call
+
+_WAIT_MS = 30_000
+
+
+def checkpoint(call: Call) -> None:
+    """The newest snapshot's number, once a checkpoint that begins from now on has ended (7.9)."""
+    fields = call.fields()
+    wait_ms = min(fields.u32("wait_ms", _WAIT_MS), call.service.config.max_wait_ms)
+    number = fields.u64("checkpoint", 0)
+
+    @call.or_fail
+    def answer(result: CheckpointResult) -> None:
+        done = b"true" if result.done else b'false,"checkpoint":%d' % result.number
+        call.reply(
+            b'{"snapshot":%d,"done":%b,"performance":{"server_total_ms":%b}}' % (result.snapshot, done, call.total_ms())
+        )
+
+    cancel = call.service.engine.checkpoint(wait_ms, answer, number=number)
+    if not call.answered:
+        call.on_disconnect = cancel

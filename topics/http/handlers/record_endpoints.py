@@ -1,0 +1,278 @@
+"""Records: write, read from a cursor, delete. Source: wire contract, sections 7.5 to 7.7."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from topics.engine.state.idempotency import Key
+from topics.engine.state.identity import Identity
+from topics.engine.state.refusals import config_needs_admin, name_forbidden
+from topics.engine.values.durations import milliseconds, throttle_wait
+from topics.engine.values.json_fields import Fields
+from topics.engine.values.predicate import parse_predicate
+from topics.engine.values.results import AppendRequest, AppendResult, DeleteResult, DiffQuery, DiffResult, Tombstone
+from topics.engine.values.topic_config import TopicConfig
+from topics.engine.write.long_bodies import Frames, Work
+from topics.engine.write.write_body import WriteBody, producer_and_key
+from topics.errors import RequestError, TopicsError
+from topics.http.access.scope import Scope
+from topics.http.plan.call import Call
+from topics.http.plan.gatekeeping import check_type
+from topics.http.wire.json_text import json_bool
+from topics.http.wire.query import boolean
+from topics.tuples import make_tuple
+
+_VISIBLE_ASCII = re.compile(rb"[\t\x20-\x7e]*")
+
+
+def write(call: Call) -> None:
+    """Append; answered at the class's commit point (7.5)."""
+    service = call.service
+    if call.unpacking is not None or len(call.body) > service.step_bytes:
+        call.held_bytes = call.held_bytes or len(call.body)
+        service.long_bodies.run(_write_long(call))
+        return
+    _append(call, service.scanner.scan(bytes(call.body)))
+
+
+def _write_long(call: Call) -> Work:
+    """The same for a long body, in turns with everybody else. One whose client has left before has none."""
+    try:
+        if not call.answered:
+            call.is_only = False
+            long_bodies, plan = call.service.long_bodies, call.plan
+            if call.unpacking is not None:
+                call.body = yield from call.unpacking.steps
+                call.held_bytes = len(call.body)
+                check_type(plan, is_empty=not call.body)
+            body = yield from long_bodies.scan(call.body)
+            frames = None
+            if body.violation is None:
+                identity, violation = _identity(call, body)
+                if violation is None:
+                    frames = yield from long_bodies.frames(body.rows, body.node, identity)
+            _append(call, body, frames)
+            yield
+            call.body, call.held_bytes = b"", 0  # giving memory back takes as long as using it does
+    except Exception as error:
+        call.fail(error)
+
+
+def _identity(call: Call, body: WriteBody) -> tuple[Identity | None, RequestError | None]:
+    """By what the write is known when it is sent again, and the limit that it breaks."""
+    key, producer, violation = body.key, body.producer, body.violation
+    if key is None:
+        key = call.plan.request.headers.get(b"idempotency-key")
+        if key is not None:
+            key, violation = _check_header_key(call, key, violation)
+            if producer is not None and key is not None:
+                violation = violation or producer_and_key()
+    return producer if key is None else Key(key), violation
+
+
+def _append(call: Call, body: WriteBody, frames: Frames | None = None) -> None:
+    """The hot one: the answer is one format of bytes."""
+    plan = call.plan
+    service = call.service
+    engine = service.engine
+    if engine.refuses_writes and not body.disable_backpressure:
+        raise engine.refuse_write()
+    identity, violation = _identity(call, body)
+    piece = body.piece
+    with_seqs = body.lists_seqs(boolean(plan.query, "return_seqs", True) if plan.query else True)
+    topic = plan.name_json
+    started_ns = call.started_ns
+
+    def done(result: AppendResult | TopicsError) -> None:  # not by `or_fail`: one call less for each write
+        if isinstance(result, TopicsError):
+            call.fail(result)
+            return
+        first, last, head, count, created, deduped, append_ns, sync_ns = result
+        total_ns = service.now_ns() - started_ns
+        total = milliseconds(total_ns)
+        window_ns = engine.throttle_window_ns
+        if window_ns and not deduped:
+            total += throttle_wait(window_ns, total_ns - append_ns - sync_ns)
+        if count == 1 and with_seqs and not (created or deduped or result.staged):
+            append, sync = milliseconds(append_ns), milliseconds(sync_ns)
+            call.reply(_ONE_RECORD % (topic, first, last, first, head, total, append, sync))
+            return
+        performance = b'"server_total_ms":' + total
+        if not deduped:
+            performance += b',"wal_append_ms":%b,"fsync_ms":%b' % (milliseconds(append_ns), milliseconds(sync_ns))
+        if result.staged:
+            flags = (json_bool(created), json_bool(deduped))
+            answer = _STAGED % (topic, piece, count, *flags, performance)
+        else:
+            answer = write_json(
+                topic, first, count, with_seqs, performance, head=head, created=created, deduped=deduped
+            )
+        call.reply(answer, 201 if created else 200)
+
+    config = body.config
+    may_create = True if config is None else _may_create_with(call, config)
+    options = (body.create, config, may_create, violation, body.incarnation, frames)
+    request = make_tuple(AppendRequest, (plan.name, body.rows, body.node, identity, *options))
+    if call.is_only and service.is_alone():
+        parsed_ns = service.now_ns()
+        result = engine.append_alone(request)
+        if result is not None:
+            commit_ns = max(result.append_ns, result.sync_ns)
+            appended_ns = service.now_ns() - commit_ns
+            done(result)
+            service.parse.add(parsed_ns - started_ns)
+            service.append.add(appended_ns - parsed_ns)
+            return
+    if service.sampling:
+        service.sampling = False
+        parsed_ns = service.now_ns()
+        engine.append(request, done)
+        service.parse.add(parsed_ns - started_ns)
+        service.append.add(service.now_ns() - parsed_ns)
+    else:
+        engine.append(request, done)
+
+
+def write_json(
+    topic: bytes,
+    first: int,
+    count: int,
+    with_seqs: bool,
+    performance: bytes,
+    *,
+    head: int = 0,
+    created: bool = False,
+    deduped: bool = False,
+) -> bytes:
+    """The answer to a write of `count` records from `first` on. topic: its name as JSON; head: 0, the last of them."""
+    last = first + count - 1
+    seqs = b'"seqs":[%b],' % ",".join(map(str, range(first, last + 1))).encode() if with_seqs else b""
+    flags = (b"true" if created else b"false", b"true" if deduped else b"false")
+    return _ANSWER % (topic, first, last, seqs, head or last, count, *flags, performance)
+
+
+_ANSWER = (
+    b'{"topic":%b,"first_seq":%d,"last_seq":%d,%b"head_seq":%d,"count":%d,"created":%b,"deduped":%b,"performance":{%b}}'
+)
+_STAGED = b'{"topic":%b,"staged":true,"piece":%d,"count":%d,"created":%b,"deduped":%b,"performance":{%b}}'
+_ONE_RECORD = (
+    b'{"topic":%b,"first_seq":%d,"last_seq":%d,"seqs":[%d],"head_seq":%d,"count":1,"created":false,"deduped":false,'
+    b'"performance":{"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b}}'
+)
+
+
+def _may_create_with(call: Call, config: TopicConfig) -> RequestError | Literal[True]:
+    """Whether this key may create the topic with `config`, should the topic be absent (7.5, 2)."""
+    principal = call.principal
+    if not principal.may(Scope.ADMIN):
+        return config_needs_admin(call.name)
+    if config.dead_letter is not None and not principal.allows(config.dead_letter):
+        return name_forbidden(config.dead_letter)
+    return True
+
+
+def _check_header_key(
+    call: Call, key: bytes, violation: RequestError | None
+) -> tuple[bytes | None, RequestError | None]:
+    """`Idempotency-Key`: ignored unless visible ASCII, empty is a key (R-IDEM-1); too long a one is a violation."""
+    limit = call.service.config.max_idempotency_key_bytes
+    if not _VISIBLE_ASCII.fullmatch(key):
+        return None, violation
+    if len(key) > limit and violation is None:
+        violation = RequestError(
+            "invalid_request", f"Idempotency-Key has {len(key)} bytes: at most {limit} are allowed"
+        )
+    return key, violation
+
+
+def diff(call: Call) -> None:
+    """Records above a cursor; waits for some when asked to and there are none (7.6)."""
+    fields = call.fields()
+    query = DiffQuery(
+        from_seq=fields.u64("from_seq", 0),
+        limit=fields.u32("limit", 0),
+        nodes=fields.nodes(call.service.config),
+        include_tags=fields.boolean("include_tags", False),
+        include_meta=fields.boolean("include_meta", True),
+        wait_ms=fields.u32("wait_ms", 0),
+        max_batch_bytes=fields.u64("max_batch_bytes", 0),
+        from_ms=_from_ms(fields) if "from" in fields else None,
+    )
+
+    @call.or_fail
+    def done(result: DiffResult) -> None:
+        call.reply_around(*_diff_json(call, result))
+
+    cancel = call.service.engine.diff(call.name, query, done)
+    if query.wait_ms and not call.answered:
+        call.on_disconnect = cancel
+
+
+def _from_ms(fields: Fields) -> int:
+    """The time (ms since 1970) at which a read begins that names no seq. Raises: RequestError."""
+    if "from_seq" in fields:
+        raise RequestError("invalid_request", "from and from_seq both say where to begin: send one of them")
+    begin = fields.few_members("from", 'an object like {"time": 1795325238494}', 1)
+    begin.require("time")
+    return begin.u64("time", 0)
+
+
+def _diff_json(call: Call, result: DiffResult) -> tuple[bytes, bytes, bytes]:
+    """The answer in three parts; the one in the middle is the records."""
+    cold = b',"cold_segments_read":%d' % result.cold_segments if result.cold_segments else b""
+    after = (
+        b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,"tombstone":%b,'
+        b'"lag":%d,"performance":{"server_total_ms":%b,"records_scanned":%d%b}}'
+    ) % (
+        result.next_from_seq,
+        result.head_seq,
+        result.earliest_seq,
+        json_bool(result.caught_up),
+        b"null" if result.tombstone is None else _tombstone_json(result.tombstone),
+        result.lag,
+        call.total_ms(),
+        result.scanned,
+        cold,
+    )
+    return b'{"topic":%b,"records":[' % call.plan.name_json, result.records, after
+
+
+def _tombstone_json(tombstone: Tombstone) -> bytes:
+    shape = b'{"gap_from":%d,"gap_to":%d,"reason":"%b","missed_estimate":%d,"earliest_seq":%d,"head_seq":%d}'
+    return shape % (
+        tombstone.gap_from,
+        tombstone.gap_to,
+        tombstone.reason.encode(),
+        tombstone.missed_estimate,
+        tombstone.earliest_seq,
+        tombstone.head_seq,
+    )
+
+
+def delete_records(call: Call) -> None:
+    """Delete by seq, by tag, or both (7.7)."""
+    fields = call.fields()
+    before_seq = fields.nullable_u64("before_seq")
+    span = fields.nullable_span("match")
+    match = None if span is None else parse_predicate(span, call.service.config.max_tag_bytes)
+    if before_seq is None and match is None:
+        raise RequestError("invalid_request", "before_seq, match or both are required")
+
+    @call.or_fail
+    def done(result: DeleteResult) -> None:
+        body = (
+            b'{"topic":%b,"deleted":%d,"earliest_seq":%d,"head_seq":%d,"count":%d,"bytes":%d,'
+            b'"performance":{"server_total_ms":%b}}'
+        ) % (
+            call.plan.name_json,
+            result.deleted,
+            result.earliest_seq,
+            result.head_seq,
+            result.count,
+            result.bytes,
+            call.total_ms(),
+        )
+        call.reply(body)
+
+    call.service.engine.delete_records(call.name, before_seq, match, done)

@@ -1,0 +1,122 @@
+"""Topics as resources: create, state, list, delete. Source: wire contract, sections 7.1 to 7.4."""
+
+from __future__ import annotations
+
+import msgspec
+
+from topics.engine.values.name_rules import check_topic_name
+from topics.engine.values.results import DeleteTopicResult, PutResult, TopicPage, TopicState
+from topics.engine.values.topic_config import TopicConfig, check_dead_letter_of
+from topics.http.handlers.list_pages import asked_page, reply_page
+from topics.http.plan.call import Call
+from topics.http.wire.json_text import json_bool, json_nullable
+from topics.http.wire.query import boolean
+
+
+def put_topic(call: Call) -> None:
+    """Create or replace the configuration (7.1)."""
+    config = TopicConfig.parse(bytes(call.body))
+    check_topic_name(call.name)
+    check_dead_letter_of(config, call.name)
+    if config.dead_letter is not None:
+        call.principal.check_names(config.dead_letter)
+
+    @call.or_fail
+    def done(result: PutResult) -> None:
+        body = b'{"topic":%b,"created":%b,"config":%b,"performance":{"server_total_ms":%b}}' % (
+            call.plan.name_json,
+            json_bool(result.created),
+            result.config.as_json(),
+            call.total_ms(),
+        )
+        call.reply(body, 201 if result.created else 200)
+
+    call.service.engine.put_topic(call.name, config, done)
+
+
+def get_topic(call: Call) -> None:
+    """State; `touch` counts as consumption (7.2)."""
+    query = call.plan.query
+    shown = boolean(query, "incarnation", False)
+
+    @call.or_fail
+    def done(state: TopicState) -> None:
+        call.reply(_state_json(call, state, b'"incarnation":"%b",' % state.incarnation.encode() if shown else b""))
+
+    call.service.engine.state(call.name, touch=boolean(query, "touch", True), done=done)
+
+
+def _state_json(call: Call, state: TopicState, incarnation: bytes) -> bytes:
+    """incarnation: the member, with a comma behind it; b"" leaves it out."""
+    queue = b""
+    if state.queue is not None:
+        queue = b'"queue":{"ready":%d,"in_flight":%d,"dead_lettered":%d},' % (
+            state.queue.ready,
+            state.queue.in_flight,
+            state.queue.dead_lettered,
+        )
+    return (
+        b'{"topic":%b,"type":"%b","head_seq":%d,"earliest_seq":%d,"next_seq":%d,"count":%d,"bytes":%d,"config":%b,'
+        b'"effective_priority":%d,"last_write_ts":%b,"last_read_ts":%b,%b%b"performance":{"server_total_ms":%b}}'
+    ) % (
+        call.plan.name_json,
+        state.config.type.encode(),
+        state.head_seq,
+        state.earliest_seq,
+        state.head_seq + 1,
+        state.count,
+        state.bytes,
+        state.config.as_json(),
+        state.effective_priority,
+        json_nullable(state.last_write_ts),
+        json_nullable(state.last_read_ts),
+        queue,
+        incarnation,
+        call.total_ms(),
+    )
+
+
+def list_topics(call: Call) -> None:
+    """One page, by name (7.3, 3.4)."""
+    query = call.plan.query
+    after, page_size = asked_page(query)
+    shown = boolean(query, "incarnation", False)
+
+    @call.or_fail
+    def done(page: TopicPage) -> None:
+        reply_page(call, b"topics", [_row_json(row, shown) for row in page.rows], page.next_after)
+
+    touch = boolean(query, "touch", False)
+    call.service.engine.list_topics(query.get("prefix", ""), after, page_size, touch, call.principal.prefixes, done)
+
+
+def _row_json(row: TopicState, with_incarnation: bool) -> bytes:
+    return (
+        b'{"topic":%b,"head_seq":%d,"earliest_seq":%d,"count":%d,"bytes":%d,"durable":%b,"effective_priority":%d%b}'
+    ) % (
+        msgspec.json.encode(row.name),
+        row.head_seq,
+        row.earliest_seq,
+        row.count,
+        row.bytes,
+        json_bool(row.config.durable),
+        row.effective_priority,
+        b',"incarnation":"%b"' % row.incarnation.encode() if with_incarnation else b"",
+    )
+
+
+def delete_topic(call: Call) -> None:
+    """Remove a topic with all that hangs on it; an absent one is no error (7.4)."""
+
+    @call.or_fail
+    def done(result: DeleteTopicResult) -> None:
+        body = b'{"topic":%b,"deleted":%b,"routers_removed":%b,"performance":{"server_total_ms":%b}}' % (
+            call.plan.name_json,
+            json_bool(result.deleted),
+            msgspec.json.encode([name for name in result.routers_removed if call.principal.allows(name)]),
+            call.total_ms(),
+        )
+        call.reply(body)
+
+    if_empty = boolean(call.plan.query, "if_empty", False)
+    call.service.engine.delete_topic(call.name, if_empty=if_empty, done=done)

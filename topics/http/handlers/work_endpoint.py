@@ -1,0 +1,27 @@
+"""Jobs pushed as they come. Source: wire contract, section 8.6."""
+
+from __future__ import annotations
+
+from topics.engine.queue.queue_results import ClaimRequest
+from topics.http.handlers import event_streams
+from topics.http.plan.call import Call
+from topics.http.streams import sse
+from topics.http.streams.work_stream import WorkStream
+from topics.http.wire.query import unsigned
+
+_NO_NUMBER = -1
+
+
+def open_stream(call: Call) -> None:
+    """Leased jobs, at most `max` at a time, until somebody leaves."""
+    event_streams.check_accept(call.plan)
+    service, query = call.service, call.plan.query
+    lease_ms = unsigned(query, "lease_ms", _NO_NUMBER)
+    request = ClaimRequest(
+        call.name, query.get("node", ""), unsigned(query, "max", 1), None if lease_ms == _NO_NUMBER else lease_ms
+    )
+    work = WorkStream(call.plan.name_json, service.heartbeats, service.now_ns)
+    push = service.engine.open_push(request, work)
+    slot = service.stream_slots.take(call.principal.key_id)
+    work.on_end, slot.on_key_gone = slot.release, work.on_key_gone
+    work.open(push, call.open_stream(sse.CONTENT_TYPE, sse.HEADERS, work.on_drained, work.on_disconnect))

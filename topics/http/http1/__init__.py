@@ -1,0 +1,1 @@
+"""One HTTP/1 connection without its socket."""

@@ -1,0 +1,615 @@
+"""One HTTP/1 connection without its socket: bytes in, requests to handlers, answers out in order.
+
+Phases, and what moves between them:
+
+    HEAD     --a whole head, body here-->   ANSWER      the handler has the request
+    HEAD     --a head, body to come-->      BODY
+    BODY     --the body is whole-->         ANSWER
+    HEAD     --the lane takes requests-->   ANSWER      several, perhaps, and one `answer` for all
+    ANSWER   --answered-->                  HEAD        or CLOSED when the connection is not kept
+    ANSWER   --open_stream-->               STREAM      the answer goes on until the handler ends it: then as answered
+    ANSWER   --101-->                       CLOSED      for HTTP: another protocol has taken the connection over
+    any      --refused with its body unread, close, lost, bad syntax-->   CLOSED
+
+The next request of a connection is looked at after the previous one was answered; pipelined bytes wait.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable, Sequence
+
+from topics.errors import RequestError
+from topics.http.access.principal import NOBODY, Principal
+from topics.http.http1.chunked import ChunkedBody
+from topics.http.http1.http1_stream import Http1Stream
+from topics.http.plan.body import Unpacking
+from topics.http.plan.call import Call, run
+from topics.http.plan.gatekeeping import UNREAD_BODY_BYTES_MAX, ignores_body, refusal_before_body, usable_body
+from topics.http.plan.plan import Plan, too_large
+from topics.http.plan.service import Service
+from topics.http.wire.error_answers import BadRequestError, envelope, extra_headers, status_of
+from topics.http.wire.head import HEAD_END, check_partial_head
+from topics.http.wire.response import CONTINUE, JSON
+from topics.http.wire.transport import Arriving, Transport, Waits
+from topics.http.wire.upgrade import OpenUpgraded, Upgraded
+
+_log = logging.getLogger(__name__)
+
+
+class Phase(enum.Enum):
+    HEAD = "head"
+    BODY = "body"
+    ANSWER = "answer"
+    STREAM = "stream"
+    CLOSED = "closed"
+
+
+HEAD, BODY, ANSWER, STREAM, CLOSED = Phase.HEAD, Phase.BODY, Phase.ANSWER, Phase.STREAM, Phase.CLOSED
+
+PIPELINED_BYTES = 65_536
+"""Input kept while a request is being answered; with more, reading pauses."""
+
+
+class HttpConnection:
+    """The state of one connection; an idle one holds no buffer and no parser."""
+
+    __slots__ = (
+        "_bodies",
+        "_body",
+        "_call",
+        "_counted",
+        "_ended",
+        "_in_line",
+        "_is_last",
+        "_looked",
+        "_paused",
+        "_pending",
+        "_plan",
+        "_refusal",
+        "_running",
+        "_stream",
+        "_successor",
+        "admitted",
+        "phase",
+        "service",
+        "since",
+        "transport",
+    )
+
+    upgrades = True
+
+    def __init__(self, service: Service, transport: Transport, since: int | None = None) -> None:
+        """since: the tick of the accept, when that was before now."""
+        self.service = service
+        self.transport = transport
+        self.phase = HEAD
+        self.admitted = False
+        self.since = service.tick if since is None else since
+        """The tick at which the present wait began: for a head, or for more of a body."""
+        self._pending = b""
+        """Bytes not yet handled: a partial head, or what came while a request is being answered."""
+        self._looked = 0
+        """So many of `_pending` are known to begin a head, and to hold no end of one."""
+        self._plan: Plan | None = None
+        self._body: bytearray | ChunkedBody | None = None
+        self._bodies = 0
+        """That did not come with their heads."""
+        self._refusal: RequestError | None = None
+        """What is answered once the body that comes is passed over."""
+        self._is_last = False
+        """The answer in progress: where a next request would begin is unknown, or the client wants none."""
+        self._call: Call | None = None
+        self._stream: Http1Stream | None = None
+        self._counted: Principal | None = None
+        """Whose request is in flight while its body arrives; a call counts itself."""
+        self._successor: Upgraded | None = None
+        self._ended = False
+        """The peer sends no more: what is here is answered, then the connection closes."""
+        self._running = False
+        self._paused = False
+        self._in_line = False
+        """Waits for its turn (request_turns.py): what came is handled then, and no more is read before."""
+
+    @property
+    def idle(self) -> bool:
+        """Between requests, with nothing of the next one here."""
+        return self.phase is HEAD and not self._pending
+
+    @property
+    def held_bytes(self) -> int:
+        """Input kept here: of a body that is not whole, or pipelined."""
+        held = 0 if self._call is None else self._call.held_bytes
+        return len(self._pending) + (0 if self._body is None else len(self._body)) + held
+
+    def large_writes(self) -> Sequence[bytes]:
+        return ()
+
+    @property
+    def arriving(self) -> Sequence[Arriving]:
+        return (Arriving(self._bodies, self.held_bytes),) if self.phase is BODY and not self._in_line else ()
+
+    def cut_off(self, body: int) -> None:
+        """Where a next request would begin stays unknown."""
+        self._close()
+
+    @property
+    def busy(self) -> bool:
+        """A request waits for its turn; those under way are counted by the service."""
+        return self._in_line
+
+    @property
+    def patient(self) -> bool:
+        """A stream waits for its reader (R-SSE-6)."""
+        return self.phase is STREAM
+
+    def overdue(self, waits: Waits) -> bool:
+        """A head or more of a body did not come in time (R-NET-4). An answer takes what it takes."""
+        waited = self.service.tick - self.since
+        if self._paused and waited > 1 and self._waits:
+            self._leave()  # unread, nobody would notice that it has left (R-NET-11)
+            return False
+        if self._in_line:
+            return False
+        if self.phase is HEAD:
+            return waited > (waits.idle if self.idle else waits.head)
+        return self.phase is BODY and waited > waits.head
+
+    def going_away(self) -> None:
+        """HTTP/1 says it with the last answer."""
+
+    # --- input -------------------------------------------------------------------------------------------------------
+    def receive(self, data: bytes | memoryview) -> None:
+        """Bytes from the peer; a view is only read during the call."""
+        phase = self.phase
+        if phase is HEAD:
+            pending = self._pending
+            if pending:
+                looked = self._looked
+                self._pending, self._looked = b"", 0
+                self._advance(pending + data, looked)
+            else:
+                self._advance(bytes(data))
+        elif phase is ANSWER or phase is STREAM:
+            self._pending += data
+            if len(self._pending) > PIPELINED_BYTES and not self._paused:
+                self._paused = True
+                self.since = self.service.tick
+                self.transport.pause_reading()
+        elif phase is BODY:
+            self.since = self.service.tick
+            if self.service.turns.over:
+                self._pending += data
+                self._stand_in_line()
+                self._settle()
+            else:
+                self._advance(self._take_body(bytes(data)))
+
+    def end_of_stream(self) -> None:
+        """The peer will send no more. Requests that are here get their answers, but a mere wait ends (R-NET-11)."""
+        self._ended = True
+        if self._waits:
+            self._leave()
+        elif self._in_line or (self.phase is HEAD and self._pending and self.transport.over_high_water):
+            return
+        elif self.phase is not ANSWER:
+            self._close()
+
+    def lost(self) -> None:
+        """The connection is gone, with whatever it was doing."""
+        self.phase = CLOSED
+        self._leave_stream()
+        self._uncount()
+        call, self._call = self._call, None
+        self._plan = self._body = None
+        self._pending = b""
+        if call is not None:
+            call.abandon()
+
+    def drained(self) -> None:
+        """The peer has read enough of what was written: a stream or pipelined requests go on."""
+        if self._stream is not None:
+            self._stream.on_drained()
+        elif self.phase is HEAD and self._pending and not self._running:
+            self._go_on()
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+    def _advance(self, data: bytes, looked: int = 0) -> None:
+        """Handles every request that is whole in `data`; keeps the rest. looked: see `_looked`."""
+        service = self.service
+        kept, turns = service.planner.kept, service.turns
+        size = len(data)
+        at = 0
+        self._running = True
+        while at < size and self.phase is HEAD:
+            if turns.left <= turns.stop_at:
+                self._stand_in_line()
+                break
+            end = data.find(HEAD_END, at if at or looked < 3 else looked - 3) + 4
+            if end == 3:
+                at = self._wait_for_head(data, at, looked)
+                break
+            head = data[at:end]
+            plan = kept.get(head)
+            if plan is None:
+                if head.startswith(b"\r\n"):
+                    at += 2  # empty lines before a request are skipped, RFC 9112 section 2.2
+                    continue
+                try:
+                    plan = service.planner.plan(head)
+                except BadRequestError as error:
+                    self._refuse_syntax(error)
+                    break
+            if self.transport.over_high_water:
+                break  # answers are not being read: `drained` goes on from here
+            stop = end + plan.content_length
+            if plan.plain and stop <= size and service.gate is None:
+                only = at == 0 and stop == size
+                at = stop
+                self._serve(plan, data[end:stop], only=only)
+            else:
+                rest = self._begin(plan, data[end:])
+                at = size - len(rest)
+            if at < size:
+                turns.look()
+        self._running = False
+        if at < size and self.phase in (HEAD, ANSWER, STREAM):
+            self._pending = data[at:]
+        elif at < size and self._successor is not None:
+            self._successor.receive(data[at:])
+        waits = self._in_line or self.transport.over_high_water
+        if (self._ended or self._paused or waits) and self.phase in (HEAD, BODY):
+            self._settle()
+        elif (self._ended or self._paused) and self._waits:
+            self._settle_wait()
+
+    def _settle(self) -> None:
+        """While input is wanted: the end of a connection whose peer has finished, and reading no faster than answering.
+
+        A body that has begun is read to its end whatever answers wait: nothing would start it again.
+        """
+        clogged = self.phase is HEAD and self.transport.over_high_water and bool(self._pending)
+        waits = self._in_line or clogged
+        if self._ended and not waits:
+            self._close()
+        elif waits != self._paused:
+            self._paused = waits
+            if waits:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
+
+    def _stand_in_line(self) -> None:
+        """The requests of this pass have had their time: the next one here has its turn in another pass."""
+        if not self._in_line:
+            self._in_line = True
+            self.service.turns.wait(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._in_line = False
+        if self.phase is not HEAD and self.phase is not BODY:
+            return
+        turns = self.service.turns
+        turns.begin()
+        self.since = self.service.tick
+        try:
+            self._go_on()
+        except Exception:
+            _log.exception("a connection failed by a bug of ours; it is closed")
+            self._close()
+        if not self._in_line:  # else all that was done is charged
+            turns.look()
+
+    @property
+    def _waits(self) -> bool:
+        """What is under way may take long, and ends with its client (R-NET-11)."""
+        call = self._call
+        return self.phase is STREAM or (call is not None and call.on_disconnect is not None)
+
+    def _settle_wait(self) -> None:
+        """A wait, or an answer that goes on, has just begun: it is read from its client, which may leave."""
+        if self._ended:
+            self._leave()
+        elif len(self._pending) <= PIPELINED_BYTES:
+            self._paused = False
+            self.transport.resume_reading()
+
+    def _leave(self) -> None:
+        """The client of what `_waits` is gone, or as good as that."""
+        self._leave_stream()
+        call, self._call = self._call, None
+        if call is not None:
+            call.abandon()
+        self._close()
+
+    def _wait_for_head(self, data: bytes, at: int, looked: int) -> int:
+        """Part of a head is here. Returns where it begins; refuses what cannot become one.
+
+        looked: so many bytes of `data` were here, and looked at, before.
+        """
+        if at:
+            looked = 0
+        while data.startswith(b"\r\n", at):
+            at += 2
+        rest = data[at:]
+        if rest and rest != b"\r":
+            try:
+                check_partial_head(rest, self.service.planner.max_head_bytes, looked)
+                self._looked = len(rest)
+            except BadRequestError as error:
+                self._refuse_syntax(error)
+        return at
+
+    def _begin(self, plan: Plan, data: bytes) -> bytes:
+        """A request that is not whole, or not plain. data: what came behind its head; returns what is not its body."""
+        service = self.service
+        refusal = refusal_before_body(service, plan)
+        if not plan.has_body:
+            if refusal is None:
+                self._serve(plan, b"")
+            else:
+                self._refuse(plan, refusal)
+            return data
+        skipped = refusal is not None or ignores_body(plan)
+        length = plan.content_length
+        if not skipped and 0 < length <= len(data) and not plan.expects_continue:
+            self._serve(plan, data[:length])
+            return data[length:]
+        chunked = plan.request.framing.chunked
+        unread = plan.expects_continue or (refusal is not None and (chunked or refusal is plan.too_large))
+        if skipped and (unread or length > UNREAD_BODY_BYTES_MAX) and not 0 < length <= len(data):
+            # Reading the body would serve nobody, and where the next request begins stays unknown: answer and close.
+            if refusal is not None:
+                self._refuse(plan, refusal, body_unread=True)
+            else:
+                self._is_last = True
+                self._serve(plan, b"")
+            return b""
+        if plan.expects_continue:
+            self.transport.write(CONTINUE)
+        self.phase = BODY
+        self._bodies += 1
+        self.since = service.tick
+        self._plan = plan
+        if refusal is None and plan.principal is not NOBODY:
+            self.admitted = True
+        if refusal is None and plan.counted is not None:
+            self._counted = plan.counted
+            self._counted.in_flight += 1
+        self._refusal = refusal
+        self._body = ChunkedBody() if chunked else bytearray()
+        return self._take_body(data)
+
+    def _take_body(self, data: bytes) -> bytes:
+        """More of a body; once it is whole, the request runs. Returns what lies behind it."""
+        plan, body = self._plan, self._body
+        assert plan is not None
+        if isinstance(body, ChunkedBody):
+            limit = plan.max_body_bytes
+            try:
+                rest = body.feed(data)
+            except BadRequestError as error:
+                self._refuse_syntax(error)
+                return b""
+            if limit and body.size > limit:
+                self._body = None
+                self._uncount()
+                self._refuse(plan, too_large(limit), body_unread=not body.done)
+                return rest
+            if not body.done:
+                return b""
+            whole = body.take()
+        else:
+            assert body is not None
+            missing = plan.content_length - len(body)
+            if len(data) < missing:
+                body += data
+                return b""
+            body += data[:missing]
+            whole = body
+            rest = data[missing:]
+        self._body = None
+        self._uncount()
+        refusal, self._refusal = self._refusal, None
+        if refusal is None and not plan.principal.is_valid:
+            plan = self.service.planner.again(plan)
+            refusal = plan.unauthorized or plan.forbidden
+        if refusal is None:
+            self._serve(plan, whole if len(whole) > self.service.step_bytes else bytes(whole))
+        else:
+            self._refuse(plan, refusal)
+        if rest:
+            self.service.turns.look()
+        return rest
+
+    def _serve(self, plan: Plan, body: bytes | bytearray, *, only: bool = False) -> None:
+        """A whole request whose path, method and size are in order: the rest of the body's steps, then the handler.
+
+        only: nothing else was received with it.
+        """
+        service = self.service
+        started_ns = service.now_ns()
+        self.phase = ANSWER
+        self._plan = plan
+        if plan.principal is not NOBODY:
+            self.admitted = True
+        if self._ended and plan.route is not None and plan.route.stream:
+            self._close()  # nobody listens, and jobs may be leased as soon as it is open
+            return
+        usable: bytes | bytearray | Unpacking = body
+        if ignores_body(plan):
+            usable = b""
+        elif not plan.usual_body:
+            try:
+                usable = usable_body(plan, body, service.step_bytes)
+            except RequestError as error:
+                self._refuse(plan, error)
+                return
+        call = Call(service, self, plan, usable, started_ns)
+        call.is_only = only
+        self._call = call
+        run(call)
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+    def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
+        """The answer of the request in progress; then the next one, if it is here already."""
+        assert self.phase is ANSWER, "an answer without a request"
+        service = self.service
+        plan = self._plan
+        assert plan is not None
+        self._call = None
+        if self._keeps(plan):
+            plain = status <= 201 and content_type is JSON and not headers
+            if plain and not plan.is_head and plan.request.framing.version_minor == 1:
+                self.transport.write(service.writer.json(status, body))
+            else:
+                connection = b"" if plan.request.framing.version_minor else b"keep-alive"
+                self._write(plan, status, body, content_type, headers, connection=connection)
+            self._next()
+            return
+        self._write(plan, status, body, content_type, headers, connection=b"close")
+        self._close()
+
+    def respond_in_parts(self, parts: Sequence[bytes]) -> None:
+        """`respond` with 200 and JSON."""
+        plan = self._plan
+        assert plan is not None, "an answer without a request"
+        if not self._keeps(plan) or plan.is_head or plan.request.framing.version_minor != 1:
+            self.respond(200, b"".join(parts), JSON, b"")
+            return
+        self._call = None
+        head = self.service.writer.json_start(sum(map(len, parts)))
+        self.transport.write(head + parts[0])
+        for part in parts[1:]:
+            self.transport.write(part)
+        self._next()
+
+    def answer(self, answers: bytes, *, last: bool = False) -> None:
+        """Whole responses to the requests that the lane took (lane.py); then what came behind them.
+
+        last: the connection is not kept; only the first such answer counts.
+        """
+        if self.phase is not ANSWER:
+            return  # lost, or closed by an answer before
+        self.transport.write(answers)
+        if last:
+            self._close()
+        else:
+            self._next()
+
+    def open_stream(
+        self,
+        status: int,
+        content_type: bytes,
+        headers: bytes,
+        on_drained: Callable[[], None],
+        on_disconnect: Callable[[], None],
+    ) -> Http1Stream:
+        """The head of an answer that goes on; see `topics.http.wire.stream.Stream`."""
+        assert self.phase is ANSWER, "an answer without a request"
+        plan = self._plan
+        assert plan is not None
+        chunks = plan.request.framing.version_minor == 1
+        kept = chunks and self._keeps(plan)
+        self.transport.write(
+            self.service.writer.stream_head(status, content_type, headers, chunks=chunks, close=not kept)
+        )
+        self.phase = STREAM
+        self._call = self._plan = None  # a stream may stay for days: its head need not
+        self._is_last = not kept
+        config = self.service.config
+        self.transport.set_water_marks(config.stream_high_water_bytes, config.stream_low_water_bytes)
+        self._stream = Http1Stream(self, chunks=chunks, on_drained=on_drained, on_disconnect=on_disconnect)
+        return self._stream
+
+    def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
+        """Answers the request in progress with a 101. What came behind it is the other protocol's first input."""
+        assert self.phase is ANSWER, "an answer without a request"
+        transport = self.transport
+        transport.write(head)
+        self.phase = CLOSED
+        self._call = self._plan = self._refusal = None
+        if self._paused:
+            transport.resume_reading()
+        config = self.service.config
+        transport.set_water_marks(config.stream_high_water_bytes, config.stream_low_water_bytes)
+        upgraded = self._successor = transport.state = open_upgraded(transport)
+        data, self._pending = self._pending, b""
+        if data:
+            upgraded.receive(data)
+        if self._ended:
+            upgraded.end_of_stream()
+
+    def on_stream_ended(self, *, kept: bool) -> None:
+        """The handler has ended its stream. kept: the client knows where it ends, so another answer may follow."""
+        self._stream = None
+        if not kept or self.service.closing or self._is_last:
+            self._close()
+            return
+        config = self.service.config
+        self.transport.set_water_marks(config.send_high_water_bytes, config.send_low_water_bytes)
+        self._next()
+
+    def _leave_stream(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.leave()
+
+    def _keeps(self, plan: Plan) -> bool:
+        """Whether the connection goes on after this answer."""
+        return plan.keep_alive and not self.service.closing and not self._is_last
+
+    def _next(self) -> None:
+        """Answered: on to the next request, which may be here already."""
+        self.phase = HEAD
+        self._plan = None
+        self.since = self.service.tick
+        if not self._running and (self._pending or self._ended or self._paused):
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Input that waited for the answer."""
+        data, self._pending, self._looked = self._pending, b"", 0
+        if self.phase is BODY:
+            self._running = True  # an answer at once may not end the connection before what is behind the body
+            data = self._take_body(data)
+        self._advance(data)
+
+    def _refuse(self, plan: Plan, error: RequestError, *, body_unread: bool = False) -> None:
+        """An error the handler never hears of."""
+        self.service.refused_total += 1
+        self.phase = ANSWER
+        self._plan = plan
+        if not body_unread:
+            self.respond(status_of(error), envelope(error), JSON, extra_headers(error))
+            return
+        self._write(plan, status_of(error), envelope(error), JSON, extra_headers(error), connection=b"close")
+        self._close()
+
+    def _refuse_syntax(self, error: BadRequestError) -> None:
+        """Nobody knows where the next request would begin, so nothing more is read."""
+        self.service.refused_total += 1
+        body = envelope(error.as_request_error())
+        self.transport.write(self.service.writer.render(error.status, body, connection=b"close"))
+        self._close()
+
+    def _write(
+        self, plan: Plan, status: int, body: bytes, content_type: bytes, headers: bytes, *, connection: bytes
+    ) -> None:
+        data = self.service.writer.render(
+            status, body, content_type=content_type, headers=headers, connection=connection, without_body=plan.is_head
+        )
+        self.transport.write(data)
+
+    def _uncount(self) -> None:
+        counted, self._counted = self._counted, None
+        if counted is not None:
+            counted.in_flight -= 1
+
+    def _close(self) -> None:
+        self.phase = CLOSED
+        self._uncount()
+        self._plan = self._body = self._refusal = None
+        self._pending = b""
+        self.transport.close()

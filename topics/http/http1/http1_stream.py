@@ -1,0 +1,57 @@
+"""The body of an HTTP/1 answer that goes on: chunks for HTTP/1.1, bytes until the close for HTTP/1.0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from topics.http.wire.stream import LAST_CHUNK, Block, chunked
+
+if TYPE_CHECKING:
+    from topics.http.http1.http1_connection import HttpConnection
+    from topics.http.wire.transport import Transport
+
+
+class Http1Stream:
+    """Implements `topics.http.wire.stream.Stream`. The connection tells it of the client: `on_drained`, `leave`."""
+
+    __slots__ = ("_chunked", "_connection", "_on_disconnect", "_transport", "on_drained")
+
+    def __init__(
+        self,
+        connection: HttpConnection,
+        *,
+        chunks: bool,
+        on_drained: Callable[[], None],
+        on_disconnect: Callable[[], None],
+    ) -> None:
+        self._connection: HttpConnection | None = connection
+        self._transport: Transport = connection.transport
+        self._chunked = chunks
+        self.on_drained = on_drained
+        self._on_disconnect = on_disconnect
+
+    @property
+    def over_high_water(self) -> bool:
+        return self._transport.over_high_water
+
+    def write(self, data: bytes) -> None:
+        if self._connection is not None:
+            self._transport.write(chunked(data) if self._chunked else data)
+
+    def write_block(self, block: Block) -> None:
+        if self._connection is not None:
+            self._transport.write(block.chunk if self._chunked else block.data)
+
+    def end(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            if self._chunked:
+                self._transport.write(LAST_CHUNK)
+            connection.on_stream_ended(kept=self._chunked)
+
+    def leave(self) -> None:
+        """The client is gone."""
+        if self._connection is not None:
+            self._connection = None
+            self._on_disconnect()

@@ -1,0 +1,1 @@
+"""One HTTP/2 connection without its socket."""

@@ -1,0 +1,630 @@
+"""One HTTP/2 connection without its socket: frames in, requests to handlers, answers out as windows allow.
+
+Framing, HPACK and the states of streams are the h2 package's. Here: each stream's way through the steps every request
+takes, and a bound for whatever a peer can make us hold or do. Nothing a peer sends is an exception: it is an event, or
+the end of the connection with a GOAWAY. Source: wire contract, R-NET-1, R-NET-2, R-NET-5, R-NET-11; RFC 9113.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from h2.connection import ConnectionState
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    PingAckReceived,
+    RemoteSettingsChanged,
+    RequestReceived,
+    StreamEnded,
+    StreamReset,
+    WindowUpdated,
+)
+from h2.exceptions import H2Error, ProtocolError
+from h2.settings import SettingCodes
+
+from topics.errors import RequestError
+from topics.http.access.principal import NOBODY
+from topics.http.access.rate_limit import Allowance
+from topics.http.http2.h2_frames import GOAWAY, FrameCutter
+from topics.http.http2.h2_open import open_h2
+from topics.http.http2.h2_sender import Sender
+from topics.http.http2.h2_stream import Http2Stream
+from topics.http.plan.body import Unpacking
+from topics.http.plan.call import Call, run
+from topics.http.plan.gatekeeping import ignores_body, refusal_before_body, usable_body
+from topics.http.plan.plan import too_large
+from topics.http.plan.service import Service
+from topics.http.wire.error_answers import BadRequestError, envelope, extra_headers, status_of
+from topics.http.wire.h2_request import answer_fields, list_limit
+from topics.http.wire.response import JSON
+from topics.http.wire.transport import Arriving, Transport, Waits
+
+_log = logging.getLogger(__name__)
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+_HEADER_TABLE_BYTES = 4096
+"""Of the compressor of our answers, whatever the peer offers to keep."""
+_STREAM_ID_MAX = (1 << 31) - 1
+_GOAWAY_FRAME = struct.Struct(">HBBBIII")
+_PING = b"topics\0\0"
+_PADDING_BYTES_MAX = 4096
+"""Of the frames of a head that is within its limit: padding, lengths, frame heads."""
+_STREAMS_A_CONTROL = 32
+"""Each SETTINGS frame may change the windows of all streams: so many take as long as another control frame."""
+DROPPED_FRAME_BYTES = 1024
+"""A DATA frame that is dropped counts as so many bytes at least: a small one costs as much."""
+_UPDATES_A_FRAME = 2
+"""WINDOW_UPDATEs a peer may answer a DATA frame with: the stream's and the connection's."""
+
+
+class Http2Connection:
+    """The state of one connection, made when the preface has come; that is the first thing it receives."""
+
+    __slots__ = (
+        "_at_end",
+        "_closed",
+        "_controls",
+        "_cutter",
+        "_drained",
+        "_dropped_bytes",
+        "_ended",
+        "_gone",
+        "_h2",
+        "_held_bodies",
+        "_in_line",
+        "_leaving",
+        "_paused",
+        "_pinged",
+        "_resets",
+        "_running",
+        "_sender",
+        "_since",
+        "_streams",
+        "_unread",
+        "_waiting",
+        "admitted",
+        "service",
+        "transport",
+    )
+
+    def __init__(self, service: Service, transport: Transport) -> None:
+        self.service = service
+        self.transport = transport
+        config = service.config
+        now_ns = service.now_ns()
+        self.admitted = False
+        self._h2 = open_h2(config)
+        limit = list_limit(config.max_head_bytes, config.max_head_fields)
+        self._cutter = FrameCutter(len(PREFACE), self._h2.max_inbound_frame_size, limit + _PADDING_BYTES_MAX)
+        self._sender = Sender(self._h2, transport, self._on_sent)
+        self._streams: dict[int, Http2Stream] = {}
+        """Requests that are not over: received, handled or answered."""
+        self._waiting: deque[tuple[Http2Stream, bytes | bytearray]] = deque()
+        """Whole requests that are not run while the peer leaves answers unread, and those that wait for their turn."""
+        self._held_bodies = 0
+        """Bytes of bodies in `_streams` and `_waiting`."""
+        self._dropped_bytes = 0
+        """Sum of `dropped_bytes` of `_streams`: of bodies that go on after their answers. Nothing is held of them."""
+        self._resets = Allowance(config.h2_reset_burst, config.h2_resets_per_s, now_ns)
+        self._controls = Allowance(config.h2_control_burst, config.h2_controls_per_s, now_ns)
+        self._since = service.tick
+        """When the peer last sent something."""
+        self._pinged: int | None = None
+        """When the peer was sent the PING it has not acknowledged."""
+        self._drained: list[Http2Stream] = []
+        """Answers that may go on; told once nothing else is under way."""
+        self._ended = False
+        """The peer begins no more requests: when those here are answered, the connection closes."""
+        self._gone = False
+        """It says nothing more at all."""
+        self._leaving = False
+        self._closed = False
+        self._running = False
+        self._paused = False
+        self._in_line = False
+        """Waits for its turn (request_turns.py): what came is handled then, and no more is read before."""
+        self._unread = b""
+        """What came and was not looked at: whole frames, and a part of one."""
+        self._at_end = False
+        """The peer sends nothing behind `_unread`."""
+
+    @property
+    def held_bytes(self) -> int:
+        calls = (stream.call for stream in self._streams.values())
+        long = sum(call.held_bytes for call in calls if call is not None)
+        return self._cutter.held_bytes + self._held_bodies + self._sender.held_bytes + len(self._unread) + long
+
+    def large_writes(self) -> list[bytes]:
+        return [part for stream in self._streams.values() for part in stream.large_writes()]
+
+    @property
+    def arriving(self) -> Sequence[Arriving]:
+        streams = self._streams.values()
+        return [Arriving(stream.id, len(stream.body)) for stream in streams if stream.body is not None]
+
+    def cut_off(self, body: int) -> None:
+        stream = self._streams.get(body)
+        if stream is not None:
+            self._reset(stream, ErrorCodes.CANCEL)
+            self._settle()
+
+    @property
+    def busy(self) -> bool:
+        """The end of an answer waits for the peer's windows, or a request for its turn."""
+        return self._in_line or bool(self._waiting) or any(stream.ending for stream in self._streams.values())
+
+    @property
+    def patient(self) -> bool:
+        """Every answer under way goes on, and waits for its reader (R-SSE-6)."""
+        answers = [stream for stream in self._streams.values() if not stream.finished]
+        return bool(answers) and all(stream.streaming for stream in answers)
+
+    # --- input -------------------------------------------------------------------------------------------------------
+    def receive(self, data: bytes | memoryview) -> None:
+        """Bytes from the peer; a view is only read during the call."""
+        if self._closed:
+            return
+        self._since = self.service.tick
+        if self._unread or self.service.turns.over:
+            self._unread += data
+            self._stand_in_line()
+            self._settle()
+        else:
+            self._take(data)
+            self._tell_drained()
+
+    def _take(self, data: bytes | memoryview) -> None:
+        """Handles the frames in `data`; those beyond the turn of this connection are kept for the next one."""
+        turns = self.service.turns
+        events: list[Event] = []
+        controls = at = 0
+        try:
+            for piece, kind in self._cutter.cut(data):
+                at += len(piece)
+                if kind == GOAWAY:
+                    self._sender.flush()  # the package drops what it has for a peer that says GOAWAY
+                told = self._h2.receive_data(piece)
+                if kind == GOAWAY:
+                    self._stay_open(told)
+                if not told and kind >= 0:
+                    controls += 1  # nothing happened: of a stream that is over, perhaps
+                events += told
+                turns.look()
+                if turns.over and at < len(data):
+                    self._unread = bytes(data[at:])
+                    self._stand_in_line()
+                    break
+        except ProtocolError as error:
+            if self._h2.state_machine.state is not ConnectionState.CLOSED:  # else the package has written its GOAWAY
+                self._h2.close_connection(error.error_code)
+            self._close()
+            return
+        resets = {event.stream_id for event in events if isinstance(event, StreamReset)}
+        self._running = True
+        for event in events:
+            on_event = _ON_EVENT.get(type(event))
+            if isinstance(event, RequestReceived):
+                if event.stream_id not in resets:
+                    self._on_request(event)
+            elif on_event is not None:
+                on_event(self, event)
+            if isinstance(event, RemoteSettingsChanged):
+                controls += max(1, len(event.changed_settings or ())) + len(self._streams) // _STREAMS_A_CONTROL
+            elif not isinstance(event, _PAID) and not (isinstance(event, DataReceived) and event.data):
+                controls += 1
+        self._running = False
+        self._spend(controls, len(resets))
+        self._settle()
+
+    def _stand_in_line(self) -> None:
+        """The requests of this pass have had their time: what is here of others has its turn in another pass."""
+        if not self._in_line and not self._closed:
+            self._in_line = True
+            self.service.turns.wait(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._in_line = False
+        if self._closed:
+            return
+        turns = self.service.turns
+        turns.begin()
+        try:
+            self._settle()
+            if self._unread and not turns.over:
+                data, self._unread = self._unread, b""
+                self._take(data)
+            if self._unread:
+                self._stand_in_line()
+            elif self._at_end and not self._closed:
+                self.end_of_stream()
+            self._tell_drained()
+        except Exception:
+            _log.exception("a connection failed by a bug of ours; it is closed")
+            self._close()
+        if not self._in_line:  # else all that was done is charged
+            turns.look()
+
+    def end_of_stream(self) -> None:
+        """The peer will send no more. Requests that are here get their answers, but a mere wait ends (R-NET-11)."""
+        if self._unread:
+            self._at_end = True
+            return
+        self._ended = self._gone = True
+        for stream in list(self._streams.values()):
+            if stream.waits or stream.finished or stream.body is not None:
+                self._forget(stream)
+            stream.input_ended = True  # what is to come of a body that nobody wants does not come
+        self._settle()
+
+    def lost(self) -> None:
+        """The connection is gone, with whatever it was doing."""
+        self._closed = True
+        self._unread = b""
+        self._cutter.held_bytes = 0
+        self._waiting.clear()
+        for stream in list(self._streams.values()):
+            self._forget(stream)
+        self._sender.close()
+        self._h2.let_go()
+
+    def drained(self) -> None:
+        """The peer has read enough of what was written."""
+        self._settle()
+        self._tell_drained()
+
+    def overdue(self, waits: Waits) -> bool:
+        """R-NET-5: a silent peer gets a PING, and is to go when it does not answer. Requests that stall are reset."""
+        tick = self.service.tick
+        if self._closed or self._in_line:
+            return False
+        for stream in list(self._streams.values()):
+            waited = tick - stream.since
+            stalls = stream.out_bytes and not stream.streaming
+            if stream.finished:
+                if waited > waits.drain:
+                    self._reset(stream, ErrorCodes.NO_ERROR)
+            elif waited > (waits.head if stream.body is not None else waits.stall if stalls else waited):
+                self._reset(stream, ErrorCodes.CANCEL)
+        if self._paused:
+            self._since = tick  # what it says is not read: it is not silent
+            self._pinged = None if self._pinged is None else tick
+        elif self._pinged is not None:
+            if tick - self._pinged > waits.ping_timeout:
+                return True
+        elif tick - self._since >= waits.ping_after:
+            self._pinged = tick
+            self._h2.ping(_PING)
+        self._settle()
+        self._tell_drained()
+        return False
+
+    def going_away(self) -> None:
+        """GOAWAY. For the package that is the end of all sending, so the frame is written here."""
+        if self._closed:
+            return
+        last = self._h2.highest_inbound_stream_id if self._leaving else _STREAM_ID_MAX
+        self._leaving = True
+        self._sender.flush()
+        self.transport.write(_GOAWAY_FRAME.pack(0, 8, 7, 0, 0, last, ErrorCodes.NO_ERROR))
+
+    # --- events ------------------------------------------------------------------------------------------------------
+    def _on_request(self, event: RequestReceived) -> None:
+        number, fields = event.stream_id, event.headers
+        assert number is not None, "a request has a stream"
+        assert fields is not None, "a request has a header list"
+        whole = event.stream_ended is not None
+        service = self.service
+        stream = self._streams[number] = Http2Stream(self, number, None, input_ended=whole)
+        try:
+            stream.plan = plan = service.planner.plan_list(tuple(fields), whole)
+        except BadRequestError as error:
+            self._refuse(stream, error.as_request_error())
+            return
+        refusal = refusal_before_body(service, plan)
+        if refusal is None and plan.principal is not NOBODY:
+            self.admitted = True
+        if refusal is not None:
+            self._refuse(stream, refusal)
+        elif whole or ignores_body(plan):
+            self._serve(stream, b"")
+        else:
+            stream.body = bytearray()
+            stream.count()
+            if plan.expects_continue:
+                with contextlib.suppress(H2Error):  # the connection is over, by an event still to be handled
+                    self._h2.send_headers(number, [(b":status", b"100")])
+
+    def _on_data(self, event: DataReceived) -> None:
+        number, data = event.stream_id, event.data or b""
+        assert number is not None, "data has a stream"
+        self._h2.acknowledge_received_data(event.flow_controlled_length or 0, number)
+        stream = self._streams.get(number)
+        if stream is None:
+            return
+        body = stream.body
+        if body is None:
+            if stream.ending or stream.finished:
+                self._drop(stream, len(data))
+            return
+        stream.since = self.service.tick
+        body += data
+        self._held_bodies += len(data)
+        assert stream.plan is not None, "a body of a request"
+        limit = stream.plan.max_body_bytes
+        if limit and len(body) > limit:
+            self._take_body(stream)
+            self._refuse(stream, too_large(limit))
+
+    def _on_end(self, event: StreamEnded) -> None:
+        stream = self._streams.get(event.stream_id or 0)
+        if stream is None:
+            return
+        stream.input_ended = True
+        if stream.body is not None:
+            body = self._take_body(stream)
+            shortage = stream.shortage(len(body))
+            if shortage is None:
+                self._serve(stream, body)
+            else:
+                self._refuse(stream, shortage)
+        elif stream.finished:
+            self._forget(stream)
+
+    def _on_reset(self, event: StreamReset) -> None:
+        """A client's way to leave one request (R-NET-11)."""
+        stream = self._streams.get(event.stream_id or 0)
+        if stream is not None:
+            self._forget(stream)
+
+    def _on_window(self, event: WindowUpdated) -> None:
+        stream = self._streams.get(event.stream_id or 0)
+        if stream is not None:
+            self._sender.unblock(stream)
+
+    def _on_settings(self, event: RemoteSettingsChanged) -> None:
+        encoder = self._h2.encoder
+        encoder.header_table_size = min(encoder.header_table_size, _HEADER_TABLE_BYTES)
+        changes = encoder.table_size_changes  # told with the next head: the smallest and the last (RFC 7541 4.2)
+        if len(changes) > 2:
+            encoder.table_size_changes = [min(changes), changes[-1]]
+        if event.changed_settings and SettingCodes.INITIAL_WINDOW_SIZE in event.changed_settings:
+            for stream in self._streams.values():
+                self._sender.unblock(stream)
+
+    def _on_pong(self, _event: PingAckReceived) -> None:
+        self._pinged = None
+
+    def _on_goaway(self, event: ConnectionTerminated) -> None:
+        """The peer asks nothing more. What it has asked is answered."""
+        self._ended = True
+        if event.error_code != ErrorCodes.NO_ERROR:
+            for stream in list(self._streams.values()):
+                self._forget(stream)
+
+    def _stay_open(self, events: list[Event]) -> None:
+        """A GOAWAY is the end of everything for the package, of the frames right behind it and of answers too. One
+        without an error is not (RFC 9113 6.8)."""
+        for event in events:
+            if isinstance(event, ConnectionTerminated) and event.error_code == ErrorCodes.NO_ERROR:
+                self._h2.state_machine.state = ConnectionState.SERVER_OPEN
+
+    def _spend(self, controls: int, resets: int) -> None:
+        """Ends the connection of a peer that makes us work for nothing."""
+        now_ns = self.service.now_ns()
+        if self._sender.frames:
+            self._controls.earn(self._sender.frames * _UPDATES_A_FRAME)
+            self._sender.frames = 0
+        if not (self._controls.spend(controls, now_ns) and self._resets.spend(resets, now_ns)) and not self._closed:
+            self._h2.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
+            self._close()
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+    def _serve(self, stream: Http2Stream, body: bytes | bytearray) -> None:
+        """A whole request. It waits while the peer leaves answers unread, and for its turn."""
+        turns = self.service.turns
+        if self._waiting or self._clogged or turns.over:
+            stream.count()
+            self._waiting.append((stream, body))
+            self._held_bodies += len(body)
+        else:
+            self._run(stream, body)
+            turns.look()
+
+    @property
+    def _clogged(self) -> bool:
+        held = self._sender.held_bytes - self._sender.held_streaming_bytes
+        return self.transport.over_high_water or held > self.service.config.send_high_water_bytes
+
+    def _run(self, stream: Http2Stream, body: bytes | bytearray) -> None:
+        service, plan = self.service, stream.plan
+        started_ns = service.now_ns()
+        assert plan is not None, "a request was let in without a plan"
+        if not plan.principal.is_valid:
+            plan = stream.plan = service.planner.again(plan)
+            refusal = plan.unauthorized or plan.forbidden
+            if refusal is not None:
+                self._refuse(stream, refusal)
+                return
+        if self._gone and plan.route is not None and plan.route.stream:
+            self._forget(stream)  # nobody listens, and jobs may be leased as soon as it is open
+            return
+        usable: bytes | bytearray | Unpacking = body
+        if not ignores_body(plan) and not plan.usual_body:
+            try:
+                usable = usable_body(plan, body, service.step_bytes)
+            except RequestError as error:
+                self._refuse(stream, error)
+                return
+        call = stream.call = Call(service, stream, plan, usable, started_ns)
+        run(call)
+        if self._gone and stream.waits:
+            self._forget(stream)
+
+    def _take_body(self, stream: Http2Stream) -> bytes | bytearray:
+        body: bytes | bytearray = stream.body or b""
+        if len(body) <= self.service.step_bytes:
+            body = bytes(body)
+        self._held_bodies -= len(body)
+        stream.body = None
+        stream.uncount()
+        return body
+
+    def _refuse(self, stream: Http2Stream, error: RequestError) -> None:
+        """An error the handler never hears of."""
+        self.service.refused_total += 1
+        self.answer(stream, status_of(error), (envelope(error),), JSON, extra_headers(error))
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+    def answer(
+        self, stream: Http2Stream, status: int, body: Sequence[bytes], content_type: bytes, headers: bytes
+    ) -> None:
+        """The whole answer of a stream's request. body: its parts."""
+        size = sum(map(len, body))
+        fields = answer_fields(status, self.service.writer.date, content_type, headers, size)
+        if stream.plan is not None and stream.plan.is_head:
+            size = 0
+        try:
+            self._h2.send_headers(stream.id, fields, end_stream=not size)
+        except H2Error:
+            self._forget(stream)  # reset, by an event still to be handled
+            return
+        if size:
+            stream.ending = True
+            stream.since = self.service.tick
+            for part in body:
+                self._sender.queue(stream, part)
+        else:
+            stream.finished = True
+            self._await_end(stream)
+        self._settle()
+
+    def open_stream(self, stream: Http2Stream, status: int, content_type: bytes, headers: bytes) -> None:
+        """The head of a stream's answer that goes on."""
+        fields = answer_fields(status, self.service.writer.date, content_type, headers, None)
+        with contextlib.suppress(H2Error):  # reset, by an event still to be handled, which ends the stream
+            self._h2.send_headers(stream.id, fields)
+        self._settle()
+
+    def write(self, stream: Http2Stream, data: bytes) -> None:
+        """More of an answer that goes on."""
+        self._sender.queue(stream, data)
+        self._settle()
+        if stream.out_bytes > self.service.config.stream_high_water_bytes:
+            stream.over_high_water = True
+
+    def end(self, stream: Http2Stream) -> None:
+        """What was written is all of it."""
+        stream.ending = True
+        self._sender.queue(stream, b"")
+        self._settle()
+
+    def _on_sent(self, stream: Http2Stream) -> None:
+        stream.since = self.service.tick
+        if stream.finished:
+            self._await_end(stream)
+        elif stream.over_high_water and stream.out_bytes <= self.service.config.stream_low_water_bytes:
+            stream.over_high_water = False
+            self._drained.append(stream)
+
+    def _tell_drained(self) -> None:
+        """Called from the loop's calls alone, so that nobody hears of room in the middle of a write."""
+        while self._drained:
+            stream = self._drained.pop()
+            if stream.on_drained is not None and stream.on_disconnect is not None:
+                stream.on_drained()
+
+    def _await_end(self, stream: Http2Stream) -> None:
+        """After the answer: forgets the stream, unless its body is still to come.
+
+        Many clients look at an answer only when they have sent everything, and lose it when the stream is reset before
+        (R-NET-7). So the rest of the body is dropped for a while, in `_drop` and `overdue`.
+        """
+        stream.plan = None
+        stream.since = self.service.tick
+        if stream.input_ended:
+            self._forget(stream)
+
+    def _drop(self, stream: Http2Stream, size: int) -> None:
+        """Counts a piece of a body that comes after the answer. Resets the stream when that was too much."""
+        size = max(size, DROPPED_FRAME_BYTES)
+        stream.dropped_bytes += size
+        self._dropped_bytes += size
+        if self._dropped_bytes > self.service.config.h2_drain_bytes:
+            self._reset(stream, ErrorCodes.NO_ERROR)
+
+    # --- ends --------------------------------------------------------------------------------------------------------
+    def _settle(self) -> None:
+        """Sends what may be sent, runs what may be run, and reads no faster than the peer does."""
+        if self._running or self._closed:
+            return
+        self._running = True
+        self._sender.pump()
+        turns = self.service.turns
+        while self._waiting and not self._clogged:
+            if turns.over:
+                self._stand_in_line()
+                break
+            stream, body = self._waiting.popleft()
+            self._held_bodies -= len(body)
+            if self._streams.get(stream.id) is stream:
+                stream.uncount()
+                self._run(stream, body)
+                self._sender.pump()
+                turns.look()
+        self._running = False
+        if self._ended and not self._streams:
+            self._h2.close_connection()
+            self._close()
+        elif (self._in_line or self.transport.over_high_water) != self._paused:
+            self._paused = not self._paused
+            if self._paused:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
+
+    def _reset(self, stream: Http2Stream, code: ErrorCodes) -> None:
+        with contextlib.suppress(H2Error):  # over already
+            self._h2.reset_stream(stream.id, code)
+        self._forget(stream)
+
+    def _forget(self, stream: Http2Stream) -> None:
+        """The stream is over; whoever waits for it hears so."""
+        self._streams.pop(stream.id, None)
+        self._dropped_bytes -= stream.dropped_bytes
+        stream.dropped_bytes = 0
+        self._take_body(stream)
+        self._sender.discard(stream)
+        call, stream.call = stream.call, None
+        if call is not None:
+            call.abandon()
+        on_disconnect, stream.on_disconnect = stream.on_disconnect, None
+        if on_disconnect is not None:
+            on_disconnect()
+
+    def _close(self) -> None:
+        self._sender.flush()
+        self.lost()
+        self.transport.close()
+
+
+_PAID = RequestReceived | StreamEnded | StreamReset
+"""Events that are not counted as control frames: part of a request, or counted by themselves."""
+
+_ON_EVENT: dict[type, Callable[[Http2Connection, Any], None]] = {
+    DataReceived: Http2Connection._on_data,
+    StreamEnded: Http2Connection._on_end,
+    StreamReset: Http2Connection._on_reset,
+    WindowUpdated: Http2Connection._on_window,
+    RemoteSettingsChanged: Http2Connection._on_settings,
+    PingAckReceived: Http2Connection._on_pong,
+    ConnectionTerminated: Http2Connection._on_goaway,
+}

@@ -1,0 +1,453 @@
+"""The lane: plain requests of a whole pass handled as columns. Everything else is the general path's
+(http1_connection.py).
+
+    receives -> scan.c: plain requests, grouped by topic -> records.c: bodies of writes as rows
+        -> one append a topic -> committed: one call renders the answers of a group
+    reads -> one call to the engine for all -> one call renders their answers
+
+The lane has no meaning of its own: it answers "plain, and here are its columns" or "not mine", and then the bytes go to
+the general path untouched, which words every error. A connection's requests are answered in order because the lane
+takes only from connections that are between requests, and what comes behind waits there (`HttpConnection.take`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Any, Protocol
+
+from topics.engine.state.idempotency import Key
+from topics.engine.values.results import AppendRequest
+from topics.engine.write.write_columns import GROUP, KEYED, GroupRow, WriteColumns
+from topics.http.access.keyring import Keyring
+from topics.http.access.principal import Principal
+from topics.http.handlers import record_endpoints
+from topics.http.http1.http1_connection import HttpConnection, Phase
+from topics.http.lane._scan import ffi, lib
+from topics.http.lane.lane_answers import REQUEST, Answers, Columns, Group, Groups, Taken
+from topics.http.plan.service import Service
+from topics.http.protocol_choice import FirstBytes
+from topics.http.wire.head import HEAD_END
+from topics.tuples import make_tuple
+
+REASONS = ("", "part", "line", "topic", "host", "field", "mixed", "room", "busy", "body")
+"""Why a receive, or the end of one, was not the lane's: TP_MISS_* of scan.c, and two known here alone."""
+_TOPIC, _HOST, _BUSY, _BODY = 3, 4, 8, 9
+_ROOM = 8192
+_RECEIVES = 4096
+_LEAST = 2
+_MANY = 2
+"""Groups from which on they are appended together."""
+_DECLINED_KEPT = 1024
+_DECLINED_MAX = 16
+"""Tries a second to learn a name."""
+_PATH = b"/v0/topics/"
+_READ_SUFFIX = b"/diff"
+_ANSWER = Phase.ANSWER
+
+
+class Peer(Protocol):
+    """A connection of the loop."""
+
+    state: Any
+    owned: bool
+    expected: int
+    recv_data: int
+
+
+Row = tuple[Any, memoryview]
+"""A Peer and what arrived from it."""
+
+
+class Lane:
+    """One server's. `take` is asked before anybody else when something was received in a pass."""
+
+    def __init__(self, service: Service, links: Columns, keyring: Keyring, secret: int) -> None:
+        config = service.config
+        self._service = service
+        self._links = links
+        self.answers = Answers(service, links, _ROOM)
+        self._columns = WriteColumns(config)
+        scanner = lib.tp_scanner_new(
+            config.max_head_bytes,
+            config.max_head_fields,
+            config.max_body_bytes,
+            config.max_command_bytes,
+            config.max_idempotency_key_bytes,
+            secret,
+        )
+        if scanner == ffi.NULL:
+            raise MemoryError("no memory for the lane's tables")
+        self._scanner = ffi.gc(scanner, lib.tp_scanner_free)
+        self._names: list[str] = []
+        self._names_json: list[bytes] = []
+        self._principals: list[Principal | None] = []
+        """Whose requests these are, where that is counted."""
+        self._are_counted = False
+        """Some are."""
+        self.change_keys(keyring)
+        self._hosts: list[bytes] = []
+        """Those the scanner knows, by their places."""
+        self._declined: dict[bytes, int] = {}
+        """How often a name was not learnt, in this tick."""
+        self._declined_tick = 0
+        self._requests = ffi.new("unsigned char[]", REQUEST.size * _ROOM)
+        self._groups = ffi.new("unsigned char[]", GROUP.size * _ROOM)
+        self._counts = ffi.new("uint32_t[]", _ROOM)
+        self._request_bytes: Any = ffi.buffer(self._requests)
+        self._group_bytes: Any = ffi.buffer(self._groups)
+        self._count_bytes: Any = ffi.buffer(self._counts)
+        self._upto = ffi.new("uint32_t[]", _RECEIVES)
+        self._upto_bytes: Any = ffi.buffer(self._upto)
+        self._reasons = ffi.new("uint8_t[]", _RECEIVES)
+        self._reads = ffi.new("void **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
+        self._missed = ffi.new("uint32_t[]", _RECEIVES)
+        self.least = _LEAST
+        """Receives in a pass below which no connection becomes a column: for one alone the general path is faster."""
+        self.taken = 0
+        """Requests."""
+        self.missed = [0] * len(REASONS)
+        """Receives, or ends of some, by reason."""
+
+    # --- a pass ------------------------------------------------------------------------------------------------------
+    def take(self, batch: list[Row]) -> list[Row]:
+        """Takes the plain requests of a pass, those of the table's rows and of `batch`.
+
+        Returns the rows that the general path is to be given, in order.
+        """
+        service, links = self._service, self._links
+        left: list[Row] = []
+        if service.gate is not None or service.closing or service.engine.refuses_writes:
+            refs: Any = links.rows()[2] if links.count else ()
+            for row in range(links.count):
+                self._give_back(refs[row], links.view(row), left)
+            return left + self._released(batch) if left else self._released(batch)
+        if links.count:
+            count, buffer, refs, starts, ends = links.rows()
+            self._scan(buffer, count, refs, starts, ends, links.view, left)
+        if batch:
+            if len(batch) + links.count < self.least and not batch[0][0].owned:
+                return batch
+            others = self._scan_new(batch, left)
+            return left + others if left else others
+        return left
+
+    def connections(self) -> list[Any]:
+        """Those of the table that something was received from in this pass."""
+        links = self._links
+        if not links.count:
+            return []
+        refs = links.rows()[2]
+        found = (links.connection(refs[row]) for row in range(links.count))
+        return [conn for conn in found if conn is not None]
+
+    def _released(self, batch: list[Row]) -> list[Row]:
+        for conn, _view in batch:
+            if conn.owned:
+                self.leave(conn)
+        return batch
+
+    def _scan_new(self, batch: list[Row], left: list[Row]) -> list[Row]:
+        """Receives of connections that are not columns yet, those between requests; returns the others."""
+        links = self._links
+        fresh: list[Row] = []
+        others = []
+        seen = {row[0] for row in left}  # with a receive of this pass already: what comes behind it is not looked at
+        for row in batch:
+            conn = row[0]
+            state = conn.state
+            if type(state) is FirstBytes and conn not in seen:
+                state = state.begin_http1(row[1])
+                if type(state) is FirstBytes:
+                    seen.add(conn)  # what follows in this pass are not its first bytes
+            if conn.owned and conn not in seen:
+                self.leave(conn)
+                self.missed[_BUSY] += 1
+                others.append(row)
+                seen.add(conn)  # or the next receive of this pass would overtake this one
+            elif (
+                conn.expected == 0
+                and conn not in seen
+                and type(state) is HttpConnection
+                and state.idle
+                and conn.recv_data
+                and len(fresh) < _RECEIVES
+            ):
+                links.own(conn)
+                fresh.append(row)
+                seen.add(conn)
+            else:
+                self.missed[_BUSY] += 1
+                others.append(row)
+                seen.add(conn)
+        if fresh:
+            views = [row[1] for row in fresh]
+            ends = list(accumulate(map(len, views)))
+            refs = ffi.new("uint64_t[]", [row[0].ref for row in fresh])
+            starts_column = ffi.new("uint64_t[]", [0, *ends[:-1]])
+            ends_column = ffi.new("uint64_t[]", ends)
+            self._scan(bytearray().join(views), len(fresh), refs, starts_column, ends_column, views.__getitem__, left)
+            for conn, _view in others:
+                if conn.owned:
+                    self.leave(conn)
+        return others
+
+    def _scan(  # noqa: PLR0917 - columns
+        self,
+        buffer: bytearray | memoryview,
+        count: int,
+        refs: Any,
+        starts: Any,
+        ends: Any,
+        view: Callable[[int], memoryview],
+        left: list[Row],
+    ) -> None:
+        """Takes what is plain of these receives; what is not goes to `left`."""
+        service = self._service
+        started_ns = service.now_ns()
+        while count > _RECEIVES:
+            count -= 1
+            self._give_back(refs[count], view(count), left)
+        data = ffi.from_buffer("char[]", buffer)
+        groups = lib.tp_scan_requests(
+            self._scanner, data, starts, ends, count, self._requests, self._groups, _ROOM, self._reasons
+        )
+        self._upto_bytes[0 : 4 * count] = bytes(4 * count)
+        requests, coming = 0, {}
+        if groups:
+            _topic, first, last_count, *_rest = GROUP.unpack_from(self._group_bytes, (groups - 1) * GROUP.size)
+            requests = first + last_count
+            coming = self._drop_unusual_topics(buffer, groups)
+            self._columns.scan(
+                ffi.cast("unsigned char *", data), self._requests, self._groups, groups, self._counts, self._upto
+            )
+        reads = self._read(refs, coming, started_ns)
+        missed = lib.tp_missed(ends, self._upto, count, self._missed)
+        for at in range(missed):
+            row = self._missed[at]
+            self.missed[self._reasons[row] or _BODY] += 1
+            upto = self._upto[row]
+            rest = view(row)[upto - starts[row] :] if upto else view(row)
+            self._give_back(refs[row], rest, left, answered=not upto)
+        if reads is not None:
+            self.answers.send(*reads)
+        if not groups:
+            return
+        parsed_ns = service.now_ns()
+        columns = Taken(
+            self._request_bytes[0 : requests * REQUEST.size],
+            self._count_bytes[0 : requests * 4],
+            bytes(ffi.buffer(refs, 8 * count)),
+            started_ns,
+        )
+        self._append(buffer, groups, columns)
+        if service.sampling:
+            service.sampling = False
+            service.parse.add(parsed_ns - started_ns)
+            service.append.add(service.now_ns() - parsed_ns)
+
+    def _read(self, refs: Any, coming: dict[Principal, int], started_ns: int) -> tuple[int, Any, int] | None:
+        """Takes the reads that the scan has found and renders their answers, to be given to `Answers.send`.
+
+        coming: the writes of this pass, by whose they are.
+        """
+        rows, numbers, topic_count = self._reads
+        count = lib.tp_scanned_reads(self._scanner, rows, numbers, topic_count)
+        if not count:
+            return None
+        service = self._service
+        names: list[str | None] = []
+        for number in ffi.unpack(numbers[0], topic_count[0]):
+            principal = self._principals[number]
+            full = principal is not None and coming.get(principal, principal.in_flight) >= principal.in_flight_max
+            names.append(None if full else self._names[number])
+        found = service.engine.read_plain(names, rows[0], count)
+        if not found.taken:
+            return None
+        service.requests_total += found.taken
+        self.taken += found.taken
+        return self.answers.render_reads(self._scanner, found, refs, self._upto, started_ns)
+
+    def _give_back(self, ref: int, view: memoryview, left: list[Row], *, answered: bool = True) -> None:
+        """A receive, or its end, goes to the general path; not `answered`: what was taken before it is waited for."""
+        conn = self._links.connection(ref)
+        if conn is None or not conn.owned:
+            return  # closed since
+        self._links.leave(conn)
+        if not answered:
+            conn.state.phase = _ANSWER
+        left.append((conn, view))
+
+    def leave(self, conn: Any) -> None:
+        """A connection of the table that something unusual happens to is the general path's again."""
+        self.answers.leave(conn)
+
+    def refresh(self, conn: Any) -> None:
+        """Tells an owned connection's state since when it waits."""
+        service = self._service
+        conn.state.since = max(conn.state.since, self._links.since(conn, service.tick))
+
+    def _drop_unusual_topics(self, buffer: bytearray | memoryview, groups: int) -> dict[Principal, int]:
+        """A topic that needs more than columns (a cap that refuses, expiry) is not plain; it may be learnt again.
+
+        Neither are requests that might be more than their key may have in flight; returns how many each then has. Nor
+        are duplicates of what is on its way: they would keep the buffer.
+        """
+        rows = self._group_bytes
+        if not self._are_counted:
+            numbers = [row[0] for row in GROUP.iter_unpack(rows[0 : groups * GROUP.size])]
+            if max(numbers) < KEYED:
+                names = self._names
+                for at in self._service.engine.not_plain([names[number] for number in numbers]):
+                    lib.tp_forget_topic(self._scanner, numbers[at])
+                    GROUP.pack_into(rows, at * GROUP.size, numbers[at], 0, 0, 0, 0, 0, 0)
+                return {}
+        takes = self._service.engine.takes_plain
+        coming: dict[Principal, int] = {}
+        keys: set[tuple[int, bytes]] = set()
+        for at, (number, first, count, *_rest) in enumerate(GROUP.iter_unpack(rows[0 : groups * GROUP.size])):
+            if number & KEYED:
+                number -= KEYED
+                key = self._key(buffer, first)
+                if (number, key) in keys or self._service.engine.key_in_flight(self._names[number], key):
+                    GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
+                    continue
+                keys.add((number, key))
+            principal = self._principals[number]
+            if principal is not None:
+                coming[principal] = coming.get(principal, principal.in_flight) + count
+                if coming[principal] > principal.in_flight_max:
+                    GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
+                    continue
+            if not takes(self._names[number]):
+                lib.tp_forget_topic(self._scanner, number)
+                GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
+        return coming
+
+    def _key(self, buffer: bytearray | memoryview, at: int) -> bytes:
+        """The idempotency key of request `at`."""
+        start, length = REQUEST.unpack_from(self._request_bytes, at * REQUEST.size)[6:8]
+        return bytes(buffer[start : start + length])
+
+    def _append(self, buffer: bytearray | memoryview, groups: int, columns: Taken) -> None:
+        engine, answers = self._service.engine, self.answers
+        group_rows: list[GroupRow] = list(GROUP.iter_unpack(self._group_bytes[0 : groups * GROUP.size]))
+        if groups >= _MANY:
+            group_rows = self._append_many(buffer, group_rows, columns)
+        for number, first, count, taken, row, rows, size in group_rows:
+            if not taken:
+                continue
+            identity = None
+            if number & KEYED:
+                number -= KEYED
+                identity = Key(self._key(buffer, first))
+            name = self._names[number]
+            group = Group(answers, columns, first, count, taken, self._names_json[number], self._principals[number])
+            answers.begin(group)
+            self.taken += taken
+            if not engine.takes_plain(name):
+                buffer = bytearray(buffer)  # an answer just given had the topic changed: the append may have to wait
+            its = self._columns.rows(buffer, row, rows, size)
+            fields = (name, its, None, identity, None, None, True, None, None, None)
+            engine.append(make_tuple(AppendRequest, fields), group.done)
+
+    def _append_many(self, buffer: bytearray | memoryview, groups: list[GroupRow], columns: Taken) -> list[GroupRow]:
+        """Those that need nothing but columns, all topics at once; returns the others."""
+        names, principals = self._names, self._principals
+        plain = [group for group in groups if group[3] and group[0] < KEYED]
+        others: list[GroupRow] = []
+        if len(plain) < len(groups):
+            keyed = {names[group[0] - KEYED] for group in groups if group[0] >= KEYED}
+            others = [group for group in groups if group[0] >= KEYED or names[group[0]] in keyed]  # in their order
+            plain = [group for group in plain if names[group[0]] not in keyed]
+        if not plain:
+            return others
+        counted = (
+            {group[0]: who for group in plain if (who := principals[group[0]]) is not None} if self._are_counted else {}
+        )
+        groups_of_many = Groups(self.answers, columns, counted)
+        spans = self._columns.spans(groups)
+        left = self._service.engine.append_plain(
+            [names[group[0]] for group in plain], plain, buffer, spans, groups_of_many.done
+        )
+        if left:
+            others += [plain[at] for at in left]
+            gone = set(left)
+            plain = [group for at, group in enumerate(plain) if at not in gone]
+        self.taken += groups_of_many.begin(plain)
+        return others
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+    def learn(self, rows: list[Row]) -> None:
+        """What the general path has just answered and the lane did not know: names of plain topics, Host values.
+
+        rows: those `take` gave back, handled since.
+        """
+        service = self._service
+        if service.gate is not None:
+            return
+        if self._declined_tick != service.tick or len(self._declined) > _DECLINED_KEPT:
+            self._declined.clear()
+            self._declined_tick = service.tick
+        planner = service.planner
+        known = planner.known
+        for _conn, view in rows:
+            data = bytes(view[:1024])
+            plan = known(data[: data.find(HEAD_END) + 4])
+            if plan is None or not plan.usual_body:
+                continue
+            if plan.foreign or plan.unauthorized or plan.forbidden or plan.missing:
+                continue
+            route, request = plan.route, plan.request
+            if (
+                route is None
+                or route.handler not in {record_endpoints.write, record_endpoints.diff}
+                or request.authority
+            ):
+                continue
+            host = request.headers.get(b"host", b"")
+            if host and host not in self._hosts:
+                self._learn_host(host)
+            path = request.framing.target.partition(b"?")[0]
+            reads = route.handler is record_endpoints.diff
+            target = plan.name.encode() + _READ_SUFFIX if reads else plan.name.encode()
+            if path == _PATH + target and self._declined.get(target, 0) < _DECLINED_MAX:
+                self._learn_topic(plan.name, target, plan.name_json, plan.counted, reads=reads)
+        planner.seen_once.clear()
+
+    def _learn_host(self, host: bytes) -> None:
+        place = lib.tp_learn_host(self._scanner, host, len(host))
+        if place >= 0:
+            self._hosts[place : place + 1] = [host]
+
+    def change_keys(self, keyring: Keyring) -> None:
+        """Other keys are valid from now on; what was learnt of topics was learnt with the old ones."""
+        digests = keyring.digests
+        if digests and lib.tp_learn_keys(self._scanner, digests, len(digests) // 32) < 0:
+            raise MemoryError("no memory for the digests of keys")
+        self._forget_topics()
+
+    def _forget_topics(self) -> None:
+        lib.tp_forget_topics(self._scanner)
+        self._names.clear()
+        self._names_json.clear()
+        self._principals.clear()
+        self._are_counted = False
+
+    def _learn_topic(
+        self, name: str, raw: bytes, name_json: bytes, principal: Principal | None, *, reads: bool
+    ) -> None:
+        """raw: what stands in the target behind `_PATH`."""
+        engine = self._service.engine
+        if not (engine.reads_plain(name) if reads else engine.will_take_plain(name)):
+            self._declined[raw] = self._declined.get(raw, 0) + 1
+            return
+        key = lib.TP_NO_KEY if principal is None or principal.key_id is None else principal.key_id
+        number = lib.tp_learn_topic(self._scanner, raw, len(raw), key)
+        if number < 0:
+            self._forget_topics()
+        elif number == len(self._names):
+            self._names.append(name)
+            self._names_json.append(name_json)
+            self._principals.append(principal)
+            self._are_counted |= principal is not None

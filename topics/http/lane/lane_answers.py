@@ -1,0 +1,402 @@
+"""The answers of the lane: what a pass has decided is rendered group by group into one buffer and queued at once."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections import Counter
+from typing import Any, Protocol
+
+from topics.engine.read.plain_reads import PlainReads
+from topics.engine.values.durations import milliseconds, throttle_wait
+from topics.engine.values.results import AppendResult
+from topics.engine.write.plain_appends import PlainAppended
+from topics.engine.write.write_columns import GroupRow
+from topics.errors import TopicsError, as_request_error
+from topics.http.access.principal import Principal
+from topics.http.handlers import record_endpoints
+from topics.http.http1.http1_connection import Phase
+from topics.http.lane._scan import ffi, lib
+from topics.http.plan.service import Service
+from topics.http.wire.error_answers import envelope, extra_headers, status_of
+
+REQUEST = struct.Struct("=8I")
+"""receive, topic, off, len, flags, end, key_off, key_len: a tp_request of columns.h."""
+_WITHOUT_SEQS = 1
+_ANSWER = Phase.ANSWER
+_FIXED_BYTES = 450
+"""Of an answer, beyond head, name and seqs."""
+_NAME_BYTES = 257
+"""Of a topic's name as JSON, at most: no character of one is escaped."""
+_AROUND_READ_BYTES = 700
+"""Of an answer to a read, beyond head and elements."""
+_CLOSING = b',"created":false,"deduped":false,"performance":{"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b}}'
+
+
+class Columns(Protocol):
+    """Connections as columns: `topics.loop.links.Links`."""
+
+    count: int
+
+    def rows(self) -> tuple[int, bytearray | memoryview, Any, Any, Any]: ...
+
+    def view(self, row: int) -> memoryview: ...
+
+    def own(self, conn: Any) -> None: ...
+
+    def leave(self, conn: Any) -> bool: ...
+
+    def since(self, conn: Any, tick: int) -> int: ...
+
+    def connection(self, ref: int) -> Any: ...
+
+    def room(self, size: int) -> tuple[int, Any]: ...
+
+    def answer(  # noqa: PLR0917 - columns
+        self, number: int, data: Any, refs: Any, lengths: Any, count: int, tick: int
+    ) -> list[tuple[int, bytes]]: ...
+
+
+class Taken:
+    """Columns over the plain requests of one scan.
+
+    tp_request rows, the records of each (0: not taken), and names of connections by number of the receive.
+    """
+
+    __slots__ = ("counts", "refs", "requests", "started_ns")
+
+    def __init__(self, requests: bytes, counts: bytes, refs: bytes, started_ns: int) -> None:
+        self.requests = ffi.from_buffer("unsigned char[]", requests)
+        self.counts = ffi.from_buffer("uint32_t[]", counts)
+        self.refs = ffi.from_buffer("uint64_t[]", refs)
+        self.started_ns = started_ns
+
+
+class Group:
+    """The requests of one topic and scan, rows `first` to `first + count`, on their way through one append."""
+
+    __slots__ = ("answers", "columns", "count", "first", "principal", "taken", "topic")
+
+    def __init__(  # noqa: PLR0917 - one a topic and pass
+        self,
+        answers: Answers,
+        columns: Taken,
+        first: int,
+        count: int,
+        taken: int,
+        topic: bytes,
+        principal: Principal | None,
+    ) -> None:
+        self.answers = answers
+        self.columns = columns
+        self.first = first
+        self.count = count
+        self.taken = taken
+        self.topic = topic
+        """Its name as JSON."""
+        self.principal = principal
+
+    def done(self, result: AppendResult | TopicsError) -> None:
+        """The append's outcome; told at the end of the pass."""
+        self.answers.finished.append((self, result))
+
+    def requests(self) -> list[tuple[int, int, int]]:
+        """ref, records, flags of each that was taken, in order."""
+        columns, found = self.columns, []
+        rows = ffi.buffer(columns.requests + self.first * REQUEST.size, self.count * REQUEST.size)
+        for at, row in enumerate(REQUEST.iter_unpack(rows), self.first):
+            if columns.counts[at]:
+                found.append((columns.refs[row[0]], columns.counts[at], row[4]))
+        return found
+
+
+class Groups:
+    """Requests of several topics and one scan on their way through one `append_plain`."""
+
+    __slots__ = ("answers", "columns", "principals")
+
+    def __init__(self, answers: Answers, columns: Taken, principals: dict[int, Principal]) -> None:
+        """principals: whose requests they are, by number of the topic, where that is counted."""
+        self.answers = answers
+        self.columns = columns
+        self.principals = principals
+
+    def begin(self, groups: list[GroupRow]) -> int:
+        """Counts their requests as being in progress; returns how many there are."""
+        service, taken = self.answers.service, 0
+        for group in groups:
+            taken += group[3]
+        service.requests_total += taken
+        service.in_progress += taken
+        for number, _first, _count, requests, *_rest in groups if self.principals else ():
+            if (principal := self.principals.get(number)) is not None:
+                principal.in_flight += requests
+        return taken
+
+    def done(self, appended: PlainAppended) -> None:
+        """What became of some of them; told at the end of the pass."""
+        self.answers.finished_many.append((self, appended))
+
+    def one_by_one(self, appended: PlainAppended) -> list[tuple[Group, AppendResult | TopicsError]]:
+        """The same as groups of one topic each."""
+        found: list[tuple[Group, AppendResult | TopicsError]] = []
+        error, groups, names, first_seqs, append_ns, sync_ns = appended
+        for (number, first, count, taken, _row, rows, _size), name, seq in zip(groups, names, first_seqs, strict=True):
+            principal = self.principals.get(number)
+            group = Group(self.answers, self.columns, first, count, taken, b'"%b"' % name.encode(), principal)
+            last = seq + rows - 1
+            result = AppendResult(seq, last, last, rows, False, False, append_ns, sync_ns)
+            found.append((group, result if error is None else error))
+        return found
+
+
+class Answers:
+    """One server's. `flush` is called at the end of every pass, before its sends are queued."""
+
+    def __init__(self, service: Service, links: Columns, room: int) -> None:
+        """room: the most requests of one scan."""
+        self.service = service
+        self._links = links
+        self.finished: list[tuple[Group, AppendResult | TopicsError]] = []
+        self.finished_many: list[tuple[Groups, PlainAppended]] = []
+        self._room = 0
+        self._make_room(room)
+        self._count = ffi.new("uint32_t *")
+
+    def _make_room(self, answers: int) -> None:
+        self._room = answers
+        self._refs = ffi.new("uint64_t[]", answers)
+        self._lengths = ffi.new("uint32_t[]", answers)
+
+    def begin(self, group: Group) -> None:
+        """Counts its requests as being in progress."""
+        service = self.service
+        service.requests_total += group.taken
+        service.in_progress += group.taken
+        if group.principal is not None:
+            group.principal.in_flight += group.taken
+
+    def flush(self) -> None:
+        """Answers all that is decided. Refusals, and the last answers of connections, are worded one by one."""
+        if not self.finished and not self.finished_many:
+            return
+        service = self.service
+        finished, self.finished = self.finished, []
+        many, self.finished_many = self.finished_many, []
+        if many:
+            many = self._end_many(many, finished)
+        written: list[tuple[Group, AppendResult]] = []
+        for group, result in finished:
+            service.in_progress -= group.taken
+            if group.principal is not None:
+                group.principal.in_flight -= group.taken
+            if isinstance(result, TopicsError):
+                self._refuse(group, result)
+            elif service.closing:
+                self._close_with(group, result)
+            elif result.deduped:
+                self._repeat(group, result)
+            else:
+                written.append((group, result))
+        if written or many:
+            self._answer(written, many)
+
+    def _end_many(
+        self, many: list[tuple[Groups, PlainAppended]], finished: list[tuple[Group, AppendResult | TopicsError]]
+    ) -> list[tuple[Groups, PlainAppended]]:
+        """Those that are answered together; the others go to `finished`."""
+        together = []
+        for groups, appended in many:
+            if appended.error is not None or self.service.closing:
+                finished += groups.one_by_one(appended)
+                continue
+            together.append((groups, appended))
+            for number, _first, _count, taken, *_rest in appended.groups:
+                self.service.in_progress -= taken
+                if groups.principals and (principal := groups.principals.get(number)) is not None:
+                    principal.in_flight -= taken
+        return together
+
+    def _answer(self, finished: list[tuple[Group, AppendResult]], many: list[tuple[Groups, PlainAppended]]) -> None:
+        service = self.service
+        head, now_ns = service.writer.json_head, service.now_ns()
+        room = answers = 0
+        for _groups, appended in many:
+            requests = sum([group[3] for group in appended.groups])
+            answers += requests
+            room += requests * (len(head) + _NAME_BYTES + _FIXED_BYTES)
+            room += 21 * sum([group[5] for group in appended.groups])
+        for group, result in finished:
+            answers += group.taken
+            room += group.taken * (len(head) + len(group.topic) + _FIXED_BYTES) + 21 * result.count
+        if answers > self._room:
+            self._make_room(answers)
+        number, memory = self._links.room(room)
+        at = sends = 0
+        before, after = None, b""
+        for group, result in finished:
+            columns = group.columns
+            times = (columns.started_ns, result.append_ns, result.sync_ns)
+            if times != before:  # those of a pass and a commit have them in common
+                after = _CLOSING % self._figures(now_ns - times[0], times[1], times[2])
+                before = times
+            opening = b'{"topic":%b,"first_seq":' % group.topic
+            size = lib.tp_render_answers(
+                memory + at,
+                room - at,
+                columns.requests + group.first * REQUEST.size,
+                columns.counts + group.first,
+                group.count,
+                result.first_seq,
+                columns.refs,
+                head,
+                len(head),
+                opening,
+                len(opening),
+                after,
+                len(after),
+                self._refs + sends,
+                self._lengths + sends,
+                self._count,
+            )
+            assert size > 0, "answers larger than the room for them"
+            at += size
+            sends += self._count[0]
+        for groups, appended in many:
+            at += self._render_many(groups, appended, now_ns, memory + at, room - at, sends)
+            sends += self._count[0]
+        self.send(number, memory, sends)
+
+    def _figures(self, total_ns: int, append_ns: int, sync_ns: int) -> tuple[bytes, bytes, bytes]:
+        """Of a write: the time in all, with what pressure cost of it (`throttle_wait_ms`), of appending, of syncing."""
+        total = milliseconds(total_ns)
+        window_ns = self.service.engine.throttle_window_ns
+        if window_ns:
+            total += throttle_wait(window_ns, total_ns - append_ns - sync_ns)
+        return total, milliseconds(append_ns), milliseconds(sync_ns)
+
+    def _render_many(  # noqa: PLR0917 - columns
+        self, groups: Groups, appended: PlainAppended, now_ns: int, memory: Any, room: int, sends: int
+    ) -> int:
+        """Answers to the requests of many topics, their sends from number `sends` on; returns the bytes."""
+        columns, head = groups.columns, self.service.writer.json_head
+        after = _CLOSING % self._figures(now_ns - columns.started_ns, appended.append_ns, appended.sync_ns)
+        topics: list[int] = []
+        for group, seq in zip(appended.groups, appended.first_seqs, strict=True):
+            topics += (group[1], group[2], seq)
+        size = lib.tp_render_topics(
+            memory,
+            room,
+            columns.requests,
+            columns.counts,
+            ffi.from_buffer("uint64_t[]", array("Q", topics)),
+            len(appended.groups),
+            "\0".join(appended.names).encode(),
+            columns.refs,
+            head,
+            len(head),
+            after,
+            len(after),
+            self._refs + sends,
+            self._lengths + sends,
+            self._count,
+        )
+        assert size > 0, "answers larger than the room for them"
+        return int(size)
+
+    def render_reads(
+        self, scanner: Any, found: PlainReads, refs: Any, upto: Any, started_ns: int
+    ) -> tuple[int, Any, int]:
+        """The answers to the reads of a scan; returns what `send` is to be given, before anything else is rendered.
+
+        upto: u32 a receive, gets the end of what was taken of it.
+        """
+        taken = found.taken
+        service = self.service
+        if taken > self._room:
+            self._make_room(taken)
+        head, total = service.writer.json_head, milliseconds(service.now_ns() - started_ns)
+        room = found.size + taken * (len(head) + _AROUND_READ_BYTES)
+        number, memory = self._links.room(room)
+        size = lib.tp_render_reads(
+            scanner,
+            memory,
+            room,
+            found.elements,
+            found.topics,
+            refs,
+            head,
+            len(head),
+            total,
+            len(total),
+            upto,
+            self._refs,
+            self._lengths,
+            self._count,
+        )
+        assert size > 0, "answers larger than the room for them"
+        return number, memory, self._count[0]
+
+    def send(self, number: int, memory: Any, sends: int) -> None:
+        """Queues the answers last rendered."""
+        for ref, data in self._links.answer(number, memory, self._refs, self._lengths, sends, self.service.tick):
+            self._one(ref, data)
+
+    def leave(self, conn: Any) -> None:
+        """A connection of the table that something unusual happens to is the general path's again."""
+        if self._links.leave(conn):
+            conn.state.phase = _ANSWER
+
+    def _one(self, ref: int, data: bytes, *, last: bool = False) -> None:
+        """By hand: to a connection that is not a column any more, or will not be."""
+        conn = self._links.connection(ref)
+        if conn is not None:
+            if conn.owned:
+                self.leave(conn)
+            self.service.again()  # what came behind runs now, and the log has had its turn
+            conn.state.answer(data, last=last)
+
+    def _refuse(self, group: Group, error: TopicsError) -> None:
+        """Each request gets the error, as the general path words it."""
+        service = self.service
+        service.refused_total += group.taken
+        refusal = as_request_error(error)
+        status, body, headers = status_of(refusal), envelope(refusal), extra_headers(refusal)
+        last = service.closing
+        answer = service.writer.render(status, body, headers=headers, connection=b"close" if last else b"")
+        requests = Counter(ref for ref, _count, _flags in group.requests())
+        for ref, count in requests.items():
+            self._one(ref, answer if last else answer * count, last=last)
+
+    def _repeat(self, group: Group, result: AppendResult) -> None:
+        """A duplicate (R-IDEM-3) hears what the write it repeats was told, however many records it has itself."""
+        service = self.service
+        performance = b'"server_total_ms":' + milliseconds(service.now_ns() - group.columns.started_ns)
+        for ref, _count, flags in group.requests():
+            self._one(ref, service.writer.json(200, _repeated(group, result, flags, performance)))
+
+    def _close_with(self, group: Group, result: AppendResult) -> None:
+        """The server is going away: every answer is its connection's last, and what is behind it gets none."""
+        service = self.service
+        total_ns = service.now_ns() - group.columns.started_ns
+        if result.deduped:
+            performance = b'"server_total_ms":' + milliseconds(total_ns)
+            for ref, _count, flags in group.requests():
+                body = _repeated(group, result, flags, performance)
+                self._one(ref, service.writer.render(200, body, connection=b"close"), last=True)
+            return
+        figures = self._figures(total_ns, result.append_ns, result.sync_ns)
+        performance = b'"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b' % figures
+        seq = result.first_seq
+        for ref, count, flags in group.requests():
+            body = record_endpoints.write_json(group.topic, seq, count, not flags & _WITHOUT_SEQS, performance)
+            self._one(ref, service.writer.render(200, body, connection=b"close"), last=True)
+            seq += count
+
+
+def _repeated(group: Group, result: AppendResult, flags: int, performance: bytes) -> bytes:
+    """The answer to a duplicate."""
+    with_seqs = not flags & _WITHOUT_SEQS
+    return record_endpoints.write_json(
+        group.topic, result.first_seq, result.count, with_seqs, performance, head=result.head_seq, deduped=True
+    )

@@ -1,0 +1,1 @@
+"""What a request asks for, worked out once, and the call that a handler answers."""

@@ -1,0 +1,330 @@
+"""What a request head asks for, worked out once: route, parameters, framing, and the refusal if there is one.
+
+A plan is a pure function of the head's bytes and the server's settings, and a client's heads repeat (same topic, same
+length), so plans are kept by head: the second request with a head costs one dictionary lookup. A head with a secret in
+it is not kept: its plan, with the secret taken out, is kept by the head's digest, which costs hashing it.
+"""
+
+from __future__ import annotations
+
+import enum
+from copy import copy
+from hashlib import sha256
+from typing import TypeVar
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from topics.errors import RequestError
+from topics.http.access.guard import Guard, Verdict
+from topics.http.access.origin import HostRule
+from topics.http.access.principal import NOBODY
+from topics.http.access.routes import Body, Match, Route, RouteTable
+from topics.http.wire.compression import offers_gzip
+from topics.http.wire.error_answers import MethodNotAllowedError
+from topics.http.wire.h2_request import HeaderList, parse_header_list
+from topics.http.wire.parser import HeadParser
+from topics.http.wire.query import Query, parse_query, token_of
+from topics.http.wire.request import Request, parse_request
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_KEPT_HEAD_BYTES = 1024
+_KEPT_PLANS = 1024
+_KEPT_AIMS = 4096
+_SEEN_ONCE = 256
+_SECRETS = (b"authorization", b"cookie")
+"""Fields whose values are not to stay in memory; nobody reads them behind the guard."""
+_UNKEPT = b"idempotency-key"
+"""A key that is new in every request would push out what repeats."""
+_JSON = b"application/json"
+
+
+class Aim:
+    """What a method and a target mean: route, parameters, query. Shared by all heads with them.
+
+    query: decoded when it is first asked for, and nobody asks before the key was.
+    """
+
+    __slots__ = ("_query", "_text", "match", "missing", "name", "name_json", "route")
+
+    def __init__(self, request: Request, routes: RouteTable) -> None:
+        self._text = request.query
+        self._query: Query | None = None
+        self.route: Route | None = None
+        self.name = ""
+        """The path parameter, decoded."""
+        self.match: Match | None = routes.match(request.path)
+        self.missing = self._resolve(request, self.match)
+        """Why there is nothing to run: path, method or name. Steps 4 to 6 of 2.4."""
+        self.name_json = msgspec.json.encode(self.name)
+
+    @property
+    def query(self) -> Query:
+        # No __getattr__: with one, Python looks every other attribute up the slow way, too.
+        query = self._query
+        if query is None:
+            query = self._query = parse_query(self._text) if self._text else {}
+        return query
+
+    def with_query(self, query: Query) -> Aim:
+        """Forgets the text, which has a secret in it."""
+        self._text, self._query = "", query
+        return self
+
+    def _resolve(self, request: Request, match: Match | None) -> RequestError | None:
+        if match is None:
+            return RequestError("not_found", "there is no such path")
+        route = match.methods.get("GET" if request.method == "HEAD" else request.method)
+        if route is None or (route.stream and request.method == "HEAD"):
+            return MethodNotAllowedError(request.method, request.path, match.allow)
+        self.route = route
+        try:
+            for raw in match.parameters:
+                self.name = unquote_to_bytes(raw).decode()
+        except UnicodeDecodeError:
+            return RequestError("invalid_request", "the name in the path is not valid UTF-8 once percent-decoded")
+        return None
+
+
+class Plan:
+    """One head's meaning; shared by all requests with that head, never changed.
+
+    The refusals are in the order of the contract's 2.4: `foreign` (Host, Origin), `unauthorized` and `forbidden` (the
+    key) come before the not-ready gate, `missing` (path, method, undecodable name) after it
+    (`topics.http.plan.gatekeeping`);
+    `too_large` and those of `body_refusal` are steps of the body.
+    query: as the aim's. principal: who asks. counted: the same where the request is one of its key's requests in
+    flight, else None.
+    """
+
+    __slots__ = (
+        "_aim",
+        "accepts_gzip",
+        "content_length",
+        "counted",
+        "expects_continue",
+        "forbidden",
+        "foreign",
+        "gzip",
+        "has_body",
+        "is_head",
+        "keep_alive",
+        "max_body_bytes",
+        "missing",
+        "name",
+        "name_json",
+        "plain",
+        "principal",
+        "request",
+        "route",
+        "too_large",
+        "unauthorized",
+        "usual_body",
+    )
+
+    def __init__(
+        self, request: Request, aim: Aim, foreign: RequestError | None, verdict: Verdict, max_body_bytes: int
+    ) -> None:
+        framing = request.framing
+        headers = request.headers
+        length = framing.content_length
+        self.request = request
+        self.route = aim.route
+        self.name = aim.name
+        self.name_json = aim.name_json
+        self._aim = aim
+        self.missing = aim.missing
+        self.foreign = foreign
+        self.principal, self.counted, self.unauthorized, self.forbidden = verdict
+        self.content_length = length
+        self.has_body = framing.chunked or length > 0
+        self.expects_continue = request.expects_continue and self.has_body
+        self.is_head = request.method == "HEAD"
+        self.keep_alive = request.keep_alive
+        self.max_body_bytes = max_body_bytes
+        self.too_large = too_large(max_body_bytes) if 0 < max_body_bytes < length else None
+        self.accepts_gzip = b"accept-encoding" in headers and offers_gzip(headers[b"accept-encoding"])
+        encoding = headers.get(b"content-encoding")
+        self.gzip = encoding is not None and encoding.lower() == b"gzip"
+        self.usual_body = encoding is None and headers.get(b"content-type", b"").startswith(_JSON)
+        """JSON, not compressed: `body_refusal` need not be asked."""
+        self.plain = (
+            foreign is None
+            and self.counted is None
+            and self.unauthorized is None
+            and aim.missing is None
+            and self.too_large is None
+            and not framing.chunked
+            and not self.expects_continue
+        )
+        """Nothing about the head needs a second look: the body is `content_length` bytes and then the handler runs."""
+
+    @property
+    def query(self) -> Query:
+        return self._aim.query
+
+    def body_refusal(self, body_is_empty: bool) -> RequestError | None:
+        """Steps 2 and 3 of 2.3 for a JSON route; whether the body, decompressed, is empty may matter."""
+        assert self.route is not None, "a body of a request without a route"
+        encoding = self.request.headers.get(b"content-encoding", b"").lower()
+        if not self.gzip and encoding not in (b"", b"identity"):
+            return RequestError("unsupported_media_type", "Content-Encoding may be gzip or identity")
+        if body_is_empty and self.route.body is Body.JSON_OR_EMPTY:
+            return None
+        if self.request.headers.get(b"content-type", b"").lstrip().startswith(_JSON):
+            return None
+        return RequestError("unsupported_media_type", "the body must come as Content-Type: application/json")
+
+
+def too_large(max_body_bytes: int) -> RequestError:
+    settings = "TOPICS_MAX_BODY_BYTES; TOPICS_MAX_COMMAND_BYTES but for writes"
+    return RequestError("payload_too_large", f"the body is over {max_body_bytes} bytes ({settings})")
+
+
+class Keep(enum.Enum):
+    """Where a plan may be kept: nowhere, under what asks for it, or under a digest of that."""
+
+    NOT = enum.auto()
+    OPEN = enum.auto()
+    SECRET = enum.auto()
+
+
+class Planner:
+    """Heads to plans, with the last thousand or so kept."""
+
+    def __init__(
+        self,
+        routes: RouteTable,
+        parser: HeadParser,
+        hosts: HostRule,
+        guard: Guard,
+        *,
+        max_head_bytes: int = 65_536,
+        max_head_fields: int = 100,
+        max_body_bytes: int = 64 << 20,
+        max_command_bytes: int = 0,
+    ) -> None:
+        """max_body_bytes, max_command_bytes: 0 for no limit; the latter for bodies of routes that are not `large`."""
+        self.kept: dict[bytes, Plan] = {}
+        """Plans by whole head. Read by connections; filled here."""
+        self._kept_secret: dict[bytes, Plan] = {}
+        """Plans by the SHA-256 of a head with a secret in it."""
+        self.seen_once: dict[bytes, Plan] = {}
+        """A few of those not kept for their idempotency key, by the head's digest; whoever looks empties it."""
+        self._kept_lists: dict[tuple[HeaderList, bool], Plan] = {}
+        self._kept_secret_lists: dict[bytes, Plan] = {}
+        """By the SHA-256 of the list."""
+        self.max_head_bytes = max_head_bytes
+        self._max_body_bytes = max_body_bytes
+        self._max_command_bytes = max_command_bytes
+        self.max_head_fields = max_head_fields
+        self._routes = routes
+        self._parser = parser
+        self._hosts = hosts
+        self._guard = guard
+        self._aims: dict[tuple[bytes, bytes], Aim] = {}
+
+    def known(self, head: bytes) -> Plan | None:
+        """The plan of a head, if it was kept."""
+        plan = self.kept.get(head)
+        if plan is None and (self._kept_secret or self.seen_once):
+            digest = sha256(head).digest()
+            plan = self._kept_secret.get(digest) or self.seen_once.get(digest)
+        return plan
+
+    def forget(self) -> None:
+        """What was decided with keys that are not valid any more is decided anew."""
+        self.kept.clear()
+        self._kept_secret.clear()
+        self.seen_once.clear()
+        self._kept_lists.clear()
+        self._kept_secret_lists.clear()
+
+    def plan(self, head: bytes) -> Plan:
+        """The plan of a head that is not in `kept`. Raises: BadRequestError, the head is no request."""
+        digest = b""
+        if self._kept_secret:
+            digest = sha256(head).digest()
+            plan = self._kept_secret.get(digest)
+            if plan is not None:
+                return plan
+        request = parse_request(head, self._parser, self.max_head_bytes, self.max_head_fields)
+        plan, keep = self._make(request, len(head))
+        if keep is Keep.SECRET:
+            _keep(self._kept_secret, digest or sha256(head).digest(), plan, _KEPT_PLANS)
+        elif keep is Keep.OPEN:
+            _keep(self.kept, head, plan, _KEPT_PLANS)
+        elif _UNKEPT in request.headers and len(self.seen_once) < _SEEN_ONCE:
+            self.seen_once[digest or sha256(head).digest()] = plan
+        return plan
+
+    def again(self, plan: Plan) -> Plan:
+        """The plan of a request whose key changed while its body came, or while it waited for its turn (R-AUTH-10)."""
+        request = plan.request
+        method = "GET" if request.method == "HEAD" else request.method
+        verdict = self._guard.judge_again(plan.principal, request, method, plan.route)
+        new = copy(plan)
+        new.principal, new.counted, new.unauthorized, new.forbidden = verdict
+        return new
+
+    def plan_list(self, fields: HeaderList, whole: bool) -> Plan:
+        """The same for the header list of an HTTP/2 request. whole: no body follows."""
+        plan = self._kept_lists.get((fields, whole))
+        if plan is None and self._kept_secret_lists:
+            plan = self._kept_secret_lists.get(_digest_of(fields, whole))
+        if plan is None:
+            request = parse_header_list(fields, whole, self.max_head_bytes, self.max_head_fields)
+            plan, keep = self._make(request, sum(len(name) + len(value) for name, value in fields))
+            if keep is Keep.OPEN:
+                _keep(self._kept_lists, (fields, whole), plan, _KEPT_PLANS)
+            elif keep is Keep.SECRET:
+                _keep(self._kept_secret_lists, _digest_of(fields, whole), plan, _KEPT_PLANS)
+        return plan
+
+    def _body_limit(self, route: Route | None) -> int:
+        most, of_commands = self._max_body_bytes, self._max_command_bytes
+        if route is None or route.large or route.body is Body.IGNORED or not of_commands:
+            return most
+        return min(most, of_commands) if most else of_commands
+
+    def _make(self, request: Request, head_bytes: int) -> tuple[Plan, Keep]:
+        target = request.framing.method, request.framing.target
+        aim = self._aims.get(target)
+        fresh = aim is None
+        if aim is None:
+            aim = Aim(request, self._routes)
+        token = token_of(request.query) if request.query else None
+        verdict = self._guard.judge(request, token or "", aim.match)
+        foreign = self._hosts.refusal(request, stream=aim.route is not None and aim.route.stream)
+        headers = request.headers
+        secrets = [headers.pop(name) for name in _SECRETS if name in headers]
+        if token is not None:
+            query = {} if verdict.principal is NOBODY else aim.query
+            query.pop("token", None)
+            framing = request.framing._replace(target=b"")
+            request = request._replace(query="", framing=framing)
+            return Plan(request, aim.with_query(query), foreign, verdict, self._body_limit(aim.route)), Keep.NOT
+        plan = Plan(request, aim, foreign, verdict, self._body_limit(aim.route))
+        comes_once = aim.route is not None and aim.route.stream
+        if head_bytes > _KEPT_HEAD_BYTES or comes_once:
+            return plan, Keep.NOT
+        if fresh:
+            _keep(self._aims, target, aim, _KEPT_AIMS)
+        if _UNKEPT in headers:
+            return plan, Keep.NOT
+        return plan, Keep.SECRET if secrets else Keep.OPEN
+
+
+def _digest_of(fields: HeaderList, whole: bool) -> bytes:
+    """Each piece with its length before it, so that no other list has the same text."""
+    pieces = [b"%d:%b%d:%b" % (len(name), name, len(value), value) for name, value in fields]
+    return sha256((b"1" if whole else b"0") + b"".join(pieces)).digest()
+
+
+def _keep(kept: dict[K, V], key: K, value: V, most: int) -> None:
+    """Clearing all at once is as good as any order when heads never repeat."""
+    if len(kept) >= most:
+        kept.clear()
+    kept[key] = value

@@ -1,0 +1,163 @@
+"""What all connections of a server share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from topics.clock import Clock
+from topics.config import Config
+from topics.engine.values.name_rules import Prefixes
+from topics.engine.values.ports import Timers
+from topics.engine.write.long_bodies import LongBodies
+from topics.engine.write.write_body import WriteScanner
+from topics.errors import RequestError
+from topics.http.access.guard import Guard
+from topics.http.access.keyring import NO_KEYS, Keyring
+from topics.http.access.origin import HostRule
+from topics.http.access.routes import Handler, RouteTable
+from topics.http.openapi.description import Description
+from topics.http.plan.engine_api import EngineApi
+from topics.http.plan.plan import Plan, Planner
+from topics.http.plan.request_turns import RequestTurns
+from topics.http.streams.heartbeats import Heartbeats
+from topics.http.streams.stream_slots import StreamSlots
+from topics.http.streams.watch_sessions import Sessions
+from topics.http.streams.watch_stream import WatchStream
+from topics.http.wire.compression import Compressor
+from topics.http.wire.parser import open_parser
+from topics.http.wire.response import ResponseWriter
+from topics.metrics import Histogram
+
+Gate = Callable[[Plan], RequestError | None]
+
+
+class Scrapes(Protocol):
+    """The metrics page, made in turns with everybody else: `done` gets it, or why there is none."""
+
+    def text(self, within: Prefixes, done: Callable[[bytes | Exception], None]) -> None:
+        """Prometheus text format 0.0.4. within: the topics that are shown one by one."""
+
+    def json(self, done: Callable[[bytes | Exception], None]) -> None: ...
+
+
+class Probes(Protocol):
+    """What the probes and the metrics page ask of the server; implemented in `server/`."""
+
+    def uptime_ms(self) -> int: ...
+
+    def not_ready(self) -> RequestError | None:
+        """Why the server should get no traffic (recovering, draining, read-only); None when it serves."""
+
+    def topic_count(self) -> int: ...
+
+    @property
+    def scrapes(self) -> Scrapes: ...
+
+
+class Service:
+    """The shared state of a server's HTTP side. One thread; `server/` builds it and flips its switches.
+
+    heartbeats, sessions (of watch), turns (of requests), long_bodies: there from `use_loop` on.
+    """
+
+    heartbeats: Heartbeats
+    sessions: Sessions
+    turns: RequestTurns
+    long_bodies: LongBodies
+
+    def __init__(  # noqa: PLR0917 - what `server/` has at hand
+        self,
+        config: Config,
+        clock: Clock,
+        routes: RouteTable,
+        probes: Probes,
+        host: str,
+        keyring: Keyring = NO_KEYS,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.now_ns = clock.monotonic_ns
+        self.probes = probes
+        self.hosts = HostRule(host, config.allowed_hosts, config.allowed_origins, enabled=config.host_check)
+        self.planner = Planner(
+            routes,
+            open_parser(config.http_parser),
+            self.hosts,
+            Guard(keyring, probe_auth=config.probe_auth),
+            max_head_bytes=config.max_head_bytes,
+            max_head_fields=config.max_head_fields,
+            max_body_bytes=config.max_body_bytes,
+            max_command_bytes=config.max_command_bytes,
+        )
+        self.writer = ResponseWriter()
+        self.compressor = Compressor(config.gzip_level, config.gzip_min_bytes, config.gzip_max_bytes)
+        self.scanner = WriteScanner(config)
+        self.step_bytes = config.pass_body_bytes or 1 << 62
+        """A body that is longer is taken in turns, as it is, not copied."""
+        self.description = Description(routes.routes, config)
+        self.stream_slots = StreamSlots(config.max_sse_connections, config.max_sse_connections_per_key)
+        """Of SSE streams and WebSockets together; whoever opens one takes a slot first."""
+        self.gate: Gate | None = None
+        """Asked for every request with its plan, between the keys and the routing errors; None lets all pass."""
+        self.closing = False
+        """Every answer closes its connection (shutdown)."""
+        self.at_drain: list[Callable[[], None]] = []
+        """Called when a shutdown begins: whoever keeps streams open ends them (R-LIFE-7)."""
+        self.open_websocket: Handler = _no_websocket
+        """Takes an upgrade request whose path and method are in order; `server/` sets it."""
+        self.tick = 0
+        """Seconds, roughly; what connections note as the time they began to wait."""
+        self.in_progress = 0
+        """Requests handed to a handler and not yet answered."""
+        self.requests_total = 0
+        self.refused_total = 0
+        """Requests answered 4xx or 5xx, malformed ones included."""
+        self.sampling = False
+        """The next write of this pass is timed: one a pass, since timing all costs as much as what is timed."""
+        self.parse = Histogram()
+        """Of the write sampled: from its whole head and body to the rows."""
+        self.append = Histogram()
+        """Of the write sampled: admission, seqs, frames in the log's batch."""
+        self.watch_streams: dict[WatchStream, None] = {}
+        """Open ones."""
+        self.at_drain.append(self._end_watch_streams)
+        self.is_alone: Callable[[], bool] = lambda: False
+        """One connection has the server to itself: see `Loop.is_alone`."""
+        self.again: Callable[[], None] = lambda: None
+        """For hooks at the end of a pass that run requests: see `Loop.again`."""
+        self._engine: EngineApi | None = None
+
+    def use_loop(self, timers: Timers, random_bytes: Callable[[int], bytes]) -> None:
+        """Before the first request: what only a loop has."""
+        self.heartbeats = Heartbeats(timers)
+        config = self.config
+        self.turns = RequestTurns(timers, self.now_ns, config.pass_requests_us)
+        self.long_bodies = LongBodies(config, timers)
+        limits = config.max_watch_sessions, config.max_watch_sessions_per_key, config.max_client_bytes
+        self.sessions = Sessions(timers.clock, random_bytes, *limits)
+
+    @property
+    def engine(self) -> EngineApi:
+        """The engine; routes that need it are behind the not-ready gate until it is there."""
+        assert self._engine is not None, "a request passed the gate before recovery was over"
+        return self._engine
+
+    def _end_watch_streams(self) -> None:
+        for stream in list(self.watch_streams):
+            stream.shut_down()
+
+    def on_keys_changed(self, key_ids: frozenset[int]) -> int:
+        """These are the keys from now on: what others left open ends. Says how many streams that were."""
+        self.planner.forget()
+        ended = self.stream_slots.end_others(key_ids)
+        self.sessions.drop_others(key_ids)
+        return ended
+
+    def serve(self, engine: EngineApi) -> None:
+        """From now on requests are answered from `engine`."""
+        self._engine = engine
+
+
+def _no_websocket(_call: object) -> None:
+    raise RequestError("not_found", "this server speaks no WebSocket")

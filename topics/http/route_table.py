@@ -1,0 +1,61 @@
+"""Every route of the server."""
+
+from __future__ import annotations
+
+from topics.http.access.routes import Access, Body, Route, RouteTable
+from topics.http.access.scope import Scope
+from topics.http.handlers import (
+    checkpoint_endpoint,
+    docs_endpoints,
+    probe_endpoints,
+    queue_endpoints,
+    record_endpoints,
+    router_endpoints,
+    topic_endpoints,
+    wait_endpoint,
+    watch_endpoints,
+    websocket_endpoint,
+    work_endpoint,
+)
+
+ROUTES = (
+    Route("PUT", "/v0/topics/:topic", Scope.ADMIN, topic_endpoints.put_topic, Body.JSON_OR_EMPTY),
+    Route("GET", "/v0/topics/:topic", Scope.READ, topic_endpoints.get_topic),
+    Route("GET", "/v0/topics", Scope.READ, topic_endpoints.list_topics),
+    Route("DELETE", "/v0/topics/:topic", Scope.DELETE, topic_endpoints.delete_topic),
+    Route("POST", "/v0/topics/:topic", Scope.WRITE, record_endpoints.write, Body.JSON, large=True),
+    Route("POST", "/v0/topics/:topic/diff", Scope.READ, record_endpoints.diff, Body.JSON_OR_EMPTY),
+    Route("POST", "/v0/topics/:topic/delete", Scope.DELETE, record_endpoints.delete_records, Body.JSON),
+    Route("POST", "/v0/wait", Scope.READ, wait_endpoint.wait, Body.JSON),
+    Route("POST", "/v0/checkpoint", Scope.ADMIN, checkpoint_endpoint.checkpoint, Body.JSON_OR_EMPTY),
+    Route("GET", "/v0/ws", Scope.NONE, websocket_endpoint.open_websocket, stream=True),
+    Route("POST", "/v0/topics/:topic/claim", Scope.READ | Scope.WRITE, queue_endpoints.claim, Body.JSON_OR_EMPTY),
+    Route(
+        "GET",
+        "/v0/topics/:topic/work",
+        Scope.READ | Scope.WRITE,
+        work_endpoint.open_stream,
+        stream=True,
+        access=Access.STREAM,
+    ),
+    Route("POST", "/v0/topics/:topic/ack", Scope.WRITE, queue_endpoints.ack, Body.JSON),
+    Route("POST", "/v0/topics/:topic/nack", Scope.WRITE, queue_endpoints.nack, Body.JSON),
+    Route("POST", "/v0/topics/:topic/extend", Scope.WRITE, queue_endpoints.extend, Body.JSON),
+    Route("PUT", "/v0/routers/:router", Scope.ADMIN, router_endpoints.put_router, Body.JSON),
+    Route("GET", "/v0/routers/:router", Scope.READ, router_endpoints.get_router),
+    Route("GET", "/v0/routers", Scope.READ, router_endpoints.list_routers),
+    Route("DELETE", "/v0/routers/:router", Scope.DELETE, router_endpoints.delete_router),
+    Route("POST", "/v0/watch", Scope.READ, watch_endpoints.create_session, Body.JSON),
+    Route("GET", "/v0/watch/:wid", Scope.NONE, watch_endpoints.open_stream, stream=True, access=Access.OWN),
+    Route("GET", "/v0/health", Scope.NONE, probe_endpoints.health, always=True, access=Access.PROBE),
+    Route("GET", "/healthz", Scope.NONE, probe_endpoints.health, always=True, access=Access.PROBE),
+    Route("GET", "/v0/ready", Scope.NONE, probe_endpoints.ready, always=True, access=Access.PROBE),
+    Route("GET", "/readyz", Scope.NONE, probe_endpoints.ready, always=True, access=Access.PROBE),
+    Route("GET", "/v0/metrics", Scope.READ, probe_endpoints.metrics, always=True),
+    Route("GET", "/openapi.json", Scope.READ, docs_endpoints.openapi),
+    Route("GET", "/docs", Scope.READ, docs_endpoints.docs),
+)
+
+
+def route_table() -> RouteTable:
+    return RouteTable(ROUTES)

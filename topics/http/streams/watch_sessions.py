@@ -1,0 +1,111 @@
+"""Watch sessions: what a client follows and how far it has come, between its streams. Source: 10.2, R-WATCH-1."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Callable, Container
+
+from topics.clock import Clock
+from topics.engine.state.refusals import limit_reached
+from topics.engine.values.results import DiffQuery
+from topics.http.streams.watch_cursors import Cursors
+
+SESSION_TTL_MS = 300_000
+
+
+class Session:
+    """key_id: of the key that made it, None without keys. cursors: after the last frame sent on any of its streams."""
+
+    __slots__ = ("cursors", "interval_ns", "key_id", "query", "size", "streams", "used_ns", "wid")
+
+    def __init__(self, key_id: int | None, query: DiffQuery, interval_ns: int, cursors: Cursors) -> None:
+        self.wid = ""
+        """Given by `Sessions.add`."""
+        self.key_id = key_id
+        self.query = query
+        self.interval_ns = interval_ns
+        """Between heartbeats."""
+        self.cursors = cursors
+        self.size = len(query.nodes) + sum(map(len, cursors))
+        """Bytes of the names it keeps."""
+        self.streams = 0
+        """Open now."""
+        self.used_ns = 0
+
+
+class Sessions:
+    """most: of them at a time; most_of_key: of one key; most_bytes: of the names they keep. 0 is no limit."""
+
+    def __init__(
+        self, clock: Clock, random_bytes: Callable[[int], bytes], most: int, most_of_key: int, most_bytes: int
+    ) -> None:
+        self._clock = clock
+        self._random_bytes = random_bytes
+        self._most = most
+        self._most_of_key = most_of_key
+        self._most_bytes = most_bytes
+        self._of_key: Counter[int | None] = Counter()
+        """How many there are, by `key_id`."""
+        self._bytes = 0
+        self._by_wid: dict[str, Session] = {}
+        self._idle: dict[Session, None] = {}
+        """Those without a stream, least recently used first."""
+
+    def __len__(self) -> int:
+        return len(self._by_wid)
+
+    def add(self, session: Session) -> None:
+        """Raises: RequestError throttled at a limit, after idle ones were collected."""
+        self.collect()
+        key_id, most_of_key = session.key_id, self._most_of_key
+        if self._most and len(self._by_wid) >= self._most:
+            raise limit_reached("max_watch_sessions", self._most)
+        if most_of_key and key_id is not None and self._of_key[key_id] >= most_of_key:
+            raise limit_reached("max_watch_sessions_per_key", most_of_key)
+        if self._most_bytes and self._bytes + session.size > self._most_bytes:
+            raise limit_reached("max_client_bytes", self._most_bytes)
+        self._bytes += session.size
+        session.wid = "wid_" + base64.urlsafe_b64encode(self._random_bytes(16)).rstrip(b"=").decode()
+        session.used_ns = self._clock.monotonic_ns()
+        self._by_wid[session.wid] = session
+        self._idle[session] = None
+        self._of_key[key_id] += 1
+
+    def _forget(self, gone: list[Session]) -> None:
+        for session in gone:
+            del self._idle[session], self._by_wid[session.wid]
+            self._bytes -= session.size
+            self._of_key[session.key_id] -= 1
+            if not self._of_key[session.key_id]:
+                del self._of_key[session.key_id]
+
+    def find(self, wid: str) -> Session | None:
+        """None for one that never was, or was idle for too long."""
+        self.collect()
+        return self._by_wid.get(wid)
+
+    def on_stream_open(self, session: Session) -> None:
+        session.streams += 1
+        self._idle.pop(session, None)
+
+    def on_stream_end(self, session: Session) -> None:
+        session.streams -= 1
+        session.used_ns = self._clock.monotonic_ns()
+        if not session.streams:
+            self._idle[session] = None
+
+    def drop_others(self, key_ids: Container[int]) -> None:
+        """Forgets those whose keys are not among these; their streams have ended. Those made without keys stay."""
+        gone = [each for each in self._idle if each.key_id is not None and each.key_id not in key_ids]
+        self._forget(gone)
+
+    def collect(self) -> None:
+        """Forgets those idle for longer than their time."""
+        before_ns = self._clock.monotonic_ns() - SESSION_TTL_MS * 1_000_000
+        gone = []
+        for session in self._idle:
+            if session.used_ns >= before_ns:
+                break
+            gone.append(session)
+        self._forget(gone)

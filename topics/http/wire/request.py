@@ -1,0 +1,56 @@
+"""One request's head as values: what routes and handlers look at."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from topics.http.wire.head import Framing, check_head, repeated_of_head
+from topics.http.wire.parser import HeadParser
+
+
+class Request(NamedTuple):
+    """A parsed head.
+
+    path: as sent, undecoded, without the query; query: the raw text behind "?". headers: lower-case name to value; of
+    repeated ones that are lists all values, of others the first. authority: the target's own host
+    ("http://host/..."), "" when it had none.
+    """
+
+    method: str
+    path: str
+    query: str
+    authority: str
+    headers: dict[bytes, bytes]
+    framing: Framing
+    keep_alive: bool
+    expects_continue: bool
+
+
+def parse_request(head: bytes, parser: HeadParser, max_bytes: int, max_fields: int) -> Request:
+    """Raises: BadRequestError with the status to answer before the connection closes."""
+    framing = check_head(head, max_bytes, max_fields)
+    headers = parser.fields(head, framing) | repeated_of_head(head)
+    authority, path, query = split_target(framing.target.decode("ascii"))
+    options = framing.connection
+    tokens = {token.strip().lower() for token in options.split(b",")} if options else ()
+    keeps = framing.version_minor == 1 or b"keep-alive" in tokens
+    return Request(
+        method=framing.method.decode("ascii"),
+        path=path,
+        query=query,
+        authority=authority,
+        headers=headers,
+        framing=framing,
+        keep_alive=keeps and b"close" not in tokens,
+        expects_continue=framing.version_minor == 1 and headers.get(b"expect", b"").lower() == b"100-continue",
+    )
+
+
+def split_target(target: str) -> tuple[str, str, str]:
+    """(authority, path, query)."""
+    authority = ""
+    if target.startswith("http"):
+        authority, slash, rest = target.partition("://")[2].partition("/")
+        target = slash + rest or "/"
+    path, _, query = target.partition("?")
+    return authority, path, query
