@@ -1,5 +1,5 @@
 """Found by Spark: the first use of any Python source imports the `pyspark_*` modules of the workers' path."""
 
-from topics.spark.source import TopicsSource as DefaultSource
+from topics.spark.data_source import TopicsSource as DefaultSource
 
 __all__ = ["DefaultSource"]

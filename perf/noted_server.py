@@ -38,7 +38,7 @@ from topics.loop.tasks import Task
 from topics.loop.traffic import Traffic
 from topics.store.wal.background_sync import BackgroundSync
 from topics.store.wal.shard import Wal
-from topics.uring.ring import UringRing
+from topics.uring.uring_ring import UringRing
 
 SPAN_NS = 200_000
 OTHER_NS = 1_000_000

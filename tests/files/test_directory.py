@@ -28,9 +28,9 @@ from topics.files import (
     open_directory,
     read_pieces,
 )
-from topics.files import snapshot as by_json
-from topics.files.calls import SYSTEM, SystemCalls
-from topics.files.snapshot import TopicEntry
+from topics.files import newest_snapshot as by_json
+from topics.files.file_calls import SYSTEM, SystemCalls
+from topics.files.newest_snapshot import TopicEntry
 from topics.store.format.default_incarnation import incarnation_of_id
 from topics.store.format.floors import Floors
 from topics.store.segments.manifest import Pack, Run, Segment, StorePart

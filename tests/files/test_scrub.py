@@ -13,8 +13,8 @@ from tests.files.test_rot import pieces_of, rotting, small_files
 from tests.files.world import COLD, HOT, FilesWorld
 from tests.sim.file import SimFile
 from topics.files import Kind, Piece, PieceScan, scan_piece, scan_pieces, scan_snapshots
+from topics.files.piece_files import Source
 from topics.files.scanning import scan_native, scan_pure
-from topics.files.source import Source
 from topics.store.format.log_format import BLOCK_BYTES
 from topics.store.format.segment_format import index_path
 

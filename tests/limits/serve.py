@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from topics.cli import main
-from topics.server import main as root
+from topics.server import composition as root
 
 _U64 = struct.Struct("=Q")
 

@@ -21,10 +21,10 @@ from tests.sim import SimRing
 from topics.clock import SystemClock
 from topics.loop import Connection, Listener, Loop, StreamLimits
 from topics.loop.operations import SERIAL_MAX
-from topics.loop.portable import PortableRing
+from topics.loop.portable.portable_ring import PortableRing
 from topics.loop.signals import install_signal_handlers
 from topics.uring.probe import probe
-from topics.uring.ring import UringRing
+from topics.uring.uring_ring import UringRing
 
 KERNEL_RINGS = ["uring", "portable"]
 RINGS = [*KERNEL_RINGS, "sim", "sim-seed-1", "sim-seed-2"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from topics.loop import portable_sockets
-from topics.loop.portable import PortableRing
+from topics.loop.portable import portable_sockets
+from topics.loop.portable.portable_ring import PortableRing
 from topics.loop.ring import F_BUFFER, F_MORE
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.loop.kernel_world import KernelWorld
 from tests.loop.ring_conformance import RingConformance
-from topics.loop.portable import PortableRing
+from topics.loop.portable.portable_ring import PortableRing
 
 
 class TestPortableRing(RingConformance):

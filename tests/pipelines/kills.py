@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from topics.pipelines.target import parts
+from topics.pipelines.target import part_files
 
 OPERATIONS = ("open", "link", "rename", "unlink", "rmdir", "fsync", "makedirs", "pwrite", "ftruncate")
 
@@ -49,4 +49,4 @@ def _kill_at(operation: int) -> None:
 
     for name in OPERATIONS:
         setattr(os, name, counted(getattr(os, name)))
-    parts._create = counted(parts._create)
+    part_files._create = counted(part_files._create)

@@ -24,9 +24,9 @@ from topics.pipelines import export
 from topics.pipelines.errors import DataLossError, StoppedError, TargetError
 from topics.pipelines.export import ExportReport, Options, open_layout
 from topics.pipelines.source import Origin, open_selection
-from topics.pipelines.target import delta, parts, runs
+from topics.pipelines.target import delta, part_files, runs
 from topics.pipelines.target.delta import DeltaLayout
-from topics.pipelines.target.names import as_uri, from_uri, run_of, topic_of
+from topics.pipelines.target.file_names import as_uri, from_uri, run_of, topic_of
 from topics.pipelines.values.checksum import RowSum
 
 LAYOUTS = pytest.mark.parametrize("layout", ["manifest", "delta"])
@@ -371,9 +371,9 @@ def test_a_full_target_is_told_in_a_sentence_and_keeps_nothing(
     before = parquet_files(lake)
     with monkeypatch.context() as patch:
         if place == "file":
-            patch.setattr(parts, "_create", FullFile)
+            patch.setattr(part_files, "_create", FullFile)
         elif place == "sync":
-            fail_at(patch, parts.os, "fsync", errno.ENOSPC)
+            fail_at(patch, part_files.os, "fsync", errno.ENOSPC)
         elif place == "commit":
             patch.setattr(runs, "_write_all", commits_fail(runs._write_all))
         else:

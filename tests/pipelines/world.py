@@ -17,7 +17,7 @@ from topics.config import Config
 from topics.files import Loss, open_directory, read_pieces, schema_of
 from topics.loop.choose import open_ring
 from topics.pipelines.target.layout import Layout, Shape
-from topics.pipelines.target.parts import arrow_schema
+from topics.pipelines.target.part_files import arrow_schema
 
 SETTINGS: dict[str, Any] = {
     "io": "portable",

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from topics.config import Config
-from topics.server import main, startup
+from topics.server import composition, startup
 
 COMMAND = [sys.executable, "-m", "topics", "serve"]
 
@@ -89,9 +89,9 @@ def test_serve_says_where_it_listens_and_sigterm_ends_it_with_0(process: Process
 def test_a_server_leaves_no_core_dump_unless_it_may(allowed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     set_to: list[tuple[int, int]] = []
     monkeypatch.setattr(startup.resource, "setrlimit", lambda _which, limits: set_to.append(limits))
-    monkeypatch.setattr(main, "connection_limit", lambda _config: 1 / 0)
+    monkeypatch.setattr(composition, "connection_limit", lambda _config: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        main.serve(Config(core_dumps=allowed))
+        composition.serve(Config(core_dumps=allowed))
     assert [soft for soft, _hard in set_to] == ([] if allowed else [0])
 
 

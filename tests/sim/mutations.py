@@ -1001,10 +1001,10 @@ MUTANTS = (
     Mutant(
         "a reader of files takes another file of the same name",
         (
-            ("files/source.py", "if footer.epoch != piece.epoch:", "if False:"),
-            ("files/source.py", "if header.epoch != piece.epoch:", "if False:"),
+            ("files/piece_files.py", "if footer.epoch != piece.epoch:", "if False:"),
+            ("files/piece_files.py", "if header.epoch != piece.epoch:", "if False:"),
             (
-                "files/source.py",
+                "files/piece_files.py",
                 "bool((topic_id, epoch) == (piece.topic_id, piece.epoch))",
                 "topic_id == piece.topic_id",
             ),
@@ -1012,11 +1012,15 @@ MUTANTS = (
         hunt=_FILES,
     ),
     _one(
-        "a reader of files does not look at the flags of an index", "files/rows.py", "if dead.any()", "if False", _FILES
+        "a reader of files does not look at the flags of an index",
+        "files/live_rows.py",
+        "if dead.any()",
+        "if False",
+        _FILES,
     ),
     _one(
         "a reader of files does not tell of floors",
-        "files/topic.py",
+        "files/stored_topic.py",
         "found.append(Loss(self.name, at,",
         "(Loss(self.name, at,",
         _FILES,

@@ -13,8 +13,8 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from topics.spark.sink import BATCH_ID, StreamWriter
-from topics.spark.source import TopicsSource
+from topics.spark.data_source import TopicsSource
+from topics.spark.writing.sink import BATCH_ID, StreamWriter
 
 BEFORE, AFTER, COMMIT = "before", "after", "commit"
 

@@ -12,11 +12,11 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 
 from tests.spark.own_server import OwnServer, own_server  # noqa: E402
-from topics.spark.batch import plan_batch  # noqa: E402
 from topics.spark.client import Client  # noqa: E402
 from topics.spark.options import BATCH, parse_sink, parse_source  # noqa: E402
-from topics.spark.parts import PartWriter, Producer, Totals  # noqa: E402
-from topics.spark.reading import WorkReader  # noqa: E402
+from topics.spark.reading.batch import plan_batch  # noqa: E402
+from topics.spark.reading.partition_reading import WorkReader  # noqa: E402
+from topics.spark.writing.parts import PartWriter, Producer, Totals  # noqa: E402
 
 SMALL = {"CHECKPOINT_WAL_BYTES": "20000", "SEGMENT_MAX_BYTES": "65536", "SEGMENT_MAX_EVENTS": "50", "SEGMENT_BULK": "1"}
 

@@ -15,7 +15,7 @@ import pytest
 from tests.pipelines.world import exported_rows, fill, log_rows
 from tests.spark.cluster import bare_python, cluster, packed_environment
 from tests.spark.own_server import own_server
-from topics.pipelines.target.manifest import ManifestLayout
+from topics.pipelines.target.target_manifest import ManifestLayout
 
 COPY = """
 import sys

@@ -16,11 +16,11 @@ import pytest
 
 from tests.contract.answer import Answer
 from tests.contract.sim_world import SimWorld
-from topics.spark import parts
 from topics.spark.client import Client
 from topics.spark.errors import ServerError
 from topics.spark.options import parse_sink
-from topics.spark.parts import PartWriter, Producer, Totals
+from topics.spark.writing import parts
+from topics.spark.writing.parts import PartWriter, Producer, Totals
 
 HOUR_MS = 3_600_000
 EPOCHS_KEPT = 4

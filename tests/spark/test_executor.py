@@ -19,12 +19,12 @@ for name in [*absent.split(), *("topics." + room for room in rooms.split())]:
 
 import pyarrow as pa
 from tests.spark.fake_server import FakeServer
-from topics.spark.batch import plan_batch
+from topics.spark.reading.batch import plan_batch
 from topics.spark.client import Client
 from topics.spark.options import BATCH, parse_sink, parse_source
-from topics.spark.parts import PartWriter, Producer
-from topics.spark.reading import WorkReader
-import topics.files, topics.spark.follow
+from topics.spark.writing.parts import PartWriter, Producer
+from topics.spark.reading.partition_reading import WorkReader
+import topics.files, topics.spark.reading.follow
 
 fake = FakeServer()
 sink = parse_sink({"url": "http://h", "topic": "a"})

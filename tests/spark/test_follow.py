@@ -15,9 +15,9 @@ from tests.spark.fake_server import FakeServer  # noqa: E402
 from topics.files import NoDirectoryError, open_directory  # noqa: E402
 from topics.spark.client import Client  # noqa: E402
 from topics.spark.errors import DataLossError, OptionError  # noqa: E402
-from topics.spark.follow import Follower  # noqa: E402
 from topics.spark.options import STREAM, SourceOptions, parse_source  # noqa: E402
-from topics.spark.reading import WorkReader  # noqa: E402
+from topics.spark.reading.follow import Follower  # noqa: E402
+from topics.spark.reading.partition_reading import WorkReader  # noqa: E402
 
 
 class Query:

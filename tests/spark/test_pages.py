@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from topics.spark.fast_pages import decode_page as fast
-from topics.spark.pages import Lost, decode_page, decoder
+from topics.spark.reading.fast_pages import decode_page as fast
+from topics.spark.reading.pages import Lost, decode_page, decoder
 
 RECORDS = (
     '{"$seq":1,"$ts":5,"data":{"a": [1, 2.50, 1e3]}}',

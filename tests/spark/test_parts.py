@@ -13,13 +13,13 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 
 from tests.spark.fake_server import FakeServer, Refused  # noqa: E402
-from topics.spark import parts  # noqa: E402
-from topics.spark.bodies import records_of  # noqa: E402
 from topics.spark.client import Client  # noqa: E402
 from topics.spark.errors import OptionError, RowError, ServerError  # noqa: E402
 from topics.spark.options import parse_sink  # noqa: E402
-from topics.spark.parts import PartWriter, Producer, Totals  # noqa: E402
 from topics.spark.schema import check_sink_columns  # noqa: E402
+from topics.spark.writing import parts  # noqa: E402
+from topics.spark.writing.bodies import records_of  # noqa: E402
+from topics.spark.writing.parts import PartWriter, Producer, Totals  # noqa: E402
 
 Rows = list[dict[str, Any]]
 

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from topics.spark.errors import OptionError
-from topics.spark.offsets import Lost, Position, from_json, to_json
-from topics.spark.planning import (
+from topics.spark.reading.offsets import Lost, Position, from_json, to_json
+from topics.spark.reading.planning import (
     SMALL_RANGE,
     Range,
     TopicLoss,

@@ -11,12 +11,12 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 
 from tests.spark.fake_server import FakeServer  # noqa: E402
-from topics.spark import reading  # noqa: E402
-from topics.spark.batch import Bounds, plan_batch  # noqa: E402
 from topics.spark.client import Client  # noqa: E402
 from topics.spark.errors import DataLossError, OptionError, ServerError  # noqa: E402
 from topics.spark.options import BATCH, SourceOptions, parse_source  # noqa: E402
-from topics.spark.planning import Work  # noqa: E402
+from topics.spark.reading import partition_reading  # noqa: E402
+from topics.spark.reading.batch import Bounds, plan_batch  # noqa: E402
+from topics.spark.reading.planning import Work  # noqa: E402
 from topics.spark.schema import arrow_schema  # noqa: E402
 
 
@@ -36,7 +36,7 @@ def batches(fake: FakeServer, works: list[Work], **given: Any) -> Iterator[Any]:
     options = options_of(**given)
     assert options.connection is not None
     for work in works:
-        reader = reading.WorkReader(options, Client(options.connection, connect=fake.connect))
+        reader = partition_reading.WorkReader(options, Client(options.connection, connect=fake.connect))
         for batch in reader.read(work):
             assert batch.schema == arrow_schema(options.columns)
             yield batch
@@ -235,7 +235,7 @@ def test_a_topic_made_again_between_plan_and_read_gives_no_row_of_the_new_life()
 
 @pytest.mark.parametrize("at", range(1, 12))
 def test_a_topic_made_again_between_any_two_pages_mixes_no_rows(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "FLUSH_ROWS", 6)
+    monkeypatch.setattr(partition_reading, "FLUSH_ROWS", 6)
     fake = FakeServer()
     fake.put("a", *range(20))
     works = plan(fake, onDataLoss="rows")

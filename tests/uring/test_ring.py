@@ -21,7 +21,7 @@ import pytest
 
 from topics.loop.ring import F_BUFFER, F_MORE
 from topics.uring import RingError, UringRing
-from topics.uring import ring as ring_module
+from topics.uring import uring_ring as ring_module
 from topics.uring._ring import lib
 from topics.uring.probe import probe
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from topics.engine.values.turns import Turns
-from topics.ws.turns import FrameTurns
+from topics.ws.frame_turns import FrameTurns
 
 
 class Passes:

@@ -19,9 +19,9 @@ from topics.engine.values.topic_config import DEFAULT
 from topics.engine.write.long_bodies import LongBodies
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError, StorageError
+from topics.ws.frame_turns import FrameTurns
 from topics.ws.host import Host
 from topics.ws.session import HELD_BYTES, Rights, Session
-from topics.ws.turns import FrameTurns
 
 CONFIG = Config(ws_publishes_in_flight=8, max_watch_topics=10_000)
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.ws.client import frame, text
 from tests.ws.passes import Passes, no_turns
 from tests.ws.test_session import Peer, publish
+from topics.ws.frame_turns import FrameTurns
 from topics.ws.framing import Framing
 from topics.ws.session import HELD_BYTES
-from topics.ws.turns import FrameTurns
 
 PING, PONG, TEXT, CONTINUATION = 9, 10, 1, 0
 

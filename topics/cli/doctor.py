@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from topics.clock import SystemClock
+from topics.common.memory import page_aligned
 from topics.config import Config
 from topics.loop import Loop
 from topics.loop.choose import open_ring
-from topics.memory import page_aligned
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.log_sizes import LogSizes
 from topics.store.format.log_format import BLOCK_BYTES

@@ -42,7 +42,7 @@ def serve(  # noqa: PLR0917 - typer makes options of them
     """Serve topics over HTTP until SIGINT or SIGTERM. Every setting is also a TOPICS_* variable (docs/settings.md)."""
     # numpy's linear algebra starts threads that spin for a while; nothing here uses it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from topics.server.main import serve as run_server  # noqa: PLC0415 - `topics --help` should not load the server
+    from topics.server.composition import serve as run_server  # noqa: PLC0415 - `topics --help` should not load the server
 
     options = {
         "DATA_DIR": data_dir,

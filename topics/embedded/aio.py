@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from topics.embedded import arguments
 from topics.embedded.calls import Start
-from topics.embedded.files import snapshot_of
+from topics.embedded.directory_calls import snapshot_of
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.producer import Producer
 from topics.embedded.records import Page, Record

@@ -17,8 +17,8 @@ from topics.clock import Clock, SystemClock
 from topics.config import Config
 from topics.embedded import arguments
 from topics.embedded.aio import AsyncLog
+from topics.embedded.directory_calls import snapshot_of
 from topics.embedded.driver import Driver, called_within
-from topics.embedded.files import snapshot_of
 from topics.embedded.interrupts import signals
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.open_logs import open_logs

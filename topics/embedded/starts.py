@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from topics.common.tuples import make_tuple
 from topics.config import Config
 from topics.embedded import arguments
 from topics.embedded.calls import Start
@@ -38,7 +39,6 @@ from topics.engine.values.trampoline import OneByOne
 from topics.engine.write.value_rows import NewRecord, rows_from_data, rows_from_values
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
-from topics.tuples import make_tuple
 
 Values = Iterable[Any]
 """What `append` takes: JSON-encodable values (each becomes a record's data) or NewRecord for tag, node and meta."""

@@ -25,8 +25,8 @@ from topics.files.errors import (
     TopicGoneError,
 )
 from topics.files.piece import Kind, Location, Loss, Piece
-from topics.files.scrub import Finding, PieceScan, scan_piece, scan_pieces, scan_snapshots
-from topics.files.topic import TopicFiles
+from topics.files.piece_scrub import Finding, PieceScan, scan_piece, scan_pieces, scan_snapshots
+from topics.files.stored_topic import TopicFiles
 
 if TYPE_CHECKING:
     from topics.files.batches import COLUMNS, schema_of

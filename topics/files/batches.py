@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from topics.errors import UsageError
 from topics.files.errors import SeqTooLargeError
+from topics.files.live_rows import NO_TAG, Rows
 from topics.files.piece import Piece
-from topics.files.rows import NO_TAG, Rows
-from topics.files.source import Source, damaged_frame
+from topics.files.piece_files import Source, damaged_frame
 from topics.files.texts import Decoder, Order
 from topics.store.format.segment_format import TagTable
 

@@ -7,9 +7,9 @@ from contextlib import closing
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.files.calls import SYSTEM, FileCalls
+from topics.files.file_calls import SYSTEM, FileCalls
 from topics.files.piece import Location, Piece
-from topics.files.source import Source, VanishedError
+from topics.files.piece_files import Source, VanishedError
 
 
 def deleted_seqs(location: Location, piece: Piece, *, calls: FileCalls | None = None) -> NDArray[np.int64] | None:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from topics.common.topic_names import is_topic_name
 from topics.errors import FormatError
-from topics.files.calls import SYSTEM, FileCalls, read_file
 from topics.files.errors import NoColdDirectoryError, NoDirectoryError
+from topics.files.file_calls import SYSTEM, FileCalls, read_file
+from topics.files.newest_snapshot import Snapshot, load_newest, newest_number
 from topics.files.piece import Location
-from topics.files.snapshot import Snapshot, load_newest, newest_number
-from topics.files.source import reading
-from topics.files.topic import TopicFiles
-from topics.names import is_topic_name
+from topics.files.piece_files import reading
+from topics.files.stored_topic import TopicFiles
 from topics.store.format.segment_format import COLD_MARK_NAME, DIRECTORY_FORMAT, MARKER_NAME
 
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.files.batches import COLUMNS, Batches, Wanted, schema_of
-from topics.files.calls import SYSTEM, FileCalls
 from topics.files.directory import open_directory
 from topics.files.errors import DirectoryBusyError, TopicGoneError
+from topics.files.file_calls import SYSTEM, FileCalls
 from topics.files.piece import Location, Loss, Piece
-from topics.files.source import Source, VanishedError
+from topics.files.piece_files import Source, VanishedError
 from topics.files.texts import Decoder, best_decoder
 
 DEFAULT_COLUMNS = COLUMNS[:-1]

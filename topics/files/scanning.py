@@ -11,7 +11,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from topics.files.calls import FileCalls
+from topics.files.file_calls import FileCalls
 from topics.store.format.log_format import (
     FRAME_HEADER_BYTES,
     FRAME_MIN_BYTES,

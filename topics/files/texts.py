@@ -10,7 +10,7 @@ import pyarrow as pa
 import xxhash
 from numpy.typing import NDArray
 
-from topics.files.rows import Rows
+from topics.files.live_rows import Rows
 from topics.files.scanning import Scanner, headers_at, scan_native, scan_pure, texts_bytes
 from topics.store.format.log_format import (
     FLAG_META,

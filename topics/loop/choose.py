@@ -6,7 +6,7 @@ from topics.config import Config
 from topics.errors import UsageError
 from topics.loop.ring import Ring
 from topics.uring.probe import probe
-from topics.uring.ring import UringRing
+from topics.uring.uring_ring import UringRing
 
 
 def open_ring(config: Config, *, shared: bool) -> tuple[Ring, str]:
@@ -44,6 +44,6 @@ def open_ring(config: Config, *, shared: bool) -> tuple[Ring, str]:
 
 def open_portable(config: Config) -> Ring:
     """Epoll and one I/O thread; imported only where it is needed."""
-    from topics.loop.portable import PortableRing  # noqa: PLC0415 - seldom needed
+    from topics.loop.portable.portable_ring import PortableRing  # noqa: PLC0415 - seldom needed
 
     return PortableRing(config.receive_buffers, config.receive_buffer_bytes)

@@ -1,8 +1,8 @@
 """The Ring Protocol: everything the loop may ask of the kernel.
 
 Three implementations pass one conformance suite (tests/loop/ring_conformance.py): `topics.uring.UringRing`,
-`topics.loop.portable.PortableRing` (epoll and one I/O thread) and `tests.sim.SimRing` (seeded, in memory).
-A ring knows no file format and no protocol: descriptors, buffers and numbers in, completions out.
+`topics.loop.portable.portable_ring.PortableRing` (epoll and one I/O thread) and `tests.sim.SimRing` (seeded, in
+memory). A ring knows no file format and no protocol: descriptors, buffers and numbers in, completions out.
 
 Every `queue_*` call takes a `user_data` (u64, never 0) that comes back with each of its completions. Buffers given to
 a call belong to the ring until its final completion; the ring itself keeps the reference.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.metrics import Histogram
+from topics.common.metrics import Histogram
 
 
 class LoopStats:

@@ -22,7 +22,7 @@ from topics.pipelines.seqs import Seqs, Span, holes, seqs_of
 from topics.pipelines.source import Origin, Slice, Topic, read
 from topics.pipelines.target.delta import LOG, DeltaLayout
 from topics.pipelines.target.layout import Layout, PartFile, State
-from topics.pipelines.target.manifest import COMMITS, ManifestLayout
+from topics.pipelines.target.target_manifest import COMMITS, ManifestLayout
 from topics.pipelines.values.checksum import COLUMNS, RowSum
 
 BATCH_ROWS = 65_536

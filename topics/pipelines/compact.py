@@ -38,14 +38,14 @@ from topics.pipelines.errors import disk_errors
 from topics.pipelines.report import LISTED_MAX, Report, count, loss_as_json
 from topics.pipelines.seqs import Seqs, seqs_of
 from topics.pipelines.source import Origin, Slice, Topic, open_selection, read, refuse_inside
+from topics.pipelines.target.file_names import topic_directory
 from topics.pipelines.target.layout import Shape
-from topics.pipelines.target.names import topic_directory
-from topics.pipelines.target.parts import COMPRESSIONS, arrow_schema
+from topics.pipelines.target.part_files import COMPRESSIONS, arrow_schema
 from topics.pipelines.target.whole import new_directory, refuse_unseen, replace_file, sync_directory
 from topics.pipelines.values.checksum import COLUMNS
 from topics.spark.client import Client
 from topics.spark.options import SinkOptions, parse_sink
-from topics.spark.parts import PartWriter, Producer
+from topics.spark.writing.parts import PartWriter, Producer
 
 CHOICES = ("keep", "drop")
 CELL_SEQS = 10_000

@@ -2,7 +2,7 @@
 
     run(Options(origin=Origin(path="/var/lib/topics"), target="/data/lake"))
 
-How far a run came stands in the target alone (target/manifest.py, target/delta.py), so a run that was
+How far a run came stands in the target alone (target/target_manifest.py, target/delta.py), so a run that was
 killed, and one that was refused, change nothing, and the next one goes on from the newest commit.
 """
 
@@ -34,11 +34,11 @@ from topics.pipelines.source import (
     refuse_inside,
 )
 from topics.pipelines.target.delta import BAD_NAME, DeltaLayout
+from topics.pipelines.target.file_names import topic_directory
 from topics.pipelines.target.layout import Addition, Exported, Layout, PartFile, Shape, State
-from topics.pipelines.target.manifest import ManifestLayout
-from topics.pipelines.target.names import topic_directory
-from topics.pipelines.target.parts import COMPRESSIONS, Parts, PartWriter
+from topics.pipelines.target.part_files import COMPRESSIONS, Parts, PartWriter
 from topics.pipelines.target.runs import begin
+from topics.pipelines.target.target_manifest import ManifestLayout
 from topics.pipelines.target.whole import refuse_unseen
 from topics.pipelines.values import ddl
 from topics.pipelines.values.checksum import COLUMNS

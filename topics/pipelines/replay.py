@@ -29,12 +29,12 @@ from topics.pipelines.chunks import CHUNK_BYTES, cut
 from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, silent
 from topics.pipelines.errors import PipelineError
 from topics.pipelines.report import Report, count
-from topics.pipelines.target.names import topic_of
+from topics.pipelines.target.file_names import topic_of
 from topics.pipelines.values import pointer
 from topics.spark.client import Client
 from topics.spark.errors import RowError, ServerError
 from topics.spark.options import SinkOptions, parse_sink
-from topics.spark.parts import PartWriter, Producer
+from topics.spark.writing.parts import PartWriter, Producer
 
 CHUNK_ROWS = 1000
 """Never to be changed: the chunks of a file are what a server remembers."""

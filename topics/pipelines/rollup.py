@@ -28,7 +28,7 @@ from topics.pipelines.errors import disk_errors
 from topics.pipelines.report import LISTED_MAX, Report, count
 from topics.pipelines.seqs import Seqs, Span, numbers_of, seqs_of
 from topics.pipelines.source import Origin, Slice, Topic, open_selection, read, refuse_inside
-from topics.pipelines.target.parts import COMPRESSIONS
+from topics.pipelines.target.part_files import COMPRESSIONS
 from topics.pipelines.target.whole import replace_file
 from topics.pipelines.values import pointer
 from topics.pipelines.values.distinct import Distinct

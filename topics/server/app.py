@@ -24,7 +24,7 @@ from topics.server.backend import Backend, OpenBackend, ServedEngine
 from topics.server.gate import Gate, State
 from topics.server.handler import HttpHandler
 from topics.server.keys_file import read_keys_file, with_keys_of_file
-from topics.server.metrics import ServerMetrics, Snapshot
+from topics.server.metrics_page import ServerMetrics, Snapshot
 from topics.server.port_file import write_port_file
 from topics.server.scrapes import Scrapes
 from topics.server.shutdown import drain

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
+from topics.common.metrics import Histogram
 from topics.http.lane.lane import Lane
 from topics.http.plan.service import Service
 from topics.http.protocol_choice import FirstBytes
 from topics.loop.connection import Connection
-from topics.metrics import Histogram
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from topics.engine.values.name_rules import Prefixes
 from topics.http.access.rate_limit import Allowance
 from topics.loop.loop import Loop
-from topics.server.metrics import ServerMetrics
+from topics.server.metrics_page import ServerMetrics
 from topics.store.checkpoint.time_slices import Turns
 
 _TURN_NS = 2_000_000

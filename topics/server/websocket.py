@@ -7,10 +7,10 @@ from topics.http.access.scope import Scope
 from topics.http.plan.call import Call
 from topics.http.plan.service import Service
 from topics.http.wire.transport import Transport, Waits
+from topics.ws.frame_turns import FrameTurns
 from topics.ws.handshake import accept_key, switching_protocols
 from topics.ws.host import Host
 from topics.ws.session import Rights, Session
-from topics.ws.turns import FrameTurns
 
 
 class WebSockets:

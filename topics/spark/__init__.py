@@ -1,7 +1,7 @@
 """Spark connector: `spark.read.format("topics")`, streams and an exactly-once sink. See docs/spark.md.
 
 The modules that an executor imports need pyarrow, numpy, xxhash and the standard library; msgspec makes
-reading over HTTP faster where it is installed. Only `source.py`, `stream.py`, `sink.py`, `pushdown.py`
+reading over HTTP faster where it is installed. Only `data_source.py`, `stream_reader.py`, `sink.py`, `pushdown.py`
 and `sessions.py` import pyspark.
 """
 

@@ -61,7 +61,7 @@ def register(spark: SparkSession, pushdown: bool = False) -> None:
     Python sources of the session; sources that take no filters are not affected.
     """
     check_pyspark()
-    from topics.spark.source import PushdownSource, TopicsSource  # noqa: PLC0415 - checked just now
+    from topics.spark.data_source import PushdownSource, TopicsSource  # noqa: PLC0415 - checked just now
 
     if pushdown:
         spark.conf.set(PUSHDOWN_SETTING, "true")

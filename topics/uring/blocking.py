@@ -12,7 +12,7 @@ from pathlib import Path
 
 from typing_extensions import Buffer
 
-from topics.memory import page_aligned
+from topics.common.memory import page_aligned
 
 SMALLEST_DIRECT_BYTES = 4096
 """The physical block of today's disks: a torn write leaves whole blocks of this size."""

@@ -11,8 +11,8 @@ import socket
 from typing import NamedTuple
 
 from topics.uring._ring import ffi, lib
-from topics.uring.ring import UringRing
 from topics.uring.setup import explain_refusal, memlock_text
+from topics.uring.uring_ring import UringRing
 
 NEEDED_OPCODES = {
     3: "FSYNC",

@@ -1,4 +1,4 @@
-/* Prepare, submit, copy out. Nothing here decides anything: see ring.py. Declarations and contracts: ring.h. */
+/* Prepare, submit, copy out. Nothing here decides anything: see uring_ring.py. Declarations and contracts: ring.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,4 +1,4 @@
-/* The few C functions behind topics/uring/ring.py: prepare SQEs, submit and wait, copy CQEs out. No policy.
+/* The few C functions behind topics/uring/uring_ring.py: prepare SQEs, submit and wait, copy CQEs out. No policy.
    Read twice, by the C compiler and by cffi: plain declarations only.
    Every function answers 0 (or a count) or -errno; a refused ring (tp_refuse) answers its reason to all of them. */
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import NamedTuple
 
+from topics.common.tuples import make_tuple
 from topics.config import Config
 from topics.engine.json.strict_json import Kind, TooManyError, compacted, string_value
 from topics.engine.state.idempotency import Key
@@ -18,7 +19,6 @@ from topics.engine.values.node_set import NO_NODES, NodeSet
 from topics.engine.write.long_bodies import Frames, LongBodies
 from topics.engine.write.write_body import CUT_BYTES, WriteBody, WriteScanner
 from topics.errors import RequestError
-from topics.tuples import make_tuple
 
 SUBSCRIBE_LIMIT = 1000
 """Records a frame when a subscription does not say; 5.2."""

@@ -16,8 +16,8 @@ from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessa
 from wsproto.extensions import Extension
 from wsproto.frame_protocol import CloseReason, FrameDecoder, FrameProtocol, Opcode, RsvBits
 
-from topics.tuples import make_tuple
-from topics.ws.turns import FrameTurns
+from topics.common.tuples import make_tuple
+from topics.ws.frame_turns import FrameTurns
 
 TEXT: Final = 1
 BINARY: Final = 2

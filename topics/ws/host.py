@@ -13,7 +13,7 @@ from topics.engine.values.results import AppendRequest, AppendResult, Done, Topi
 from topics.engine.write.long_bodies import LongBodies
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError
-from topics.ws.turns import FrameTurns
+from topics.ws.frame_turns import FrameTurns
 
 
 class WsEngine(Protocol):

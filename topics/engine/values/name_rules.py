@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from topics.common.topic_names import NAME_MAX, is_topic_name
 from topics.errors import RequestError
-from topics.names import NAME_MAX, is_topic_name
 
 __all__ = [
     "Allowed",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.common.tuples import make_tuple
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import ReservationPayload, encode
@@ -25,7 +26,6 @@ from topics.store.format.log_format import FrameType
 from topics.store.format.rows import PLACED, PLACED_DTYPE, Framed, Rows, tags_in
 from topics.store.in_memory.prebuilt_frames import Gathered
 from topics.store.wal.commit import Commit
-from topics.tuples import make_tuple
 
 _PLACED_BYTES = PLACED.size
 _RESERVE_MIN = 256

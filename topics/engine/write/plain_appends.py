@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from topics.common.tuples import make_tuple
 from topics.engine.state.staged_operations import Operation, settle
 from topics.engine.state.topic import Life, Topic
 from topics.engine.write.append import Appender, is_short, publish, reserve
@@ -17,7 +18,6 @@ from topics.errors import TopicsError
 from topics.store.format.rows import PLACED, ROW_BYTES, any_tagged
 from topics.store.format.topic_rows import TopicRows, place_rows
 from topics.store.wal.commit import Commit
-from topics.tuples import make_tuple
 
 _PLACED_BYTES = PLACED.size
 

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from topics.common.memory import page_aligned
+from topics.common.tuples import make_tuple
 from topics.config import Config
 from topics.engine.json._records import ffi, lib
 from topics.engine.json.strict_json import (
@@ -36,9 +38,7 @@ from topics.engine.state.producer_part import Part, parse_part
 from topics.engine.values.incarnation import check_incarnation
 from topics.engine.values.topic_config import TopicConfig
 from topics.errors import RequestError
-from topics.memory import page_aligned
 from topics.store.format.rows import ROW, Rows
-from topics.tuples import make_tuple
 
 _HEAD = struct.Struct("=QI")
 """size, count."""

@@ -6,11 +6,11 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+from topics.common.tuples import make_tuple
 from topics.config import Config
 from topics.engine.json._records import ffi, lib
 from topics.engine.write.write_body import new_writer
 from topics.store.format.rows import ROW, Rows
-from topics.tuples import make_tuple
 
 GROUP = struct.Struct("=6IQ")
 """topic, first, count, taken, row, rows, size: a tp_group of columns.h."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from topics.common.tuples import make_tuple
 from topics.engine.state.idempotency import Key
 from topics.engine.state.identity import Identity
 from topics.engine.state.refusals import config_needs_admin, name_forbidden
@@ -21,7 +22,6 @@ from topics.http.plan.call import Call
 from topics.http.plan.gatekeeping import check_type
 from topics.http.wire.json_text import json_bool
 from topics.http.wire.query import boolean
-from topics.tuples import make_tuple
 
 _VISIBLE_ASCII = re.compile(rb"[\t\x20-\x7e]*")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from topics.common.topic_names import NAME_MAX
 from topics.engine.json.strict_json import Kind
 from topics.engine.read.wait import Heads
 from topics.engine.values.incarnation import check_incarnation
@@ -11,7 +12,6 @@ from topics.engine.values.json_fields import Fields, read_object, refuse
 from topics.engine.values.results import Known, TopicHead
 from topics.errors import RequestError
 from topics.http.plan.call import Call
-from topics.names import NAME_MAX
 
 _BODY_BYTES_A_NAME = 1024
 _MUST_BE = "a seq, null, or an object with seq and incarnation"

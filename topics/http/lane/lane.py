@@ -16,6 +16,7 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any, Protocol
 
+from topics.common.tuples import make_tuple
 from topics.engine.state.idempotency import Key
 from topics.engine.values.results import AppendRequest
 from topics.engine.write.write_columns import GROUP, KEYED, GroupRow, WriteColumns
@@ -28,7 +29,6 @@ from topics.http.lane.lane_answers import REQUEST, Answers, Columns, Group, Grou
 from topics.http.plan.service import Service
 from topics.http.protocol_choice import FirstBytes
 from topics.http.wire.head import HEAD_END
-from topics.tuples import make_tuple
 
 REASONS = ("", "part", "line", "topic", "host", "field", "mixed", "room", "busy", "body")
 """Why a receive, or the end of one, was not the lane's: TP_MISS_* of scan.c, and two known here alone."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from topics.common.topic_names import NAME_MAX
 from topics.http.openapi.components import INCARNATION, LIMIT, NODE, TOPIC_NAME
 from topics.http.openapi.shapes import (
     Schema,
@@ -23,7 +24,6 @@ from topics.http.openapi.shapes import (
     u32,
     u64,
 )
-from topics.names import NAME_MAX
 
 JSON, SSE, PLAIN, HTML = "application/json", "text/event-stream", "text/plain", "text/html"
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from topics.clock import Clock
+from topics.common.metrics import Histogram
 from topics.config import Config
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.ports import Timers
@@ -27,7 +28,6 @@ from topics.http.streams.watch_stream import WatchStream
 from topics.http.wire.compression import Compressor
 from topics.http.wire.parser import open_parser
 from topics.http.wire.response import ResponseWriter
-from topics.metrics import Histogram
 
 Gate = Callable[[Plan], RequestError | None]
 

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from topics import __version__
 from topics.errors import FormatError
 from topics.pipelines.errors import TargetError, disk_errors
+from topics.pipelines.target.file_names import as_uri, from_uri
 from topics.pipelines.target.layout import (
     Addition,
     Mark,
@@ -38,7 +39,6 @@ from topics.pipelines.target.layout import (
     sound,
     taken,
 )
-from topics.pipelines.target.names import as_uri, from_uri
 from topics.pipelines.target.runs import Head, Run
 from topics.pipelines.target.whole import replace_file, sync_directory
 from topics.pipelines.values import ddl

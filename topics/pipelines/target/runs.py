@@ -26,7 +26,7 @@ from typing import Any
 
 from topics.clock import Clock
 from topics.pipelines.errors import TargetError, disk_error
-from topics.pipelines.target.names import run_of, topic_directory, topic_of
+from topics.pipelines.target.file_names import run_of, topic_directory, topic_of
 from topics.pipelines.target.whole import sync_directory
 
 OWN = "_topics"

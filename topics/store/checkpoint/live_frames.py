@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.memory import page_aligned
+from topics.common.memory import page_aligned
 from topics.store.checkpoint.copy_context import Copying, own_frames
 from topics.store.checkpoint.time_slices import Turns
 from topics.store.format import codec

@@ -6,8 +6,8 @@ import os
 
 from typing_extensions import Buffer
 
+from topics.common.memory import page_aligned
 from topics.loop.tasks import Future
-from topics.memory import page_aligned
 from topics.store.disk.whole_files import FileCalls
 from topics.store.format.log_format import BLOCK_BYTES, align_up
 

@@ -13,7 +13,7 @@ from collections import deque
 
 import numpy as np
 
-from topics.memory import page_aligned
+from topics.common.memory import page_aligned
 from topics.store.format.log_format import BLOCK_BYTES, align_up
 
 _CHUNK_BYTES_MAX = 1 << 20

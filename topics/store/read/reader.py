@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from topics.common.memory import page_aligned
 from topics.errors import CorruptError, StorageError
 from topics.loop.files import Files
-from topics.memory import page_aligned
 from topics.store.disk.open_files import OpenFiles
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES, align_up

@@ -14,10 +14,10 @@ import os
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from topics.common.memory import page_aligned
 from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
-from topics.memory import page_aligned
 from topics.store.disk.log_sizes import may_be_spare
 from topics.store.disk.side_by_side import side_by_side
 from topics.store.disk.whole_files import FileCalls, in_place, list_if_there

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from topics.common.tuples import make_tuple
 from topics.loop.loop import Loop
 from topics.store.format.log_format import BATCH_HEADER_BYTES
 from topics.store.format.rows import Framed, Rows
@@ -12,7 +13,6 @@ from topics.store.wal.commit import DSYNC_BYTES_MAX, Commit, Durability, Primiti
 from topics.store.wal.log_end import LogEnd
 from topics.store.wal.staging import Staging
 from topics.store.wal.write_latch import Admission
-from topics.tuples import make_tuple
 
 
 class Alone:

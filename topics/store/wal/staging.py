@@ -7,6 +7,7 @@ from collections import deque
 
 from typing_extensions import Buffer
 
+from topics.common.tuples import make_tuple
 from topics.store.format.codec import Pointer, ffi, lib
 from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FLAG_ROUTED
 from topics.store.format.rows import PLACED, Framed, Rows
@@ -14,7 +15,6 @@ from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.prebuilt_frames import Gathered
 from topics.store.wal.commit import Batch, Done
 from topics.store.wal.write_latch import Admission
-from topics.tuples import make_tuple
 
 BATCH_ROLL_BYTES = 4 << 20
 """A filling batch larger than this is closed at the end of the pass, even if it cannot be written yet."""

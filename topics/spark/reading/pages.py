@@ -45,7 +45,7 @@ class Page(NamedTuple):
 def decoder() -> Callable[[bytes], Page]:
     """Return the faster decoder where msgspec is installed, else the other one."""
     try:
-        from topics.spark.fast_pages import decode_page as fast  # noqa: PLC0415 - executors may lack msgspec
+        from topics.spark.reading.fast_pages import decode_page as fast  # noqa: PLC0415 - executors may lack msgspec
     except ImportError:
         return decode_page
     return fast

@@ -13,9 +13,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from topics.spark.follow import Follower
+from topics.spark.data_source import WorkPartition, read_partition
 from topics.spark.options import SourceOptions
-from topics.spark.source import WorkPartition, read_partition
+from topics.spark.reading.follow import Follower
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,10 +17,10 @@ from topics.errors import CorruptError, StorageError
 from topics.spark import schema
 from topics.spark.client import Client
 from topics.spark.errors import DataLossError, ServerError
-from topics.spark.offsets import DELETED, RECREATED
 from topics.spark.options import FAIL, ROWS, SEQ_MAX, SourceOptions
-from topics.spark.pages import Columns, Page, decoder
-from topics.spark.planning import SMALL_RANGE, Range, TopicLoss, Work
+from topics.spark.reading.offsets import DELETED, RECREATED
+from topics.spark.reading.pages import Columns, Page, decoder
+from topics.spark.reading.planning import SMALL_RANGE, Range, TopicLoss, Work
 
 if TYPE_CHECKING:
     from topics.files import Directory, Location, Piece

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.errors import CorruptError, FormatError, StorageError
-from topics.files.calls import FileCalls, opened, read_range
 from topics.files.errors import NoColdDirectoryError, NotReadableError
+from topics.files.file_calls import FileCalls, opened, read_range
+from topics.files.live_rows import Rows, rows_of_frames, rows_of_index
 from topics.files.piece import Kind, Location, Piece
-from topics.files.rows import Rows, rows_of_frames, rows_of_index
 from topics.files.scanning import Scanner, Stop, best_scanner, scan_range
 from topics.store.format.log_format import BATCH_ALIGN, BLOCK_BYTES, align_up
 from topics.store.format.segment_format import (

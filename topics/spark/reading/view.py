@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from topics.spark.client import Client, State
 from topics.spark.errors import ServerError
-from topics.spark.offsets import Lost
 from topics.spark.options import SourceOptions
+from topics.spark.reading.offsets import Lost
 
 if TYPE_CHECKING:
     from topics.files import Directory

@@ -91,7 +91,7 @@ def _write(
     is_stream: bool,
 ) -> Written:
     from topics.spark.client import Client  # noqa: PLC0415 - the driver plans without it
-    from topics.spark.parts import PartWriter, Producer  # noqa: PLC0415
+    from topics.spark.writing.parts import PartWriter, Producer  # noqa: PLC0415
 
     task: Any = TaskContext.get()
     producer = Producer(producer_id, epoch, task.partitionId(), uuid.uuid4().hex)

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from topics.pipelines.errors import disk_errors
 from topics.pipelines.seqs import numbers_of
+from topics.pipelines.target.file_names import part_name, topic_directory
 from topics.pipelines.target.layout import PartFile, Shape
-from topics.pipelines.target.names import part_name, topic_directory
 from topics.pipelines.target.whole import sync_directory
 from topics.pipelines.values import ddl
 from topics.pipelines.values.checksum import COLUMNS, RowSum

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from topics.common.memory import page_aligned
 from topics.loop.ring import F_BUFFER, Completions
-from topics.memory import page_aligned
 
 
 class CompletionColumns:

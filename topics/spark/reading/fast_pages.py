@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from topics.spark.pages import Columns, Lost, Page
+from topics.spark.reading.pages import Columns, Lost, Page
 
 
 class _Record(msgspec.Struct):

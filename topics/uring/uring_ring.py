@@ -17,7 +17,7 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from topics.memory import page_aligned
+from topics.common.memory import page_aligned
 from topics.uring._ring import ffi, lib
 from topics.uring.blocking import BlockingCalls
 from topics.uring.connects import Connects

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from topics.spark.client import WAIT_NAMES_MAX, Client, Head
 from topics.spark.errors import DataLossError, OptionError
-from topics.spark.offsets import RECREATED, Lost, Position, from_json, to_json
 from topics.spark.options import FAIL, LATEST, ROWS, SEQ_MAX, WAIT_MS_MAX, WAIT_SLACK_MS, SourceOptions
-from topics.spark.places import starts, subscribed
-from topics.spark.planning import Work, partitions_of, share, stream_ranges
-from topics.spark.view import FilesView, ServerView, View
+from topics.spark.reading.offsets import RECREATED, Lost, Position, from_json, to_json
+from topics.spark.reading.places import starts, subscribed
+from topics.spark.reading.planning import Work, partitions_of, share, stream_ranges
+from topics.spark.reading.view import FilesView, ServerView, View
 
 if TYPE_CHECKING:
     from topics.files import Directory

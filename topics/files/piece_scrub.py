@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.errors import CorruptError, FormatError, StorageError
-from topics.files.calls import SYSTEM, FileCalls, opened, read_file, read_range
+from topics.files.file_calls import SYSTEM, FileCalls, opened, read_file, read_range
+from topics.files.newest_snapshot import read_snapshot, snapshot_numbers
 from topics.files.piece import Kind, Location, Piece
+from topics.files.piece_files import PackIndex, Source, VanishedError, reading
 from topics.files.scanning import Frames, Scanner, Stop, scan_range
-from topics.files.snapshot import read_snapshot, snapshot_numbers
-from topics.files.source import PackIndex, Source, VanishedError, reading
 from topics.store.format.log_format import BLOCK_BYTES, DELETED, DELETED_LIVE, FRAME_MIN_BYTES, FrameType
 from topics.store.format.segment_format import (
     FOOTER_BYTES,

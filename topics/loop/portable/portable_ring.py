@@ -17,9 +17,9 @@ from typing import Any
 from typing_extensions import Buffer
 
 from topics.clock import SystemClock
-from topics.loop.portable_columns import CompletionColumns, ReceiveBuffers
-from topics.loop.portable_files import FileThread, Job
-from topics.loop.portable_sockets import SocketTable
+from topics.loop.portable.portable_columns import CompletionColumns, ReceiveBuffers
+from topics.loop.portable.portable_files import FileThread, Job
+from topics.loop.portable.portable_sockets import SocketTable
 from topics.loop.ring import Completions, Send
 from topics.uring.blocking import BlockingCalls
 

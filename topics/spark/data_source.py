@@ -1,4 +1,5 @@
-"""The data source as Spark calls it: thin classes over `batch.py`, `follow.py`, `reading.py` and `parts.py`."""
+"""The data source as Spark calls it: thin classes over `batch.py`, `follow.py`, `partition_reading.py` and
+`parts.py`."""
 
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from topics.spark.batch import Bounds, plan_batch
 from topics.spark.errors import OptionError
 from topics.spark.options import BATCH, STREAM, SourceOptions, parse_columns, parse_source
-from topics.spark.planning import Work
+from topics.spark.reading.batch import Bounds, plan_batch
+from topics.spark.reading.planning import Work
 from topics.spark.schema import check_given, ddl
 
 if TYPE_CHECKING:
@@ -41,17 +42,17 @@ class TopicsSource(DataSource):
         return BatchReader(_source_options(self.options, BATCH, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from topics.spark.stream import StreamReader  # noqa: PLC0415 - batches need no stream
+        from topics.spark.stream_reader import StreamReader  # noqa: PLC0415 - batches need no stream
 
         return StreamReader(_source_options(self.options, STREAM, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from topics.spark.sink import BatchWriter  # noqa: PLC0415 - reads need no sink
+        from topics.spark.writing.sink import BatchWriter  # noqa: PLC0415 - reads need no sink
 
         return BatchWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        from topics.spark.sink import StreamWriter  # noqa: PLC0415
+        from topics.spark.writing.sink import StreamWriter  # noqa: PLC0415
 
         return StreamWriter(self.options, schema, overwrite)
 
@@ -91,7 +92,7 @@ class PushdownReader(BatchReader):
         self._narrowed: Bounds | None = None
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        from topics.spark.pushdown import narrowed  # noqa: PLC0415
+        from topics.spark.reading.pushdown import narrowed  # noqa: PLC0415
 
         self._options, self._narrowed = narrowed(self._options, filters)
         return filters
@@ -105,7 +106,7 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
     if not isinstance(partition.value, Work):
         return
     try:
-        from topics.spark.reading import WorkReader  # noqa: PLC0415 - the driver needs no pyarrow
+        from topics.spark.reading.partition_reading import WorkReader  # noqa: PLC0415 - the driver needs no pyarrow
     except ImportError as error:
         raise OptionError(f"the workers' Python lacks {error.name}: pip install 'topics[spark]' there") from None
     yield from WorkReader(options).read(partition.value)

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from topics.files.calls import FileCalls
 from topics.files.errors import DirectoryBusyError, TopicGoneError
+from topics.files.file_calls import FileCalls
+from topics.files.live_rows import Rows
+from topics.files.newest_snapshot import Snapshot, TopicEntry, load_newest
 from topics.files.piece import Kind, Location, Loss, Piece
-from topics.files.rows import Rows
-from topics.files.snapshot import Snapshot, TopicEntry, load_newest
-from topics.files.source import Source, VanishedError, reading
+from topics.files.piece_files import Source, VanishedError, reading
 from topics.store.format.default_incarnation import incarnation_of_id
 from topics.store.format.floors import Floors, Gap
 from topics.store.format.segment_format import HOT, pack_path, segment_path

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from topics.spark.client import Client, State
 from topics.spark.errors import DataLossError, OptionError, ServerError
 from topics.spark.options import EARLIEST, FAIL, ROWS, SourceOptions
-from topics.spark.places import ends, starts, subscribed
-from topics.spark.planning import Range, TopicLoss, Work, partitions_of, piece_partitions, without
-from topics.spark.view import FilesView, ServerView, View
+from topics.spark.reading.places import ends, starts, subscribed
+from topics.spark.reading.planning import Range, TopicLoss, Work, partitions_of, piece_partitions, without
+from topics.spark.reading.view import FilesView, ServerView, View
 
 if TYPE_CHECKING:
     from topics.files import Directory, Piece

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from topics.common.metrics import Histogram
 from topics.engine.scheduling.scheduler import LoadStats
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import EngineStats, TopicState
@@ -19,7 +20,6 @@ from topics.engine.values.topic_config import DURABILITIES
 from topics.http.lane.lane import REASONS, Lane
 from topics.http.plan.service import Service
 from topics.loop.loop import Loop
-from topics.metrics import Histogram
 from topics.server.backend import Backend
 from topics.store.wal.counters import FSYNC_BUCKETS_US, CheckpointCounters, LogCounters
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from topics.errors import CorruptError, FormatError
-from topics.files.calls import FileCalls, opened, read_range
 from topics.files.errors import DirectoryBusyError
+from topics.files.file_calls import FileCalls, opened, read_range
 from topics.store.format.segment_format import (
     SNAPSHOT_DIRECTORY,
     SNAPSHOT_HEADER_BYTES,

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from topics.spark.errors import OptionError
-from topics.spark.offsets import RECREATED, Lost, Position
 from topics.spark.options import PARTITIONS_MAX
+from topics.spark.reading.offsets import RECREATED, Lost, Position
 
 if TYPE_CHECKING:
     from topics.files import Piece

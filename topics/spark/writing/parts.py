@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topics.spark.bodies import records_of
 from topics.spark.client import Client
 from topics.spark.errors import OptionError, RowError, ServerError
 from topics.spark.options import SinkOptions
 from topics.spark.schema import SINK_COLUMNS, TOPIC
+from topics.spark.writing.bodies import records_of
 
 PIECE_BYTES = 8 << 20
 PIECE_RECORDS = 10_000

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from topics.spark.client import State
 from topics.spark.errors import OptionError
 from topics.spark.options import EARLIEST, LATEST, SEQ_MAX, Places, SourceOptions
-from topics.spark.view import View
+from topics.spark.reading.view import View
 
 
 def subscribed(view: View, options: SourceOptions) -> dict[str, State]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
-from topics.spark.batch import Bounds
 from topics.spark.options import SourceOptions
+from topics.spark.reading.batch import Bounds
 from topics.spark.schema import SEQ, TAG, TOPIC, TS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from typing_extensions import Buffer
 
-from topics.loop.portable_columns import CompletionColumns, ReceiveBuffers
+from topics.loop.portable.portable_columns import CompletionColumns, ReceiveBuffers
 from topics.loop.ring import F_BUFFER, F_MORE
 
 EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET

@@ -1,0 +1,1 @@
+"""What any room may use: metrics, memory of arrays, names of topics."""

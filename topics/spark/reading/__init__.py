@@ -1,0 +1,1 @@
+"""The source: offsets, planning, and partitions as Arrow batches."""
