@@ -19,8 +19,8 @@ import numpy as np
 
 from perf.writes import commit_id
 from topics.store.format import codec
-from topics.store.format.rows import Record, pack_rows
-from topics.store.read.render_json import Projection
+from topics.store.format.rows import RowRecord, pack_rows
+from topics.store.read.render_json import JsonRenderer
 
 DATA = b'{"user":"u123","amount":42,"items":["a","b"],"note":"a word or two about it ok"}'
 PAGE = 1000
@@ -46,7 +46,7 @@ def main() -> None:
     rounds, pages = options.rounds, options.records // PAGE
     if options.smoke:
         rounds, pages = 1, 3
-    rows = pack_rows([Record(DATA, tag=b"t1")] * PAGE)
+    rows = pack_rows([RowRecord(DATA, tag=b"t1")] * PAGE)
     body, placed = codec.frame_rows(rows, topic_id=1, first_seq=1, ts_ms=1_700_000_000_000)
     lengths = placed.lengths
     log, chain = bytearray(), 7
@@ -71,7 +71,7 @@ def main() -> None:
 
     def project() -> bytes:
         for _ in range(pages):
-            projection = Projection(1, limit=PAGE, budget=1 << 30, include_tags=True)
+            projection = JsonRenderer(1, limit=PAGE, budget=1 << 30, include_tags=True)
             projection.add(body, 0, offsets, lengths, seqs)
             rendered = projection.records()
         return rendered

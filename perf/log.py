@@ -21,17 +21,17 @@ from topics.config import Config
 from topics.loop import Loop
 from topics.loop.choose import open_ring
 from topics.store.format.file_table import FileTable
-from topics.store.format.rows import Record, pack_rows
+from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.wal.commit import Commit
-from topics.store.wal.sharded_log import Log, ShardStart
+from topics.store.wal.sharded_log import ShardedLog, ShardStart
 
-ROWS = pack_rows([Record(DATA)])
+ROWS = pack_rows([RowRecord(DATA)])
 
 
 class Writers:
     """`count` writers of one class; each stages again as soon as it is answered."""
 
-    def __init__(self, loop: Loop, log: Log, *, fsync: bool) -> None:
+    def __init__(self, loop: Loop, log: ShardedLog, *, fsync: bool) -> None:
         self.loop = loop
         self.log = log
         self.fsync = fsync
@@ -65,7 +65,7 @@ def measure(commit: str, seconds: float, directory: str, file_bytes: int) -> lis
     config = Config(data_dir=directory, commit=commit, wal_file_bytes=file_bytes)
     ring, _ = open_ring(config, shared=False)
     loop = Loop(ring, SystemClock())
-    log = Log(loop, config, FileTable())
+    log = ShardedLog(loop, config, FileTable())
     try:
         loop.run_task(log.open([ShardStart()]))
         loop.on_pass_end(log.flush, 20)

@@ -37,7 +37,7 @@ from topics.loop.loop import Loop
 from topics.loop.tasks import Task
 from topics.loop.traffic import Traffic
 from topics.store.wal.background_sync import BackgroundSync
-from topics.store.wal.shard import Wal
+from topics.store.wal.shard import Shard
 from topics.uring.uring_ring import UringRing
 
 SPAN_NS = 200_000
@@ -150,7 +150,7 @@ def note_commits() -> None:
     reason = [""]
     held: dict[Any, tuple[int, str]] = {}
 
-    @patched(Wal, "_on_results")
+    @patched(Shard, "_on_results")
     def on_results(original: Callable[..., None], wal: Any, write_res: int, sync_res: int) -> None:
         flight = wal._flight
         beside = ", beside a sync" if wal._sync.running else ""
@@ -158,7 +158,7 @@ def note_commits() -> None:
         noted["commits"].append((flight.submitted_ns, now_ns(), f"commit {label}", 0))
         original(wal, write_res, sync_res)
 
-    @patched(Wal, "_send_next")
+    @patched(Shard, "_send_next")
     def send_next(original: Callable[..., None], wal: Any) -> None:
         reason[0] = ""
         original(wal)
@@ -170,7 +170,7 @@ def note_commits() -> None:
 
     for owner, name, why in (
         (BackgroundSync, "lets_commit", "a sync in the background runs"),
-        (Wal, "_to_next_file", "no next file"),
+        (Shard, "_to_next_file", "no next file"),
     ):
 
         @patched(owner, name)
@@ -180,7 +180,7 @@ def note_commits() -> None:
                 reason[0] = why
             return yes
 
-    @patched(Wal, "_come_again")
+    @patched(Shard, "_come_again")
     def come_again(original: Callable[..., None], wal: Any, held_ns: int) -> None:
         reason[0] = "for the bound of the log" if wal._bound.pressed else "for a larger group"
         original(wal, held_ns)

@@ -10,7 +10,7 @@ import pytest
 
 from topics.clock import SystemClock
 from topics.config import Config
-from topics.embedded.calls import Call
+from topics.embedded.calls import PendingCall
 from topics.embedded.driver import Driver
 from topics.errors import LogFailedError, TopicsError, UsageError
 from topics.loop import Loop
@@ -86,7 +86,7 @@ def test_the_wheel_alone_is_had_only_when_nothing_is_to_be_done(disk: Disk) -> N
         thread = threading.Thread(target=lambda: refused.append(driver.run_alone(str, "beside it")))
         thread.start()
         thread.join()
-        driver._inbox.append(Call(disk.write(1), lambda _call: answered.set()))
+        driver._inbox.append(PendingCall(disk.write(1), lambda _call: answered.set()))
         return "done"
 
     assert driver.run_alone(run, None) == "done"

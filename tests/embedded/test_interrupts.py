@@ -15,7 +15,7 @@ import pytest
 
 import topics
 from tests.embedded.at import At
-from topics.embedded.calls import Call
+from topics.embedded.calls import PendingCall
 from topics.uring.probe import probe
 
 
@@ -168,7 +168,7 @@ def test_a_second_interrupt_at_any_place_keeps_nobody_else_from_driving(
     """The first one reached a caller that slept, and had just been told to drive: it has to tell another one."""
     driver, at = log.driver, At(-1, number)
 
-    def sleep(_call: Call[Any]) -> None:
+    def sleep(_call: PendingCall[Any]) -> None:
         driver._release_wheel()  # by the thread that drove, and told this one
         at.__enter__()
         signal.raise_signal(number)
@@ -177,14 +177,14 @@ def test_a_second_interrupt_at_any_place_keeps_nobody_else_from_driving(
     while at.reached:
         with contextlib.suppress(KeyboardInterrupt, Alarm):  # the first one, where the second came before its handler
             log.append("disk", [place])
-        other: Call[None] = Call(lambda done: done(None))
+        other: PendingCall[None] = PendingCall(lambda done: done(None))
         other.prepare_to_sleep()
         driver._asleep.append(other)
         at = At(place, number)
         driver._wheel.acquire()
         try:
             with monkeypatch.context() as told, contextlib.suppress(KeyboardInterrupt, Alarm):
-                told.setattr(Call, "sleep", sleep)
+                told.setattr(PendingCall, "sleep", sleep)
                 log.append("fsync", [place])
         finally:
             at.__exit__()

@@ -30,10 +30,10 @@ from topics.store.format.log_format import (
 )
 from topics.store.format.rows import ROW, Framed, Rows
 from topics.store.format.topic_rows import TopicRows
-from topics.store.in_memory.ephemeral import MemoryFrames
+from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.hot_tail import HotTail
-from topics.store.in_memory.prebuilt_frames import Gathered
-from topics.store.read.reader import Fetched, Piece, Reader
+from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
+from topics.store.read.reader import Fetched, FileRange, Reader
 from topics.store.wal.commit import Commit
 
 Done = Callable[[Commit], None]
@@ -104,7 +104,7 @@ class FakeLog:
     def stage_gathered(
         self,
         topic_id: int,
-        frames: Gathered,
+        frames: PrebuiltFrames,
         first_seq: int,
         ts_ms: int,
         *,
@@ -205,11 +205,13 @@ class SlowReader:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self.slow = False
-        self.held: list[tuple[Sequence[Piece], Callable[[Fetched], None]]] = []
+        self.held: list[tuple[Sequence[FileRange], Callable[[Fetched], None]]] = []
         self.fetched = 0
         self.pieces = 0
 
-    def fetch(self, pieces: Sequence[Piece], done: Callable[[Fetched], None], memory: memoryview | None = None) -> None:
+    def fetch(
+        self, pieces: Sequence[FileRange], done: Callable[[Fetched], None], memory: memoryview | None = None
+    ) -> None:
         self.fetched += sum(piece.length for piece in pieces)
         self.pieces += len(pieces)
         if self.slow:
@@ -258,7 +260,7 @@ class FakeStore:
         self.requested = FakeRequested()
         self.files = FileTable()
         self.log = FakeLog(self.files)
-        self.memory = MemoryFrames(self.files)
+        self.memory = EphemeralFrames(self.files)
         self.reader = SlowReader(Reader(None, self.files, HotTail(0)))  # type: ignore[arg-type]
 
     def new_file(self, kind: FileKind) -> StoredFile:

@@ -29,7 +29,7 @@ from topics.errors import TopicsError
 from topics.store.format import codec
 from topics.store.format.file_table import FileKind
 from topics.store.format.log_format import DELETED
-from topics.store.format.rows import Record, Rows, pack_rows
+from topics.store.format.rows import RowRecord, Rows, pack_rows
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def records(*values: Any, tag: str | None = None, node: str | None = None, meta:
     """Rows with these values as data, all with the same tag, node and meta."""
     return pack_rows(
         [
-            Record(
+            RowRecord(
                 msgspec.json.encode(value),
                 None if tag is None else tag.encode(),
                 None if node is None else node.encode(),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from topics.engine.shared.topic_snapshot import Snapshot, TopicImage
+from topics.engine.shared.topic_snapshot import TopicImage, TopicsSnapshot
 
 
-def topic_images(snapshot: Snapshot) -> list[TopicImage]:
+def topic_images(snapshot: TopicsSnapshot) -> list[TopicImage]:
     """Of all its topics, those that it has as columns among them."""
     images = list(snapshot.topics)
     for block in snapshot.plain:

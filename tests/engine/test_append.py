@@ -11,7 +11,7 @@ from topics.engine.values.topic_config import TopicConfig
 from topics.engine.write import admission
 from topics.errors import DiskFullError, LogReadOnlyError, RequestError, StorageError
 from topics.store.format.file_table import FileKind
-from topics.store.format.rows import Record, pack_rows
+from topics.store.format.rows import RowRecord, pack_rows
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_writes_of_one_pass_share_a_commit_and_get_consecutive_seqs(h: Harness) 
 def test_mixed_rows_of_a_batch_keep_their_tags_nodes_and_keys(h: Harness) -> None:
     """R-NODE-5, R-DEL-8: what the index knows of each row is the row's own."""
     h.put()
-    h.start_append(pack_rows([Record(b"1", b"a", None), Record(b"2", None, b"n")]), node=b"batch")
+    h.start_append(pack_rows([RowRecord(b"1", b"a", None), RowRecord(b"2", None, b"n")]), node=b"batch")
     h.start_append(records(3), key=b"k")
     h.start_append(records(4, tag="b"))
     h.start_append(records(5, 6))

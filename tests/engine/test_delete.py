@@ -9,16 +9,16 @@ import pytest
 from tests.engine.harness import Answer, Harness, records
 from topics.engine.index.tags import Tags
 from topics.engine.queue.queue_results import ClaimRequest
-from topics.engine.values.step_queue import Steps
+from topics.engine.values.step_queue import StepQueue
 from topics.errors import RequestError, StorageError, TopicsError
-from topics.store.format.rows import Record, pack_rows
+from topics.store.format.rows import RowRecord, pack_rows
 
 
 @pytest.fixture
 def h() -> Harness:
     harness = Harness()
     tags = [b"chat-42:a", b"chat-42:b", b"chat-420:c", b"", None, b"a*b"]
-    harness.start_append(pack_rows([Record(b"%d" % n, tag) for n, tag in enumerate(tags, 1)]))
+    harness.start_append(pack_rows([RowRecord(b"%d" % n, tag) for n, tag in enumerate(tags, 1)]))
     harness.settle()
     return harness
 
@@ -133,7 +133,7 @@ def test_the_memory_of_dead_tags_is_freed() -> None:
 def one_step_a_pass(h: Harness, others: int = 1) -> None:
     """A search for what a delete matches takes many passes, as in a topic of millions of records; others: steps of
     other searches before it."""
-    h.engine._core.searches = Steps(1)
+    h.engine._core.searches = StepQueue(1)
     h.engine._core.searches.use(h.loop)
     h.engine._core.searches.run(iter([None] * others))
 
@@ -255,7 +255,7 @@ def test_a_search_for_a_glob_looks_at_so_many_tags_and_chunks_a_pass() -> None:
     h = Harness()
     tags = [f"tag-{number}".encode() for number in range(40_000)]
     for at in range(0, len(tags), 1000):
-        rows = pack_rows([Record(b"1", tag) for tag in tags[at : at + 1000]])
+        rows = pack_rows([RowRecord(b"1", tag) for tag in tags[at : at + 1000]])
         h.start_append(rows)
         h.settle()
     looked = [0]
@@ -283,7 +283,9 @@ def test_what_a_delete_takes_from_segments_is_gathered_for_the_checkpoint_a_chun
     """All of a chunk, or some."""
     h = Harness()
     for _ in range(20):
-        h.start_append(pack_rows([Record(b"1", b"y" if match == "y" and at % 10 == 0 else b"x") for at in range(1000)]))
+        h.start_append(
+            pack_rows([RowRecord(b"1", b"y" if match == "y" and at % 10 == 0 else b"x") for at in range(1000)])
+        )
         h.settle()
     h.checkpoint()
     h.append("in the log", tag=match)

@@ -9,7 +9,7 @@ import pytest
 from tests.engine.harness import Harness, records
 from topics.engine.values.results import Tombstone
 from topics.errors import CorruptError, RequestError
-from topics.store.format.rows import Record, pack_rows
+from topics.store.format.rows import RowRecord, pack_rows
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_filtered_read_stops_after_many_slots_with_a_cursor_that_moved(h: Harn
 
 def test_filtered_records_count_for_neither_bound(h: Harness) -> None:
     """R-NODE-3."""
-    rows = [Record(b"1", None, b"me" if number % 2 else b"you") for number in range(3000)]
+    rows = [RowRecord(b"1", None, b"me" if number % 2 else b"you") for number in range(3000)]
     h.start_append(pack_rows(rows))
     h.settle()
     result = h.diff(0, nodes=(b"me",), limit=1000)
@@ -352,9 +352,9 @@ def test_records_that_one_reader_leaves_out_count_for_no_bound_when_many_wait(h:
     h.append("first")
     waiting = [h.start_diff(1, nodes=(b"%d" % at,), wait_ms=1000, max_batch_bytes=10) for at in range(5)]
     rows = [
-        Record(b'"others"', None, b"9", None),
-        Record(b'"left out"', None, b"0", None),
-        Record(b"1", None, b"9", None),
+        RowRecord(b'"others"', None, b"9", None),
+        RowRecord(b'"left out"', None, b"0", None),
+        RowRecord(b"1", None, b"9", None),
     ]
     h.start_append(pack_rows(rows))
     h.settle()

@@ -12,7 +12,7 @@ from tests.engine.fake_store import FakeLoop, FakeStore, small_config
 from tests.engine.harness import Harness
 from tests.engine.plain_images import topic_images
 from topics.engine.engine import Engine
-from topics.engine.shared.topic_snapshot import Snapshot
+from topics.engine.shared.topic_snapshot import TopicsSnapshot
 from topics.engine.state.topic import Topic
 from topics.store.format.default_incarnation import incarnation_of_id
 
@@ -127,7 +127,7 @@ def test_a_topic_of_an_earlier_version_has_one_that_stays(h: Harness) -> None:
     """R-INC-2."""
     h.put("a")
     h.put("b")
-    image = msgspec.json.decode(b"".join(h.engine.catalog.snapshot()), type=Snapshot)
+    image = msgspec.json.decode(b"".join(h.engine.catalog.snapshot()), type=TopicsSnapshot)
     image.topics, image.plain = topic_images(image), []
     for topic in image.topics:
         topic.incarnation = ""

@@ -15,7 +15,7 @@ from topics.engine.index import chunk as chunk_module
 from topics.engine.index import index as index_module
 from topics.engine.index import tags as tags_module
 from topics.engine.index.chunk import DEAD, Dead
-from topics.engine.index.index import Index, Selection
+from topics.engine.index.index import Index, SelectedRows
 from topics.engine.index.matching import Matching
 from topics.engine.index.usage import Usage
 from topics.engine.values.predicate import Predicate
@@ -110,7 +110,7 @@ def test_the_index_is_a_dict_of_live_rows(plan: list[tuple[str, object, object]]
             column = numbers.astype(np.uint32)
             sizes = np.array([_size(seq) for seq in seqs], np.uint32)
             zeros = np.zeros(len(seqs), np.uint8)
-            rows = Selection(numbers, column, column * np.uint32(10), column, sizes, zeros, numbers)
+            rows = SelectedRows(numbers, column, column * np.uint32(10), column, sizes, zeros, numbers)
             rows.file_ids[:] = file.file_id
             index.add_scattered(numbers, file.file_id, rows, numbers, [_tag(seq) for seq in seqs])
         elif step == "found":

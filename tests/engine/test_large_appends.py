@@ -14,19 +14,19 @@ from topics.engine.state.producer_part import Part
 from topics.engine.values.results import AppendResult
 from topics.errors import RequestError
 from topics.store.format.rows import Rows
-from topics.store.in_memory.prebuilt_frames import Gathered, gather
+from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, gather
 
 WORLDS = pytest.mark.parametrize("world", [Harness, RealWorld])
 CLASSES = pytest.mark.parametrize("durability", ["fsync", "disk", "memory", "ephemeral"])
 
 
-def framed(rows: Rows, node: bytes | None = None, identity: Identity | None = None) -> Gathered:
+def framed(rows: Rows, node: bytes | None = None, identity: Identity | None = None) -> PrebuiltFrames:
     making = gather(rows, node, 0 if identity is None else identity.extension_bytes, 100)
     while True:
         try:
             next(making)
         except StopIteration as end:
-            frames: Gathered = end.value
+            frames: PrebuiltFrames = end.value
             return frames
 
 

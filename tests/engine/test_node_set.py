@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from topics.engine.values.node_set import NO_NODES, node_count, node_names, node_set
 from topics.store.format import codec
-from topics.store.format.rows import Record, pack_rows
-from topics.store.read.render_json import Projection
+from topics.store.format.rows import RowRecord, pack_rows
+from topics.store.read.render_json import JsonRenderer
 
 NAMES = st.lists(st.binary(max_size=3), max_size=40)
 
@@ -33,10 +33,10 @@ def test_no_names_are_no_bytes_and_an_empty_name_is_one() -> None:
 
 def delivered(written: list[bytes], nodes: bytes) -> list[int]:
     """Which records a projection leaves in, by their place."""
-    rows = pack_rows([Record(b"1", None, node, None, 1) for node in written])
+    rows = pack_rows([RowRecord(b"1", None, node, None, 1) for node in written])
     framed, placed = codec.frame_rows(rows, topic_id=9, first_seq=0, ts_ms=1)
     ends = np.cumsum(placed.lengths)
-    projection = Projection(9, limit=len(written) + 1, budget=1 << 20, nodes=nodes)
+    projection = JsonRenderer(9, limit=len(written) + 1, budget=1 << 20, nodes=nodes)
     projection.add(framed, 0, (ends - placed.lengths).astype(np.uint32), placed.lengths, np.arange(len(written)))
     found = [int(seq) for seq in re.findall(rb'"\$seq":(\d+)', projection.records())]
     assert len(found) == projection.count

@@ -11,9 +11,9 @@ from tests.engine.harness import Answer, Harness, records
 from topics.engine.values.results import AppendRequest, AppendResult
 from topics.engine.write.plain_appends import PlainAppended
 from topics.errors import DiskFullError, StorageError
-from topics.store.format.rows import ROW, Record, Rows, pack_rows
+from topics.store.format.rows import ROW, RowRecord, Rows, pack_rows
 
-Write = tuple[str, list[Record]]
+Write = tuple[str, list[RowRecord]]
 """A topic, and records for it."""
 
 
@@ -73,9 +73,9 @@ class Both:
         assert self.fast.engine.stats() == self.slow.engine.stats()
 
 
-def record(value: object, tag: str | None = None) -> Record:
+def record(value: object, tag: str | None = None) -> RowRecord:
     data = str(value).encode()
-    return Record(data, None if tag is None else tag.encode())
+    return RowRecord(data, None if tag is None else tag.encode())
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.engine.harness import Harness, records
 from tests.engine.real_world import RealWorld
 from topics.config import Config
-from topics.engine.shared.topic_snapshot import Snapshot, TopicImage, image_of
+from topics.engine.shared.topic_snapshot import TopicImage, TopicsSnapshot, image_of
 from topics.engine.state.known_producers import Producers, ProducerTotals
 from topics.engine.state.producer_part import Part
 from topics.errors import RequestError, StorageError
@@ -287,7 +287,7 @@ def test_a_snapshot_tells_of_what_is_committed_and_a_description_has_no_keys_but
     h.start_append(records(3), identity=Part(b"p", 0, 1))
     topic = h.engine._core.registry.by_name["t"]
     described = msgspec.json.decode(msgspec.json.encode(image_of(topic, None)), type=TopicImage)
-    snapshot = msgspec.json.decode(b"".join(h.engine.catalog.snapshot()), type=Snapshot)
+    snapshot = msgspec.json.decode(b"".join(h.engine.catalog.snapshot()), type=TopicsSnapshot)
     assert not described.keys
     assert [(topic_id, [row.key for row in rows]) for topic_id, rows in snapshot.keys] == [(topic.id, [b"k"])]
     (told,), ((topic_id, (row,)),) = described.producers, snapshot.producers

@@ -19,7 +19,7 @@ from tests.model.jobs import Jobs
 from tests.model.topic import Record as ModelRecord
 from tests.model.topic import Topic
 from topics.engine.queue.queue_results import ClaimRequest, HeldJobs
-from topics.store.format.rows import Record, pack_rows
+from topics.store.format.rows import RowRecord, pack_rows
 
 nodes = st.sampled_from(["a", "b"])
 seqs = st.lists(st.integers(1, 25), max_size=6)
@@ -71,7 +71,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(tags=st.lists(st.sampled_from("xyz"), min_size=1, max_size=5))
     def put(self, tags: list[str]) -> None:
         answer = self.h.start_append(
-            pack_rows([Record(b'"%d"' % at, tag.encode()) for at, tag in enumerate(tags)]), "q"
+            pack_rows([RowRecord(b'"%d"' % at, tag.encode()) for at, tag in enumerate(tags)]), "q"
         )
         self.h.settle()
         answer.get()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topics.engine.json import strict_json
-from topics.engine.json.strict_json import JsonError, Kind
+from topics.engine.json.strict_json import JsonError, JsonKind
 
 ACCEPTED = [
     *(
@@ -366,7 +366,8 @@ def test_members_of_an_object_and_items_of_an_array_are_listed_with_their_kinds(
     text = b' {"a" : 1 , "b":[true], "\\u0061":"x", "c":{}, "d":null} '
     places, twice = strict_json.object_places(text)
     assert {name: (kind, text[start:end]) for name, (start, end, kind) in places.items()} == {
-        "a": (Kind.STRING, b'"x"'), "b": (Kind.ARRAY, b"[true]"), "c": (Kind.OBJECT, b"{}"), "d": (Kind.NULL, b"null"),
+        "a": (JsonKind.STRING, b'"x"'), "b": (JsonKind.ARRAY, b"[true]"), "c": (JsonKind.OBJECT, b"{}"), "d":
+        (JsonKind.NULL, b"null"),
     }  # fmt: skip
     assert twice == ["a"]
     assert [item.text for item in strict_json.array_items(b"[ 1, false ,[2] ]")] == [b"1", b"false", b"[2]"]

@@ -9,7 +9,7 @@ import pytest
 from tests.engine.harness import Answer, records
 from tests.engine.real_world import RealWorld
 from topics.engine.routers.forward import Forward
-from topics.engine.routers.forward_steps import Steps
+from topics.engine.routers.forward_steps import ForwardSteps
 from topics.engine.routers.forwarding import LOOKS_A_PASS, STEPS_A_PASS, TRIES_A_ROUND, Forwarding
 from topics.engine.state.router import Router, RouterConfig
 from topics.engine.values.topic_config import TopicConfig
@@ -38,11 +38,13 @@ class Work:
         """Routers that were found to be behind, by name."""
         self.stepped: list[str] = []
         """Routers that a step was begun of."""
-        note, begin = Forwarding.note, Steps.begin
+        note, begin = Forwarding.note, ForwardSteps.begin
         monkeypatch.setattr(
             Forwarding, "note", lambda own, router: (self._count(self.noted, router), note(own, router))[1]
         )
-        monkeypatch.setattr(Steps, "begin", lambda own, router: (self._count(self.stepped, router), begin(own, router)))
+        monkeypatch.setattr(
+            ForwardSteps, "begin", lambda own, router: (self._count(self.stepped, router), begin(own, router))
+        )
 
     @staticmethod
     def _count(names: list[str], router: Router) -> None:

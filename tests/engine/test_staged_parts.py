@@ -15,7 +15,7 @@ from topics.engine.producers import compared, sweeper
 from topics.engine.state.producer_part import Part
 from topics.engine.values.results import AppendResult
 from topics.errors import RequestError, StorageError
-from topics.store.format.rows import Record, pack_rows
+from topics.store.format.rows import RowRecord, pack_rows
 
 _STEPS = 120
 
@@ -315,7 +315,7 @@ def test_tags_of_a_part_are_taken_in_turns_those_of_the_last_piece_too() -> None
     h.put()
     answers = []
     for number in range(2):
-        rows = pack_rows([Record(b"1", b"%d of %d" % (each, number)) for each in range(9000)])
+        rows = pack_rows([RowRecord(b"1", b"%d of %d" % (each, number)) for each in range(9000)])
         answers.append(h.start_append(rows, identity=Part(b"p", 0, 0, number, number == 1, b"a")))
     taken = [0]
     while not answers[1].given:

@@ -18,7 +18,7 @@ from tests.engine.real_world import RealWorld
 from tests.model.topic import Record as ModelRecord
 from tests.model.topic import Topic as Model
 from topics.errors import RequestError
-from topics.store.format.rows import Record, Rows, pack_rows
+from topics.store.format.rows import RowRecord, Rows, pack_rows
 
 tags = st.sampled_from([None, "", "a", "a:1", "a:2", "b"])
 nodes = st.sampled_from([None, "n", "m"])
@@ -28,7 +28,7 @@ records = st.lists(st.tuples(st.integers(1, 40), tags, nodes), min_size=1, max_s
 def rows_of(batch: list[tuple[int, str | None, str | None]]) -> Rows:
     return pack_rows(
         [
-            Record(b'"' + b"x" * (size - 2) + b'"' if size > 1 else b"1", _text(tag), _text(node))
+            RowRecord(b'"' + b"x" * (size - 2) + b'"' if size > 1 else b"1", _text(tag), _text(node))
             for size, tag, node in batch
         ]
     )

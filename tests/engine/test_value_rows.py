@@ -12,7 +12,7 @@ from topics.config import Config
 from topics.engine.write.value_rows import NewRecord, rows_from_values
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError
-from topics.store.format.rows import Record, record_at
+from topics.store.format.rows import RowRecord, record_at
 
 SCANNER = WriteScanner(Config())
 
@@ -27,9 +27,9 @@ def test_values_are_encoded_with_their_labels() -> None:
         [NewRecord({"a": [1, None]}, tag="é", node="", meta={"k": 1.5}), NewRecord(None), NewRecord(Order(3))], SCANNER
     )
     assert [record_at(rows, index) for index in range(rows.count)] == [
-        Record(b'{"a":[1,null]}', "é".encode(), b"", b'{"k":1.5}', 23),
-        Record(b"null", None, None, None, 4),
-        Record(b'{"sku":3}', None, None, None, 9),
+        RowRecord(b'{"a":[1,null]}', "é".encode(), b"", b'{"k":1.5}', 23),
+        RowRecord(b"null", None, None, None, 4),
+        RowRecord(b'{"sku":3}', None, None, None, 9),
     ]
 
 

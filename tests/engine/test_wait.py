@@ -6,7 +6,7 @@ import pytest
 
 from tests.engine.harness import Answer, Harness, records
 from topics.engine.read.wait import Place
-from topics.engine.values.results import Known, TopicHead
+from topics.engine.values.results import KnownTopic, TopicHead
 from topics.engine.values.topic_config import TopicConfig
 from topics.errors import StorageError
 
@@ -16,7 +16,7 @@ def h() -> Harness:
     return Harness()
 
 
-def park(h: Harness, known: dict[str, Known]) -> Answer:
+def park(h: Harness, known: dict[str, KnownTopic]) -> Answer:
     answer = Answer()
     h.engine.wait(known, 30_000, answer)
     assert not answer.given
@@ -35,7 +35,7 @@ def test_a_parked_wait_is_not_looked_at_until_something_happens_to_its_topics(
     """R-WAIT-1: and then only where it happened."""
     for name in ("a", "b", "other"):
         h.put(name)
-    answer = park(h, {"a": Known(0), "b": Known(0), "absent": Known(None)})
+    answer = park(h, {"a": KnownTopic(0), "b": KnownTopic(0), "absent": KnownTopic(None)})
     looks: list[Place] = []
     look_again = Place.look_again
     monkeypatch.setattr(Place, "look_again", lambda place: (looks.append(place), look_again(place)))
@@ -55,7 +55,7 @@ def test_a_wait_leaves_nothing_behind(h: Harness, how: str) -> None:
     h.put("a")
     h.put("b")
     answer = Answer()
-    cancel = h.engine.wait({"a": Known(0), "b": Known(0), "absent": Known(0)}, 500, answer)
+    cancel = h.engine.wait({"a": KnownTopic(0), "b": KnownTopic(0), "absent": KnownTopic(0)}, 500, answer)
     if how == "answered":
         h.append(1, name="a")
     elif how == "cancelled":
@@ -80,7 +80,7 @@ def test_many_answers_are_made_in_turns(h: Harness) -> None:
     """One change that thousands wait for does not hold up a pass."""
     for number in range(30):
         h.put(f"t{number}")
-    known = {f"t{number}": Known(0) for number in range(30)}
+    known = {f"t{number}": KnownTopic(0) for number in range(30)}
     answers = [park(h, known) for _ in range(500)]
     h.start_append(records(1), "t7")
     h.engine.flush()
@@ -97,7 +97,7 @@ def test_many_answers_are_made_in_turns(h: Harness) -> None:
 
 def test_a_creation_that_fails_is_none(h: Harness) -> None:
     """R-WAIT-2: the next one is."""
-    answer = park(h, {"t": Known(None)})
+    answer = park(h, {"t": KnownTopic(None)})
     h.engine.put_topic("t", TopicConfig.make(), Answer())
     h.settle(StorageError("EIO"))
     assert not answer.given
@@ -108,14 +108,14 @@ def test_a_creation_that_fails_is_none(h: Harness) -> None:
 
 def test_an_answer_has_the_records_that_came_with_the_topic(h: Harness) -> None:
     """R-WAIT-2: they are of the same pass."""
-    answer = park(h, {"t": Known(None)})
+    answer = park(h, {"t": KnownTopic(None)})
     h.append(1, 2, 3)
     assert answer.get()["t"].head_seq == 3
 
 
 def test_a_topic_made_and_deleted_in_one_pass_is_news(h: Harness) -> None:
     """R-WAIT-2."""
-    answer = park(h, {"t": Known(None)})
+    answer = park(h, {"t": KnownTopic(None)})
     h.engine.put_topic("t", TopicConfig.make(), Answer())
     h.engine.delete_topic("t", if_empty=False, done=Answer())
     h.settle()
@@ -128,5 +128,5 @@ def test_a_wait_that_meets_a_stopping_engine_is_answered(h: Harness) -> None:
     h.put()
     h.engine.begin_shutdown()
     answer = Answer()
-    h.engine.wait({"t": Known(0)}, 30_000, answer)
+    h.engine.wait({"t": KnownTopic(0)}, 30_000, answer)
     assert answer.get()["t"].head_seq == 0

@@ -17,7 +17,7 @@ from topics.engine.index.chunk import Chunk
 from topics.engine.index.index import Index
 from topics.engine.index.tags import Tags
 from topics.engine.index.usage import Usage
-from topics.engine.values.step_queue import Steps
+from topics.engine.values.step_queue import StepQueue
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 
 ROWS = 60_000
@@ -200,7 +200,7 @@ def test_a_tag_whose_death_is_not_counted_yet_comes_back_under_its_number() -> N
 
 
 def test_work_takes_so_many_steps_a_pass_and_more_the_longer_there_is_no_end_of_it() -> None:
-    steps, log = Steps(2, 16), list[str]()
+    steps, log = StepQueue(2, 16), list[str]()
 
     def work(name: str, count: int) -> Iterator[None]:
         for _ in range(count):

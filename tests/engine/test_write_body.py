@@ -17,7 +17,7 @@ from topics.config import Config
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.write.write_body import WriteBody, WriteScanner
 from topics.errors import RequestError
-from topics.store.format.rows import ROW_DTYPE, Record, record_at
+from topics.store.format.rows import ROW_DTYPE, RowRecord, record_at
 
 SCANNER = WriteScanner(Config())
 SMALL = WriteScanner(
@@ -38,7 +38,7 @@ def scan(body: bytes) -> WriteBody:
     return SCANNER.scan(body)
 
 
-def records_of(body: WriteBody) -> list[Record]:
+def records_of(body: WriteBody) -> list[RowRecord]:
     return [record_at(body.rows, index) for index in range(body.rows.count)]
 
 
@@ -57,8 +57,8 @@ def test_a_plain_body_is_used_as_it_is() -> None:
     scanned = scan(body)
     assert scanned.rows.buffer is body
     assert records_of(scanned) == [
-        Record(b'{"sku":1}', b"t", b"n", b'{"k":"v"}', 18),
-        Record(b"null", None, None, None, 4),
+        RowRecord(b'{"sku":1}', b"t", b"n", b'{"k":"v"}', 18),
+        RowRecord(b"null", None, None, None, 4),
     ]
     assert scanned.rows.size == 22
     assert scanned[1:] == (None, None, None, None, False, None, None, None)
@@ -67,23 +67,23 @@ def test_a_plain_body_is_used_as_it_is() -> None:
 def test_blanks_and_escapes_are_cleaned_into_a_copy() -> None:
     body = b' { "records" : [ { "data" : { "a" : [ 1 , " x " ] } , "tag":"\\u00e9\\n", "node":"\\ud83d\\ude00" } ] } '
     scanned = scan(body)
-    assert records_of(scanned) == [Record(b'{"a":[1," x "]}', "é\n".encode(), "😀".encode(), None, 15)]
+    assert records_of(scanned) == [RowRecord(b'{"a":[1," x "]}', "é\n".encode(), "😀".encode(), None, 15)]
 
 
 def test_a_payload_keeps_its_spelling_and_is_accounted_in_the_shortest_one() -> None:
-    assert records_of(scan(b'{"records":[{"data":"\\u0041\\/"}]}')) == [Record(b'"\\u0041\\/"', None, None, None, 4)]
+    assert records_of(scan(b'{"records":[{"data":"\\u0041\\/"}]}')) == [RowRecord(b'"\\u0041\\/"', None, None, None, 4)]
 
 
 def test_nulls_mean_absent_and_empty_labels_do_not() -> None:
     body = b'{"records":[{"data":1,"tag":null,"node":null,"meta":null},{"data":1,"tag":"","node":"","meta":[]}]}'
-    assert records_of(scan(body)) == [Record(b"1", None, None, None, 1), Record(b"1", b"", b"", b"[]", 3)]
+    assert records_of(scan(body)) == [RowRecord(b"1", None, None, None, 1), RowRecord(b"1", b"", b"", b"[]", 3)]
 
 
 def test_repeated_keys_in_payloads_keep_the_last_and_are_accounted_so() -> None:
     body = b'{"records":[{"data":1},{"data":{"a":1, "a":[2]},"meta":{"x":1,"\\u0078":2},"tag":"t"}]}'
     assert records_of(scan(body)) == [
-        Record(b"1", None, None, None, 1),
-        Record(b'{"a":[2]}', b"t", None, b'{"\\u0078":2}', 9 + 7),
+        RowRecord(b"1", None, None, None, 1),
+        RowRecord(b'{"a":[2]}', b"t", None, b'{"\\u0078":2}', 9 + 7),
     ]
 
 
@@ -113,7 +113,7 @@ def test_fields_of_one_body_do_not_leak_into_the_next() -> None:
 
 def test_known_keys_are_known_by_their_decoded_names() -> None:
     body = b'{"r\\u0065cords":[{"d\\u0061ta":1,"\\u0074ag":"x"}],"n\\u006fde":"w"}'
-    assert (records_of(scan(body)), scan(body).node) == ([Record(b"1", b"x", None, None, 1)], b"w")
+    assert (records_of(scan(body)), scan(body).node) == ([RowRecord(b"1", b"x", None, None, 1)], b"w")
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,9 @@ def test_keys_are_compared_for_as_many_as_a_record_has_bytes_for() -> None:
     """The keys of more took memory, and seconds; what follows them is not looked at."""
     scanner = WriteScanner(replace(Config(), max_record_bytes=65_536))
     keys = b",".join([b'"":0'] * 13_000)
-    assert records_of(scanner.scan(b'{"records":[{"data":{%b}}]}' % keys)) == [Record(b'{"":0}', None, None, None, 6)]
+    assert records_of(scanner.scan(b'{"records":[{"data":{%b}}]}' % keys)) == [
+        RowRecord(b'{"":0}', None, None, None, 6)
+    ]
     refused = refusal(b'{"records":[{"data":1},{"data":{%b,%b and no JSON' % (keys, keys), scanner)
     assert (refused.code, refused.message[:21]) == ("record_too_large", "records[1] is larger ")
     with pytest.raises(RequestError) as raised:

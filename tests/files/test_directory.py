@@ -15,7 +15,7 @@ import pytest
 from tests.files.sim_calls import SimCalls
 from tests.files.world import COLD, HOT, FilesWorld, read_all
 from tests.sim.file import SimFile
-from topics.engine.shared.topic_snapshot import FloorMarks, PlainTopics, Snapshot, TopicImage
+from topics.engine.shared.topic_snapshot import FloorMarks, PlainTopics, TopicImage, TopicsSnapshot
 from topics.errors import CorruptError, FormatError, StorageError, UsageError
 from topics.files import (
     Location,
@@ -33,7 +33,7 @@ from topics.files.file_calls import SYSTEM, SystemCalls
 from topics.files.newest_snapshot import TopicEntry
 from topics.store.format.default_incarnation import incarnation_of_id
 from topics.store.format.floors import Floors
-from topics.store.segments.manifest import Pack, Run, Segment, StorePart
+from topics.store.segments.manifest import Pack, PackRun, Segment, StorePart
 
 
 @pytest.fixture
@@ -69,8 +69,13 @@ def test_names_in_snapshots_are_those_that_the_server_writes() -> None:
     assert set(re.findall(r'store(?:\.get\(|\[)"(\w+)"', text)) <= names(StorePart)
     assert set(re.findall(r'entry(?:\.get\(|\[)"(\w+)"', text)) <= names(Segment)
     assert set(re.findall(r'pack(?:\.get\(|\[)"(\w+)"', text)) <= names(Pack)
-    assert set(re.findall(r'catalog(?:\.get\(|\[)"(\w+)"', text)) <= names(Snapshot)
-    assert [field.name for field in msgspec.structs.fields(Run)][:4] == ["topic_id", "first_seq", "last_seq", "number"]
+    assert set(re.findall(r'catalog(?:\.get\(|\[)"(\w+)"', text)) <= names(TopicsSnapshot)
+    assert [field.name for field in msgspec.structs.fields(PackRun)][:4] == [
+        "topic_id",
+        "first_seq",
+        "last_seq",
+        "number",
+    ]
     columns = re.search(r"fields = \((.*)\)", text)
     assert columns is not None
     known = set(re.findall(r'"(\w+)"', columns[1])) | set(re.findall(r'block\["(\w+)"', text))

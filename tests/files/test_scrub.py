@@ -13,7 +13,7 @@ from tests.files.test_rot import pieces_of, rotting, small_files
 from tests.files.world import COLD, HOT, FilesWorld
 from tests.sim.file import SimFile
 from topics.files import Kind, Piece, PieceScan, scan_piece, scan_pieces, scan_snapshots
-from topics.files.piece_files import Source
+from topics.files.piece_files import PieceSource
 from topics.files.scanning import scan_native, scan_pure
 from topics.store.format.log_format import BLOCK_BYTES
 from topics.store.format.segment_format import index_path
@@ -52,7 +52,7 @@ def node_of(world: FilesWorld, piece: Piece, *, index: bool = False) -> SimFile:
 
 def frames_of(world: FilesWorld, piece: Piece) -> list[tuple[int, int, int]]:
     """(offset, length, seq) of the live ones."""
-    source = Source(world.directory().location, world.calls)
+    source = PieceSource(world.directory().location, world.calls)
     rows = source.rows(piece).rows
     source.close()
     return list(zip(rows.offsets.tolist(), rows.lengths.tolist(), rows.seqs.tolist(), strict=True))

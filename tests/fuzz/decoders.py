@@ -13,7 +13,7 @@ from tests.contract.sim_world import SimWorld
 from tests.fuzz import protocols
 from tests.fuzz.examples import EXAMPLES, damaged
 from tests.server.lane_bytes import LaneBytes, samples
-from topics.engine.shared.topic_snapshot import Snapshot
+from topics.engine.shared.topic_snapshot import TopicsSnapshot
 from topics.errors import CorruptError, FormatError, RequestError
 from topics.store.format import codec
 from topics.store.format.log_format import (
@@ -106,7 +106,7 @@ def _snapshot(data: bytes) -> None:
     with contextlib.suppress(CorruptError):
         SnapshotFile.unpack(data, "x")
     with contextlib.suppress(msgspec.DecodeError, CorruptError, FormatError):
-        msgspec.json.decode(data, type=Snapshot)
+        msgspec.json.decode(data, type=TopicsSnapshot)
     with contextlib.suppress(msgspec.DecodeError, CorruptError, FormatError):
         unpack_store_part(data)
     SnapshotFile.unpack(data, "x")

@@ -16,7 +16,7 @@ from topics.spark.client import Client  # noqa: E402
 from topics.spark.options import BATCH, parse_sink, parse_source  # noqa: E402
 from topics.spark.reading.batch import plan_batch  # noqa: E402
 from topics.spark.reading.partition_reading import WorkReader  # noqa: E402
-from topics.spark.writing.parts import PartWriter, Producer, Totals  # noqa: E402
+from topics.spark.writing.parts import PartName, PartWriter, SentTotals  # noqa: E402
 
 SMALL = {"CHECKPOINT_WAL_BYTES": "20000", "SEGMENT_MAX_BYTES": "65536", "SEGMENT_MAX_EVENTS": "50", "SEGMENT_BULK": "1"}
 
@@ -108,8 +108,8 @@ def test_a_part_in_pieces_is_appended_once_whatever_the_order_of_its_rows(tmp_pa
         sink = parse_sink({"url": server.url, "topic": "out"})
         rows = [str(at) for at in range(25_000)]
 
-        def write(attempt: str, *, until: int | None = None) -> Totals | None:
-            writer = PartWriter(Client(sink.connection), sink, Producer("q", 0, 0, attempt), is_stream=True)
+        def write(attempt: str, *, until: int | None = None) -> SentTotals | None:
+            writer = PartWriter(Client(sink.connection), sink, PartName("q", 0, 0, attempt), is_stream=True)
             for at in range(0, len(rows), 5000):
                 writer.add(["data"], pa.RecordBatch.from_pydict({"data": rows[at : at + 5000]}))
                 if until is not None and at >= until:
@@ -117,7 +117,7 @@ def test_a_part_in_pieces_is_appended_once_whatever_the_order_of_its_rows(tmp_pa
             return writer.finish()
 
         write("first", until=15_000)
-        assert write("second") == Totals(25_000, 1, 0)
+        assert write("second") == SentTotals(25_000, 1, 0)
         random.Random(1).shuffle(rows)
-        assert write("third") == Totals(25_000, 1, 1)
+        assert write("third") == SentTotals(25_000, 1, 1)
         assert [record["data"] for record in server.records("out")] == list(range(25_000))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.spark.fake_server import FakeServer, Refused
-from topics.spark.client import Client, Head, State
+from topics.spark.client import Client, Head, PlannedTopic
 from topics.spark.errors import OptionError, ServerError
-from topics.spark.options import Connection
+from topics.spark.options import ServerAddress
 
 SECRET = "s3cret-key"
 
@@ -18,7 +18,7 @@ SECRET = "s3cret-key"
 def client_of(
     fake: FakeServer, naps: list[float] | None = None, *, token: str | None = None, token_file: str | None = None
 ) -> Client:
-    connection = Connection("http://h:4000", token, token_file, retries=3, retry_interval_ms=200, timeout_ms=1000)
+    connection = ServerAddress("http://h:4000", token, token_file, retries=3, retry_interval_ms=200, timeout_ms=1000)
     return Client(connection, sleep=(naps if naps is not None else []).append, connect=fake.connect)
 
 
@@ -28,7 +28,7 @@ def test_states_and_heads_come_back_as_values() -> None:
     fake.delete("a", 1)
     life = fake.topics["a"].of
     client = client_of(fake)
-    assert client.state("a") == State(3, 2, life, "disk")
+    assert client.state("a") == PlannedTopic(3, 2, life, "disk")
     assert client.state("b") is None
     assert client.wait({"a": None, "b": None}, 0) == {"a": Head(3, life), "b": None}
     assert client.checkpoint() == 1
@@ -166,11 +166,11 @@ def test_over_a_socket_one_connection_serves_many_requests() -> None:
     fake = FakeServer()
     fake.put("a", *range(3))
     with fake.served() as url:
-        client = Client(Connection(url, None, None, 0, 1, 5000))
-        assert [client.state("a") for _ in range(3)] == [State(3, 1, fake.topics["a"].of, "disk")] * 3
+        client = Client(ServerAddress(url, None, None, 0, 1, 5000))
+        assert [client.state("a") for _ in range(3)] == [PlannedTopic(3, 1, fake.topics["a"].of, "disk")] * 3
         client.close()
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        gone = Client(Connection(f"http://127.0.0.1:{unused.getsockname()[1]}", None, None, 0, 1, 1000))
+        gone = Client(ServerAddress(f"http://127.0.0.1:{unused.getsockname()[1]}", None, None, 0, 1, 1000))
         with pytest.raises(ServerError, match=r"after 1 tries \(Connection refused\)"):
             gone.state("a")

@@ -20,7 +20,7 @@ from topics.spark.client import Client
 from topics.spark.errors import ServerError
 from topics.spark.options import parse_sink
 from topics.spark.writing import parts
-from topics.spark.writing.parts import PartWriter, Producer, Totals
+from topics.spark.writing.parts import PartName, PartWriter, SentTotals
 
 HOUR_MS = 3_600_000
 EPOCHS_KEPT = 4
@@ -91,12 +91,12 @@ class Queries:
     def head(self) -> int:
         return int(self.world.request("GET", "/v0/topics/out").json["head_seq"])
 
-    def write(self, name: Name, values: list[int]) -> Totals:
+    def write(self, name: Name, values: list[int]) -> SentTotals:
         query, batch, partition = name
         self.tries += 1
         options = parse_sink({"url": "http://h", "topic": "out", "retries": "0"})
         client = Client(options.connection, connect=lambda *_: Wire(self.world))  # type: ignore[arg-type,return-value]
-        writer = PartWriter(client, options, Producer(query, batch, partition, str(self.tries)), is_stream=True)
+        writer = PartWriter(client, options, PartName(query, batch, partition, str(self.tries)), is_stream=True)
         rows = [json.dumps(value) for value in self.rng.sample(values, len(values))]
         for at in range(0, len(rows), 2):
             writer.add(["data"], pa.record_batch({"data": pa.array(rows[at : at + 2])}))

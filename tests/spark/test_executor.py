@@ -22,13 +22,13 @@ from tests.spark.fake_server import FakeServer
 from topics.spark.reading.batch import plan_batch
 from topics.spark.client import Client
 from topics.spark.options import BATCH, parse_sink, parse_source
-from topics.spark.writing.parts import PartWriter, Producer
+from topics.spark.writing.parts import PartName, PartWriter
 from topics.spark.reading.partition_reading import WorkReader
 import topics.files, topics.spark.reading.follow
 
 fake = FakeServer()
 sink = parse_sink({"url": "http://h", "topic": "a"})
-writer = PartWriter(Client(sink.connection, connect=fake.connect), sink, Producer("p", 1, 0, "x"), is_stream=True)
+writer = PartWriter(Client(sink.connection, connect=fake.connect), sink, PartName("p", 1, 0, "x"), is_stream=True)
 writer.add(["data", "tag"], pa.RecordBatch.from_pydict({"data": ["1", '{"a": "\\u00e9"}'], "tag": ["x", None]}))
 writer.finish()
 options = parse_source({"url": "http://h", "subscribe": "a"}, BATCH)

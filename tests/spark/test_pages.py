@@ -8,7 +8,7 @@ import random
 import pytest
 
 from topics.spark.reading.fast_pages import decode_page as fast
-from topics.spark.reading.pages import Lost, decode_page, decoder
+from topics.spark.reading.pages import PageLoss, decode_page, decoder
 
 RECORDS = (
     '{"$seq":1,"$ts":5,"data":{"a": [1, 2.50, 1e3]}}',
@@ -29,7 +29,7 @@ def body(records: tuple[str, ...], tombstone: str = "null") -> bytes:
 def test_both_decoders_give_the_same_columns(count: int) -> None:
     page = body(RECORDS[:count], '{"gap_from":1,"gap_to":2,"reason":"cap","missed_estimate":2}')
     assert fast(page) == decode_page(page)
-    assert decode_page(page).lost == Lost(1, 2, "cap")
+    assert decode_page(page).lost == PageLoss(1, 2, "cap")
     assert len(decode_page(page).columns.seqs) == count
 
 

@@ -19,19 +19,19 @@ from topics.spark.options import parse_sink  # noqa: E402
 from topics.spark.schema import check_sink_columns  # noqa: E402
 from topics.spark.writing import parts  # noqa: E402
 from topics.spark.writing.bodies import records_of  # noqa: E402
-from topics.spark.writing.parts import PartWriter, Producer, Totals  # noqa: E402
+from topics.spark.writing.parts import PartName, PartWriter, SentTotals  # noqa: E402
 
 Rows = list[dict[str, Any]]
 
 
 def write(
     fake: FakeServer, rows: Rows, *, attempt: str = "1", epoch: int = 0, stream: bool = False, **given: Any
-) -> Totals:
+) -> SentTotals:
     """As one task does it, in batches of 4 rows."""
     given = {"url": "http://h", "topic": "out", **given}
     options = parse_sink({name: str(value) for name, value in given.items() if value is not None})
     client = Client(options.connection, connect=fake.connect, sleep=lambda _: None)
-    writer = PartWriter(client, options, Producer("q", epoch, 3, attempt), is_stream=stream)
+    writer = PartWriter(client, options, PartName("q", epoch, 3, attempt), is_stream=stream)
     names = list(dict.fromkeys(name for row in rows for name in row)) or ["data"]
     for at in range(0, len(rows), 4):
         arrays = [pa.array([row.get(name) for row in rows[at : at + 4]], pa.string()) for name in names]
@@ -52,7 +52,7 @@ def bodies(fake: FakeServer) -> list[Any]:
 
 def test_a_part_is_one_request_that_names_its_producer() -> None:
     fake = FakeServer()
-    assert write(fake, data(*range(10)), epoch=7) == Totals(rows=10, parts=1, deduped=0)
+    assert write(fake, data(*range(10)), epoch=7) == SentTotals(rows=10, parts=1, deduped=0)
     assert [body["producer"] for body in bodies(fake)] == [{"id": "q", "epoch": 7, "part": 3}]
     assert fake.values("out") == list(range(10))
 
@@ -62,7 +62,7 @@ def test_a_part_that_is_tried_again_appends_nothing_whatever_the_order_of_its_ro
     write(fake, data(*range(10)))
     again = data(*range(10))
     random.Random(1).shuffle(again)
-    assert write(fake, again, attempt="2") == Totals(rows=10, parts=1, deduped=1)
+    assert write(fake, again, attempt="2") == SentTotals(rows=10, parts=1, deduped=1)
     assert fake.topics["out"].head == 10
 
 
@@ -76,14 +76,14 @@ def test_a_part_that_is_tried_again_with_other_rows_is_refused() -> None:
 
 def test_a_partition_without_rows_writes_nothing() -> None:
     fake = FakeServer()
-    assert write(fake, []) == Totals()
+    assert write(fake, []) == SentTotals()
     assert fake.requests == []
 
 
 def test_each_topic_of_a_partition_has_a_part_of_its_own() -> None:
     fake = FakeServer()
     rows = [{"data": str(i), "topic": f"t{i % 3}"} for i in range(12)]
-    assert write(fake, rows, topic=None) == Totals(rows=12, parts=3, deduped=0)
+    assert write(fake, rows, topic=None) == SentTotals(rows=12, parts=3, deduped=0)
     assert [fake.values(f"t{i}") for i in range(3)] == [[i, i + 3, i + 6, i + 9] for i in range(3)]
     write(fake, rows, topic="all", epoch=1)
     assert len(fake.values("all")) == 12, "the option goes before the column"
@@ -94,7 +94,7 @@ def test_large_parts_go_in_pieces_that_are_seen_all_at_once(monkeypatch: pytest.
     fake = FakeServer()
     seen: list[int] = []
     fake.before = lambda *_: seen.append(fake.topics["out"].head if "out" in fake.topics else 0)
-    assert write(fake, data(*range(23))) == Totals(rows=23, parts=1, deduped=0)
+    assert write(fake, data(*range(23))) == SentTotals(rows=23, parts=1, deduped=0)
     pieces = [body["producer"] for body in bodies(fake)]
     assert [piece["piece"] for piece in pieces] == list(range(len(pieces)))
     assert [piece["last"] for piece in pieces] == [False] * (len(pieces) - 1) + [True]
@@ -279,7 +279,7 @@ def test_a_part_number_beyond_the_servers_is_refused() -> None:
     options = parse_sink({"url": "http://h", "topic": "out"})
     client = Client(options.connection, connect=FakeServer().connect)
     with pytest.raises(OptionError, match="partition 65536 is above 65535: write with fewer partitions"):
-        PartWriter(client, options, Producer("q", 0, 65_536, ""), is_stream=False)
+        PartWriter(client, options, PartName("q", 0, 65_536, ""), is_stream=False)
 
 
 STRING = "string"

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from topics.spark.errors import OptionError
-from topics.spark.reading.offsets import Lost, Position, from_json, to_json
+from topics.spark.reading.offsets import LostRange, Position, from_json, to_json
 from topics.spark.reading.planning import (
     SMALL_RANGE,
     Range,
@@ -49,7 +49,7 @@ def test_a_share_is_exact_and_never_above_the_backlog() -> None:
 
 
 def test_an_offset_is_the_documented_json_and_comes_back_equal() -> None:
-    positions = {"b": Position(7, LIFE), "a": Position(18, LIFE, (Lost(3, 5, "cap"),), 2)}
+    positions = {"b": Position(7, LIFE), "a": Position(18, LIFE, (LostRange(3, 5, "cap"),), 2)}
     offset = to_json(positions)
     assert offset == {
         "v": 1,
@@ -69,7 +69,7 @@ def test_an_offset_of_something_else_is_refused(offset: dict) -> None:
 
 def test_a_range_is_what_lies_between_two_offsets_without_known_losses() -> None:
     start = {"a": Position(5, LIFE), "b": Position(9, LIFE)}
-    end = {"a": Position(20, LIFE, (Lost(5, 7, "cap"), Lost(12, 12, "crash"))), "b": Position(9, LIFE)}
+    end = {"a": Position(20, LIFE, (LostRange(5, 7, "cap"), LostRange(12, 12, "crash"))), "b": Position(9, LIFE)}
     ranges, losses = stream_ranges(start, end)
     assert ranges == [Range("a", LIFE, 8, 12), Range("a", LIFE, 13, 20)]
     assert losses == [TopicLoss("a", 5, 7, "cap"), TopicLoss("a", 12, 12, "crash")]
@@ -80,14 +80,14 @@ def test_a_topic_that_appeared_is_read_from_its_first_seq() -> None:
 
 
 def test_a_topic_made_again_is_read_from_its_first_seq_and_its_former_life_is_reported() -> None:
-    end = {"a": Position(3, "other", (Lost(50, 60, "recreated"), Lost(1, 1, "ttl")))}
+    end = {"a": Position(3, "other", (LostRange(50, 60, "recreated"), LostRange(1, 1, "ttl")))}
     ranges, losses = stream_ranges({"a": Position(50, LIFE)}, end)
     assert ranges == [Range("a", "other", 2, 3)]
     assert losses == [TopicLoss("a", 50, 60, "recreated"), TopicLoss("a", 1, 1, "ttl")]
 
 
 def test_a_loss_that_an_earlier_batch_told_is_not_told_again() -> None:
-    position = Position(20, LIFE, (Lost(5, 7, "cap"),))
+    position = Position(20, LIFE, (LostRange(5, 7, "cap"),))
     assert stream_ranges({"a": position}, {"a": position}) == ([], [])
 
 
@@ -97,8 +97,8 @@ def test_the_first_batch_begins_where_its_offset_says() -> None:
 
 
 def test_what_is_left_beside_losses() -> None:
-    assert without(1, 10, [Lost(4, 5, "cap"), Lost(1, 2, "ttl")]) == [(3, 4), (6, 10)]
-    assert without(1, 4, [Lost(1, 9, "cap")]) == []
+    assert without(1, 10, [LostRange(4, 5, "cap"), LostRange(1, 2, "ttl")]) == [(3, 4), (6, 10)]
+    assert without(1, 4, [LostRange(1, 9, "cap")]) == []
     assert without(5, 6, []) == [(5, 6)]
 
 

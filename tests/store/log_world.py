@@ -24,10 +24,10 @@ from topics.store.format.log_format import (
     wal_file_name,
     wal_file_no,
 )
-from topics.store.format.rows import Record, pack_rows
-from topics.store.read.reader import Piece, Reader
+from topics.store.format.rows import RowRecord, pack_rows
+from topics.store.read.reader import FileRange, Reader
 from topics.store.wal.commit import Commit
-from topics.store.wal.sharded_log import Log, ShardStart
+from topics.store.wal.sharded_log import ShardedLog, ShardStart
 
 DIRECTORY = "data"
 
@@ -76,7 +76,7 @@ class LogWorld:
         self.config = config(replace(tiny_config(DIRECTORY), disk_low_water_bytes=0, disk_reserve_bytes=0))
         self.table = FileTable()
         self.ring.make_directory(DIRECTORY)
-        self.log = Log(self.loop, self.config, self.table)
+        self.log = ShardedLog(self.loop, self.config, self.table)
         self.reader = Reader(self.loop.files, self.table, self.log.tail)
         self.loop.on_pass_end(self.log.flush, 20)
         self.writes: list[Write] = []
@@ -88,7 +88,7 @@ class LogWorld:
     def write(self, topic_id: int = 1, count: int = 1, *, fsync: bool = True, bytes_each: int = 20) -> Write:
         """Stages `count` records; raises what the log raises. Seqs count up per topic over what was staged."""
         first = 1 + sum(len(write.seqs) for write in self.writes if write.topic_id == topic_id)
-        rows = pack_rows([Record(b'"%s"' % (b"x" * (bytes_each - 2))) for _ in range(count)])
+        rows = pack_rows([RowRecord(b'"%s"' % (b"x" * (bytes_each - 2))) for _ in range(count)])
         framed = self.log.stage_records(topic_id, first, 5, rows, fsync=fsync)
         write = Write(topic_id, list(range(first, first + count)), fsync, framed.start, framed.lengths.tolist())
         self.writes.append(write)
@@ -120,7 +120,7 @@ class LogWorld:
     def read(self, write: Write) -> bytes:
         """The frames of an acked write, through the reader."""
         assert write.commit is not None
-        piece = Piece(write.commit.file_id, write.commit.base + write.start, sum(write.lengths))
+        piece = FileRange(write.commit.file_id, write.commit.base + write.start, sum(write.lengths))
         got: list[bytes | TopicsError] = []
         self.reader.fetch(
             [piece], lambda found: got.append(found if isinstance(found, StorageError) else bytes(found[0]))

@@ -14,8 +14,8 @@ from topics.config import Config, tiny_config
 from topics.errors import StorageError
 from topics.loop import Loop
 from topics.store.format.log_format import Frame, FrameType, Idempotency, pack_idempotency
-from topics.store.format.rows import Record, pack_rows
-from topics.store.read.reader import Piece
+from topics.store.format.rows import RowRecord, pack_rows
+from topics.store.read.reader import FileRange
 from topics.store.store import Store
 from topics.store.wal.commit import Commit
 
@@ -101,7 +101,7 @@ class StoreWorld:
         """One request's records, committed and published."""
         topic = self.catalog.topics[topic_id]
         first = first_seq or topic.head + 1
-        records = [Record(text_of(topic_id, first + i, size), tag=tag) for i in range(count)]
+        records = [RowRecord(text_of(topic_id, first + i, size), tag=tag) for i in range(count)]
         ts = self.ring.clock.now_ms()
         extension = pack_idempotency(Idempotency(count, ts, key)) if key is not None else b""
         framed = self.store.log.stage_records(topic_id, first, ts, pack_rows(records), fsync=fsync, extension=extension)
@@ -123,7 +123,7 @@ class StoreWorld:
         row = self.catalog.topics[topic_id].rows[seq]
         got: list[Any] = []
         self.store.reader.fetch(
-            [Piece(row.file_id, row.offset, row.length)],
+            [FileRange(row.file_id, row.offset, row.length)],
             lambda found: got.append(found if isinstance(found, StorageError) else bytes(found[0])),
         )
         self.loop.run_until(lambda: bool(got))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from topics.engine.values.node_set import node_set
 from topics.errors import CorruptError
 from topics.store.format import codec
-from topics.store.format.codec import Stop
+from topics.store.format.codec import ScanStop
 from topics.store.format.log_format import (
     FLAG_COPY,
     FLAG_FSYNC,
@@ -27,15 +27,15 @@ from topics.store.format.log_format import (
     FrameType,
     align_up,
 )
-from topics.store.format.rows import PLACED, PLACED_DTYPE, ROW, Framed, Record, Rows, pack_rows
+from topics.store.format.rows import PLACED, PLACED_DTYPE, ROW, Framed, RowRecord, Rows, pack_rows
 from topics.store.format.topic_rows import addresses_of, place_rows
-from topics.store.read.render_columns import PayloadColumns
-from topics.store.read.render_json import LEASE, Projection
+from topics.store.read.render_columns import ColumnRenderer
+from topics.store.read.render_json import LEASE, JsonRenderer
 
 EPOCH = 0xFEEDFACECAFEBEEF
 names = st.binary(max_size=12)
 records = st.builds(
-    Record,
+    RowRecord,
     data=st.binary(min_size=1, max_size=40),
     meta=st.none() | st.binary(max_size=12),
     tag=st.none() | names,
@@ -101,7 +101,7 @@ def rows_of(found: codec.Frames) -> list[tuple[int, ...]]:
 
 @given(st.lists(records, max_size=5), st.none() | names, st.binary(max_size=20), st.booleans(), st.integers(0, 2**63))
 def test_framed_rows_equal_the_model(
-    written: list[Record], node: bytes | None, ext: bytes, fsync: bool, first_seq: int
+    written: list[RowRecord], node: bytes | None, ext: bytes, fsync: bool, first_seq: int
 ) -> None:
     rows = pack_rows(written)
     framed, placed = codec.frame_rows(
@@ -139,7 +139,7 @@ def test_framed_rows_equal_the_model(
     st.integers(0, 2**20),
 )
 def test_rows_of_many_topics_are_framed_and_placed_as_one_topic_after_the_other(
-    topics: list[tuple[list[Record], int]], fsync: bool, base: int
+    topics: list[tuple[list[RowRecord], int]], fsync: bool, base: int
 ) -> None:
     rows = pack_rows([record for added, _seq in topics for record in added])
     numbers, expected, places, at = [], b"", [], 0
@@ -199,7 +199,7 @@ def test_a_scanned_log_equals_the_model(bodies: list[list[Frame]], base: int) ->
             expected.append(row_of(frame, base + at))
             at += len(frame.pack())
     assert rows_of(scan.frames) == expected
-    assert (scan.batches, scan.reason) == (len(bodies), Stop.END)
+    assert (scan.batches, scan.reason) == (len(bodies), ScanStop.END)
     assert scan.batch_no == 1 + len(bodies)
     assert align_up(scan.position, 8) == len(log)
     assert scan.synced_upto == max(0, len(bodies) - 1)
@@ -222,14 +222,14 @@ def test_a_flipped_bit_stops_the_scan_before_its_batch() -> None:
             continue
         assert scan.batches == batch
         assert len(scan.frames) == 3 * batch
-        assert scan.reason in (Stop.TORN, Stop.FOREIGN, Stop.MORE)
+        assert scan.reason in (ScanStop.TORN, ScanStop.FOREIGN, ScanStop.MORE)
 
 
 def test_a_cut_log_asks_for_more_bytes_and_goes_on_where_it_stopped() -> None:
     log = log_of(SAMPLE)
     for cut in range(0, len(log)):
         scan = codec.scan_log(log[:cut], epoch=EPOCH, batch_no=1, chain=7)
-        assert scan.reason == Stop.MORE
+        assert scan.reason == ScanStop.MORE
         start = align_up(scan.position, 8)
         assert start + scan.needed > cut
         rest = codec.scan_log(log[start:], epoch=EPOCH, batch_no=scan.batch_no, chain=scan.chain, base=start)
@@ -240,14 +240,14 @@ def test_a_cut_log_asks_for_more_bytes_and_goes_on_where_it_stopped() -> None:
 def test_a_scan_tells_why_it_stopped() -> None:
     log = log_of(SAMPLE)
     zeros = bytes(64)
-    assert codec.scan_log(log + zeros, epoch=EPOCH + 1, batch_no=1, chain=7).reason == Stop.FOREIGN
-    assert codec.scan_log(log + zeros, epoch=EPOCH, batch_no=2, chain=7).reason == Stop.ORDER
-    assert codec.scan_log(log + zeros, epoch=EPOCH, batch_no=1, chain=8).reason == Stop.ORDER
-    assert codec.scan_log(log + zeros, epoch=EPOCH, batch_no=1, chain=7).reason == Stop.END
-    assert codec.scan_log(log + b"x" * 64, epoch=EPOCH, batch_no=1, chain=7).reason == Stop.FOREIGN
+    assert codec.scan_log(log + zeros, epoch=EPOCH + 1, batch_no=1, chain=7).reason == ScanStop.FOREIGN
+    assert codec.scan_log(log + zeros, epoch=EPOCH, batch_no=2, chain=7).reason == ScanStop.ORDER
+    assert codec.scan_log(log + zeros, epoch=EPOCH, batch_no=1, chain=8).reason == ScanStop.ORDER
+    assert codec.scan_log(log + zeros, epoch=EPOCH, batch_no=1, chain=7).reason == ScanStop.END
+    assert codec.scan_log(log + b"x" * 64, epoch=EPOCH, batch_no=1, chain=7).reason == ScanStop.FOREIGN
     body = b"\x00" * 80
     bad, _ = codec.seal_batch(body, epoch=EPOCH, batch_no=1, synced_upto=0, chain=7, frame_count=1, written_ms=1)
-    assert codec.scan_log(bad, epoch=EPOCH, batch_no=1, chain=7).reason == Stop.BAD
+    assert codec.scan_log(bad, epoch=EPOCH, batch_no=1, chain=7).reason == ScanStop.BAD
 
 
 def test_a_sound_batch_behind_a_torn_one_is_found() -> None:
@@ -255,7 +255,7 @@ def test_a_sound_batch_behind_a_torn_one_is_found() -> None:
     second = align_up(len(log_of(SAMPLE[:1])), 8)
     log[second + 100] ^= 1
     scan = codec.scan_log(log, epoch=EPOCH, batch_no=1, chain=7)
-    assert scan.reason == Stop.TORN
+    assert scan.reason == ScanStop.TORN
     found = codec.find_batch(log, epoch=EPOCH, start=scan.position)
     assert found is not None
     assert (found.batch_no, found.synced_upto) == (3, 2)
@@ -277,7 +277,7 @@ def test_scanned_frames_equal_the_model(written: list[Frame], base: int, tail: b
     scan = codec.scan_frames(data, base=base)
     offsets = np.cumsum([0] + [len(frame.pack()) for frame in written])
     assert rows_of(scan.frames) == [row_of(f, base + int(o)) for f, o in zip(written, offsets, strict=False)]
-    assert (scan.position, scan.reason) == (len(data), Stop.END)
+    assert (scan.position, scan.reason) == (len(data), ScanStop.END)
     total = 0
     for frame in written:
         total = codec.checksum(frame.pack()[-9:-1], total)
@@ -298,7 +298,7 @@ def test_a_segment_with_a_flipped_bit_stops_at_that_frame_and_a_deleted_byte_doe
             assert scan.sum == codec.scan_frames(data).sum
         else:
             assert len(scan.frames) == at // len(packed[0])
-            assert scan.reason in (Stop.TORN, Stop.MORE, Stop.BAD)
+            assert scan.reason in (ScanStop.TORN, ScanStop.MORE, ScanStop.BAD)
 
 
 # --- projection
@@ -316,7 +316,7 @@ def compact(value: object) -> bytes:
 
 
 json_records = st.builds(
-    Record,
+    RowRecord,
     data=values.map(compact),
     meta=st.none() | st.dictionaries(texts, values, max_size=2).map(compact),
     tag=st.none() | texts.map(str.encode),
@@ -326,7 +326,7 @@ json_records = st.builds(
 
 
 def model(
-    written: list[Record], nodes: tuple[bytes, ...], limit: int, budget: int, tags: bool, meta: bool, data: bool
+    written: list[RowRecord], nodes: tuple[bytes, ...], limit: int, budget: int, tags: bool, meta: bool, data: bool
 ) -> tuple[list[dict[str, object]], int]:
     """The elements delivered and the rows examined."""
     out: list[dict[str, object]] = []
@@ -363,7 +363,7 @@ def model(
     st.integers(0, 6),
 )
 def test_a_projection_equals_the_model(
-    written: list[Record],
+    written: list[RowRecord],
     nodes: tuple[bytes, ...],
     limit: int,
     budget: int,
@@ -376,7 +376,7 @@ def test_a_projection_equals_the_model(
     base = 4096
     offsets = (base + np.cumsum(lengths) - lengths).astype(np.uint32)
     seqs = np.arange(100, 100 + len(written), dtype=np.uint64)
-    projection = Projection(
+    projection = JsonRenderer(
         9, limit=limit, budget=budget, nodes=node_set(nodes), include_tags=tags, include_meta=meta, include_data=data
     )
     examined = projection.add(framed, base, offsets[:split], lengths[:split], seqs[:split])
@@ -393,14 +393,14 @@ u64s = st.integers(0, 2**64 - 1)
 @given(
     st.lists(st.tuples(json_records, u64s, u64s, st.integers(0, 2**32 - 1)), min_size=1, max_size=6), st.integers(0, 6)
 )
-def test_a_projection_of_jobs_equals_the_model(jobs: list[tuple[Record, int, int, int]], split: int) -> None:
+def test_a_projection_of_jobs_equals_the_model(jobs: list[tuple[RowRecord, int, int, int]], split: int) -> None:
     written = [record for record, *_ in jobs]
     framed, placed = codec.frame_rows(pack_rows(written), topic_id=9, first_seq=100, ts_ms=1_700_000_000_000)
     lengths = placed.lengths
     offsets = (np.cumsum(lengths) - lengths).astype(np.uint32)
     seqs = np.arange(100, 100 + len(written), dtype=np.uint64)
     leases = b"".join(LEASE.pack(*lease) for _, *lease in jobs)
-    projection = Projection(9, limit=10, budget=1 << 20, include_tags=True)
+    projection = JsonRenderer(9, limit=10, budget=1 << 20, include_tags=True)
     parts = [part for part in (slice(split), slice(split, None)) if len(seqs[part])]
     for part in parts:
         held = leases[slice(*(None if at is None else at * LEASE.size for at in (part.start, part.stop)))]
@@ -415,12 +415,12 @@ def test_a_projection_of_jobs_equals_the_model(jobs: list[tuple[Record, int, int
 
 
 @given(written=st.lists(records, min_size=1, max_size=8), split=st.integers(0, 8))
-def test_payloads_as_columns_equal_the_records(written: list[Record], split: int) -> None:
+def test_payloads_as_columns_equal_the_records(written: list[RowRecord], split: int) -> None:
     framed, placed = codec.frame_rows(pack_rows(written), topic_id=9, first_seq=100, ts_ms=1_700_000_000_000)
     lengths = placed.lengths
     offsets = (4096 + np.cumsum(lengths) - lengths).astype(np.uint32)
     seqs = np.arange(100, 100 + len(written), dtype=np.uint64)
-    columns = PayloadColumns(9)
+    columns = ColumnRenderer(9)
     for part in (slice(split), slice(split, None)):
         assert columns.add(framed, 4096, offsets[part], lengths[part], seqs[part]) == len(seqs[part])
     seq, ts, ends = columns.columns()
@@ -433,24 +433,24 @@ def test_payloads_as_columns_equal_the_records(written: list[Record], split: int
 @given(at=st.integers(0, 200), bits=st.integers(1, 255), size=st.integers(0, 200))
 def test_payloads_of_damaged_or_cut_frames_are_refused(at: int, bits: int, size: int) -> None:
     framed, placed = codec.frame_rows(
-        pack_rows([Record(b"x" * 40), Record(b"y" * 40)]), topic_id=9, first_seq=1, ts_ms=5
+        pack_rows([RowRecord(b"x" * 40), RowRecord(b"y" * 40)]), topic_id=9, first_seq=1, ts_ms=5
     )
     data = bytearray(framed)
     data[at % len(data)] ^= bits
     offsets = (np.cumsum(placed.lengths) - placed.lengths).astype(np.uint32)
     seqs = np.arange(1, 3, dtype=np.uint64)
     with contextlib.suppress(CorruptError):
-        columns = PayloadColumns(9)
+        columns = ColumnRenderer(9)
         columns.add(data[:size], 0, offsets, placed.lengths, seqs)
         assert columns.records() == b"x" * 40 + b"y" * 40  # a bit no checksum covers
 
 
 def test_the_text_is_compact_and_in_a_fixed_order() -> None:
-    rows = pack_rows([Record(b'{"a":1}', b'a"b', b"n", b'{"k":2}'), Record(b"null")])
+    rows = pack_rows([RowRecord(b'{"a":1}', b'a"b', b"n", b'{"k":2}'), RowRecord(b"null")])
     framed, placed = codec.frame_rows(rows, topic_id=1, first_seq=2**64 - 2, ts_ms=0)
     lengths = placed.lengths
     offsets = np.array([0, lengths[0]], np.uint32)
-    projection = Projection(1, limit=10, budget=1000, include_tags=True)
+    projection = JsonRenderer(1, limit=10, budget=1000, include_tags=True)
     projection.add(framed, 0, offsets, lengths, np.array([2**64 - 2, 2**64 - 1], np.uint64))
     assert projection.records() == (
         b'{"$seq":18446744073709551614,"$ts":0,"$node":"n","$tag":"a\\"b","data":{"a":1},"meta":{"k":2}},'
@@ -459,7 +459,7 @@ def test_the_text_is_compact_and_in_a_fixed_order() -> None:
 
 
 def test_a_bad_row_is_named_and_nothing_of_it_is_delivered() -> None:
-    framed, placed = codec.frame_rows(pack_rows([Record(b"1"), Record(b"2")]), topic_id=1, first_seq=5, ts_ms=0)
+    framed, placed = codec.frame_rows(pack_rows([RowRecord(b"1"), RowRecord(b"2")]), topic_id=1, first_seq=5, ts_ms=0)
     lengths = placed.lengths
     offsets = np.array([0, lengths[0]], np.uint32)
     seqs = np.array([5, 6], np.uint64)
@@ -475,7 +475,7 @@ def test_a_bad_row_is_named_and_nothing_of_it_is_delivered() -> None:
         (framed[:-1], offsets, lengths, seqs, 1),
     ]
     for data, at, size, seq, topic_id in wrong_place:
-        projection = Projection(topic_id, limit=10, budget=1000)
+        projection = JsonRenderer(topic_id, limit=10, budget=1000)
         with pytest.raises(CorruptError, match="record [567] of topic id"):
             projection.add(data, 0, at, size, seq)
         assert projection.records().count(b"$seq") == projection.count
@@ -597,7 +597,7 @@ def test_reframed_copies_are_what_a_model_makes(
     assert made.offsets.tolist() == (np.cumsum(made.lengths) - made.lengths).tolist()
 
 
-def sum_of(record: Record, node: bytes | None) -> int:
+def sum_of(record: RowRecord, node: bytes | None) -> int:
     """The checksum of one record, in the plainest way."""
     node = node if record.node is None else record.node
     texts = (record.tag, node, record.data, record.meta)
@@ -609,9 +609,9 @@ def sum_of(record: Record, node: bytes | None) -> int:
 large = st.binary(min_size=990, max_size=1010).map(lambda text: text * 2) | st.binary(min_size=900, max_size=1024)
 
 
-@given(st.lists(records | large.map(Record), max_size=5), st.none() | names, st.integers(0, 5))
+@given(st.lists(records | large.map(RowRecord), max_size=5), st.none() | names, st.integers(0, 5))
 def test_the_sum_of_rows_is_what_a_model_makes_whatever_their_order(
-    written: list[Record], node: bytes | None, split: int
+    written: list[RowRecord], node: bytes | None, split: int
 ) -> None:
     rows = pack_rows(written)
     expected = sum(sum_of(record, node) for record in written) % 2**64
@@ -622,8 +622,8 @@ def test_the_sum_of_rows_is_what_a_model_makes_whatever_their_order(
 
 
 @given(records, records, st.none() | names)
-def test_records_that_differ_have_different_sums(one: Record, two: Record, node: bytes | None) -> None:
-    def shown(record: Record) -> tuple[bytes | None, ...]:
+def test_records_that_differ_have_different_sums(one: RowRecord, two: RowRecord, node: bytes | None) -> None:
+    def shown(record: RowRecord) -> tuple[bytes | None, ...]:
         return record.tag, node if record.node is None else record.node, record.data, record.meta
 
     sums = {codec.sum_rows(pack_rows([record]), node) for record in (one, two)}

@@ -23,7 +23,7 @@ from topics.store.format.log_format import (
     wal_file_name,
     wal_file_no,
 )
-from topics.store.format.rows import Record, pack_rows
+from topics.store.format.rows import RowRecord, pack_rows
 
 HEADER = WalHeader(3, 0x1122, 0xA1A2A3A4A5A6A7A8, 77, bytes(range(16)), 1_700_000_000_000)
 FRAME = Frame(
@@ -91,7 +91,7 @@ def test_a_control_frame_is_the_same_from_c_and_from_python() -> None:
 
 
 def test_framed_rows_are_the_same_from_c_and_from_python() -> None:
-    rows = pack_rows([Record(b'{"a":1}', b"t", b"n1", b"{}")])
+    rows = pack_rows([RowRecord(b'{"a":1}', b"t", b"n1", b"{}")])
     framed, placed = codec.frame_rows(
         rows, topic_id=FRAME.topic_id, first_seq=9, ts_ms=FRAME.ts_ms, fsync=True, extension=FRAME.ext
     )

@@ -22,7 +22,7 @@ from topics.store.format.segment_format import (
     IndexHeader,
 )
 from topics.store.repair.rebuild import rebuild
-from topics.store.repair.verify_directory import Report, verify
+from topics.store.repair.verify_directory import VerifyReport, verify
 from topics.store.segments.segment import read_footer
 
 SEGMENTS = f"{DIRECTORY}/topics/0000000000000001"
@@ -47,7 +47,7 @@ def filled() -> StoreWorld:
     return world
 
 
-def check(ring: SimRing) -> Report:
+def check(ring: SimRing) -> VerifyReport:
     loop = Loop(ring, ring.clock)
     return loop.run_task(verify(loop, DIRECTORY))
 

@@ -14,13 +14,15 @@ from tests.store.log_world import LogWorld, Write
 from topics.errors import CorruptError, StorageError
 from topics.store.format import codec
 from topics.store.format.log_format import BATCH_HEADER_BYTES, Frame
-from topics.store.format.rows import Record, Rows, pack_rows
-from topics.store.in_memory.prebuilt_frames import Gathered, parts_of, room_for
+from topics.store.format.rows import RowRecord, Rows, pack_rows
+from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, parts_of, room_for
 from topics.store.wal import commit
 from topics.store.wal.commit import Commit
 
 names = st.none() | st.binary(max_size=6)
-records = st.builds(Record, data=st.binary(min_size=1, max_size=20), meta=names, tag=names, node=names, size=st.just(0))
+records = st.builds(
+    RowRecord, data=st.binary(min_size=1, max_size=20), meta=names, tag=names, node=names, size=st.just(0)
+)
 
 
 def framed(rows: Rows, node: bytes | None = None, **where: Any) -> tuple[bytes, Any]:
@@ -28,7 +30,7 @@ def framed(rows: Rows, node: bytes | None = None, **where: Any) -> tuple[bytes, 
     return codec.frame_rows(rows, node=node, **values)
 
 
-def body(frames: Gathered) -> bytes:
+def body(frames: PrebuiltFrames) -> bytes:
     return bytes(memoryview(frames.memory)[BATCH_HEADER_BYTES : frames.used])
 
 
@@ -41,12 +43,14 @@ def body(frames: Gathered) -> bytes:
     st.integers(1, 300),
 )
 def test_frames_of_another_topic_and_rows_become_the_frames_of_one_append(  # noqa: PLR0917 - what is drawn
-    taken: list[list[Record]], added: list[Record], node: bytes | None, ext: bytes, fsync: bool, size: int
+    taken: list[list[RowRecord]], added: list[RowRecord], node: bytes | None, ext: bytes, fsync: bool, size: int
 ) -> None:
     """What was framed before, in pieces that bear extensions, and rows that come last."""
     last = pack_rows(added)
     parts = [framed(pack_rows(part), b"w") for part in taken]
-    frames = Gathered(sum(len(data) for data, _ in parts) + len(ext) + room_for(last, node), 0 if parts else len(ext))
+    frames = PrebuiltFrames(
+        sum(len(data) for data, _ in parts) + len(ext) + room_for(last, node), 0 if parts else len(ext)
+    )
     extension = ext
     for data, placed in parts:
         columns = placed.columns()
@@ -67,14 +71,14 @@ def test_frames_of_another_topic_and_rows_become_the_frames_of_one_append(  # no
 
 
 def test_a_frame_that_is_another_one_or_not_sound_is_refused() -> None:
-    data, placed = framed(pack_rows([Record(b"1"), Record(b"2")]))
+    data, placed = framed(pack_rows([RowRecord(b"1"), RowRecord(b"2")]))
     columns = placed.columns()
     seqs = np.array([10, 11], np.uint64)
     for at, topic_id, moved in ((70, 5, 0), (0, 6, 0), (0, 5, 1)):
         damaged = bytearray(data)
         damaged[at] ^= at > 0
         with pytest.raises(CorruptError, match="does not match"):
-            Gathered(1000).take(
+            PrebuiltFrames(1000).take(
                 memoryview(damaged), 0, columns["start"], columns["length"], seqs + np.uint64(moved), topic_id
             )
 
@@ -84,8 +88,8 @@ def test_they_are_a_batch_of_their_own_between_what_was_staged_before_and_behind
     world = LogWorld()
     log = world.log
     ended: list[tuple[str, Commit]] = []
-    frames = Gathered(10_000, 3)
-    frames.add_rows(pack_rows([Record(b'"gathered"')] * 3), None)
+    frames = PrebuiltFrames(10_000, 3)
+    frames.add_rows(pack_rows([RowRecord(b'"gathered"')] * 3), None)
     frames.extend(b"\x63\x00\x00")
     log.stage_control(1, 5, 1, 1, b'"before"')
     log.when_committed(1, False, lambda commit: ended.append(("before", commit)))
@@ -113,8 +117,8 @@ def test_they_are_a_batch_of_their_own_between_what_was_staged_before_and_behind
 def test_they_fail_with_their_batch() -> None:
     world = LogWorld()
     ended: list[Commit] = []
-    frames = Gathered(1000)
-    frames.add_rows(pack_rows([Record(b"1")]), None)
+    frames = PrebuiltFrames(1000)
+    frames.add_rows(pack_rows([RowRecord(b"1")]), None)
     world.ring.faults.fail("write", errno.EIO)
     world.log.stage_gathered(1, frames, 1, 1, fsync=False, synced=False, done=ended.append)
     world.loop.run_until(lambda: bool(ended))
@@ -132,9 +136,9 @@ def test_a_large_batch_is_sealed_and_copied_over_several_passes_and_is_what_it_w
         world = LogWorld()
         log = world.log
         ended: list[tuple[str, Commit]] = []
-        records = [Record(b'"%d %b"' % (number, b"x" * 900)) for number in range(10)]
+        records = [RowRecord(b'"%d %b"' % (number, b"x" * 900)) for number in range(10)]
         rows = pack_rows(records)
-        frames = Gathered(room_for(rows, None))
+        frames = PrebuiltFrames(room_for(rows, None))
         frames.add_rows(rows, None)
         log.stage_control(1, 5, 1, 1, b'"before"')
         log.when_committed(1, False, lambda its: ended.append(("before", its)))  # noqa: B023

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from topics.store.wal.commit_delay_tuner import _STRETCH, _TRY_EVERY, GroupPause
+from topics.store.wal.commit_delay_tuner import _STRETCH, _TRY_EVERY, CommitDelayTuner
 
 PAUSE_NS = 300_000
 
@@ -14,7 +14,7 @@ def paused_share(
     records: int,
     paused_records: int,
     paused_ns: int,
-    pause: GroupPause | None = None,
+    pause: CommitDelayTuner | None = None,
     idle_every: int = 0,
     idle_ns: int = 0,
 ) -> float:
@@ -22,7 +22,7 @@ def paused_share(
 
     idle_every: before each so many commits nobody writes for `idle_ns`.
     """
-    pause = pause or GroupPause(PAUSE_NS)
+    pause = pause or CommitDelayTuner(PAUSE_NS)
     now_ns = paused = 0
     for at in range(12 * _TRY_EVERY * (_STRETCH + 1)):
         pauses = pause.pause_ns > 0
@@ -58,11 +58,11 @@ def test_time_in_which_nobody_writes_speaks_for_neither(idle_every: int, idle_ms
 
 def test_few_clients_and_a_setting_of_none_never_wait() -> None:
     assert paused_share(records=3, paused_records=9, paused_ns=200_000) == 0
-    assert paused_share(records=30, paused_records=64, paused_ns=200_000, pause=GroupPause(0)) == 0
+    assert paused_share(records=30, paused_records=64, paused_ns=200_000, pause=CommitDelayTuner(0)) == 0
 
 
 def test_what_changes_is_noticed() -> None:
-    pause = GroupPause(PAUSE_NS)
+    pause = CommitDelayTuner(PAUSE_NS)
     assert paused_share(records=30, paused_records=64, paused_ns=380_000, pause=pause) > 0.9
     assert paused_share(records=30, paused_records=40, paused_ns=400_000, pause=pause) < 0.1
     assert paused_share(records=30, paused_records=64, paused_ns=380_000, pause=pause) > 0.9

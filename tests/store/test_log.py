@@ -10,7 +10,7 @@ import pytest
 from tests.sim.faults import Faults
 from tests.store.log_world import LogWorld, recover
 from topics.errors import LogReadOnlyError
-from topics.store.format.rows import Record, pack_rows
+from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.wal.commit import Commit
 
 
@@ -113,7 +113,7 @@ def test_lengths_stay_true_however_many_requests_follow() -> None:
     world = LogWorld(config=lambda config: replace(config, max_backlog_bytes=1 << 30))
     framed = []
     for number in range(60):
-        rows = pack_rows([Record(b"1" * (1 + number))] * (1000 if number % 7 else 20_000))
+        rows = pack_rows([RowRecord(b"1" * (1 + number))] * (1000 if number % 7 else 20_000))
         framed.append((number, world.log.stage_records(1, 1, 1, rows, fsync=False)))
     start = 0
     for number, staged in framed:

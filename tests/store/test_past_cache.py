@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim import SimRing
 from topics.loop.loop import Loop
-from topics.store.disk.uncached_reads import PastCache, goes_direct
+from topics.store.disk.uncached_reads import UncachedReads, goes_direct
 from topics.store.disk.whole_files import read_file
 
 SIZE = 10_000
@@ -20,7 +20,7 @@ def test_any_range_reads_as_through_the_cache() -> None:
     ring = SimRing()
     loop = Loop(ring, ring.clock)
     ring.put_file("/file", DATA)
-    reads = PastCache(loop.files)
+    reads = UncachedReads(loop.files)
     fd = loop.run_task(reads.open("/file", os.O_RDONLY))
     for offset, size in ((0, SIZE), (0, 1), (4095, 2), (4096, 4096), (8192, 4000), (9999, 10), (SIZE, 1), (20_000, 1)):
         buffer = bytearray(size)
@@ -34,7 +34,7 @@ def test_a_short_read_goes_on_at_a_block() -> None:
     loop = Loop(ring, ring.clock)
     ring.put_file("/file", DATA)
     ring.faults.shorten("read", 5000)
-    assert loop.run_task(read_file(PastCache(loop.files), "/file")) == DATA
+    assert loop.run_task(read_file(UncachedReads(loop.files), "/file")) == DATA
 
 
 def test_what_a_failed_sync_lost_is_not_read() -> None:
@@ -47,7 +47,7 @@ def test_what_a_failed_sync_lost_is_not_read() -> None:
     with pytest.raises(OSError, match="Input/output"):
         loop.run_task(loop.files.fsync(fd))
     assert loop.run_task(read_file(loop.files, "/file")) == DATA[:4094] + b"lost" + DATA[4098:]
-    assert loop.run_task(read_file(PastCache(loop.files), "/file")) == DATA
+    assert loop.run_task(read_file(UncachedReads(loop.files), "/file")) == DATA
 
 
 def test_blocks_that_do_not_fit_the_logs_are_read_through_the_cache() -> None:

@@ -11,12 +11,12 @@ from tests.store.log_world import LogWorld
 from topics.errors import CorruptError, StorageError
 from topics.store.format import codec
 from topics.store.format.file_table import FileKind, FileTable
-from topics.store.format.rows import Record, pack_rows
-from topics.store.in_memory.ephemeral import MemoryFrames
-from topics.store.read.reader import Fetched, Piece
+from topics.store.format.rows import RowRecord, pack_rows
+from topics.store.in_memory.ephemeral import EphemeralFrames
+from topics.store.read.reader import Fetched, FileRange
 
 
-def fetch(world: LogWorld, pieces: list[Piece]) -> list[bytes] | StorageError:
+def fetch(world: LogWorld, pieces: list[FileRange]) -> list[bytes] | StorageError:
     got: list[list[bytes] | StorageError] = []
 
     def done(found: Fetched) -> None:
@@ -40,10 +40,10 @@ def filled() -> LogWorld:
     return world
 
 
-def piece_of(world: LogWorld, index: int) -> Piece:
+def piece_of(world: LogWorld, index: int) -> FileRange:
     write = world.writes[index]
     assert write.commit is not None
-    return Piece(write.commit.file_id, write.commit.base + write.start, sum(write.lengths))
+    return FileRange(write.commit.file_id, write.commit.base + write.start, sum(write.lengths))
 
 
 def test_the_newest_records_are_answered_before_fetch_returns(filled: LogWorld) -> None:
@@ -76,25 +76,25 @@ def test_a_read_error_is_told_and_lets_go_of_the_file(filled: LogWorld) -> None:
     assert isinstance(got, StorageError)
     assert "wal-" in str(got)
     assert all(file.readers == 0 for file in filled.table)
-    assert isinstance(fetch(filled, [Piece(999, 0, 10)]), StorageError)
+    assert isinstance(fetch(filled, [FileRange(999, 0, 10)]), StorageError)
 
 
 def test_a_segment_that_ends_early_is_corrupt(filled: LogWorld) -> None:
     filled.ring.put_file("data/seg", b"0123456789")
     fd = filled.loop.run_task(filled.loop.files.open("data/seg", os.O_RDONLY))
     file = filled.table.add(FileKind.SEGMENT, "data/seg", fd=fd, size=10)
-    assert fetch(filled, [Piece(file.file_id, 2, 5)]) == [b"23456"]
-    assert isinstance(fetch(filled, [Piece(file.file_id, 6, 5)]), CorruptError)
+    assert fetch(filled, [FileRange(file.file_id, 2, 5)]) == [b"23456"]
+    assert isinstance(fetch(filled, [FileRange(file.file_id, 6, 5)]), CorruptError)
 
 
 def test_memory_frames_are_read_like_any_other_and_go_with_their_last_row() -> None:
     world = LogWorld()
-    frames = MemoryFrames(world.table)
-    rows = pack_rows([Record(b'"%d"' % (10**900))] * 100)
+    frames = EphemeralFrames(world.table)
+    rows = pack_rows([RowRecord(b'"%d"' % (10**900))] * 100)
     placed = [frames.stage_records(7, 1 + 100 * i, 5, rows, node=b"n") for i in range(6)]
     assert len({place.file_id for place in placed}) > 1
     for number, place in enumerate(placed):
-        got = fetch(world, [Piece(place.file_id, place.framed.start, int(place.framed.lengths.sum()))])
+        got = fetch(world, [FileRange(place.file_id, place.framed.start, int(place.framed.lengths.sum()))])
         assert isinstance(got, list)
         found = codec.scan_frames(got[0]).frames
         assert found["seq"].tolist() == list(range(1 + 100 * number, 101 + 100 * number))

@@ -14,7 +14,7 @@ from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import LogReadOnlyError
 from topics.store.format.file_table import FileKind, StoredFile
 from topics.store.format.log_format import FrameType
-from topics.store.wal.sharded_log import Log
+from topics.store.wal.sharded_log import ShardedLog
 
 
 def test_an_empty_directory_opens_and_reopens() -> None:
@@ -242,11 +242,11 @@ def test_a_log_does_not_begin_in_a_file_that_a_later_one_took_over_from(monkeypa
     ring.sync_factor = 1
     second = StoreWorld(ring, config=world.config)
 
-    async def kept(_log: Log, _file: StoredFile) -> None:
+    async def kept(_log: ShardedLog, _file: StoredFile) -> None:
         pass
 
     with monkeypatch.context() as patched:
-        patched.setattr(Log, "retire", kept)
+        patched.setattr(ShardedLog, "retire", kept)
         patched.setattr(second.catalog, "moved", lambda *_: np.zeros(0, np.uint64))
         second.open()
     assert len(begun(second)) == 3, "the third took over, in front of the second"

@@ -7,7 +7,7 @@ from typing import Any
 
 from topics.clock import ManualClock
 from topics.loop.tasks import Future, Task
-from topics.store.checkpoint.time_slices import Turns
+from topics.store.checkpoint.time_slices import TimeSlices
 
 _MS = 1_000_000
 
@@ -19,7 +19,7 @@ class Passes:
         self.clock = ManualClock()
         self.waiting: list[Future[None]] = []
         self.soon: list[Callable[[], object]] = []
-        self.turns = Turns(self.clock, self._next, 2 * _MS)
+        self.turns = TimeSlices(self.clock, self._next, 2 * _MS)
 
     def _next(self) -> Future[None]:
         self.waiting.append(Future())
@@ -84,7 +84,7 @@ def test_waiting_is_no_work_and_0_is_no_limit() -> None:
     passes.clock.advance_ns(5 * _MS)
     passes.turns.resume()
     assert not passes.turns.over
-    endless = Turns(passes.clock, passes._next, 0)
+    endless = TimeSlices(passes.clock, passes._next, 0)
     passes.clock.advance_ns(1000 * _MS)
     assert not endless.over
 

@@ -17,10 +17,10 @@ from topics.loop.choose import open_ring
 from topics.store.format import codec
 from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET, WalHeader
-from topics.store.format.rows import Record, pack_rows
-from topics.store.read.reader import Fetched, Piece, Reader
+from topics.store.format.rows import RowRecord, pack_rows
+from topics.store.read.reader import Fetched, FileRange, Reader
 from topics.store.wal.commit import Commit
-from topics.store.wal.sharded_log import Log, ShardStart
+from topics.store.wal.sharded_log import ShardedLog, ShardStart
 
 pytestmark = pytest.mark.real
 
@@ -44,16 +44,16 @@ def test_records_lie_where_their_commits_say(directory: Path, io: str, commit: s
         pytest.skip(f"{io}: {error}")
     loop = Loop(ring, SystemClock())
     try:
-        run(loop, directory, Log(loop, config, table := FileTable()), table)
+        run(loop, directory, ShardedLog(loop, config, table := FileTable()), table)
     finally:
         loop.close()
 
 
-def run(loop: Loop, directory: Path, log: Log, table: FileTable) -> None:
+def run(loop: Loop, directory: Path, log: ShardedLog, table: FileTable) -> None:
     loop.run_task(log.open([ShardStart()]))
     loop.on_pass_end(log.flush, 20)
-    rows = pack_rows([Record(b'"%s"' % (b"x" * 700), tag=b"t") for _ in range(12)])
-    places: list[Piece] = []
+    rows = pack_rows([RowRecord(b'"%s"' % (b"x" * 700), tag=b"t") for _ in range(12)])
+    places: list[FileRange] = []
     for number in range(60):
         fsync = number % 3 != 1
         framed = log.stage_records(1, 1 + 12 * number, 5, rows, fsync=fsync)
@@ -62,7 +62,7 @@ def run(loop: Loop, directory: Path, log: Log, table: FileTable) -> None:
         log.flush()
         loop.run_until(lambda answers=answers: bool(answers))  # type: ignore[misc]
         assert answers[0].error is None
-        places.append(Piece(answers[0].file_id, answers[0].base + framed.start, int(framed.lengths.sum())))
+        places.append(FileRange(answers[0].file_id, answers[0].base + framed.start, int(framed.lengths.sum())))
     assert log.counters.rotations >= 2
     got: list[Fetched] = []
     Reader(loop.files, table, log.tail).fetch(

@@ -21,7 +21,7 @@ from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError, StorageError
 from topics.ws.frame_turns import FrameTurns
 from topics.ws.host import Host
-from topics.ws.session import HELD_BYTES, Rights, Session
+from topics.ws.session import HELD_BYTES, Rights, WebSocketSession
 
 CONFIG = Config(ws_publishes_in_flight=8, max_watch_topics=10_000)
 
@@ -125,7 +125,9 @@ class Peer:
         self.turns = FrameTurns(self.passes, budget)
         bodies = LongBodies(CONFIG, self.passes)
         host = Host(CONFIG, lambda: 0, WriteScanner(CONFIG), self.engine, self.turns, bodies)  # type: ignore[arg-type]
-        self.session = Session(host, self.wire, Rights(True, True, True, lambda name: name != "secret"), self._release)
+        self.session = WebSocketSession(
+            host, self.wire, Rights(True, True, True, lambda name: name != "secret"), self._release
+        )
 
     def _release(self) -> None:
         self.released += 1

@@ -19,7 +19,7 @@ from topics.loop.loop import Loop
 from topics.loop.ring import Ring
 from topics.store.disk.data_directory import TakenDirectory, refuse_links, take
 from topics.store.repair.rebuild import Rebuilt, rebuild
-from topics.store.repair.verify_directory import Finding, Report, verify
+from topics.store.repair.verify_directory import Damage, VerifyReport, verify
 
 SOUND, DAMAGED, CANNOT_LOOK = 0, 1, 2
 
@@ -31,9 +31,9 @@ class Outcome(msgspec.Struct):
     """What `topics fsck --json` prints: the last look at the directory, and what a rebuild did before it."""
 
     data_dir: str
-    report: Report
+    report: VerifyReport
     rebuilt: Rebuilt | None = None
-    damage: list[Finding] = []
+    damage: list[Damage] = []
     """What the first look found, when a rebuild followed."""
 
     @property
@@ -122,7 +122,7 @@ def verdict(outcome: Outcome) -> str:
     )
 
 
-def describe(finding: Finding, names: dict[int, str]) -> str:
+def describe(finding: Damage, names: dict[int, str]) -> str:
     """Path, offset, topic and seq as far as they are known, then what is wrong."""
     parts = [finding.path]
     if finding.offset >= 0:

@@ -19,7 +19,7 @@ import typer
 from topics.errors import TopicsError, UsageError
 
 if TYPE_CHECKING:
-    from topics.pipelines.engines import Engine, Progress
+    from topics.pipelines.engines import PipelineEngine, Progress
     from topics.pipelines.report import Report
     from topics.pipelines.source import Origin
 
@@ -250,7 +250,7 @@ def compact(  # noqa: PLR0917 - typer makes options of them
 # --- helpers of all commands
 
 
-def open_engine(name: str, master: str, conf: Sequence[str]) -> Engine:
+def open_engine(name: str, master: str, conf: Sequence[str]) -> PipelineEngine:
     """Return the engine that the options name. Raises UsageError."""
     from topics.pipelines import engines  # noqa: PLC0415 - `topics --help` should not load numpy
 

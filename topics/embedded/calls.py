@@ -14,7 +14,7 @@ Start = Callable[[Callable[["R | TopicsError"], None]], object]
 """Begins a call on the engine; its argument takes the result or the error, once."""
 
 
-class Call(Generic[R]):
+class PendingCall(Generic[R]):
     """One call: made by any thread, started and answered by whichever drives.
 
     Its thread sleeps at most while it is neither answered nor told to drive (`give_turn`). One that a signal
@@ -23,7 +23,7 @@ class Call(Generic[R]):
 
     __slots__ = ("_turn", "answered", "left", "on_answer", "outcome", "start")
 
-    def __init__(self, start: Start[R], on_answer: Callable[[Call[R]], None] | None = None) -> None:
+    def __init__(self, start: Start[R], on_answer: Callable[[PendingCall[R]], None] | None = None) -> None:
         self.start = start
         self.on_answer = on_answer
         self.outcome: R | BaseException | None = None

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from topics.embedded.calls import Call, Start
+from topics.embedded.calls import PendingCall, Start
 from topics.embedded.interrupts import signals
 from topics.embedded.maintenance import NEVER, Maintenance
 from topics.errors import LogFailedError, TopicsError, UsageError
@@ -52,9 +52,9 @@ class Driver:
     def __init__(self, loop: Loop, *, alone: bool = False) -> None:
         self._loop = loop
         self._wheel = threading.Lock()
-        self._inbox: deque[Call[Any]] = deque()
+        self._inbox: deque[PendingCall[Any]] = deque()
         """Calls to be begun by whoever drives."""
-        self._asleep: deque[Call[Any]] = deque()
+        self._asleep: deque[PendingCall[Any]] = deque()
         """Calls whose threads sleep, to be told to drive."""
         self._submitting = threading.Lock()
         self._submitted = 0
@@ -80,7 +80,7 @@ class Driver:
 
         What a signal's handler raises leaves the call to the others; it is done all the same, perhaps.
         """
-        call: Call[R] = Call(start)
+        call: PendingCall[R] = PendingCall(start)
         signals.hold(self._loop.ring.wake)
         try:
             if self._take_wheel():
@@ -218,7 +218,7 @@ class Driver:
         self._refuse(self._inbox)
         self._refuse(self._asleep)
 
-    def _refuse(self, waiting: deque[Call[Any]]) -> None:
+    def _refuse(self, waiting: deque[PendingCall[Any]]) -> None:
         assert self._refusal is not None, "calls are begun"
         while waiting:
             with contextlib.suppress(IndexError):  # another thread refuses them, too
@@ -231,7 +231,7 @@ class Driver:
             raise self._refusal()
 
     # --- inside ------------------------------------------------------------------------------------------------------
-    def _wait(self, call: Call[Any]) -> None:
+    def _wait(self, call: PendingCall[Any]) -> None:
         """Drives, and sleeps while others do, until the call is answered or a signal came.
 
         A signal's handler may raise, and so end the wait. It is called once nothing is owed to others any more: this
@@ -251,13 +251,13 @@ class Driver:
             finally:
                 signals.release()
 
-    def _wake(self, call: Call[Any]) -> None:
+    def _wake(self, call: PendingCall[Any]) -> None:
         """Ends the pass that this thread waits in, or its sleep."""
         call.give_turn()
         with contextlib.suppress(OSError):  # the ring is closed
             self._loop.ring.wake()
 
-    def _drive_for(self, call: Call[Any]) -> bool:
+    def _drive_for(self, call: PendingCall[Any]) -> bool:
         """False: somebody else drives, and `call` may sleep."""
         if self._take_wheel():
             try:
@@ -280,31 +280,31 @@ class Driver:
             self._refuse(self._asleep)
         return False
 
-    def _post(self, call: Call[Any]) -> None:
+    def _post(self, call: PendingCall[Any]) -> None:
         """Into the inbox, which whoever drives looks at. Raises as `call` does."""
         self._check()
         self._inbox.append(call)
         if self._refusal is not None:  # since then
             self._refuse(self._inbox)
 
-    def _post_owed(self, call: Call[Any]) -> None:
+    def _post_owed(self, call: PendingCall[Any]) -> None:
         """The same for a call nobody waits for: the maintenance thread drives if nobody does."""
         self._post(call)
         self.maintenance.stir()
         self._loop.ring.wake()
 
-    def _owed(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> Call[R]:
+    def _owed(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> PendingCall[R]:
         """A call nobody waits for, counted until it is answered."""
 
-        def on_answered(call: Call[R]) -> None:
+        def on_answered(call: PendingCall[R]) -> None:
             self._answered += 1
             on_answer(call.outcome)  # type: ignore[arg-type]  # answered by then
 
         with self._submitting:
             self._submitted += 1
-        return Call(start, on_answered)
+        return PendingCall(start, on_answered)
 
-    def _drive(self, done: Callable[[], bool], call: Call[Any] | None = None) -> None:
+    def _drive(self, done: Callable[[], bool], call: PendingCall[Any] | None = None) -> None:
         """Begins `call`; passes until `done`, then until no operation is in flight that ends with the thread.
 
         Holds the wheel. Ends early when a signal came to the main thread, which lets it through and calls again.

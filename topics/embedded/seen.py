@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from topics.embedded import arguments
-from topics.engine.values.results import Known, TopicHead
+from topics.engine.values.results import KnownTopic, TopicHead
 from topics.errors import UsageError
 
 Seen = int | TopicHead | tuple[int, str | None] | None
 """A topic's head, its head and incarnation (as `wait` returned them), or None: it was absent."""
 
 
-def known_topics(topics: Mapping[str, Seen], most: int) -> dict[str, Known]:
+def known_topics(topics: Mapping[str, Seen], most: int) -> dict[str, KnownTopic]:
     """Return what is known of each topic. Raises UsageError, naming the topic."""
     if not isinstance(topics, Mapping):
         raise UsageError(f"topics is {arguments.shown(topics)}: use a dict from names to heads")
@@ -28,14 +28,14 @@ def _name(name: Any) -> str:
     return found
 
 
-def _known(name: str, seen: Any) -> Known:
+def _known(name: str, seen: Any) -> KnownTopic:
     what = f"topics[{name!r}]"
     if seen is None:
-        return Known(None)
+        return KnownTopic(None)
     if isinstance(seen, tuple) and len(seen) == 2:
         head_seq, incarnation = seen
         arguments.count(what, head_seq)
         arguments.optional_incarnation(incarnation)
-        return Known(head_seq, incarnation)
+        return KnownTopic(head_seq, incarnation)
     arguments.count(what, seen)
-    return Known(seen)
+    return KnownTopic(seen)

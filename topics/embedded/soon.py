@@ -34,7 +34,7 @@ _SENT_MAX = 8
 Outcome = AppendResult | BaseException
 
 
-class Batch:
+class PendingRecords:
     """Records of one topic on their way. outcome: None until answered; a list when each has one of its own."""
 
     __slots__ = ("bytes", "outcome", "sent", "texts", "topic", "waiting")
@@ -67,7 +67,7 @@ class Soon:
 
     __slots__ = ("_batch", "_gatherer", "_index")
 
-    def __init__(self, gatherer: Gatherer, batch: Batch, index: int) -> None:
+    def __init__(self, gatherer: Gatherer, batch: PendingRecords, index: int) -> None:
         self._gatherer = gatherer
         self._batch = batch
         self._index = index
@@ -101,8 +101,8 @@ class Gatherer:
         self._clock = clock
         self._appending = appending
         self._lock = threading.RLock()
-        self._filling: dict[str, Batch] = {}
-        self._sent: deque[Batch] = deque()
+        self._filling: dict[str, PendingRecords] = {}
+        self._sent: deque[PendingRecords] = deque()
         driver.maintenance.on_gathered = self.flush
 
     @property
@@ -129,13 +129,13 @@ class Gatherer:
 
     def _append_last_or_first(self, topic: str, text: bytes) -> Soon:
         """One that begins a batch, or fills it."""
-        waits_for: Batch | None = None
+        waits_for: PendingRecords | None = None
         signals.hold(_nothing)
         try:
             with self._lock:
                 batch = self._filling.get(topic)
                 if batch is None:
-                    batch = self._filling[topic] = Batch(topic)
+                    batch = self._filling[topic] = PendingRecords(topic)
                     if len(self._filling) == 1:
                         self._driver.maintenance.gather_until(self._clock.monotonic_ns() + _WAIT_NS)
                 soon = Soon(self, batch, len(batch.texts))
@@ -151,7 +151,7 @@ class Gatherer:
         return soon
 
     def _append_by_itself(self, topic: str, text: bytes) -> Soon:
-        batch = Batch(topic)
+        batch = PendingRecords(topic)
         batch.texts.append(text)
         self._send(batch)
         return Soon(self, batch, 0)
@@ -173,7 +173,7 @@ class Gatherer:
         while (oldest := self._take_oldest()) is not None:
             self.wait(oldest)
 
-    def _take_oldest(self) -> Batch | None:
+    def _take_oldest(self) -> PendingRecords | None:
         with self._lock:  # others append, and take what is answered
             return self._sent.popleft() if self._sent else None
 
@@ -183,7 +183,7 @@ class Gatherer:
         self._filling.clear()
         self._sent.clear()
 
-    def wait(self, batch: Batch) -> Outcome | list[Outcome]:
+    def wait(self, batch: PendingRecords) -> Outcome | list[Outcome]:
         """Until it is answered; sends it first if it is being filled."""
         if not batch.sent:
             self._send_now(batch)
@@ -193,7 +193,7 @@ class Gatherer:
         assert outcome is not None, "waited for"
         return outcome
 
-    def _send_now(self, batch: Batch) -> None:
+    def _send_now(self, batch: PendingRecords) -> None:
         signals.hold(_nothing)
         try:
             with self._lock:
@@ -203,7 +203,7 @@ class Gatherer:
         finally:
             signals.release()
 
-    def _send(self, batch: Batch) -> Batch | None:
+    def _send(self, batch: PendingRecords) -> PendingRecords | None:
         """Hands it over, under the lock so that batches keep their order; returns one to wait for if too many are."""
         batch.sent = True
 
@@ -226,7 +226,7 @@ class Gatherer:
             sent.append(batch)
         return sent[0] if len(sent) > _SENT_MAX else None
 
-    def _send_each(self, batch: Batch) -> None:
+    def _send_each(self, batch: PendingRecords) -> None:
         """The batch was refused as a whole, and nothing of it written: each by itself, in their order.
 
         So that none suffers for another; but they come behind what was sent since.

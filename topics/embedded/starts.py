@@ -35,7 +35,7 @@ from topics.engine.values.results import (
     TopicState,
 )
 from topics.engine.values.topic_config import TopicConfig
-from topics.engine.values.trampoline import OneByOne
+from topics.engine.values.trampoline import Trampoline
 from topics.engine.write.value_rows import NewRecord, rows_from_data, rows_from_values
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
@@ -233,7 +233,7 @@ class Starts:
                 else:
                     pages.answered()
 
-            pages = OneByOne(ask)
+            pages = Trampoline(ask)
             pages.go_on()
 
         return start

@@ -47,7 +47,7 @@ from topics.engine.values.results import (
     DiffResult,
     Done,
     EngineStats,
-    Known,
+    KnownTopic,
     PutResult,
     TopicPage,
     TopicState,
@@ -188,7 +188,7 @@ class Engine:
         diff.begin()
         return diff.cancel
 
-    def wait(self, known: dict[str, Known], wait_ms: int, done: Done[Heads]) -> Cancel:
+    def wait(self, known: dict[str, KnownTopic], wait_ms: int, done: Done[Heads]) -> Cancel:
         """Heads of the topics as soon as one of them is not as `known` says, or after `wait_ms` (7.8)."""
         wait = Wait(self._core, known, wait_ms, done)
         wait.begin()

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from topics.errors import UsageError
 from topics.files.errors import SeqTooLargeError
-from topics.files.live_rows import NO_TAG, Rows
+from topics.files.live_rows import NO_TAG, LiveRows
 from topics.files.piece import Piece
-from topics.files.piece_files import Source, damaged_frame
+from topics.files.piece_files import PieceSource, damaged_frame
 from topics.files.texts import Decoder, Order
 from topics.store.format.segment_format import TagTable
 
@@ -57,7 +57,7 @@ class Wanted(NamedTuple):
 class Batches:
     """Pieces as batches; buffers and arrays are kept from one piece to the next."""
 
-    def __init__(self, source: Source, decoder: Decoder, wanted: Wanted) -> None:
+    def __init__(self, source: PieceSource, decoder: Decoder, wanted: Wanted) -> None:
         self._source = source
         self._decoder = decoder
         self._wanted = wanted
@@ -100,7 +100,7 @@ class Batches:
                 if batch.num_rows:
                     yield batch
 
-    def _read_texts(self, fd: int, path: str, piece: Piece, rows: Rows, names: list[str]) -> dict[str, Any]:
+    def _read_texts(self, fd: int, path: str, piece: Piece, rows: LiveRows, names: list[str]) -> dict[str, Any]:
         """Read columns of texts, by name. Raises CorruptError naming the first frame that is not sound."""
         verify = self._wanted.verify and not rows.is_verified
         size = int(rows.lengths.sum(dtype=np.uint64))
@@ -116,12 +116,12 @@ class Batches:
                 raise damaged_frame(path, int(rows.offsets[row]), piece, int(rows.seqs[row]))
         return {name: texts.column(name) for name in names}
 
-    def _batch(self, piece: Piece, rows: Rows, texts: dict[str, Any]) -> Any:
+    def _batch(self, piece: Piece, rows: LiveRows, texts: dict[str, Any]) -> Any:
         schema = self._wanted.schema
         arrays = [texts[name] if name in texts else self._column(name, piece, rows) for name in schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _column(self, name: str, piece: Piece, rows: Rows) -> Any:
+    def _column(self, name: str, piece: Piece, rows: LiveRows) -> Any:
         """Return a column that needs no frame."""
         if name == "topic":
             return self._topic(piece, rows)
@@ -133,7 +133,7 @@ class Batches:
             return _numbers((rows.ts * np.uint64(1000)).view(np.int64), FIELDS["ts"].type)
         return _numbers(rows.sizes.astype(np.int64), pa.int64())
 
-    def _topic(self, piece: Piece, rows: Rows) -> Any:
+    def _topic(self, piece: Piece, rows: LiveRows) -> Any:
         """Return the topic's name, once a row; a slice of one array."""
         name, array = self._topics
         if name != piece.topic or len(array) < len(rows.seqs):
@@ -141,7 +141,7 @@ class Batches:
             self._topics = (piece.topic, array)
         return array.slice(0, len(rows.seqs))
 
-    def _tags(self, rows: Rows) -> Any:
+    def _tags(self, rows: LiveRows) -> Any:
         assert rows.tags is not None, "tags of rows without an index are read from the frames"
         if self._tag_table[0] is not rows.tag_table:
             self._tag_table = (rows.tag_table, _strings(rows.tag_table))
@@ -166,7 +166,7 @@ def _strings(texts: Sequence[bytes]) -> Any:
     return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(texts)))
 
 
-def _slices(rows: Rows, wanted: Wanted) -> Iterator[tuple[int, int]]:
+def _slices(rows: LiveRows, wanted: Wanted) -> Iterator[tuple[int, int]]:
     """Yield (first row, row after the last) of each batch: within the bounds, one row at least."""
     count = len(rows.seqs)
     if count <= wanted.batch_rows and _span(rows) <= wanted.batch_bytes:
@@ -191,12 +191,12 @@ class _Window(NamedTuple):
     last: int
 
 
-def _span(rows: Rows) -> int:
+def _span(rows: LiveRows) -> int:
     """Return the bytes from the first frame to the end of the last: no less than all frames have together."""
     return int(rows.offsets[-1]) + int(rows.lengths[-1]) - int(rows.offsets[0])
 
 
-def _windows(rows: Rows, size: int, window_bytes: int) -> Iterator[_Window]:
+def _windows(rows: LiveRows, size: int, window_bytes: int) -> Iterator[_Window]:
     """Yield the windows of rows, in order; each has the frames of its rows whole, and little else.
 
     Args: size, bytes that the frames have together; window_bytes, most of a window with more than one frame.

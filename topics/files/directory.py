@@ -10,8 +10,8 @@ from typing import Any
 from topics.common.topic_names import is_topic_name
 from topics.errors import FormatError
 from topics.files.errors import NoColdDirectoryError, NoDirectoryError
-from topics.files.file_calls import SYSTEM, FileCalls, read_file
-from topics.files.newest_snapshot import Snapshot, load_newest, newest_number
+from topics.files.file_calls import SYSTEM, FileReads, read_file
+from topics.files.newest_snapshot import SnapshotContents, load_newest, newest_number
 from topics.files.piece import Location
 from topics.files.piece_files import reading
 from topics.files.stored_topic import TopicFiles
@@ -30,7 +30,7 @@ class Directory:
     """The server was stopped when it was taken: nothing is in the log alone."""
     topics: Mapping[str, TopicFiles]
     """All topics, by name."""
-    calls: FileCalls
+    calls: FileReads
 
     @property
     def path(self) -> str:
@@ -51,7 +51,7 @@ class Directory:
         return open_directory(self.path, self.cold or None, calls=self.calls)
 
 
-def open_directory(path: str, cold: str | None = None, *, calls: FileCalls | None = None) -> Directory:
+def open_directory(path: str, cold: str | None = None, *, calls: FileReads | None = None) -> Directory:
     """Read the newest sound snapshot of a data directory.
 
     Args: cold, the cold directory that goes with it, if it has one; calls, the kernel's without.
@@ -72,7 +72,7 @@ def open_directory(path: str, cold: str | None = None, *, calls: FileCalls | Non
     return Directory(location, snapshot.number, snapshot.created_ms, snapshot.clean, topics, calls)
 
 
-def _check_marker(location: Location, calls: FileCalls) -> None:
+def _check_marker(location: Location, calls: FileReads) -> None:
     name = f"{location.path}/{MARKER_NAME}"
     try:
         marker = _json_of(calls, name)
@@ -90,7 +90,7 @@ def _check_marker(location: Location, calls: FileCalls) -> None:
         )
 
 
-def _no_directory(location: Location, calls: FileCalls) -> NoDirectoryError:
+def _no_directory(location: Location, calls: FileReads) -> NoDirectoryError:
     try:
         calls.list_directory(location.path)
     except FileNotFoundError:
@@ -106,7 +106,7 @@ def _no_directory(location: Location, calls: FileCalls) -> NoDirectoryError:
     )
 
 
-def _check_cold(location: Location, calls: FileCalls, snapshot: Snapshot) -> None:
+def _check_cold(location: Location, calls: FileReads, snapshot: SnapshotContents) -> None:
     """Raise NoColdDirectoryError unless data and cold directory have the same id, or no segment is in the cold one."""
     if not location.cold:
         if snapshot.has_cold:
@@ -125,7 +125,7 @@ def _check_cold(location: Location, calls: FileCalls, snapshot: Snapshot) -> Non
     )
 
 
-def _mark_of(calls: FileCalls, path: str) -> str | None:
+def _mark_of(calls: FileReads, path: str) -> str | None:
     try:
         mark = _json_of(calls, f"{path}/{COLD_MARK_NAME}").get("id")
     except (FileNotFoundError, NotADirectoryError):
@@ -133,7 +133,7 @@ def _mark_of(calls: FileCalls, path: str) -> str | None:
     return str(mark)
 
 
-def _json_of(calls: FileCalls, name: str) -> dict[str, Any]:
+def _json_of(calls: FileReads, name: str) -> dict[str, Any]:
     try:
         found = json.loads(bytes(read_file(calls, name)))
     except ValueError as error:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-class FileCalls(Protocol):
+class FileReads(Protocol):
     """File calls that a reader makes. Each raises OSError with its errno."""
 
     def open(self, path: str) -> int:
@@ -74,7 +74,7 @@ SYSTEM = SystemCalls()
 
 
 @contextmanager
-def opened(calls: FileCalls, path: str) -> Iterator[int]:
+def opened(calls: FileReads, path: str) -> Iterator[int]:
     """Yield a descriptor for reading; it is closed at the end of the block."""
     fd = calls.open(path)
     try:
@@ -83,14 +83,14 @@ def opened(calls: FileCalls, path: str) -> Iterator[int]:
         calls.close(fd)
 
 
-def read_range(calls: FileCalls, fd: int, start: int, size: int) -> bytearray:
+def read_range(calls: FileReads, fd: int, start: int, size: int) -> bytearray:
     """Return bytes [start, start + size) of a file, fewer where it ends."""
     buffer = bytearray(size)
     count = calls.read_into(fd, buffer, start)
     return buffer if count == size else buffer[:count]
 
 
-def read_file(calls: FileCalls, path: str) -> bytearray:
+def read_file(calls: FileReads, path: str) -> bytearray:
     """Return the whole file."""
     with opened(calls, path) as fd:
         return read_range(calls, fd, 0, calls.size(fd))

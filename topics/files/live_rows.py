@@ -14,7 +14,7 @@ from topics.store.format.log_format import FrameType
 from topics.store.format.segment_format import INDEX_DELETED, IndexColumns
 
 
-class Rows(NamedTuple):
+class LiveRows(NamedTuple):
     """n live records of one topic in one file, oldest first; columns of shape (n,)."""
 
     seqs: NDArray[np.uint64]
@@ -33,9 +33,9 @@ class Rows(NamedTuple):
     is_verified: bool = False
     """The checksum of each frame was compared when the rows were found."""
 
-    def select(self, where: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Rows:
+    def select(self, where: slice | NDArray[np.bool_] | NDArray[np.intp]) -> LiveRows:
         """Return some of the rows, in order."""
-        return Rows(
+        return LiveRows(
             self.seqs[where],
             self.offsets[where],
             self.lengths[where],
@@ -46,14 +46,14 @@ class Rows(NamedTuple):
             self.is_verified,
         )
 
-    def between(self, first: int, last: int) -> Rows:
+    def between(self, first: int, last: int) -> LiveRows:
         """Return the rows with seqs first to last, both included."""
         if not len(self.seqs) or (first <= int(self.seqs[0]) and int(self.seqs[-1]) <= last):
             return self
         low = int(np.searchsorted(self.seqs, np.uint64(max(first, 0)), "left"))
         return self.select(slice(low, int(np.searchsorted(self.seqs, np.uint64(last), "right"))))
 
-    def tagged(self, tags: frozenset[bytes]) -> Rows:
+    def tagged(self, tags: frozenset[bytes]) -> LiveRows:
         """Return the rows with one of these tags; all rows when no index has their tags."""
         if self.tags is None:
             return self
@@ -62,12 +62,14 @@ class Rows(NamedTuple):
 
 
 _NONE32, _NONE64 = np.empty(0, np.uint32), np.empty(0, np.uint64)
-NO_ROWS = Rows(_NONE64, _NONE32, _NONE32, _NONE32, _NONE64, None, [], True)
+NO_ROWS = LiveRows(_NONE64, _NONE32, _NONE32, _NONE32, _NONE64, None, [], True)
 
 
-def rows_of_index(columns: IndexColumns, first_seq: int, part: slice = slice(None), *, deleted: bool = False) -> Rows:
+def rows_of_index(
+    columns: IndexColumns, first_seq: int, part: slice = slice(None), *, deleted: bool = False
+) -> LiveRows:
     """Return the live rows of an index, or the deleted ones. first_seq: what each delta counts from."""
-    rows = Rows(
+    rows = LiveRows(
         columns.deltas[part].astype(np.uint64) + np.uint64(first_seq),
         columns.offsets[part],
         columns.lengths[part],
@@ -82,7 +84,7 @@ def rows_of_index(columns: IndexColumns, first_seq: int, part: slice = slice(Non
     return rows.select(~dead) if dead.any() else rows
 
 
-def rows_of_frames(parts: list[Frames], *, deleted: bool = False) -> Rows:
+def rows_of_frames(parts: list[Frames], *, deleted: bool = False) -> LiveRows:
     """Return the live records among frames that were scanned, or the deleted ones."""
     chosen = []
     for frames in parts:
@@ -93,7 +95,7 @@ def rows_of_frames(parts: list[Frames], *, deleted: bool = False) -> Rows:
     if not chosen:
         return NO_ROWS
     seqs, offsets, lengths, sizes, ts = (np.concatenate(columns) for columns in zip(*chosen, strict=True))
-    return Rows(seqs, offsets.astype(np.uint32), lengths, sizes, ts, None, [], True)
+    return LiveRows(seqs, offsets.astype(np.uint32), lengths, sizes, ts, None, [], True)
 
 
-__all__ = ["NO_ROWS", "NO_TAG", "Rows", "rows_of_frames", "rows_of_index"]
+__all__ = ["NO_ROWS", "NO_TAG", "LiveRows", "rows_of_frames", "rows_of_index"]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from topics.errors import CorruptError, FormatError
 from topics.files.errors import DirectoryBusyError
-from topics.files.file_calls import FileCalls, opened, read_range
+from topics.files.file_calls import FileReads, opened, read_range
 from topics.store.format.segment_format import (
     SNAPSHOT_DIRECTORY,
     SNAPSHOT_HEADER_BYTES,
@@ -65,7 +65,7 @@ class TopicEntry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SnapshotContents:
     """The contents of one snapshot file."""
 
     number: int
@@ -76,16 +76,16 @@ class Snapshot:
     """A segment lies in the cold directory."""
 
 
-EMPTY = Snapshot(0, 0, False, {}, False)
+EMPTY = SnapshotContents(0, 0, False, {}, False)
 """Before the first checkpoint."""
 
 
-def newest_number(calls: FileCalls, path: str) -> int:
+def newest_number(calls: FileReads, path: str) -> int:
     """Return the highest number of a snapshot file of a data directory; 0 when there is none."""
     return max(snapshot_numbers(calls, path), default=0)
 
 
-def snapshot_numbers(calls: FileCalls, path: str) -> list[int]:
+def snapshot_numbers(calls: FileReads, path: str) -> list[int]:
     """Return the numbers of the snapshot files of a data directory, in no order."""
     try:
         names = calls.list_directory(f"{path}/{SNAPSHOT_DIRECTORY}")
@@ -94,7 +94,7 @@ def snapshot_numbers(calls: FileCalls, path: str) -> list[int]:
     return [number for name in names if (number := numbered(name, "snapshot-")) is not None]
 
 
-def load_newest(calls: FileCalls, path: str) -> Snapshot:
+def load_newest(calls: FileReads, path: str) -> SnapshotContents:
     """Return the newest sound snapshot of a data directory; EMPTY when there is none.
 
     Raises: CorruptError, none is sound; FormatError, of a newer build; DirectoryBusyError, each was gone before it
@@ -125,7 +125,7 @@ def load_newest(calls: FileCalls, path: str) -> Snapshot:
     )
 
 
-def read_snapshot(calls: FileCalls, path: str) -> SnapshotFile:
+def read_snapshot(calls: FileReads, path: str) -> SnapshotFile:
     """A whole snapshot file. Raises FormatError, CorruptError or OSError."""
     with opened(calls, path) as fd:
         size = calls.size(fd)
@@ -134,7 +134,7 @@ def read_snapshot(calls: FileCalls, path: str) -> SnapshotFile:
         return SnapshotFile.unpack(memoryview(read_range(calls, fd, 0, size)), path)
 
 
-def decode(file: SnapshotFile, name: str) -> Snapshot:
+def decode(file: SnapshotFile, name: str) -> SnapshotContents:
     """Return the contents of a snapshot file. Raises FormatError: they are not what this build knows."""
     try:
         store, catalog = json.loads(file.store), json.loads(file.catalog)
@@ -167,7 +167,7 @@ def decode(file: SnapshotFile, name: str) -> Snapshot:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"{name}: a snapshot whose contents this build does not know: {error!r}") from error
     has_cold = any(entry.get("tier", 0) for entry in store["segments"])
-    return Snapshot(file.number, file.created_ms, store.get("clean", False), topics, has_cold)
+    return SnapshotContents(file.number, file.created_ms, store.get("clean", False), topics, has_cold)
 
 
 def _plain_images(blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from topics.errors import CorruptError, FormatError, StorageError
 from topics.files.errors import NoColdDirectoryError, NotReadableError
-from topics.files.file_calls import FileCalls, opened, read_range
-from topics.files.live_rows import Rows, rows_of_frames, rows_of_index
+from topics.files.file_calls import FileReads, opened, read_range
+from topics.files.live_rows import LiveRows, rows_of_frames, rows_of_index
 from topics.files.piece import Kind, Location, Piece
-from topics.files.scanning import Scanner, Stop, best_scanner, scan_range
+from topics.files.scanning import Scanner, StopReason, best_scanner, scan_range
 from topics.store.format.log_format import BATCH_ALIGN, BLOCK_BYTES, align_up
 from topics.store.format.segment_format import (
     COLD,
@@ -46,14 +46,14 @@ class VanishedError(Exception):
     """The file of a piece is gone, or another one."""
 
 
-class Found(NamedTuple):
+class LocatedPiece(NamedTuple):
     """A piece's rows, and the file they lie in."""
 
     path: str
-    rows: Rows
+    rows: LiveRows
 
 
-class PackIndex(NamedTuple):
+class OpenPack(NamedTuple):
     """An open pack and its index."""
 
     path: str
@@ -66,20 +66,20 @@ class PackIndex(NamedTuple):
     index_bytes: int = 0
 
 
-class Source:
+class PieceSource:
     """Reads of one data directory. To be closed: it keeps a few packs open, whose runs come one after the other.
 
     deleted: the rows are those of deleted records that are still in the files, instead of the live ones.
     """
 
     def __init__(
-        self, location: Location, calls: FileCalls, *, scan: Scanner | None = None, deleted: bool = False
+        self, location: Location, calls: FileReads, *, scan: Scanner | None = None, deleted: bool = False
     ) -> None:
         self.location = location
         self.calls = calls
         self.scan = scan or best_scanner()
         self._deleted = deleted
-        self._packs: dict[tuple[str, int], PackIndex] = {}
+        self._packs: dict[tuple[str, int], OpenPack] = {}
         self._index = bytearray()
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class Source:
             yield f"{self.location.cold}/{piece.path}"
 
     # --- rows --------------------------------------------------------------------------------------------------------
-    def rows(self, piece: Piece) -> Found:
+    def rows(self, piece: Piece) -> LocatedPiece:
         """Return the rows of a piece, of the seqs asked for: columns that are valid until the next call.
 
         Raises VanishedError, CorruptError, FormatError.
@@ -117,16 +117,16 @@ class Source:
         found = self._rows_of_run(piece) if piece.kind is Kind.RUN else self._rows_of_segment(piece)
         return found._replace(rows=found.rows.between(piece.from_seq, piece.to_seq))
 
-    def _rows_of_segment(self, piece: Piece) -> Found:
+    def _rows_of_segment(self, piece: Piece) -> LocatedPiece:
         for path in self.paths(piece):
             rows = self._indexed(path, piece) if piece.sealed else None
             if rows is None:
                 rows = self._scanned(path, piece)
             if rows is not None:
-                return Found(path, rows)
+                return LocatedPiece(path, rows)
         raise VanishedError
 
-    def _indexed(self, path: str, piece: Piece) -> Rows | None:
+    def _indexed(self, path: str, piece: Piece) -> LiveRows | None:
         """Return the rows by the index beside the segment; None when that is missing, damaged or another segment's."""
         index = index_path(path)
         try:
@@ -145,7 +145,7 @@ class Source:
                 self._index = bytearray(size)
             return memoryview(self._index)[: self.calls.read_into(fd, memoryview(self._index)[:size], 0)]
 
-    def _scanned(self, path: str, piece: Piece) -> Rows | None:
+    def _scanned(self, path: str, piece: Piece) -> LiveRows | None:
         """Return the rows by the frames themselves; None when the file is gone or another one."""
         try:
             with self.reading(path), opened(self.calls, path) as fd:
@@ -167,7 +167,7 @@ class Source:
         header = SegmentHeader.unpack(memoryview(data), path)
         return header.header_bytes
 
-    def _scan_frames(self, fd: int, path: str, piece: Piece, span: tuple[int, int], written_sum: int) -> Rows:
+    def _scan_frames(self, fd: int, path: str, piece: Piece, span: tuple[int, int], written_sum: int) -> LiveRows:
         """Return the rows of the frames that fill these bytes of the file. Raises CorruptError.
 
         written_sum: over the frames' checksums, as the snapshot or the run has it.
@@ -176,7 +176,7 @@ class Source:
         scans = list(scan_range(self.calls, fd, start, end, self.scan))
         parts = [scan.frames for scan in scans]
         scan = scans[-1]
-        if scan.stop is not Stop.END or scan.position != end:
+        if scan.stop is not StopReason.END or scan.position != end:
             last = next((int(frames.seqs[-1]) for frames in reversed(parts) if len(frames.seqs)), piece.first_seq - 1)
             raise damaged_frame(path, scan.position, piece, last + 1)
         if scan.sum != written_sum:
@@ -188,14 +188,14 @@ class Source:
         return rows_of_frames(parts, deleted=self._deleted)
 
     # --- packs -------------------------------------------------------------------------------------------------------
-    def _rows_of_run(self, piece: Piece) -> Found:
+    def _rows_of_run(self, piece: Piece) -> LocatedPiece:
         pack = self.pack(piece)
         if pack.table is None or pack.columns is None:
-            return Found(pack.path, self._scanned_run(pack, piece))
+            return LocatedPiece(pack.path, self._scanned_run(pack, piece))
         part = self.rows_of_run(pack, piece)
-        return Found(pack.path, rows_of_index(pack.columns, piece.first_seq, part, deleted=self._deleted))
+        return LocatedPiece(pack.path, rows_of_index(pack.columns, piece.first_seq, part, deleted=self._deleted))
 
-    def rows_of_run(self, pack: PackIndex, piece: Piece) -> slice:
+    def rows_of_run(self, pack: OpenPack, piece: Piece) -> slice:
         """Return which rows of a sound index are the run's. Raises CorruptError."""
         assert pack.table is not None
         if piece.run >= len(pack.table) or not _is_run(pack.table[piece.run], piece):
@@ -203,7 +203,7 @@ class Source:
         end = int(pack.ends[piece.run])
         return slice(end - int(pack.table[piece.run]["records"]), end)
 
-    def pack(self, piece: Piece) -> PackIndex:
+    def pack(self, piece: Piece) -> OpenPack:
         """Return the open pack of a run; this object closes it. Raises VanishedError."""
         key = (piece.path, piece.epoch)
         found = self._packs.pop(key, None)
@@ -214,7 +214,7 @@ class Source:
         self._packs[key] = found  # the pack used last is the last one to be closed
         return found
 
-    def _open_pack(self, path: str, piece: Piece) -> PackIndex:
+    def _open_pack(self, path: str, piece: Piece) -> OpenPack:
         fd = self._open(path)
         try:
             with self.reading(path):
@@ -223,7 +223,7 @@ class Source:
             self.calls.close(fd)
             raise
 
-    def _read_pack(self, fd: int, path: str, piece: Piece) -> PackIndex:
+    def _read_pack(self, fd: int, path: str, piece: Piece) -> OpenPack:
         try:
             index = self._read_pack_index(fd, path)
         except (CorruptError, ValueError):
@@ -235,12 +235,12 @@ class Source:
                 raise VanishedError from None
             if header.epoch != piece.epoch:
                 raise VanishedError from None
-            return PackIndex(path, fd, None, None, np.empty(0, np.int64))
+            return OpenPack(path, fd, None, None, np.empty(0, np.int64))
         footer, table, columns = index
         if footer.epoch != piece.epoch:
             raise VanishedError
         size = self.calls.size(fd) - footer.table_offset
-        return PackIndex(path, fd, table, columns, np.cumsum(table["records"], dtype=np.int64), size)
+        return OpenPack(path, fd, table, columns, np.cumsum(table["records"], dtype=np.int64), size)
 
     def _read_pack_index(self, fd: int, path: str) -> tuple[PackFooter, NDArray[np.void], IndexColumns]:
         size = self.calls.size(fd)
@@ -257,7 +257,7 @@ class Source:
         columns = IndexColumns.unpack(index[table_bytes:], footer.rows, footer.tag_count, parity=footer.parity)
         return footer, np.frombuffer(index[:table_bytes], RUN_DTYPE), columns
 
-    def _scanned_run(self, pack: PackIndex, piece: Piece) -> Rows:
+    def _scanned_run(self, pack: OpenPack, piece: Piece) -> LiveRows:
         """Return the rows of a run by its frames, for a pack without a sound index."""
         with self.reading(pack.path):
             at, header = self.find_run(pack, piece)
@@ -265,7 +265,7 @@ class Source:
             span = (start, start + header.frames_bytes)
             return self._scan_frames(pack.fd, pack.path, piece, span, header.sum)
 
-    def find_run(self, pack: PackIndex, piece: Piece) -> tuple[int, RunHeader]:
+    def find_run(self, pack: OpenPack, piece: Piece) -> tuple[int, RunHeader]:
         """Find a run by walking the headers from the first run on, for a pack without a sound index.
 
         Returns: byte at which the run begins, and its header. Raises CorruptError.
@@ -280,7 +280,7 @@ class Source:
             raise _another_run(pack, piece, at)
         return at, header
 
-    def run_header(self, pack: PackIndex, at: int, piece: Piece) -> RunHeader:
+    def run_header(self, pack: OpenPack, at: int, piece: Piece) -> RunHeader:
         """Return the header of the run at this byte. Raises CorruptError naming the piece's topic."""
         fixed = read_range(self.calls, pack.fd, at, RUN_HEADER_BYTES)
         described = struct.unpack_from("<I", fixed, 44)[0] if len(fixed) == RUN_HEADER_BYTES else 0
@@ -325,7 +325,7 @@ class Source:
 
 
 @contextmanager
-def reading(location: Location, calls: FileCalls, path: str = "") -> Iterator[None]:
+def reading(location: Location, calls: FileReads, path: str = "") -> Iterator[None]:
     """Raise OSErrors of the block as errors of this package, but for a file that is not there.
 
     path: the file that is read, to word them; "" for the directory as a whole.
@@ -341,7 +341,7 @@ def reading(location: Location, calls: FileCalls, path: str = "") -> Iterator[No
         raise StorageError(f"{what} cannot be read: {error.strerror or error}") from error
 
 
-def _not_readable(location: Location, calls: FileCalls, refused: str) -> NotReadableError:
+def _not_readable(location: Location, calls: FileReads, refused: str) -> NotReadableError:
     """The error for a path that was refused: the directory as a whole, or one that another user made in it."""
     user = calls.user()
     what, owner = f"data directory {location.path}", _owner(location.path, calls)
@@ -353,7 +353,7 @@ def _not_readable(location: Location, calls: FileCalls, refused: str) -> NotRead
     )
 
 
-def _owner(path: str, calls: FileCalls) -> int | None:
+def _owner(path: str, calls: FileReads) -> int | None:
     """Return the user id of the owner; None when that may not be read either."""
     try:
         return calls.owner(path)
@@ -370,7 +370,7 @@ def damaged_frame(path: str, offset: int, piece: Piece, seq: int) -> CorruptErro
     )
 
 
-def _another_run(pack: PackIndex, piece: Piece, offset: int) -> CorruptError:
+def _another_run(pack: OpenPack, piece: Piece, offset: int) -> CorruptError:
     """The error for a pack that has another run in the place of the piece's. offset: -1 when the index says so."""
     return CorruptError(
         f"{pack.path}: run {piece.run} is not that of topic {piece.topic}: `topics fsck` shows all damage",

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.errors import CorruptError, FormatError, StorageError
-from topics.files.file_calls import SYSTEM, FileCalls, opened, read_file, read_range
+from topics.files.file_calls import SYSTEM, FileReads, opened, read_file, read_range
 from topics.files.newest_snapshot import read_snapshot, snapshot_numbers
 from topics.files.piece import Kind, Location, Piece
-from topics.files.piece_files import PackIndex, Source, VanishedError, reading
-from topics.files.scanning import Frames, Scanner, Stop, scan_range
+from topics.files.piece_files import OpenPack, PieceSource, VanishedError, reading
+from topics.files.scanning import Frames, Scanner, StopReason, scan_range
 from topics.store.format.log_format import BLOCK_BYTES, DELETED, DELETED_LIVE, FRAME_MIN_BYTES, FrameType
 from topics.store.format.segment_format import (
     FOOTER_BYTES,
@@ -107,13 +107,13 @@ class _Known(NamedTuple):
         )
 
 
-def scan_piece(location: Location, piece: Piece, *, calls: FileCalls | None = None) -> PieceScan | None:
+def scan_piece(location: Location, piece: Piece, *, calls: FileReads | None = None) -> PieceScan | None:
     """Compare every checksum of one piece's file, as `scan_pieces` does."""
     return next(scan_pieces(location, [piece], calls=calls))
 
 
 def scan_pieces(
-    location: Location, pieces: Iterable[Piece], *, calls: FileCalls | None = None, scan: Scanner | None = None
+    location: Location, pieces: Iterable[Piece], *, calls: FileReads | None = None, scan: Scanner | None = None
 ) -> Iterator[PieceScan | None]:
     """Compare every checksum of each piece's file (header, frames, footer, index), whatever part of it is asked for.
 
@@ -122,13 +122,13 @@ def scan_pieces(
 
     Args: calls and scan, for tests. Raises: NotReadableError, NoColdDirectoryError. A disk that fails is a finding.
     """
-    with closing(Source(location, calls or SYSTEM, scan=scan)) as source:
+    with closing(PieceSource(location, calls or SYSTEM, scan=scan)) as source:
         scrub = _Scrub(source)
         for piece in pieces:
             yield scrub.run(piece) if piece.kind is Kind.RUN else scrub.segment(piece)
 
 
-def scan_snapshots(location: Location, *, calls: FileCalls | None = None) -> list[Finding]:
+def scan_snapshots(location: Location, *, calls: FileReads | None = None) -> list[Finding]:
     """Compare the checksum of each snapshot. Raises NotReadableError, StorageError."""
     calls, findings = calls or SYSTEM, list[Finding]()
     with reading(location, calls):
@@ -146,7 +146,7 @@ def scan_snapshots(location: Location, *, calls: FileCalls | None = None) -> lis
 class _Scrub:
     """Scrubs pieces one after the other; remembers which packs it has seen."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PieceSource) -> None:
         self._source = source
         self._calls = source.calls
         self._packs: set[tuple[str, int]] = set()
@@ -261,7 +261,7 @@ class _Scrub:
             report.findings.append(Finding(path, place, piece.topic, -1, str(error)))
         return report
 
-    def _pack(self, pack: PackIndex, piece: Piece, report: PieceScan) -> None:
+    def _pack(self, pack: OpenPack, piece: Piece, report: PieceScan) -> None:
         """Note what is bad in the header and the index, which all runs of a pack share."""
         if (piece.path, piece.epoch) in self._packs:
             return
@@ -276,7 +276,7 @@ class _Scrub:
             text = f"{pack.path}: the index of the pack is damaged"
             report.findings.append(Finding(pack.path, -1, "", -1, text, derived=True))
 
-    def _run(self, pack: PackIndex, piece: Piece, report: PieceScan) -> None:
+    def _run(self, pack: OpenPack, piece: Piece, report: PieceScan) -> None:
         if pack.table is None or pack.columns is None:
             known = None
             at, header = self._source.find_run(pack, piece)
@@ -300,7 +300,7 @@ class _Scrub:
 class _Stretch:
     """Frames of one topic that lie back to back in an open file."""
 
-    def __init__(self, source: Source, fd: int, piece: Piece, report: PieceScan, known: _Known | None) -> None:
+    def __init__(self, source: PieceSource, fd: int, piece: Piece, report: PieceScan, known: _Known | None) -> None:
         self._source = source
         self._fd = fd
         self._piece = piece
@@ -318,7 +318,7 @@ class _Stretch:
                 parts.append(scan.frames)
                 self._look_at(scan.frames)
             found_sum = scan.sum
-            if scan.stop is Stop.END and scan.position == end:
+            if scan.stop is StopReason.END and scan.position == end:
                 break
             at = self._pass_over(scan.position, end)
         if len(self._report.findings) > before:

@@ -11,9 +11,9 @@ from topics.errors import CorruptError, StorageError, UsageError
 from topics.files.batches import COLUMNS, Batches, Wanted, schema_of
 from topics.files.directory import open_directory
 from topics.files.errors import DirectoryBusyError, TopicGoneError
-from topics.files.file_calls import SYSTEM, FileCalls
+from topics.files.file_calls import SYSTEM, FileReads
 from topics.files.piece import Location, Loss, Piece
-from topics.files.piece_files import Source, VanishedError
+from topics.files.piece_files import PieceSource, VanishedError
 from topics.files.texts import Decoder, best_decoder
 
 DEFAULT_COLUMNS = COLUMNS[:-1]
@@ -36,7 +36,7 @@ def read_pieces(
     tags: Collection[str] | None = None,
     batch_rows: int = BATCH_ROWS,
     batch_bytes: int = BATCH_BYTES,
-    calls: FileCalls | None = None,
+    calls: FileReads | None = None,
     decoder: Decoder | None = None,
 ) -> Iterator[pa.RecordBatch | Loss]:
     """Yield the live records of pieces, in the order of the pieces, and what was lost of them since they were planned.
@@ -67,12 +67,12 @@ def read_pieces(
 
 
 def _read(
-    location: Location, pieces: Iterable[Piece], wanted: Wanted, calls: FileCalls, decoder: Decoder
+    location: Location, pieces: Iterable[Piece], wanted: Wanted, calls: FileReads, decoder: Decoder
 ) -> Iterator[pa.RecordBatch | Loss]:
     """Join batches with few rows up to the bounds of a batch."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
-    with closing(Source(location, calls, scan=decoder.scan)) as source:
+    with closing(PieceSource(location, calls, scan=decoder.scan)) as source:
         reader = _Reader(source, Batches(source, decoder, wanted))
         for item in reader.read_all(pieces):
             if isinstance(item, Loss):
@@ -107,7 +107,7 @@ _Missed = dict[tuple[str, int, int], int]
 class _Reader:
     """Pieces as batches; seqs whose file has vanished are planned again."""
 
-    def __init__(self, source: Source, batches: Batches) -> None:
+    def __init__(self, source: PieceSource, batches: Batches) -> None:
         self._source = source
         self._batches = batches
 

@@ -11,7 +11,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from topics.files.file_calls import FileCalls
+from topics.files.file_calls import FileReads
 from topics.store.format.log_format import (
     FRAME_HEADER_BYTES,
     FRAME_MIN_BYTES,
@@ -38,7 +38,7 @@ HEADER_DTYPE = np.dtype(
 """The first 52 bytes of a frame. Source: log_format.py."""
 
 
-class Stop(IntEnum):
+class StopReason(IntEnum):
     """Reasons for which a scan stops."""
 
     END = 0
@@ -76,7 +76,7 @@ class Scan(NamedTuple):
     frames: Frames
     position: int
     sum: int
-    stop: Stop
+    stop: StopReason
 
 
 Scanner = Callable[[memoryview, int, int], Scan]
@@ -87,21 +87,21 @@ def scan_pure(data: memoryview, base: int, running: int) -> Scan:
     """Scan by numpy and xxhash."""
     size, at = len(data), 0
     starts: list[int] = []
-    stop = Stop.MORE
+    stop = StopReason.MORE
     while size - at >= 4:
         length = _LENGTH.unpack_from(data, at)[0] + 4
         if length == 4:
-            stop = Stop.END
+            stop = StopReason.END
             break
         if length < FRAME_MIN_BYTES:
-            stop = Stop.BAD
+            stop = StopReason.BAD
             break
         if length > size - at:
             break
         starts.append(at)
         at += length
     if at == size:
-        stop = Stop.END
+        stop = StopReason.END
     offsets = np.array(starts, np.int64)
     heads = headers_at(data, offsets)
     lengths = heads["frame_bytes"] + np.uint32(4)
@@ -116,7 +116,7 @@ def scan_pure(data: memoryview, base: int, running: int) -> Scan:
             break
         running = digest(checksum, seed=running)
     if count < len(starts):
-        at, stop = starts[count], Stop.BAD
+        at, stop = starts[count], StopReason.BAD
         offsets, lengths, heads = offsets[:count], lengths[:count], heads[:count]
     raw = np.frombuffer(data, np.uint8)
     frames = Frames(
@@ -160,7 +160,9 @@ else:
         """Scan by the C module."""
         scan = codec.scan_frames(data, base=base, sum=running)
         found = scan.frames
-        stop = {codec.Stop.END: Stop.END, codec.Stop.MORE: Stop.MORE}.get(scan.reason, Stop.BAD)
+        stop = {codec.ScanStop.END: StopReason.END, codec.ScanStop.MORE: StopReason.MORE}.get(
+            scan.reason, StopReason.BAD
+        )
         frames = Frames(
             found["offset"],
             found["length"],
@@ -180,7 +182,7 @@ def best_scanner() -> Scanner:
 
 
 def scan_range(
-    calls: FileCalls, fd: int, start: int, end: int, scan: Scanner, *, window_bytes: int = WINDOW_BYTES
+    calls: FileReads, fd: int, start: int, end: int, scan: Scanner, *, window_bytes: int = WINDOW_BYTES
 ) -> Iterator[Scan]:
     """Scan the frames in bytes [start, end) of a file, a window at a time; positions are the file's, sums run on.
 
@@ -195,7 +197,7 @@ def scan_range(
         scanned = scan(memoryview(buffer)[:count], at, running)
         running = scanned.sum
         is_last = at + count == end or count < size
-        if scanned.stop is Stop.MORE and not is_last:
+        if scanned.stop is StopReason.MORE and not is_last:
             if not scanned.position:  # the frame is larger than the window
                 length = _LENGTH.unpack_from(buffer)[0] + 4
                 buffer = bytearray(min(length, end - at))
@@ -203,8 +205,8 @@ def scan_range(
             at += scanned.position
             yield scanned._replace(position=at)
             continue
-        stop = Stop.BAD if scanned.stop is Stop.MORE else scanned.stop
-        if stop is Stop.END and scanned.position == count and not is_last:
+        stop = StopReason.BAD if scanned.stop is StopReason.MORE else scanned.stop
+        if stop is StopReason.END and scanned.position == count and not is_last:
             at += scanned.position
             yield scanned._replace(position=at)
             continue

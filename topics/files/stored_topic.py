@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from topics.files.errors import DirectoryBusyError, TopicGoneError
-from topics.files.file_calls import FileCalls
-from topics.files.live_rows import Rows
-from topics.files.newest_snapshot import Snapshot, TopicEntry, load_newest
+from topics.files.file_calls import FileReads
+from topics.files.live_rows import LiveRows
+from topics.files.newest_snapshot import SnapshotContents, TopicEntry, load_newest
 from topics.files.piece import Kind, Location, Loss, Piece
-from topics.files.piece_files import Source, VanishedError, reading
+from topics.files.piece_files import PieceSource, VanishedError, reading
 from topics.store.format.default_incarnation import incarnation_of_id
 from topics.store.format.floors import Floors, Gap
 from topics.store.format.segment_format import HOT, pack_path, segment_path
@@ -30,13 +30,15 @@ class TopicFiles:
     taken instead, up to the same head.
     """
 
-    def __init__(self, name: str, entry: TopicEntry, snapshot: Snapshot, location: Location, calls: FileCalls) -> None:
+    def __init__(
+        self, name: str, entry: TopicEntry, snapshot: SnapshotContents, location: Location, calls: FileReads
+    ) -> None:
         self.name = name
         self._location = location
         self._calls = calls
         self._take(entry, snapshot)
 
-    def _take(self, entry: TopicEntry, snapshot: Snapshot) -> None:
+    def _take(self, entry: TopicEntry, snapshot: SnapshotContents) -> None:
         image = entry.image
         self._snapshot = snapshot.number
         self._created_ms = snapshot.created_ms
@@ -147,14 +149,14 @@ class TopicFiles:
         if not self._is_settled:
             self._with_files(lambda topic, source: topic._expire(source), adopt=True)
 
-    def _with_files(self, ask: Callable[[TopicFiles, Source], T], *, adopt: bool = False) -> T:
+    def _with_files(self, ask: Callable[[TopicFiles, PieceSource], T], *, adopt: bool = False) -> T:
         """Return `ask` of this topic; if a file has vanished, of the topic as the newest snapshot has it.
 
         adopt: this object becomes that one.
         """
         topic = self
         for _ in range(_TRIES):
-            with closing(Source(self._location, self._calls)) as source:
+            with closing(PieceSource(self._location, self._calls)) as source:
                 try:
                     return ask(topic, source)
                 except VanishedError:
@@ -177,7 +179,7 @@ class TopicFiles:
         into.head, into.seen_head = head, seen_head
         return into
 
-    def _expire(self, source: Source) -> None:
+    def _expire(self, source: PieceSource) -> None:
         """Apply the ttl as of the snapshot (R-TTL-1), then drop gaps by R-TRIM-2. Raises VanishedError."""
         ttl_ms = self.config["ttl_ms"]
         expired = self._last_before(source, self._created_ms - ttl_ms) if ttl_ms else 0
@@ -186,10 +188,10 @@ class TopicFiles:
             self._floors.settle_gaps(self._earliest(source))
         self._is_settled = True
 
-    def _live(self, source: Source, piece: Piece) -> Rows:
+    def _live(self, source: PieceSource, piece: Piece) -> LiveRows:
         return source.rows(piece).rows.between(self._floors.dead_through + 1, self.head)
 
-    def _last_before(self, source: Source, ts_ms: int) -> int:
+    def _last_before(self, source: PieceSource, ts_ms: int) -> int:
         """Return the highest live seq whose ts is below `ts_ms`; 0 when there is none. Times never decrease."""
         if ts_ms <= 0:
             return 0
@@ -212,7 +214,7 @@ class TopicFiles:
                 return int(rows.seqs[-1])
         return 0
 
-    def _first_seq_at(self, source: Source, ts_ms: int) -> int:
+    def _first_seq_at(self, source: PieceSource, ts_ms: int) -> int:
         self._settle()
         for piece in self.pieces:
             if piece.last_ts and piece.last_ts < ts_ms:
@@ -223,7 +225,7 @@ class TopicFiles:
                 return int(rows.seqs[at])
         return self.head + 1
 
-    def _earliest(self, source: Source) -> int:
+    def _earliest(self, source: PieceSource) -> int:
         for piece in self._all_pieces:
             rows = self._live(source, piece)
             if len(rows.seqs):

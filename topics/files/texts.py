@@ -10,7 +10,7 @@ import pyarrow as pa
 import xxhash
 from numpy.typing import NDArray
 
-from topics.files.live_rows import Rows
+from topics.files.live_rows import LiveRows
 from topics.files.scanning import Scanner, headers_at, scan_native, scan_pure, texts_bytes
 from topics.store.format.log_format import (
     FLAG_META,
@@ -31,7 +31,7 @@ _FLAGS = {"node": FLAG_NODE, "tag": FLAG_TAG, "meta": FLAG_META}
 class Texts(Protocol):
     """Text columns of records of one topic, while they are filled."""
 
-    def add(self, data: memoryview, base: int, rows: Rows) -> int:
+    def add(self, data: memoryview, base: int, rows: LiveRows) -> int:
         """Add rows: the frame of row i is at data[rows.offsets[i] - base], of rows.lengths[i] bytes.
 
         Returns how many were added: if fewer than all, the next one is not its record's sound frame.
@@ -58,7 +58,7 @@ class PureTexts:
         self._order = order
         self._parts: dict[str, list[Any]] = {name: [] for name in order.names}
 
-    def add(self, data: memoryview, base: int, rows: Rows) -> int:
+    def add(self, data: memoryview, base: int, rows: LiveRows) -> int:
         """Compare each frame with its row, and keep the texts of those before the first that is not sound."""
         starts, lengths, seqs = rows.offsets.astype(np.int64) - base, rows.lengths, rows.seqs
         inside = (starts >= 0) & (starts + lengths <= len(data)) & (lengths >= FRAME_MIN_BYTES)
@@ -168,7 +168,7 @@ else:
                 verify=order.verify,
             )
 
-        def add(self, data: memoryview, base: int, rows: Rows) -> int:
+        def add(self, data: memoryview, base: int, rows: LiveRows) -> int:
             return self._columns.add(data, base, rows.offsets, rows.lengths, rows.seqs)
 
         def column(self, name: str) -> Any:

@@ -54,7 +54,7 @@ class _Commit:
             self._done(self._write_res, self._sync_res)
 
 
-class _Read:
+class _RepeatedRead:
     """One read, repeated while it does nothing. (A function that knew itself would wait for the garbage collector.)"""
 
     __slots__ = ("_buffer", "_done", "_fd", "_offset", "_operations", "_ring", "_tries")
@@ -118,7 +118,7 @@ class Files:
 
     def read_nowait(self, fd: int, buffer: Buffer, offset: int, done: Callable[[int], None]) -> None:
         """Reads into a writable buffer; the count is short at the end of the file."""
-        _Read(self._ring, self._operations, fd, buffer, offset, done).begin()
+        _RepeatedRead(self._ring, self._operations, fd, buffer, offset, done).begin()
 
     # --- awaitables ------------------------------------------------------------------------------------------------
     async def open(self, path: str, flags: int, mode: int = 0o600) -> int:

@@ -43,7 +43,7 @@ class ColumnRing(Protocol):
     def recycle_columns(self, flags: Any, count: int) -> None: ...
 
 
-class Rows(NamedTuple):
+class ReceivedRows(NamedTuple):
     """The receives of a pass from owned connections.
 
     buffer: their bytes, row i's at starts[i] to ends[i]; columns are C arrays, good until the next pass. refs: names of
@@ -173,12 +173,12 @@ class Links:
             return completions
         return ffi.unpack(columns[0], rest), ffi.unpack(columns[1], rest), ffi.unpack(columns[2], rest)
 
-    def rows(self) -> Rows:
+    def rows(self) -> ReceivedRows:
         if self._columns is not None:
             buffer: bytearray | memoryview = self._columns.receive_memory
         else:
             buffer = bytearray().join(map(self._received, range(self.count)))
-        return Rows(self.count, buffer, self._refs, self._starts, self._ends)
+        return ReceivedRows(self.count, buffer, self._refs, self._starts, self._ends)
 
     def first_ref(self) -> int:
         """The connection of the first row."""

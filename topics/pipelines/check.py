@@ -22,10 +22,10 @@ from topics.clock import Clock, SystemClock
 from topics.errors import CorruptError, UsageError
 from topics.files import Loss, deleted_seqs
 from topics.pipelines.check_export import check_export, layout_of
-from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, silent
+from topics.pipelines.engines import LocalEngine, PipelineEngine, Progress, RunContext, Stop, silent
 from topics.pipelines.report import LISTED_MAX, WELL, WRONG, Report, count
 from topics.pipelines.seqs import Seqs, Span, holes, seqs_of
-from topics.pipelines.source import Origin, Slice, Topic, open_selection, read
+from topics.pipelines.source import Origin, Slice, SourceTopic, open_selection, read
 from topics.pipelines.values.rules import Rule, document, read_rules, rules_for, value_of
 
 FAIL_ON = ("loss", "unexplained")
@@ -100,7 +100,7 @@ class CheckReport(Report):
 
 
 def run(
-    options: Options, *, engine: Engine | None = None, clock: Clock | None = None, progress: Progress = silent
+    options: Options, *, engine: PipelineEngine | None = None, clock: Clock | None = None, progress: Progress = silent
 ) -> CheckReport:
     """Check what the options ask for; seqs and losses always.
 
@@ -118,7 +118,7 @@ def run(
     selection = open_selection(options.origin)
     report = CheckReport(options.origin.path, selection.snapshot, rules=[RuleReport(str(rule)) for rule in rules])
     with Stop() as stop:
-        job = Job(engine, stop, progress)
+        job = RunContext(engine, stop, progress)
         work = partial(check_unit, rules, options.origin.verify)
         _check_records(report, selection.topics, work, job)
         if layout is not None:
@@ -153,7 +153,7 @@ class CheckUnit(NamedTuple):
     losses: tuple[Span, ...]
 
 
-class Checked(NamedTuple):
+class CheckedUnit(NamedTuple):
     """Result of a unit."""
 
     topic: str
@@ -180,7 +180,7 @@ class RuleResult(NamedTuple):
 
 
 def _check_records(
-    report: CheckReport, topics: Mapping[str, Topic], work: Callable[[CheckUnit], Checked], job: Job
+    report: CheckReport, topics: Mapping[str, SourceTopic], work: Callable[[CheckUnit], CheckedUnit], job: RunContext
 ) -> None:
     units: list[CheckUnit] = []
     for topic in topics.values():
@@ -248,7 +248,7 @@ def _add_repeated(about: RuleReport, topic: str, results: list[RuleResult]) -> N
         about.examples.append({"topic": topic, "seq": seq, "broke": "unique", "same_as_seq": first})
 
 
-def check_unit(rules: tuple[Rule, ...], verify: bool, unit: CheckUnit) -> Checked:
+def check_unit(rules: tuple[Rule, ...], verify: bool, unit: CheckUnit) -> CheckedUnit:
     """Check the records of a slice: what an executor runs."""
     one = unit.slice
     checks = [_RuleCheck(rule) for rule in rules_for(rules, one.topic)]
@@ -266,11 +266,11 @@ def check_unit(rules: tuple[Rule, ...], verify: bool, unit: CheckUnit) -> Checke
         deleted = [gone for piece in one.pieces if (gone := deleted_seqs(one.location, piece)) is not None]
     except CorruptError as error:
         results = [check.result() for check in checks]
-        return Checked(one.topic, sum(map(len, live)), 0, 0, [], lost, results, str(error))
+        return CheckedUnit(one.topic, sum(map(len, live)), 0, 0, [], lost, results, str(error))
     present = np.concatenate([*live, *deleted, np.empty(0, np.int64)])
     spans = [*unit.losses, *((loss.from_seq, loss.to_seq) for loss in lost)]
     ranges = holes((one.from_seq, one.to_seq), present, spans)
-    return Checked(
+    return CheckedUnit(
         one.topic,
         sum(map(len, live)),
         sum(map(len, deleted)),

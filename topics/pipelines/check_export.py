@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 
 from topics.errors import CorruptError
 from topics.pipelines.compare import Comparison, as_json, as_run, compare, only_batches, why_gone
-from topics.pipelines.engines import Job
+from topics.pipelines.engines import RunContext
 from topics.pipelines.errors import TargetError, disk_error
 from topics.pipelines.report import LISTED_MAX
 from topics.pipelines.seqs import Seqs, Span, holes, seqs_of
-from topics.pipelines.source import Origin, Slice, Topic, read
+from topics.pipelines.source import Origin, Slice, SourceTopic, read
 from topics.pipelines.target.delta import LOG, DeltaLayout
-from topics.pipelines.target.layout import Layout, PartFile, State
+from topics.pipelines.target.layout import Layout, PartFile, TargetState
 from topics.pipelines.target.target_manifest import COMMITS, ManifestLayout
 from topics.pipelines.values.checksum import COLUMNS, RowSum
 
@@ -67,7 +67,7 @@ class _Group(NamedTuple):
     slices: tuple[Slice, ...]
 
 
-class _Compared(NamedTuple):
+class _ComparedRows(NamedTuple):
     topic: str
     comparison: Comparison
     told: list[str]
@@ -75,7 +75,9 @@ class _Compared(NamedTuple):
     repeated: Seqs
 
 
-def check_export(layout: Layout, target: str, topics: Mapping[str, Topic], origin: Origin, job: Job) -> dict[str, Any]:
+def check_export(
+    layout: Layout, target: str, topics: Mapping[str, SourceTopic], origin: Origin, job: RunContext
+) -> dict[str, Any]:
     """Compare a target of this layout with topics; returns the part of the report that says how they differ.
 
     Raises TargetError, FormatError, StoppedError.
@@ -118,13 +120,13 @@ def check_export(layout: Layout, target: str, topics: Mapping[str, Topic], origi
     }
 
 
-def _columns(state: State) -> tuple[str, ...]:
+def _columns(state: TargetState) -> tuple[str, ...]:
     """Return the columns that are compared: `data` only where all rows keep it."""
     keeps = state.shape is None or state.shape.data == "all"
     return COLUMNS if keeps else tuple(name for name in COLUMNS if name != "data")
 
 
-def _as_json(topic: Topic, about: _TopicDifference) -> dict[str, Any]:
+def _as_json(topic: SourceTopic, about: _TopicDifference) -> dict[str, Any]:
     total = about.total
     gone = [
         as_run(run, why_gone(run, topic.losses(run[0], run[1])) if run[0] <= topic.seen_head else BEYOND)
@@ -150,7 +152,7 @@ def _as_json(topic: Topic, about: _TopicDifference) -> dict[str, Any]:
     }
 
 
-def _units(topic: Topic, next_seq: int, files: list[PartFile]) -> Iterator[_Group]:
+def _units(topic: SourceTopic, next_seq: int, files: list[PartFile]) -> Iterator[_Group]:
     """Yield the files of a topic with the log's slices of the same seqs, and the log's slices that no file covers.
 
     A file of another writer may not say what seqs it has.
@@ -182,7 +184,7 @@ def _overlapping(files: list[PartFile]) -> Iterator[tuple[PartFile, ...]]:
         yield tuple(group)
 
 
-def compare_group(target: str, columns: tuple[str, ...], verify: bool, group: _Group) -> _Compared:
+def compare_group(target: str, columns: tuple[str, ...], verify: bool, group: _Group) -> _ComparedRows:
     """Compare the rows of files with the log's: what an executor runs."""
     told: list[str] = []
     sums = [RowSum()]
@@ -192,14 +194,14 @@ def compare_group(target: str, columns: tuple[str, ...], verify: bool, group: _G
         found = compare(_summed(log, sums[0]), files.rows(), columns)
     except CorruptError as error:
         told.append(f"the log could not be read: {error}")
-        return _Compared(group.topic, Comparison(), told, files.count, files.repeated())
+        return _ComparedRows(group.topic, Comparison(), told, files.count, files.repeated())
     repeated = files.repeated()
     whole = not (found.differing or found.left_alone.records or found.right_alone.records or len(repeated) or told)
     if whole and len(group.files) == 1:
         (file,) = group.files
         if file.checksum and (file.checksum, file.rows) != (sums[0].hexdigest(), sums[0].rows):
             told.append(f"{file.path}: the commit's checksum or number of rows is not that of its rows")
-    return _Compared(group.topic, found, told, files.count, repeated)
+    return _ComparedRows(group.topic, found, told, files.count, repeated)
 
 
 def _summed(batches: Iterator[pa.RecordBatch], total: RowSum) -> Iterator[pa.RecordBatch]:

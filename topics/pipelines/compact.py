@@ -33,11 +33,11 @@ from topics.clock import Clock, SystemClock
 from topics.errors import UsageError
 from topics.files import Loss
 from topics.pipelines.chunks import CHUNK_BYTES, cut
-from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, silent
+from topics.pipelines.engines import LocalEngine, PipelineEngine, Progress, RunContext, Stop, silent
 from topics.pipelines.errors import disk_errors
 from topics.pipelines.report import LISTED_MAX, Report, count, loss_as_json
 from topics.pipelines.seqs import Seqs, seqs_of
-from topics.pipelines.source import Origin, Slice, Topic, open_selection, read, refuse_inside
+from topics.pipelines.source import Origin, Slice, SourceTopic, open_selection, read, refuse_inside
 from topics.pipelines.target.file_names import topic_directory
 from topics.pipelines.target.layout import Shape
 from topics.pipelines.target.part_files import COMPRESSIONS, arrow_schema
@@ -45,7 +45,7 @@ from topics.pipelines.target.whole import new_directory, refuse_unseen, replace_
 from topics.pipelines.values.checksum import COLUMNS
 from topics.spark.client import Client
 from topics.spark.options import SinkOptions, parse_sink
-from topics.spark.writing.parts import PartWriter, Producer
+from topics.spark.writing.parts import PartName, PartWriter
 
 CHOICES = ("keep", "drop")
 CELL_SEQS = 10_000
@@ -111,7 +111,7 @@ class CompactReport(Report):
 
 
 def run(
-    options: Options, *, engine: Engine | None = None, clock: Clock | None = None, progress: Progress = silent
+    options: Options, *, engine: PipelineEngine | None = None, clock: Clock | None = None, progress: Progress = silent
 ) -> CompactReport:
     """Write the newest records.
 
@@ -134,7 +134,7 @@ def run(
         _refuse_itself(sink, selection.topics[options.to_topic])
     ranges = [one for topic in selection.topics.values() for one in _ranges(topic, in_cells=sink is not None)]
     with Stop() as stop, new_directory(options.to) if sink is None else nullcontext("") as target:
-        job = Job(engine, stop, progress)
+        job = RunContext(engine, stop, progress)
         verify = options.origin.verify
         newest = _newest(report, list(job.results(partial(find_newest, verify), ranges, "looked through")))
         units = [
@@ -169,7 +169,7 @@ def _sink(options: Options) -> SinkOptions:
     return parse_sink({name: value for name, value in raw.items() if value})
 
 
-def _refuse_itself(sink: SinkOptions, topic: Topic) -> None:
+def _refuse_itself(sink: SinkOptions, topic: SourceTopic) -> None:
     """Raise UsageError if a topic would be appended to itself; another server's may have the same name."""
     client = Client(sink.connection)
     try:
@@ -182,7 +182,7 @@ def _refuse_itself(sink: SinkOptions, topic: Topic) -> None:
         )
 
 
-def _ranges(topic: Topic, *, in_cells: bool) -> Iterator[tuple[Slice, ...]]:
+def _ranges(topic: SourceTopic, *, in_cells: bool) -> Iterator[tuple[Slice, ...]]:
     """Yield the slices of a topic, one by one, or together in ranges of whole cells: no two units share a cell."""
     slices = topic.slices(topic.first, topic.head) if topic.first <= topic.head else []
     if not in_cells:
@@ -341,7 +341,7 @@ def _send(keeping: Keeping, sink: SinkOptions, unit: CompactUnit, rows: pa.Table
             high, low = divmod(int(cells[start]), _PARTS_OF_A_PRODUCER)
             for number, part in enumerate(cut(rows.slice(start, end - start).select(_SENT), CHUNK_BYTES)):
                 writer = PartWriter(
-                    client, sink, Producer(f"compact:{run}:{high}:{number}", 1, low, attempt), is_stream=False
+                    client, sink, PartName(f"compact:{run}:{high}:{number}", 1, low, attempt), is_stream=False
                 )
                 writer.add(_SENT, part)
                 writer.finish()

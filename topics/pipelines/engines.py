@@ -84,7 +84,7 @@ class Stop:
             raise
 
 
-class Engine(Protocol):
+class PipelineEngine(Protocol):
     """Runs a function over units."""
 
     name: str
@@ -111,10 +111,10 @@ class LocalEngine:
             yield function(unit)
 
 
-class Job(NamedTuple):
+class RunContext(NamedTuple):
     """The engine of a run, with the signal to stop it and the place for its progress."""
 
-    engine: Engine
+    engine: PipelineEngine
     stop: Stop
     progress: Progress
 
@@ -132,7 +132,7 @@ class _Refused(NamedTuple):
     message: str
 
 
-def open_engine(name: str = "", master: str = "", config: Sequence[str] = ()) -> Engine:
+def open_engine(name: str = "", master: str = "", config: Sequence[str] = ()) -> PipelineEngine:
     """Return the engine that the options name: Spark when there is a master or a setting of Spark, else this process.
 
     Args: name, one of ENGINES or ""; config, "key=value" each.

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 from topics.clock import Clock, SystemClock
 from topics.errors import UsageError
 from topics.files import Loss
-from topics.pipelines.engines import Engine, LocalEngine, Progress, Stop, silent
+from topics.pipelines.engines import LocalEngine, PipelineEngine, Progress, Stop, silent
 from topics.pipelines.errors import DataLossError, TargetError
 from topics.pipelines.report import Report, count, loss_as_json, loss_sentence
 from topics.pipelines.source import (
@@ -27,7 +27,7 @@ from topics.pipelines.source import (
     Origin,
     Selection,
     Slice,
-    Topic,
+    SourceTopic,
     grouped,
     open_selection,
     read,
@@ -35,8 +35,8 @@ from topics.pipelines.source import (
 )
 from topics.pipelines.target.delta import BAD_NAME, DeltaLayout
 from topics.pipelines.target.file_names import topic_directory
-from topics.pipelines.target.layout import Addition, Exported, Layout, PartFile, Shape, State
-from topics.pipelines.target.part_files import COMPRESSIONS, Parts, PartWriter
+from topics.pipelines.target.layout import Addition, Exported, Layout, PartFile, Shape, TargetState
+from topics.pipelines.target.part_files import COMPRESSIONS, PartFileWriter, Parts
 from topics.pipelines.target.runs import begin
 from topics.pipelines.target.target_manifest import ManifestLayout
 from topics.pipelines.target.whole import refuse_unseen
@@ -120,7 +120,7 @@ class UnitResult(NamedTuple):
 class _Range(NamedTuple):
     """The new seqs of a topic, from_seq to its head, and the losses among them."""
 
-    topic: Topic
+    topic: SourceTopic
     from_seq: int
     losses: list[Loss]
 
@@ -128,7 +128,7 @@ class _Range(NamedTuple):
 def run(
     options: Options,
     *,
-    engine: Engine | None = None,
+    engine: PipelineEngine | None = None,
     clock: Clock | None = None,
     progress: Progress = silent,
     selection: Selection | None = None,
@@ -222,7 +222,7 @@ def _refuse_foreign(options: Options) -> None:
         raise TargetError(f"target {options.target} is not empty and no target of an export: name another with --to")
 
 
-def _new_of(topic: Topic, state: State, options: Options) -> _Range | None:
+def _new_of(topic: SourceTopic, state: TargetState, options: Options) -> _Range | None:
     """Return the seqs of a topic that the target does not have; None when there are none."""
     mark = state.marks.get(topic.name)
     losses: list[Loss] = []
@@ -254,7 +254,7 @@ def _refuse_losses(losses: list[Loss], options: Options) -> None:
         )
 
 
-def _shape(options: Options, state: State, ranges: list[_Range], report: ExportReport) -> Shape:
+def _shape(options: Options, state: TargetState, ranges: list[_Range], report: ExportReport) -> Shape:
     """Return the columns of this run: those of the target, or those the options ask for where it has none yet."""
     data = "misfits" if options.drop_data else "all"
     if state.shape is not None:
@@ -293,7 +293,11 @@ def units_of(ranges: list[_Range]) -> list[ExportUnit]:
 
 
 def _write(
-    work: Callable[[ExportUnit], UnitResult], units: list[ExportUnit], engine: Engine, stop: Stop, progress: Progress
+    work: Callable[[ExportUnit], UnitResult],
+    units: list[ExportUnit],
+    engine: PipelineEngine,
+    stop: Stop,
+    progress: Progress,
 ) -> list[UnitResult]:
     results: list[UnitResult] = []
     rows = 0
@@ -309,7 +313,7 @@ def export_unit(parts: Parts, verify: bool, on_data_loss: str, unit: ExportUnit)
 
     files: list[PartFile] = []
     losses: list[Loss] = []
-    with PartWriter(parts, unit.number) as writer:
+    with PartFileWriter(parts, unit.number) as writer:
         for piece in unit.slices:
             writer.begin(piece.topic, piece.incarnation)
             for item in read(piece, COLUMNS, verify=verify):

@@ -26,7 +26,7 @@ import xxhash
 from topics.clock import Clock, SystemClock
 from topics.errors import UsageError
 from topics.pipelines.chunks import CHUNK_BYTES, cut
-from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, silent
+from topics.pipelines.engines import LocalEngine, PipelineEngine, Progress, RunContext, Stop, silent
 from topics.pipelines.errors import PipelineError
 from topics.pipelines.report import Report, count
 from topics.pipelines.target.file_names import topic_of
@@ -34,7 +34,7 @@ from topics.pipelines.values import pointer
 from topics.spark.client import Client
 from topics.spark.errors import RowError, ServerError
 from topics.spark.options import SinkOptions, parse_sink
-from topics.spark.writing.parts import PartWriter, Producer
+from topics.spark.writing.parts import PartName, PartWriter
 
 CHUNK_ROWS = 1000
 """Never to be changed: the chunks of a file are what a server remembers."""
@@ -107,7 +107,7 @@ class Sent(NamedTuple):
 
 
 def run(
-    options: Options, *, engine: Engine | None = None, clock: Clock | None = None, progress: Progress = silent
+    options: Options, *, engine: PipelineEngine | None = None, clock: Clock | None = None, progress: Progress = silent
 ) -> ReplayReport:
     """Send all files, one after the other; on Spark side by side.
 
@@ -125,7 +125,7 @@ def run(
         work = partial(replay_file, sending)
         if engine.name == "local":  # a signal ends the run between two chunks, elsewhere between two files
             work = partial(replay_file, sending, check=stop.check)
-        for sent in Job(engine, stop, progress).results(work, inputs, "sent"):
+        for sent in RunContext(engine, stop, progress).results(work, inputs, "sent"):
             report.rows += sent.appended
             report.known += sent.known
     report.seconds = (clock.monotonic_ns() - began) / 1e9
@@ -213,7 +213,7 @@ def replay_file(
                 writer = PartWriter(
                     client,
                     _options_for(sending.options, topic),
-                    Producer(producer, epoch, 0, attempt),
+                    PartName(producer, epoch, 0, attempt),
                     is_stream=False,
                 )
                 try:

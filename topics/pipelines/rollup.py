@@ -23,11 +23,11 @@ import pyarrow.parquet as pq
 from topics.clock import Clock, SystemClock
 from topics.errors import UsageError
 from topics.files import Loss
-from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, silent
+from topics.pipelines.engines import LocalEngine, PipelineEngine, Progress, RunContext, Stop, silent
 from topics.pipelines.errors import disk_errors
 from topics.pipelines.report import LISTED_MAX, Report, count
 from topics.pipelines.seqs import Seqs, Span, numbers_of, seqs_of
-from topics.pipelines.source import Origin, Slice, Topic, open_selection, read, refuse_inside
+from topics.pipelines.source import Origin, Slice, SourceTopic, open_selection, read, refuse_inside
 from topics.pipelines.target.part_files import COMPRESSIONS
 from topics.pipelines.target.whole import replace_file
 from topics.pipelines.values import pointer
@@ -135,7 +135,7 @@ class Counted(NamedTuple):
 
 
 def run(
-    options: Options, *, engine: Engine | None = None, clock: Clock | None = None, progress: Progress = silent
+    options: Options, *, engine: PipelineEngine | None = None, clock: Clock | None = None, progress: Progress = silent
 ) -> RollupReport:
     """Count what the options ask for.
 
@@ -156,7 +156,7 @@ def run(
         table[topic.name] = {None: Window(None, lost=behind)} if behind else {}
     carried: dict[str, int] = {}
     with Stop() as stop:
-        job = Job(engine, stop, progress)
+        job = RunContext(engine, stop, progress)
         for found in job.results(partial(count_unit, counting), units, "counted"):
             carried[found.topic] = _add(table[found.topic], found, carried.get(found.topic, 0))
     for name, lost in carried.items():
@@ -194,7 +194,7 @@ def _counting(options: Options) -> Counting:
     return Counting(seconds * 1_000_000, options.tags, event_time, options.origin.verify)
 
 
-def _units(topic: Topic) -> tuple[list[RollupUnit], int]:
+def _units(topic: SourceTopic) -> tuple[list[RollupUnit], int]:
     """Slices of a topic, each with the losses up to its end that no slice before it has; and the seqs lost behind."""
     units: list[RollupUnit] = []
     losses = topic.losses(1, topic.head)

@@ -24,7 +24,7 @@ from topics.files import (
     scan_snapshots,
 )
 from topics.pipelines.compare import Comparison, as_json, as_run, compare, covering, only_batches, why_gone
-from topics.pipelines.engines import Engine, Job, LocalEngine, Progress, Stop, silent
+from topics.pipelines.engines import LocalEngine, PipelineEngine, Progress, RunContext, Stop, silent
 from topics.pipelines.report import LISTED_MAX, WELL, WRONG, Report, count
 from topics.pipelines.source import UNIT_BYTES, FileTopic, Slice, grouped, read
 from topics.pipelines.values.checksum import COLUMNS
@@ -98,7 +98,7 @@ _Key = tuple[str, int, int, int]
 
 
 def run(
-    options: Options, *, engine: Engine | None = None, clock: Clock | None = None, progress: Progress = silent
+    options: Options, *, engine: PipelineEngine | None = None, clock: Clock | None = None, progress: Progress = silent
 ) -> ScrubReport:
     """Compare every checksum, and with `backup` every record.
 
@@ -111,7 +111,7 @@ def run(
     backup = open_directory(options.backup, options.backup_cold or None) if options.backup else None
     report = ScrubReport(options.path, directory.snapshot, len(directory.topics))
     with Stop() as stop:
-        job = Job(engine, stop, progress)
+        job = RunContext(engine, stop, progress)
         _note(report, scan_snapshots(directory.location))
         _scan(report, directory, job)
         if backup is not None:
@@ -128,7 +128,7 @@ def _note(report: ScrubReport, findings: Iterable[Finding]) -> None:
             report.findings.append({key: None if value == -1 else value for key, value in place.items()})
 
 
-def _scan(report: ScrubReport, directory: Directory, job: Job) -> None:
+def _scan(report: ScrubReport, directory: Directory, job: RunContext) -> None:
     pieces = [piece for topic in directory.topics.values() for piece in topic.whole_pieces]
     done: set[_Key] = set()
     missed: dict[_Key, int] = {}
@@ -215,14 +215,14 @@ class _Pair(NamedTuple):
     theirs: tuple[Slice, ...]
 
 
-class _Compared(NamedTuple):
+class _ComparedTopic(NamedTuple):
     topic: str
     comparison: Comparison
     unreadable: str
     """The error that ended the comparison; "" when it came to the end."""
 
 
-def _compare(directory: Directory, backup: Directory, job: Job) -> dict[str, Any]:
+def _compare(directory: Directory, backup: Directory, job: RunContext) -> dict[str, Any]:
     topics: dict[str, dict[str, Any]] = {}
     both: dict[str, tuple[FileTopic, FileTopic]] = {}
     pairs: list[_Pair] = []
@@ -271,15 +271,15 @@ def _pairs(ours: FileTopic, theirs: FileTopic) -> Iterator[_Pair]:
         low = high + 1
 
 
-def compare_pair(pair: _Pair) -> _Compared:
+def compare_pair(pair: _Pair) -> _ComparedTopic:
     """Compare the records of one range: what an executor runs."""
     try:
         left, right = (
             only_batches(item for one in slices for item in read(one, COLUMNS)) for slices in (pair.ours, pair.theirs)
         )
-        return _Compared(pair.topic, compare(left, right), "")
+        return _ComparedTopic(pair.topic, compare(left, right), "")
     except CorruptError as error:
-        return _Compared(pair.topic, Comparison(), str(error))
+        return _ComparedTopic(pair.topic, Comparison(), str(error))
 
 
 def _explained(ours: FileTopic, theirs: FileTopic, total: Comparison) -> dict[str, Any]:

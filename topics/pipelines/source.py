@@ -73,7 +73,7 @@ def grouped(items: Iterable[S], bytes_max: int, key: Callable[[S], object] | Non
         yield tuple(group)
 
 
-class Topic(Protocol):
+class SourceTopic(Protocol):
     """A topic as it stood when the directory was opened."""
 
     name: str
@@ -119,7 +119,7 @@ class FileTopic:
 class Selection(NamedTuple):
     """The topics that an origin selects, by name, as one snapshot has them."""
 
-    topics: dict[str, Topic]
+    topics: dict[str, SourceTopic]
     snapshot: int
     """Its number."""
 

@@ -21,10 +21,10 @@ from topics.loop.loop import Loop
 from topics.loop.streams import StreamLimits
 from topics.loop.tasks import Cancelled, Task
 from topics.server.backend import Backend, OpenBackend, ServedEngine
-from topics.server.gate import Gate, State
+from topics.server.gate import Gate, ServerState
 from topics.server.handler import HttpHandler
 from topics.server.keys_file import read_keys_file, with_keys_of_file
-from topics.server.metrics_page import ServerMetrics, Snapshot
+from topics.server.metrics_page import MetricsValues, ServerMetrics
 from topics.server.port_file import write_port_file
 from topics.server.scrapes import Scrapes
 from topics.server.shutdown import drain
@@ -234,9 +234,9 @@ class Server:
     def topic_count(self) -> int:
         return self._backend.engine.topic_count() if self._backend is not None else 0
 
-    def _snapshot(self) -> Snapshot:
-        return Snapshot(
-            self._backend if self.gate.state is not State.RECOVERING else None,
+    def _snapshot(self) -> MetricsValues:
+        return MetricsValues(
+            self._backend if self.gate.state is not ServerState.RECOVERING else None,
             ready=self.not_ready() is None,
             progress=self.gate.progress,
             uptime_ms=self.uptime_ms(),

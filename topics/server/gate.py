@@ -13,7 +13,7 @@ from topics.http.plan.plan import Plan
 from topics.http.plan.service import Service
 
 
-class State(enum.Enum):
+class ServerState(enum.Enum):
     RECOVERING = "recovering"
     SERVING = "serving"
     DRAINING = "draining"
@@ -24,20 +24,20 @@ class Gate:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self.state = State.RECOVERING
+        self.state = ServerState.RECOVERING
         self.progress = 0.0
         """Share of recovery done, 0..1."""
         service.gate = self.admit
 
     def open(self) -> None:
         """Recovery is over: every request gets in."""
-        self.state = State.SERVING
+        self.state = ServerState.SERVING
         self.progress = 1.0
         self._service.gate = None
 
     def drain(self) -> None:
         """The server is going away: what is new is refused, and every answer is its connection's last."""
-        self.state = State.DRAINING
+        self.state = ServerState.DRAINING
         self._service.gate = self.admit
         self._service.closing = True
 
@@ -49,9 +49,9 @@ class Gate:
 
     def refusal(self) -> RequestError | None:
         """Why nothing is served at the moment."""
-        if self.state is State.RECOVERING:
+        if self.state is ServerState.RECOVERING:
             detail = {"replay_progress": self.progress}
             return RequestError("not_ready", "the log is being recovered; try again in a second", detail)
-        if self.state is State.DRAINING:
+        if self.state is ServerState.DRAINING:
             return RequestError("shutting_down", "the server is shutting down")
         return None

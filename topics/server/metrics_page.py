@@ -30,7 +30,7 @@ NO_LOAD = LoadStats(0.0, 0, 0, 0, {})
 NO_ENGINE = EngineStats(0, dict.fromkeys(DURABILITIES, 0), 0, 0, 0, 0)
 
 
-class Snapshot:
+class MetricsValues:
     """Numbers of one instant that are kept; the zeros of an empty server while recovery goes on.
 
     leases: those in flight, which are counted from queue to queue.
@@ -54,7 +54,12 @@ class ServerMetrics:
     """Makes the page when asked for it, in small pieces: between two of them everybody else may have a turn."""
 
     def __init__(
-        self, loop: Loop, service: Service, requests: Histogram, lane: Lane | None, snapshot: Callable[[], Snapshot]
+        self,
+        loop: Loop,
+        service: Service,
+        requests: Histogram,
+        lane: Lane | None,
+        snapshot: Callable[[], MetricsValues],
     ) -> None:
         self._loop = loop
         self._lane = lane
@@ -104,7 +109,7 @@ class ServerMetrics:
         }
         yield msgspec.json.encode(shown)
 
-    def _families(self, now: Snapshot) -> Iterator[Metric]:
+    def _families(self, now: MetricsValues) -> Iterator[Metric]:
         """Those of the whole server."""
         yield from _engine_families(now)
         yield from self._stream_families()
@@ -127,7 +132,7 @@ class ServerMetrics:
         yield GaugeMetricFamily("topics_sse_connections", "Open watch and work streams and WebSockets", open_streams)
         yield GaugeMetricFamily("topics_watch_sessions", "Live watch sessions", sessions)
 
-    def _stage_histograms(self, now: Snapshot) -> dict[str, Histogram]:
+    def _stage_histograms(self, now: MetricsValues) -> dict[str, Histogram]:
         stages: dict[str, Any] = dict(self._loop.stats().stages())
         service = self._service
         stages |= {"requests": self._requests, "parse": service.parse, "append": service.append}
@@ -137,7 +142,7 @@ class ServerMetrics:
         return stages
 
 
-def _count_leases(now: Snapshot) -> Iterator[bytes]:
+def _count_leases(now: MetricsValues) -> Iterator[bytes]:
     """Set `leases`; an empty piece is yielded at each step."""
     for leases in now.backend.engine.leases_in_flight() if now.backend is not None else ():
         now.leases += leases
@@ -169,7 +174,7 @@ def _rendered(family: Metric) -> bytes:
     return _UPTIME.sub(rb"\1topics_uptime_ms ", page) if family.name == "topics_uptime_ms" else page
 
 
-def _engine_families(now: Snapshot) -> Iterator[Metric]:
+def _engine_families(now: MetricsValues) -> Iterator[Metric]:
     engine = now.engine
     yield GaugeMetricFamily("topics_topics", "Number of topics", engine.topics)
     by_class = GaugeMetricFamily("topics_topics_by_class", "Topics per commit class", labels=["class"])
@@ -189,7 +194,7 @@ def _engine_families(now: Snapshot) -> Iterator[Metric]:
     yield CounterMetricFamily("topics_uptime_ms", "Milliseconds since the process started", now.uptime_ms)
 
 
-def _load_families(now: Snapshot) -> Iterator[Metric]:
+def _load_families(now: MetricsValues) -> Iterator[Metric]:
     """How deliveries keep up, and what is shed when they do not (docs/scheduling.md)."""
     load = now.backend.engine.load() if now.backend is not None else NO_LOAD
     yield GaugeMetricFamily("topics_pressure", "How hard deliveries are pressed, 0 to 1", load.pressure)
@@ -205,7 +210,7 @@ def _load_families(now: Snapshot) -> Iterator[Metric]:
     yield from (taken, times)
 
 
-def _topic_families(now: Snapshot, within: Prefixes) -> Iterator[bytes]:
+def _topic_families(now: MetricsValues, within: Prefixes) -> Iterator[bytes]:
     """Per topic, for at most a thousand of them: a page that grows with the topics helps nobody."""
     shown: list[TopicState] = []
     truncated = False
@@ -247,7 +252,7 @@ _BY_TOPIC: tuple[tuple[str, str, Callable[[TopicState], int | None]], ...] = (
 )
 
 
-def _log_families(now: Snapshot) -> Iterator[Metric]:
+def _log_families(now: MetricsValues) -> Iterator[Metric]:
     log = now.log
     yield CounterMetricFamily("topics_wal_frames_total", "Log frames written", log.frames)
     yield CounterMetricFamily("topics_wal_batches_total", "Group-commit batches", log.batches)

@@ -8,7 +8,7 @@ from topics.engine.values.name_rules import Prefixes
 from topics.http.access.rate_limit import Allowance
 from topics.loop.loop import Loop
 from topics.server.metrics_page import ServerMetrics
-from topics.store.checkpoint.time_slices import Turns
+from topics.store.checkpoint.time_slices import TimeSlices
 
 _TURN_NS = 2_000_000
 _BURST = 10
@@ -58,7 +58,7 @@ class Scrapes:
         while page.waiting:
             answers, page.waiting = page.waiting, []
             began_ns = loop.clock.monotonic_ns()
-            turns = Turns(loop.clock, loop.next_pass, _TURN_NS)
+            turns = TimeSlices(loop.clock, loop.next_pass, _TURN_NS)
             made: bytes | Exception
             try:
                 content: list[bytes] = []

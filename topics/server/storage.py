@@ -12,7 +12,7 @@ from topics.server.backend import Backend, OpenBackend
 from topics.store.disk.data_directory import TakenDirectory
 from topics.store.store import Store
 from topics.store.wal.counters import CheckpointCounters
-from topics.store.wal.sharded_log import Log
+from topics.store.wal.sharded_log import ShardedLog
 
 
 class StoredEngine:
@@ -23,7 +23,7 @@ class StoredEngine:
         self._store = store
 
     @property
-    def log(self) -> Log:
+    def log(self) -> ShardedLog:
         return self._store.log
 
     @property

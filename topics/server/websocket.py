@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.engine.values.ports import Timers
+from topics.engine.values.ports import TimersPort
 from topics.http.access.scope import Scope
 from topics.http.plan.call import Call
 from topics.http.plan.service import Service
@@ -10,13 +10,13 @@ from topics.http.wire.transport import Transport, Waits
 from topics.ws.frame_turns import FrameTurns
 from topics.ws.handshake import accept_key, switching_protocols
 from topics.ws.host import Host
-from topics.ws.session import Rights, Session
+from topics.ws.session import Rights, WebSocketSession
 
 
 class WebSockets:
     """Takes upgrades from `service` and ends its sessions when the server drains."""
 
-    def __init__(self, service: Service, timers: Timers) -> None:
+    def __init__(self, service: Service, timers: TimersPort) -> None:
         self._service = service
         self.turns = FrameTurns(timers, service.config.ws_pass_frames)
         """To be told of the ends of passes, before what their requests staged is flushed."""
@@ -60,7 +60,7 @@ class WebSockets:
             session.going_away()
 
 
-class ServedSession(Session):
+class ServedSession(WebSocketSession):
     """As the sweep and the shutdown know a connection's state."""
 
     __slots__ = ()

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from topics.spark.errors import OptionError, ServerError
-from topics.spark.options import Connection, checked_token
+from topics.spark.options import ServerAddress, checked_token
 
 PAUSE_MS_MAX = 5000
 WAIT_NAMES_MAX = 256
@@ -34,7 +34,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PlannedTopic:
     """A topic as planning needs it. earliest: its first live seq, head + 1 without one."""
 
     head: int
@@ -48,7 +48,7 @@ class Client:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ServerAddress,
         *,
         sleep: Callable[[float], None] = time.sleep,
         connect: Callable[[str, int | None, float, bool], http.client.HTTPConnection] | None = None,
@@ -69,7 +69,7 @@ class Client:
 
     # -- endpoints ----------------------------------------------------------------------------------------
 
-    def state(self, topic: str) -> State | None:
+    def state(self, topic: str) -> PlannedTopic | None:
         """Return the state of a topic, None when it is absent. It does not count as a read (R-PRI-4)."""
         try:
             raw = self._json("GET", f"/v0/topics/{quote(topic, safe='')}?touch=false&incarnation=true")
@@ -77,16 +77,16 @@ class Client:
             if error.code == "topic_not_found":
                 return None
             raise
-        return State(raw["head_seq"], raw["earliest_seq"], _of(raw), raw["config"]["durability"])
+        return PlannedTopic(raw["head_seq"], raw["earliest_seq"], _of(raw), raw["config"]["durability"])
 
-    def states(self, prefix: str = "") -> dict[str, State]:
+    def states(self, prefix: str = "") -> dict[str, PlannedTopic]:
         """Return the states of all topics that the key may see and whose names begin with prefix."""
-        found: dict[str, State] = {}
+        found: dict[str, PlannedTopic] = {}
         query = {"page_size": str(LIST_PAGE), "incarnation": "true", "prefix": prefix}
         while True:
             page = self._json("GET", "/v0/topics?" + urlencode(query))
             for raw in page["topics"]:
-                found[raw["topic"]] = State(raw["head_seq"], raw["earliest_seq"], _of(raw))
+                found[raw["topic"]] = PlannedTopic(raw["head_seq"], raw["earliest_seq"], _of(raw))
             if not page.get("next_cursor"):
                 return found
             query["cursor"] = page["next_cursor"]

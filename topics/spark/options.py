@@ -271,7 +271,7 @@ HINTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ServerAddress:
     """Address of a server, key and patience; `repr` shows neither the key nor its file."""
 
     url: str
@@ -286,7 +286,7 @@ class Connection:
 class SourceOptions:
     """Options of a read. connection or path is set, or both; exactly one of subscribe and pattern is."""
 
-    connection: Connection | None
+    connection: ServerAddress | None
     path: str | None
     cold_path: str | None
     subscribe: tuple[str, ...]
@@ -309,7 +309,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    connection: Connection
+    connection: ServerAddress
     topic: str | None
     producer_id: str | None
     epoch: int | None
@@ -399,7 +399,7 @@ def _with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     return {option.name: given.get(option.name, option.default) for option in TABLE}
 
 
-def _connection(values: Mapping[str, Any]) -> Connection | None:
+def _connection(values: Mapping[str, Any]) -> ServerAddress | None:
     token, token_file = values["token"], values["tokenFile"]
     if token is not None and token_file is not None:
         raise OptionError("options token and tokenFile are both given: keep one")
@@ -407,7 +407,7 @@ def _connection(values: Mapping[str, Any]) -> Connection | None:
         if token is not None or token_file is not None:
             raise OptionError("a key is given without url, and files ask for none: set url or leave the key out")
         return None
-    return Connection(
+    return ServerAddress(
         values["url"], token, token_file, values["retries"], values["retryIntervalMs"], values["timeoutMs"]
     )
 

@@ -30,16 +30,16 @@ from topics.store.format.file_table import FileTable, StoredFile
 from topics.store.format.log_format import FrameType
 from topics.store.format.row_columns import indices_by_topic
 from topics.store.format.segment_format import TOPICS_DIRECTORY
-from topics.store.in_memory.ephemeral import MemoryFrames
+from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.read.reader import Reader
 from topics.store.recovery.log_replay import TailPart
 from topics.store.recovery.recovery import Progress, Recovered, recover, unlink_all
-from topics.store.recovery.session_note import LatchNote, Session, note_lost_writes, read_session, write_session
+from topics.store.recovery.session_note import LatchNote, SessionNote, note_lost_writes, read_session, write_session
 from topics.store.segments.manifest import ReplayStart, StorePart, pack_store_part
 from topics.store.segments.snapshot_files import write_snapshot
 from topics.store.segments.tiers import Tiers
 from topics.store.wal.commit import Commit
-from topics.store.wal.sharded_log import Log, ShardStart
+from topics.store.wal.sharded_log import ShardedLog, ShardStart
 from topics.store.wal.wal_files import name_spares
 
 log = logging.getLogger(__name__)
@@ -57,10 +57,10 @@ class Store:
         self._catalog = catalog
         self._directory = directory
         self.files = FileTable()
-        self.log = Log(loop, config, self.files)
+        self.log = ShardedLog(loop, config, self.files)
         self._opener = OpenFiles(loop)
         self.reader = Reader(loop.files, self.files, self.log.tail, self._opener)
-        self.memory = MemoryFrames(self.files)
+        self.memory = EphemeralFrames(self.files)
         self.checkpointer: Checkpointer
         self.requested: RequestedCheckpoints
         self.power_lost = False
@@ -201,7 +201,7 @@ class Store:
     def _shards(self) -> int:
         return max(1, self._config.wal_shards)
 
-    def _lost_power(self, found: Recovered, session: Session | None) -> bool:
+    def _lost_power(self, found: Recovered, session: SessionNote | None) -> bool:
         assert found.loaded is not None, "asked of a directory that was used"
         stored = found.loaded.store
         if self._lost_writes:

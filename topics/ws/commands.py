@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from topics.common.tuples import make_tuple
 from topics.config import Config
-from topics.engine.json.strict_json import Kind, TooManyError, compacted, string_value
+from topics.engine.json.strict_json import JsonKind, TooManyError, compacted, string_value
 from topics.engine.state.idempotency import Key
 from topics.engine.state.identity import Identity
 from topics.engine.values.json_fields import Fields, read_object, refuse
@@ -157,7 +157,7 @@ def _subscribe(fields: Fields, request_id: bytes, limits: Config) -> Subscribe:
         starts[topic] = start
     span = fields.span("topics")
     if span is not None:
-        if span.kind != Kind.OBJECT:
+        if span.kind != JsonKind.OBJECT:
             raise refuse("topics", "an object of topic names", span)
         try:
             starts.update(_starts(span.text, names_max))
@@ -190,7 +190,7 @@ def _starts(text: bytes, names_max: int) -> dict[str, Start]:
     for name in topics.names():
         entry = topics.span(name)
         assert entry is not None, "a name of the object without a value"
-        if entry.kind != Kind.OBJECT:
+        if entry.kind != JsonKind.OBJECT:
             raise refuse(f"topics.{name}", "an object", entry)
         try:
             inner = read_object(entry.text, f"topics.{name}", f"topics.{name}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.engine.values.ports import Timers
+from topics.engine.values.ports import TimersPort
 from topics.engine.values.turns import Turns
 
 _SHARE = 32
@@ -20,7 +20,7 @@ class FrameTurns(Turns):
 
     __slots__ = ()
 
-    def __init__(self, timers: Timers, budget: int) -> None:
+    def __init__(self, timers: TimersPort, budget: int) -> None:
         """budget: units a pass, 0 for no limit."""
         super().__init__(timers, budget, _SHARE)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from topics.engine.values.results import TopicState
-from topics.engine.values.trampoline import OneByOne
+from topics.engine.values.trampoline import Trampoline
 from topics.errors import RequestError, TopicsError
 from topics.ws.host import WsEngine
 
@@ -28,7 +28,7 @@ class LookUp:
         self._found: Found = {}
         self._error: Exception | None = None
         self._missing = names[::-1]
-        self._names = OneByOne(self._ask)
+        self._names = Trampoline(self._ask)
         self._over = False
 
     def go_on(self) -> None:

@@ -50,7 +50,7 @@ class Rights(NamedTuple):
     allows: Callable[[str], bool]
 
 
-class Transport(Protocol):
+class FrameTransport(Protocol):
     """The byte stream below."""
 
     @property
@@ -76,7 +76,7 @@ class Reply:
         """None until the command is done."""
 
 
-class Session:
+class WebSocketSession:
     """release: gives the connection's slot back; called once, at whatever end."""
 
     __slots__ = (
@@ -99,7 +99,7 @@ class Session:
         "_withheld",
     )
 
-    def __init__(self, host: Host, transport: Transport, rights: Rights, release: Callable[[], None]) -> None:
+    def __init__(self, host: Host, transport: FrameTransport, rights: Rights, release: Callable[[], None]) -> None:
         self._host = host
         self._transport = transport
         self._rights = rights

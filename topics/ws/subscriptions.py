@@ -23,7 +23,7 @@ _RENDERING = "websocket"
 _COUNT_AGAIN_BYTES = 65_536
 
 
-class Reader(Protocol):
+class FrameSink(Protocol):
     """The byte stream the frames go to."""
 
     @property
@@ -38,7 +38,7 @@ class Subscriptions:
 
     __slots__ = ("_count_again", "_feed", "_host", "_look_up", "_reader", "_write", "held_bytes")
 
-    def __init__(self, host: Host, reader: Reader) -> None:
+    def __init__(self, host: Host, reader: FrameSink) -> None:
         self._host = host
         self._reader = reader
         self._write = reader.write

@@ -17,8 +17,8 @@ PUT_BACK = (
         "65a0a5c",
         "a snapshot that was prepared in part is taken",
         "engine/recovery/engine_catalog.py",
-        "        prepared = Prepared()\n",
-        "        prepared = self._prepared = Prepared()\n",
+        "        prepared = PreparedSnapshot()\n",
+        "        prepared = self._prepared = PreparedSnapshot()\n",
     ),
     _one(
         "01837d8",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def claimed_too_much(root: SimDirectory, log: Any) -> str:
-    """Of the file that each shard of a log (`topics.store.wal.sharded_log.Log`) writes to; "" when all is as it
+    """Of the file that each shard of a log (`topics.store.wal.sharded_log.ShardedLog`) writes to; "" when all is as it
     says."""
     for wal in log.shards if not log.read_only else ():
         current = wal._end.file

@@ -14,7 +14,7 @@ from tests.engine.plain_images import topic_images
 from tests.sim.disk import Node, SimDirectory, SimDisk
 from tests.sim.file import SimFile
 from topics.config import Config
-from topics.engine.shared.topic_snapshot import Snapshot, TopicImage
+from topics.engine.shared.topic_snapshot import TopicImage, TopicsSnapshot
 from topics.errors import CorruptError, FormatError
 from topics.store.format.log_format import wal_file_no
 from topics.store.format.segment_format import FLAGS_OFFSET_PER_ROW, FOOTER_BYTES, PackFooter, SnapshotFile, numbered
@@ -32,7 +32,7 @@ class Listed(NamedTuple):
     """Paths of segments whose footers are theirs, too: a directory can be built from them."""
     replay: dict[int, int]
     """Of each shard: the log file in which replay begins. One that is not named is replayed whole."""
-    topics: Snapshot
+    topics: TopicsSnapshot
 
     def needs(self, path: str) -> bool:
         """Recovery from this snapshot reads the file."""
@@ -58,7 +58,7 @@ def read_listed(data: bytes | bytearray, path: str, config: Config) -> Listed:
     ends |= {f"{tiers.hot}/{pack.path}": pack.size for pack in part.packs}
     replay = {shard: start.file_no for shard, start in part.replay.items()}
     sealed = {tiers.path(segment) for segment in part.segments if segment.sealed}
-    return Listed(file.number, ends, sealed, replay, msgspec.json.decode(file.catalog, type=Snapshot))
+    return Listed(file.number, ends, sealed, replay, msgspec.json.decode(file.catalog, type=TopicsSnapshot))
 
 
 def find(root: SimDirectory, path: str, *, durable: bool) -> Node | None:

@@ -27,7 +27,7 @@ from topics.server.app import Server
 from topics.server.storage import backend_opener
 from topics.store.disk import disk_space
 from topics.store.disk.data_directory import take
-from topics.store.recovery.session_note import Session
+from topics.store.recovery.session_note import SessionNote
 
 _PASSES_MAX = 120_000
 """A long poll of five seconds takes 33,000, with a checkpoint every few milliseconds."""
@@ -372,7 +372,7 @@ class Machine:
 
     def _is_noted(self) -> bool:
         node = find(self.ring.disk.root, f"{self.config.data_dir}/session", durable=False)
-        return isinstance(node, SimFile) and not msgspec.json.decode(node.live, type=Session).boot
+        return isinstance(node, SimFile) and not msgspec.json.decode(node.live, type=SessionNote).boot
 
     def crash(self, *, power_cut: bool) -> None:
         """Ends the process; with `power_cut` the machine, too."""

@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.sim_world import SimWorld
 from tests.sim import SimStoppedError
-from topics.store.checkpoint.delete_flags import Flagging
+from topics.store.checkpoint.delete_flags import DeleteFlags
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -136,7 +136,7 @@ def test_a_power_cut_in_a_start_with_fewer_shards_brings_back_no_deleted_record_
 ) -> None:
     """R-DUR-3: the snapshot before the flags knew of a delete that lay in the page cache of a shard of before."""
 
-    def stop(_flagging: Flagging, _deletions: object) -> None:
+    def stop(_flagging: DeleteFlags, _deletions: object) -> None:
         raise SimStoppedError("stopped before the flags are set")
 
     for seed in range(8):
@@ -153,7 +153,7 @@ def test_a_power_cut_in_a_start_with_fewer_shards_brings_back_no_deleted_record_
             world.write(name, 4)
         world.crash()
         with monkeypatch.context() as stopped:
-            stopped.setattr(Flagging, "flag", stop)
+            stopped.setattr(DeleteFlags, "flag", stop)
             with pytest.raises(SimStoppedError):
                 world.start(wal_shards=1)
         world.power_cut()

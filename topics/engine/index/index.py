@@ -25,7 +25,7 @@ _HOLE_ROWS_MAX = 64
 """A wider hole starts another chunk."""
 
 
-class Selection(NamedTuple):
+class SelectedRows(NamedTuple):
     """Live rows in seq order; columns of shape (n,), copies."""
 
     seqs: NDArray[np.uint64]
@@ -36,8 +36,8 @@ class Selection(NamedTuple):
     flags: NDArray[np.uint8]
     ts: NDArray[np.uint64]
 
-    def rows(self, which: slice | NDArray[np.bool_]) -> Selection:
-        return Selection(
+    def rows(self, which: slice | NDArray[np.bool_]) -> SelectedRows:
+        return SelectedRows(
             self.seqs[which],
             self.file_ids[which],
             self.offsets[which],
@@ -48,7 +48,7 @@ class Selection(NamedTuple):
         )
 
 
-_NOTHING = Selection(
+_NOTHING = SelectedRows(
     np.empty(0, np.uint64),
     np.empty(0, np.uint32),
     np.empty(0, np.uint32),
@@ -241,7 +241,7 @@ class Index:
         self,
         seqs: NDArray[np.uint64],
         file_id: int,
-        columns: Selection,
+        columns: SelectedRows,
         ts: NDArray[np.uint64],
         tags: list[bytes | None],
     ) -> None:
@@ -263,7 +263,7 @@ class Index:
         chunk: Chunk,
         seqs: NDArray[np.uint64],
         file_id: int,
-        columns: Selection,
+        columns: SelectedRows,
         ts: NDArray[np.uint64],
         tags: list[bytes | None],
         start: int,
@@ -356,9 +356,9 @@ class Index:
                     return chunk.first + start + row
         return 0
 
-    def select(self, after: int, upto: int, limit: int) -> Selection:
+    def select(self, after: int, upto: int, limit: int) -> SelectedRows:
         """The first `limit` live rows with after < seq <= upto."""
-        parts: list[Selection] = []
+        parts: list[SelectedRows] = []
         for position in range(max(0, self.position_of(after + 1)), len(self.chunks)):
             chunk = self.chunks[position]
             if chunk.first > upto or limit <= 0:
@@ -400,7 +400,7 @@ class Index:
                 found += (rows + chunk.first).tolist()
         return found
 
-    def at(self, seqs: NDArray[np.uint64]) -> Selection:
+    def at(self, seqs: NDArray[np.uint64]) -> SelectedRows:
         """The rows of these seqs, ascending, which are all live."""
         first, count = int(seqs[0]), len(seqs)
         if int(seqs[-1]) - first == count - 1:
@@ -408,7 +408,7 @@ class Index:
             start = first - chunk.first
             end = start + count
             if end <= chunk.count:
-                return Selection(
+                return SelectedRows(
                     seqs,
                     chunk.file_ids[start:end].copy(),
                     chunk.offsets[start:end].copy(),
@@ -821,8 +821,8 @@ def _last_ts(chunk: Chunk) -> int:
     return int(chunk.ts[chunk.count - 1])
 
 
-def _columns(chunk: Chunk, rows: NDArray[np.intp]) -> Selection:
-    return Selection(
+def _columns(chunk: Chunk, rows: NDArray[np.intp]) -> SelectedRows:
+    return SelectedRows(
         (rows + chunk.first).astype(np.uint64),
         chunk.file_ids[rows],
         chunk.offsets[rows],
@@ -833,8 +833,8 @@ def _columns(chunk: Chunk, rows: NDArray[np.intp]) -> Selection:
     )
 
 
-def _joined(parts: list[Selection]) -> Selection:
-    return Selection(
+def _joined(parts: list[SelectedRows]) -> SelectedRows:
+    return SelectedRows(
         np.concatenate([part.seqs for part in parts]),
         np.concatenate([part.file_ids for part in parts]),
         np.concatenate([part.offsets for part in parts]),

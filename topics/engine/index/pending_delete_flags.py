@@ -13,7 +13,7 @@ from topics.engine.index.usage import Usage
 from topics.store.format.catalog import Deletions
 
 
-class SealedDeletions:
+class PendingDeleteFlags:
     """Gathers what dies; `take` hands it over. What dies in one is looked at later, a chunk a step."""
 
     def __init__(self, usage: Usage) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.values.step_queue import Steps
+from topics.engine.values.step_queue import StepQueue
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
-from topics.store.in_memory.ephemeral import MemoryFrames
+from topics.store.in_memory.ephemeral import EphemeralFrames
 
 _STEPS_A_PASS = 1
 _STEPS_MAX = 8
@@ -23,12 +23,12 @@ class Usage:
         self.bytes = 0
         self.pending_bytes = 0
         """Staged, not yet live."""
-        self.reclaim = Steps(_STEPS_A_PASS, _STEPS_MAX)
+        self.reclaim = StepQueue(_STEPS_A_PASS, _STEPS_MAX)
         """What is to be counted and freed of records that are gone already."""
         self._files = FileTable()
-        self._memory: MemoryFrames | None = None
+        self._memory: EphemeralFrames | None = None
 
-    def use(self, files: FileTable, memory: MemoryFrames | None = None) -> None:
+    def use(self, files: FileTable, memory: EphemeralFrames | None = None) -> None:
         """The files that rows point to, told before the first row comes; `memory` comes after recovery."""
         self._files = files
         self._memory = memory

@@ -18,7 +18,7 @@ from topics.engine.json._records import ffi, lib
 from topics.errors import RequestError
 
 
-class Kind:
+class JsonKind:
     """What a JSON value is: the numbers of records.c."""
 
     NULL: Final = 1
@@ -67,7 +67,7 @@ class JsonSpan(NamedTuple):
 
     def described(self) -> str:
         """As it reads after "not ": the value itself when that is short."""
-        if self.kind == Kind.NUMBER and len(self.text) <= 40:
+        if self.kind == JsonKind.NUMBER and len(self.text) <= 40:
             return f"the number {self.text.decode()}"
         return KIND_NAMES[self.kind]
 
@@ -106,7 +106,7 @@ def object_places(
     before the text behind so many members is looked at.
     """
     found: dict[str, Place] = {}
-    flat = _members(text, Kind.OBJECT, what, members_max)
+    flat = _members(text, JsonKind.OBJECT, what, members_max)
     step = iter(flat)
     for off, size, _, value, value_size, kind in zip(step, step, step, step, step, step, strict=False):
         name = text[off + 1 : off + size - 1]
@@ -125,7 +125,7 @@ def _repeated(text: bytes, flat: tuple[int, ...]) -> list[str]:
 
 def array_items(text: bytes, what: str = "the array") -> Items:
     """The elements of an array, validated. Raises JsonError: not strict JSON, or not an array."""
-    room, count = _fill(text, Kind.ARRAY, what)
+    room, count = _fill(text, JsonKind.ARRAY, what)
     items = Items(text, room, count)
     _give_back(room)
     return items
@@ -160,7 +160,7 @@ def array_length(text: bytes, most: int | None = None) -> int:
     """How many elements a valid array has; `most` + 1 as soon as there are more than `most`."""
     limit = _NO_LIMIT if most is None else most
     error = ffi.new("struct tp_error *")
-    count: int = lib.tp_members(text, len(text), Kind.ARRAY, ffi.NULL, 0, limit, error)
+    count: int = lib.tp_members(text, len(text), JsonKind.ARRAY, ffi.NULL, 0, limit, error)
     assert count >= 0, "an array that is none"
     return count
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.read.read_plan import Plan, plan_pieces
+from topics.engine.read.read_plan import ReadPlan, plan_pieces
 from topics.engine.routers.forward import tags_of
 from topics.engine.shared.core import Core
 from topics.engine.state.identity import Waiting
@@ -27,7 +27,7 @@ from topics.engine.write.evictions import has_to_wait
 from topics.errors import StorageError, TopicsError
 from topics.store.format.catalog import NO_TAG
 from topics.store.format.rows import Rows, tags_in
-from topics.store.in_memory.prebuilt_frames import Gathered, parts_of, room_for
+from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, parts_of, room_for
 from topics.store.read.reader import Fetched
 from topics.store.wal.commit import Commit
 
@@ -69,7 +69,7 @@ class Assembly:
         self._extension = extension
         self._done = done
         self._ended = ended
-        self._frames: Gathered
+        self._frames: PrebuiltFrames
         self._last_parts: Iterator[Rows]
         self._tags: list[NDArray[np.uint32]] = []
         """Numbers of the topic's tags, taken for the rows that come."""
@@ -83,7 +83,7 @@ class Assembly:
         for first, last in zip(self._runs[::2], self._runs[1::2], strict=True):
             for chunk, rows, _files in staging.index.locations(first, last):
                 room += int(chunk.lengths[rows].sum())
-        self._frames = Gathered(room)
+        self._frames = PrebuiltFrames(room)
         self._last_parts = parts_of(request.rows, _LAST_BYTES)
         self._core.loop.call_later(0, self._take_turn)
 
@@ -111,7 +111,7 @@ class Assembly:
         plan = plan_pieces(rows)
         core.reader.fetch(plan.pieces, lambda fetched: self._on_fetched(plan, fetched))
 
-    def _on_fetched(self, plan: Plan, fetched: Fetched) -> None:
+    def _on_fetched(self, plan: ReadPlan, fetched: Fetched) -> None:
         try:
             if isinstance(fetched, StorageError):
                 raise fetched

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from topics.engine.state.known_producers import PartEntry
 from topics.engine.state.producer_part import Part
-from topics.engine.state.staged_parts import Name, Piece, StagedPart, repeated_piece
+from topics.engine.state.staged_parts import Name, PartPiece, StagedPart, repeated_piece
 from topics.engine.values.results import AppendResult
 from topics.errors import RequestError
 
@@ -23,7 +23,14 @@ class ComparedParts:
         self._pieces = 0
 
     def compare(  # noqa: PLR0917 - called in one place
-        self, name: Name, topic: str, part: Part, piece: Piece, before: StagedPart | None, entry: PartEntry, now_ms: int
+        self,
+        name: Name,
+        topic: str,
+        part: Part,
+        piece: PartPiece,
+        before: StagedPart | None,
+        entry: PartEntry,
+        now_ms: int,
     ) -> AppendResult | RequestError:
         """Return the answer to a piece. before: those that it continues, None for piece 0. entry: the part, whole."""
         if part.last:

@@ -16,7 +16,7 @@ from topics.engine.state import refusals
 from topics.engine.state.known_producers import PartEntry
 from topics.engine.state.producer_part import Part
 from topics.engine.state.staged_operations import Turn
-from topics.engine.state.staged_parts import OVERHEAD_BYTES, Name, Piece, StagedPart, Total, repeated_piece
+from topics.engine.state.staged_parts import OVERHEAD_BYTES, Name, PartPiece, StagedPart, Total, repeated_piece
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.results import AppendRequest, AppendResult, Done
 from topics.engine.write.admission import check_caps, check_quota
@@ -59,7 +59,7 @@ class Stager:
             Turn(self._core, topic, lambda: self._appender.append(request, done), done).wait()
             return
         count, sum = part.total_of(request.rows, request.node)
-        piece = Piece(0, count, request.rows.size, sum)
+        piece = PartPiece(0, count, request.rows.size, sum)
         known = None if topic.producers is None else topic.producers.peek(part.producer)
         entry = None if known is None else known.find(part.epoch, part.part)
         name = _name_of(topic, part)
@@ -81,7 +81,7 @@ class Stager:
             self._assemble(topic, request, piece, before, now_ms, done)
 
     @staticmethod
-    def _is_repeated(topic: Topic, part: Part, piece: Piece, before: StagedPart | None) -> bool:
+    def _is_repeated(topic: Topic, part: Part, piece: PartPiece, before: StagedPart | None) -> bool:
         """Return whether the piece came before. Raises RequestError: nor is it the next one. Source: R-PROD-10."""
         if before is None or before.attempt != part.attempt:
             if part.piece:
@@ -97,7 +97,7 @@ class Stager:
             raise refusals.producer_incomplete(topic, part, len(pieces))
         return False
 
-    def _check_bounds(self, topic: Topic, part: Part, piece: Piece, before: StagedPart | None) -> None:
+    def _check_bounds(self, topic: Topic, part: Part, piece: PartPiece, before: StagedPart | None) -> None:
         config = self._core.config
         pieces = 1 if before is None else len(before.pieces) + 1
         total = (Total() if before is None else before.total).plus(piece)
@@ -109,7 +109,9 @@ class Stager:
             raise refusals.part_too_large(topic, part, "max_part_bytes", config.max_part_bytes)
 
     # --- into the staging area ----------------------------------------------------------------------------------------
-    def _stage(self, topic: Topic, request: AppendRequest, piece: Piece, now_ms: int, done: Done[AppendResult]) -> None:
+    def _stage(
+        self, topic: Topic, request: AppendRequest, piece: PartPiece, now_ms: int, done: Done[AppendResult]
+    ) -> None:
         core, part = self._core, cast("Part", request.identity)
         held = piece.size + OVERHEAD_BYTES
         most = core.config.max_staged_bytes
@@ -157,7 +159,7 @@ class Stager:
         self,
         topic: Topic,
         request: AppendRequest,
-        piece: Piece,
+        piece: PartPiece,
         before: StagedPart,
         now_ms: int,
         done: Done[AppendResult],

@@ -16,7 +16,7 @@ from topics.engine.state.control_frames import RemovalPayload, encode
 from topics.engine.state.staged_operations import Operation
 from topics.engine.state.staged_parts import Name, StagedPart
 from topics.engine.state.topic import Topic
-from topics.engine.values.ports import Timer
+from topics.engine.values.ports import TimerPort
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
@@ -36,7 +36,7 @@ class Sweeper:
         self._compared = compared
         self._gone: deque[int] = deque()
         """Ids of topics that are gone, whose parts are being dropped."""
-        self._timer: Timer | None = None
+        self._timer: TimerPort | None = None
         """The next look for parts that are too old."""
         self._drop: Drop | None = None
         """The deletion that is on its way."""

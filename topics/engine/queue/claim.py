@@ -18,10 +18,10 @@ from topics.engine.queue.lookup import find_queue
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
-from topics.engine.state.job import Holder, Job, JobState
+from topics.engine.state.job import Holder, JobState, LeasedJob
 from topics.engine.state.leases import Leases
 from topics.engine.state.topic import Life, Topic
-from topics.engine.values.ports import Timer
+from topics.engine.values.ports import TimerPort
 from topics.engine.values.results import Cancel, Done
 from topics.engine.values.topic_config import clamped_lease_ms
 from topics.engine.write.retention import when_retained
@@ -43,7 +43,7 @@ class Claim:
         self.holder = holder
         self.cancelled = False
         """Nobody waits for the answer any more."""
-        self.jobs: list[Job] = []
+        self.jobs: list[LeasedJob] = []
         self.lease_ids = 0, 0
         """The first and the one behind the last under which `jobs` were leased."""
 
@@ -55,14 +55,14 @@ class Claim:
             self.done(error)
 
 
-class Cohort:
+class ClaimWindow:
     """Claims that wait for the end of the window the first of them opened."""
 
     def __init__(self, core: Core, topic: Topic, jitter_ms: int) -> None:
         self.core = core
         self.topic = topic
         self.claims: list[Claim] = []
-        self._timer: Timer = core.loop.call_later(jitter_ms * 1_000_000, self.close)
+        self._timer: TimerPort = core.loop.call_later(jitter_ms * 1_000_000, self.close)
 
     def close(self) -> None:
         """The window ends: one pass serves all who still wait. Whoever left strands nobody (R-NET-11)."""
@@ -98,7 +98,7 @@ def enter(core: Core, name: str, one: Claim) -> None:
         Pass(core, topic, leases, [one]).begin()
         return
     if leases.cohort is None:
-        leases.cohort = Cohort(core, topic, jitter_ms)
+        leases.cohort = ClaimWindow(core, topic, jitter_ms)
     leases.cohort.claims.append(one)
 
 
@@ -208,11 +208,11 @@ class Pass:
             Delivery(self._core, self._topic, self._leases, one).begin()
 
 
-def _by_seq(job: Job) -> int:
+def _by_seq(job: LeasedJob) -> int:
     return job.seq
 
 
-def _deal(jobs: list[Job], claims: list[Claim]) -> None:
+def _deal(jobs: list[LeasedJob], claims: list[Claim]) -> None:
     """One at a time, round-robin in order of arrival, passing over whoever has enough (R-Q-18)."""
     if len(claims) == 1:
         claims[0].jobs = jobs
@@ -264,7 +264,7 @@ class Delivery:
         if not self._waiting_for:
             self._answer()
 
-    def _held(self) -> list[Job]:
+    def _held(self) -> list[LeasedJob]:
         """The jobs that are still there and still leased as they were dealt.
 
         Nobody was told of those that are gone, so nobody could end their leases: they take no slot of a stream.

@@ -16,7 +16,7 @@ from topics.engine.queue.lookup import find_queue
 from topics.engine.queue.queue_results import AckResult, ExtendResult, HeldJobs
 from topics.engine.shared.core import Core
 from topics.engine.state.control_frames import encode, from_runs, removal, to_runs
-from topics.engine.state.job import Job, JobState
+from topics.engine.state.job import JobState, LeasedJob
 from topics.engine.state.leases import Leases
 from topics.engine.state.staged_operations import Operation
 from topics.engine.state.topic import Topic
@@ -39,7 +39,9 @@ class Consumption(Operation):
 
     __slots__ = ("done", "jobs", "runs", "skipped")
 
-    def __init__(self, core: Core, topic: Topic, jobs: list[Job], skipped: list[int], done: Done[AckResult]) -> None:
+    def __init__(
+        self, core: Core, topic: Topic, jobs: list[LeasedJob], skipped: list[int], done: Done[AckResult]
+    ) -> None:
         super().__init__(core, topic)
         self.jobs = jobs
         # Not deleted ones: a router would forward them (R-DEL-9).
@@ -130,7 +132,7 @@ def _ack(core: Core, request: HeldJobs, done: Done[AckResult], prepared: Contain
         done(error)
 
 
-def stage_consumption(core: Core, topic: Topic, jobs: list[Job], now_ms: int, operation: Consumption) -> None:
+def stage_consumption(core: Core, topic: Topic, jobs: list[LeasedJob], now_ms: int, operation: Consumption) -> None:
     """Puts the end of these jobs on its way. Raises StorageError, and then nothing happened."""
     assert topic.queue is not None, "only queues have jobs"
     if topic.stage_class == "ephemeral":
@@ -200,13 +202,13 @@ def extend(core: Core, request: HeldJobs, lease_ms: int, done: Done[ExtendResult
         done(error)
 
 
-def held(leases: Leases, request: HeldJobs, among: Container[int] | None = None) -> tuple[list[Job], list[int]]:
+def held(leases: Leases, request: HeldJobs, among: Container[int] | None = None) -> tuple[list[LeasedJob], list[int]]:
     """The jobs that are held as the request says, each once, and the seqs of the rest, in its order (R-Q-7).
 
     among: no other seqs; None: any.
     """
     _, node, seqs, fences = request
-    jobs: list[Job] = []
+    jobs: list[LeasedJob] = []
     skipped: list[int] = []
     known = leases.jobs
     taken: set[int] = set()

@@ -14,21 +14,21 @@ from topics.engine.queue.completion import Consumption, stage_consumption
 from topics.engine.queue.fetch import decode_jobs
 from topics.engine.queue.queue_results import AckResult
 from topics.engine.shared.core import Core
-from topics.engine.state.job import Job, JobState
+from topics.engine.state.job import JobState, LeasedJob
 from topics.engine.state.leases import Leases
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.results import AppendResult
 from topics.engine.values.topic_config import TopicConfig
 from topics.errors import StorageError, TopicsError
 from topics.store.format.log_format import Frame
-from topics.store.format.rows import Record, pack_rows
+from topics.store.format.rows import RowRecord, pack_rows
 
 _PART = 256
 """Jobs moved together: what is read and copied at once stays bounded."""
 
 
 def move_to_dead_letters(
-    core: Core, topic: Topic, leases: Leases, jobs: Sequence[Job], then: Callable[[], None]
+    core: Core, topic: Topic, leases: Leases, jobs: Sequence[LeasedJob], then: Callable[[], None]
 ) -> None:
     """Moves these jobs (state MOVING), a part after the other; one whose copy cannot be written is claimable again.
 
@@ -40,12 +40,14 @@ def move_to_dead_letters(
 class Move:
     """One pass's poison on its way."""
 
-    def __init__(self, core: Core, topic: Topic, leases: Leases, jobs: list[Job], then: Callable[[], None]) -> None:
+    def __init__(
+        self, core: Core, topic: Topic, leases: Leases, jobs: list[LeasedJob], then: Callable[[], None]
+    ) -> None:
         self._core = core
         self._topic = topic
         self._leases = leases
         self._left = jobs
-        self._part: list[Job] = []
+        self._part: list[LeasedJob] = []
         self._then = then
 
     def go_on(self) -> None:
@@ -63,7 +65,7 @@ class Move:
         else:
             self._then()
 
-    def _is_ours(self, job: Job) -> bool:
+    def _is_ours(self, job: LeasedJob) -> bool:
         if not job.live:
             self._leases.finish(job)
             return False
@@ -141,7 +143,7 @@ class Move:
             self._give_up(result)
 
 
-def dead_letter_of(job: Frame, queue: str, config: TopicConfig) -> Record:
+def dead_letter_of(job: Frame, queue: str, config: TopicConfig) -> RowRecord:
     """The copy of one job: its meta tells where it comes from (R-Q-24)."""
     told = b'"$dead_letter_from":"%b","$dead_letter_deliveries":"%d","$dead_letter_src_seq":"%d"}' % (
         queue.encode(),
@@ -152,4 +154,4 @@ def dead_letter_of(job: Frame, queue: str, config: TopicConfig) -> Record:
     if job.meta is not None and job.meta.startswith(b"{") and job.meta != b"{}":
         meta = keep_last(job.meta[:-1] + b"," + told)
     size = check(job.data, "a job").compact_bytes + check(meta, "its meta").compact_bytes  # not as it is spelled
-    return Record(job.data, job.tag, job.node, meta, size)
+    return RowRecord(job.data, job.tag, job.node, meta, size)

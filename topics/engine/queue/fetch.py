@@ -6,21 +6,26 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from topics.engine.index.index import Selection
+from topics.engine.index.index import SelectedRows
 from topics.engine.read.read_plan import own_frames, plan_pieces
 from topics.engine.shared.core import Core
-from topics.engine.state.job import Job
+from topics.engine.state.job import LeasedJob
 from topics.engine.state.topic import Topic
 from topics.errors import CorruptError, StorageError
 from topics.store.format.log_format import Frame
 from topics.store.read.reader import Fetched
-from topics.store.read.render_json import LEASE, Projection
+from topics.store.read.render_json import LEASE, JsonRenderer
 
 _NO_BUDGET = 1 << 62
 
 
 def render_jobs(
-    core: Core, topic: Topic, jobs: Sequence[Job], then: Callable[[list[bytes] | StorageError], None], *, singly: bool
+    core: Core,
+    topic: Topic,
+    jobs: Sequence[LeasedJob],
+    then: Callable[[list[bytes] | StorageError], None],
+    *,
+    singly: bool,
 ) -> None:
     """Calls `then` with the elements of `claimed` (8.2), joined by commas or each by itself, or with the error.
 
@@ -28,9 +33,9 @@ def render_jobs(
     """
     leases = b"".join([LEASE.pack(job.lease_id, job.until, job.deliveries) for job in jobs])
 
-    def on_rows(pieces: Sequence[tuple[memoryview, int, Selection]]) -> None:
+    def on_rows(pieces: Sequence[tuple[memoryview, int, SelectedRows]]) -> None:
         rendered: list[bytes] = []
-        projection = Projection(topic.id, limit=len(jobs), budget=_NO_BUDGET, include_tags=True)
+        projection = JsonRenderer(topic.id, limit=len(jobs), budget=_NO_BUDGET, include_tags=True)
         at = 0
         for view, base, rows in pieces:
             step = 1 if singly else len(rows.seqs)
@@ -41,18 +46,18 @@ def render_jobs(
                 at = end
                 if singly:
                     rendered.append(projection.records())
-                    projection = Projection(topic.id, limit=1, budget=_NO_BUDGET, include_tags=True)
+                    projection = JsonRenderer(topic.id, limit=1, budget=_NO_BUDGET, include_tags=True)
         then(rendered if singly else [projection.records()])
 
     _fetch(core, topic, jobs, on_rows, then)
 
 
 def decode_jobs(
-    core: Core, topic: Topic, jobs: Sequence[Job], then: Callable[[list[Frame] | StorageError], None]
+    core: Core, topic: Topic, jobs: Sequence[LeasedJob], then: Callable[[list[Frame] | StorageError], None]
 ) -> None:
     """Calls `then` with the frame of each job, in their order, or with the error. jobs: as above."""
 
-    def on_rows(pieces: Sequence[tuple[memoryview, int, Selection]]) -> None:
+    def on_rows(pieces: Sequence[tuple[memoryview, int, SelectedRows]]) -> None:
         frames: list[Frame] = []
         for view, base, rows in pieces:
             for offset, length, seq in zip(
@@ -70,8 +75,8 @@ def decode_jobs(
 def _fetch(
     core: Core,
     topic: Topic,
-    jobs: Sequence[Job],
-    on_rows: Callable[[Sequence[tuple[memoryview, int, Selection]]], None],
+    jobs: Sequence[LeasedJob],
+    on_rows: Callable[[Sequence[tuple[memoryview, int, SelectedRows]]], None],
     on_error: Callable[[StorageError], None],
 ) -> None:
     """Reads the frames; `on_rows` gets (bytes, their file offset, rows in them) and may raise CorruptError."""

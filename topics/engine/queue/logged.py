@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from topics.engine.shared.core import Core
 from topics.engine.state.control_frames import LeaseRow, LeasesPayload, encode, to_runs
-from topics.engine.state.job import Job
+from topics.engine.state.job import LeasedJob
 from topics.engine.state.staged_operations import Operation
 from topics.engine.state.topic import Life, Topic
 from topics.errors import TopicsError
@@ -35,7 +35,7 @@ class LeaseChange(Operation):
         self.then(error)
 
 
-def log_leases(core: Core, topic: Topic, jobs: Sequence[Job], then: Then) -> None:
+def log_leases(core: Core, topic: Topic, jobs: Sequence[LeasedJob], then: Then) -> None:
     """These jobs are leased as they say. Raises StorageError, and then `then` is not called."""
     if not jobs or not topic.keeps_leases or topic.life is Life.GONE:
         then(None)
@@ -44,7 +44,7 @@ def log_leases(core: Core, topic: Topic, jobs: Sequence[Job], then: Then) -> Non
     _stage(core, topic, LeasesPayload(rows), then)
 
 
-def log_ended(core: Core, topic: Topic, jobs: Sequence[Job], then: Then) -> None:
+def log_ended(core: Core, topic: Topic, jobs: Sequence[LeasedJob], then: Then) -> None:
     """The leases of these jobs ended before their time. Raises like `log_leases`."""
     if not jobs or not topic.keeps_leases or topic.life is Life.GONE:
         then(None)

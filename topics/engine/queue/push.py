@@ -12,7 +12,7 @@ from topics.engine.queue.logged import log_ended
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
-from topics.engine.state.job import Job, JobState
+from topics.engine.state.job import JobState, LeasedJob
 from topics.engine.state.topic import Topic
 from topics.errors import CorruptError, RequestError, TopicsError
 
@@ -49,7 +49,7 @@ class PushStream:
         self._most = max(1, min(request.most, core.config.max_claim))
         self._lease_ms = request.lease_ms
         self._sink = sink
-        self._held: dict[Job, None] = {}
+        self._held: dict[LeasedJob, None] = {}
         """Leased on this connection."""
         self._claim: Claim | None = None
         """On its way."""
@@ -94,10 +94,10 @@ class PushStream:
         self._core.wake(self._topic)
 
     # --- holder ------------------------------------------------------------------------------------------------------
-    def on_leased(self, job: Job) -> None:
+    def on_leased(self, job: LeasedJob) -> None:
         self._held[job] = None
 
-    def on_lease_ended(self, job: Job) -> None:
+    def on_lease_ended(self, job: LeasedJob) -> None:
         """A slot is free; it is filled at the end of the pass."""
         self._held.pop(job, None)
         self._core.wake(self._topic)

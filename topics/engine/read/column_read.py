@@ -11,7 +11,7 @@ from topics.engine.read.read_pass import ReadPass
 from topics.engine.state.topic import Topic
 from topics.engine.values.results import DiffQuery, DiffResult, Done, Tombstone
 from topics.errors import TopicsError
-from topics.store.read.render_columns import PayloadColumns
+from topics.store.read.render_columns import ColumnRenderer
 
 if TYPE_CHECKING:
     from topics.engine.shared.core import Core
@@ -37,7 +37,7 @@ class ColumnPage(NamedTuple):
 
 def read_columns(core: Core, topic: Topic, query: DiffQuery, done: Done[ColumnPage]) -> None:
     """query: without nodes; limit and max_batch_bytes are its bounds. Marks the topic read, as every read does."""
-    columns = PayloadColumns(topic.id)
+    columns = ColumnRenderer(topic.id)
 
     def on_read(result: DiffResult | TopicsError) -> None:
         if isinstance(result, TopicsError):

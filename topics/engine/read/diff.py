@@ -9,7 +9,7 @@ from topics.engine.read.read_pass import ReadPass, clamped
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
 from topics.engine.state.topic import Topic
-from topics.engine.values.ports import Timer
+from topics.engine.values.ports import TimerPort
 from topics.engine.values.results import DiffQuery, DiffResult, Done
 from topics.errors import TopicsError
 
@@ -29,8 +29,8 @@ class Diff:
         self._query = query._replace(wait_ms=0)
         self._done: Done[DiffResult] | None = done
         self._reading: ReadPass | None = None
-        self._timer: Timer | None = None
-        self._expiry: Timer | None = None
+        self._timer: TimerPort | None = None
+        self._expiry: TimerPort | None = None
         """While parked: when the first record that the filter hides becomes a tombstone."""
         self._final = not query.wait_ms
         """The next result is the answer, whatever it is."""

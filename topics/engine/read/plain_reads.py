@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topics.engine.index.chunk_table import ChunkTable
 from topics.engine.state.topic import Topic
-from topics.store.read.render_bulk import TOPIC, BulkProjection
+from topics.store.read.render_bulk import TOPIC, BulkRenderer
 
 if TYPE_CHECKING:
     from topics.engine.shared.core import Core
@@ -36,7 +36,7 @@ class BulkReads:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._projection = BulkProjection(core.config)
+        self._projection = BulkRenderer(core.config)
 
     def reads_plain(self, name: str) -> bool:
         """Reads of this topic may be plain."""

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.config import Config
-from topics.engine.index.index import Selection
-from topics.engine.read.read_plan import Plan, own_frames, plan_pieces
+from topics.engine.index.index import SelectedRows
+from topics.engine.read.read_plan import ReadPlan, own_frames, plan_pieces
 from topics.engine.state import refusals
-from topics.engine.state.losses import Entry, enter
+from topics.engine.state.losses import ReadEntry, enter
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.node_set import NO_NODES
 from topics.engine.values.results import DiffQuery, DiffResult, Done
@@ -23,8 +23,8 @@ from topics.engine.write.retention import when_retained
 from topics.errors import CorruptError, StorageError, TopicsError
 from topics.store.format.log_format import FLAG_NODE
 from topics.store.read.reader import Fetched
-from topics.store.read.render_columns import PayloadColumns
-from topics.store.read.render_json import Projection
+from topics.store.read.render_columns import ColumnRenderer
+from topics.store.read.render_json import JsonRenderer
 
 if TYPE_CHECKING:
     from topics.engine.shared.core import Core
@@ -48,20 +48,20 @@ class ReadPass:
         self._query = query
         self._done: Done[DiffResult] | None = done
         self._seen = seen
-        self._entry = Entry(None, 0, 0)
+        self._entry = ReadEntry(None, 0, 0)
         self._head = 0
         self._earliest = 0
         self._cursor = 0
         self._scanned = 0
         self._deaths = self._removals = 0
         """The index's when the round was planned."""
-        self._projection: Projection | PayloadColumns | None = None
+        self._projection: JsonRenderer | ColumnRenderer | None = None
         self._cold: set[int] = set()
         """Files of the cold directory that were read."""
         self._in_round = False
         self._more = False
 
-    def into(self, projection: PayloadColumns) -> ReadPass:
+    def into(self, projection: ColumnRenderer) -> ReadPass:
         """Collects there instead of rendering JSON; for a query without nodes, whose bounds are then the only ones."""
         assert not self._query.nodes, "columns are not filtered"
         self._projection = projection
@@ -137,7 +137,7 @@ class ReadPass:
         elif len(rows.seqs) > 1:
             rows = rows.rows(slice(_fitting(rows.sizes, budget)))
         if self._projection is None:
-            self._projection = Projection(
+            self._projection = JsonRenderer(
                 topic.id,
                 limit=query.limit,
                 budget=budget,
@@ -154,7 +154,7 @@ class ReadPass:
             self._cold.update(piece.file_id for piece in plan.pieces if files[piece.file_id].cold)
         self._core.reader.fetch(plan.pieces, lambda fetched: self._on_fetched(plan, fetched, filtered))
 
-    def _on_fetched(self, plan: Plan, fetched: Fetched, filtered: bool) -> None:
+    def _on_fetched(self, plan: ReadPlan, fetched: Fetched, filtered: bool) -> None:
         topic, projection = self._topic, self._projection
         if self._done is None or projection is None:
             return
@@ -189,7 +189,7 @@ class ReadPass:
         else:
             self._finish()
 
-    def _may_be_deleted(self, plan: Plan) -> bool:
+    def _may_be_deleted(self, plan: ReadPlan) -> bool:
         """Rows died while their bytes were read, and whether they were lost or deleted cannot be told any more."""
         index, lost = self._topic.index, np.uint64(self._topic.floors.lost)
         if index.removals == self._removals:
@@ -198,11 +198,11 @@ class ReadPass:
 
     def _begin_again(self) -> None:
         """The read is done anew, as of now: what was lost is told, and what was deleted is not there."""
-        if isinstance(self._projection, Projection):
+        if isinstance(self._projection, JsonRenderer):
             self._projection, self._scanned = None, 0
         self._on_retained(None)
 
-    def _not_deleted(self, rows: Selection) -> Selection:
+    def _not_deleted(self, rows: SelectedRows) -> SelectedRows:
         """Without what was deleted while the bytes were read (R-DEL-7); what was evicted meanwhile stays."""
         if self._topic.index.deaths == self._deaths:
             return rows

@@ -7,46 +7,46 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topics.engine.index.index import Selection
+from topics.engine.index.index import SelectedRows
 from topics.store.format import codec
 from topics.store.format.log_format import FLAG_COPY
-from topics.store.read.reader import Piece
+from topics.store.read.reader import FileRange
 
 _FEW_ROWS = 32
 _SLACK_BYTES = 4096
 """Foreign frames between two of ours are read along up to here: cheaper than another read."""
 
 
-class Plan(NamedTuple):
+class ReadPlan(NamedTuple):
     """pieces[i] holds the frames of rows[i], in seq order."""
 
-    pieces: list[Piece]
-    rows: list[Selection]
+    pieces: list[FileRange]
+    rows: list[SelectedRows]
 
 
-def plan_pieces(rows: Selection) -> Plan:
+def plan_pieces(rows: SelectedRows) -> ReadPlan:
     """rows: at least one."""
     if len(rows.offsets) == 1:
-        return Plan([Piece(int(rows.file_ids[0]), int(rows.offsets[0]), int(rows.lengths[0]))], [rows])
+        return ReadPlan([FileRange(int(rows.file_ids[0]), int(rows.offsets[0]), int(rows.lengths[0]))], [rows])
     if len(rows.offsets) <= _FEW_ROWS:
         piece = _one_piece(rows)
         if piece is not None:
-            return Plan([piece], [rows])
+            return ReadPlan([piece], [rows])
     begins = rows.offsets.astype(np.int64)
     ends = begins + rows.lengths
     gaps = begins[1:] - ends[:-1]
     apart = (np.diff(rows.file_ids) != 0) | (gaps < 0) | (gaps > _SLACK_BYTES)
     if not apart.any():
-        return Plan([_piece(rows, begins, ends, 0, len(begins))], [rows])
+        return ReadPlan([_piece(rows, begins, ends, 0, len(begins))], [rows])
     cuts = [0, *(np.flatnonzero(apart) + 1).tolist(), len(begins)]
     spans = list(pairwise(cuts))
-    return Plan(
+    return ReadPlan(
         [_piece(rows, begins, ends, start, end) for start, end in spans],
         [rows.rows(slice(start, end)) for start, end in spans],
     )
 
 
-def own_frames(topic_id: int, view: memoryview, base: int, rows: Selection) -> tuple[memoryview, int, Selection]:
+def own_frames(topic_id: int, view: memoryview, base: int, rows: SelectedRows) -> tuple[memoryview, int, SelectedRows]:
     """Bytes, the offset they begin at, and rows, such that every row has a frame of its own there.
 
     Most have; a copy that a router made by position shares the frame of its original. Raises CorruptError.
@@ -62,7 +62,7 @@ def own_frames(topic_id: int, view: memoryview, base: int, rows: Selection) -> t
     return memoryview(made.data), 0, rows._replace(offsets=made.offsets, lengths=made.lengths, flags=flags)
 
 
-def _one_piece(rows: Selection) -> Piece | None:
+def _one_piece(rows: SelectedRows) -> FileRange | None:
     """A few rows of one file close together, found without arrays; None: they may be, or not."""
     files = rows.file_ids.tolist()
     offsets, lengths = rows.offsets.tolist(), rows.lengths.tolist()
@@ -71,15 +71,15 @@ def _one_piece(rows: Selection) -> Piece | None:
         if file_id != files[0] or not 0 <= offset - end <= _SLACK_BYTES:
             return None
         end = offset + length
-    return Piece(files[0], offsets[0], end - offsets[0])
+    return FileRange(files[0], offsets[0], end - offsets[0])
 
 
 def _piece(
-    rows: Selection,
+    rows: SelectedRows,
     begins: np.ndarray[tuple[int], np.dtype[np.int64]],
     ends: np.ndarray[tuple[int], np.dtype[np.int64]],
     start: int,
     end: int,
-) -> Piece:
+) -> FileRange:
     begin = int(begins[start])
-    return Piece(int(rows.file_ids[start]), begin, int(ends[end - 1]) - begin)
+    return FileRange(int(rows.file_ids[start]), begin, int(ends[end - 1]) - begin)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
 from topics.engine.state.topic import Topic
-from topics.engine.values.ports import Timer
-from topics.engine.values.results import Done, Known, TopicHead
+from topics.engine.values.ports import TimerPort
+from topics.engine.values.results import Done, KnownTopic, TopicHead
 from topics.errors import TopicsError
 
 Heads = dict[str, TopicHead | None]
@@ -24,14 +24,14 @@ _BYTES_AN_ANSWER, _BYTES_A_NAME = 2048, 256
 class Wait:
     """One wait; `done` is called once, unless it is cancelled before."""
 
-    def __init__(self, core: Core, known: dict[str, Known], wait_ms: int, done: Done[Heads]) -> None:
+    def __init__(self, core: Core, known: dict[str, KnownTopic], wait_ms: int, done: Done[Heads]) -> None:
         self._core = core
         self._known = known
         self._wait_ms = min(wait_ms, core.config.max_wait_ms)
         self._done: Done[Heads] | None = done
         self._behind = 1
         """Topics whose routers have not caught up, and one for `begin`."""
-        self._timer: Timer | None = None
+        self._timer: TimerPort | None = None
         self._places: list[Place] = []
         """Places at which it is parked."""
         self._final = not wait_ms or core.closing
@@ -66,7 +66,7 @@ class Wait:
         else:
             self._park()
 
-    def _is_news(self, name: str, known: Known) -> bool:
+    def _is_news(self, name: str, known: KnownTopic) -> bool:
         topic = self._core.registry.visible(name)
         if topic is None:
             return bool(known.seq) or known.incarnation is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
-from topics.engine.values.ports import Timer
+from topics.engine.values.ports import TimerPort
 from topics.engine.values.results import CheckpointResult, Done
 from topics.errors import StorageError, TopicsError
 
@@ -22,7 +22,7 @@ class CheckpointWait:
         """The checkpoint that is waited for."""
         self._wait_ms = wait_ms
         self._done: Done[CheckpointResult] | None = done
-        self._timer: Timer | None = None
+        self._timer: TimerPort | None = None
         self._decided: CheckpointResult | TopicsError | None = None
         """The answer, which waits for its turn."""
 

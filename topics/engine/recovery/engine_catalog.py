@@ -23,10 +23,10 @@ from topics.engine.shared.core import Core
 from topics.engine.shared.dormant import Dormant, add_rows, run_of
 from topics.engine.shared.topic_snapshot import (
     PlainTopics,
-    Prepared,
+    PreparedSnapshot,
     Rest,
-    Snapshot,
     TopicImage,
+    TopicsSnapshot,
     image_of,
     is_plain,
     key_rows_of,
@@ -74,7 +74,7 @@ class EngineCatalog:
         """There is a snapshot, and the whole log behind it."""
         self._lost: dict[int, list[NDArray[np.uint64]]] = {}
         """Seqs of copies whose originals are nowhere."""
-        self._prepared: Prepared | None = None
+        self._prepared: PreparedSnapshot | None = None
         """Of the next snapshot, once it is whole."""
         self._routers = RouterRecovery(core, self._gaps)
         self._log_rows = self._routers.log_rows
@@ -87,7 +87,7 @@ class EngineCatalog:
         self._is_exact = snapshot is not None and not log_cut
         if snapshot is None:
             return
-        image = msgspec.json.decode(snapshot, type=Snapshot)
+        image = msgspec.json.decode(snapshot, type=TopicsSnapshot)
         registry = self._core.registry
         registry.add_dormant(Dormant(self._core.usage, image.plain))
         if log_cut:  # nobody knows all that was given out
@@ -548,7 +548,7 @@ class EngineCatalog:
         Releases reservations: what is above a topic's seqs is not given out without a new one.
         """
         now_ms = self._core.clock.now_ms()
-        prepared = Prepared()
+        prepared = PreparedSnapshot()
         topics = list(self._core.registry.by_id.values())
         step = max(1, topics_a_step)
         for block in self._core.registry.dormant.blocks(_DORMANT_A_STEP * step):
@@ -571,7 +571,7 @@ class EngineCatalog:
             prepared.producers[topic.id] = told
         self._prepared = prepared
 
-    def _tell(self, prepared: Prepared, topics: Sequence[Topic], now_ms: int) -> None:
+    def _tell(self, prepared: PreparedSnapshot, topics: Sequence[Topic], now_ms: int) -> None:
         plain: list[Topic] = []
         others: list[bytes] = []
         for topic in topics:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from topics.engine.state.router import HOPS_MAX, Router, RouterLife
 from topics.engine.state.topic import Topic
-from topics.engine.values.trampoline import OneByOne
+from topics.engine.values.trampoline import Trampoline
 
 
 def levels_above(topic: Topic) -> list[list[Router]]:
@@ -44,7 +44,7 @@ class CatchUp:
         self._then = then
         self._waits = 0
         """For so many routers of the level that was begun."""
-        self._steps = OneByOne(self._begin_level)
+        self._steps = Trampoline(self._begin_level)
 
     def go_on(self) -> None:
         self._steps.go_on()

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.index.index import Selection
+from topics.engine.index.index import SelectedRows
 from topics.engine.json import strict_json
-from topics.engine.json.strict_json import Kind
+from topics.engine.json.strict_json import JsonKind
 from topics.engine.state.router import EXACTLY_ONCE, Router
 from topics.errors import CorruptError
 from topics.store.format.log_format import FLAG_META, FLAG_NODE, FLAG_TAG, FRAME_HEADER_BYTES, Frame
@@ -39,7 +39,7 @@ class Copies(NamedTuple):
         return Rows(self.buffer, b"".join(self.rows[:count]), count, sum(self.sizes[:count]))
 
 
-def copies_of(router: Router, parts: Sequence[tuple[memoryview, int, Selection]]) -> Copies:
+def copies_of(router: Router, parts: Sequence[tuple[memoryview, int, SelectedRows]]) -> Copies:
     """parts: (bytes, file offset of the first of them, rows whose frames lie there), in seq order.
 
     Raises CorruptError naming topic and seq.
@@ -127,11 +127,11 @@ def source_seq_in(meta: bytes, prefix: str) -> int | None:
     if KEY.encode() not in meta or meta[:1] != b"{":
         return None
     place = (_places(meta) or {}).get(KEY)
-    if place is None or place[2] != Kind.OBJECT:
+    if place is None or place[2] != JsonKind.OBJECT:
         return None
     inner, _ = strict_json.object_places(meta[place[0] : place[1]], KEY)
     found = inner.get("idempotency_key")
-    if found is None or found[2] != Kind.STRING:
+    if found is None or found[2] != JsonKind.STRING:
         return None
     key = strict_json.string_value(meta[place[0] + found[0] : place[0] + found[1]])
     digits = key[len(prefix) :]

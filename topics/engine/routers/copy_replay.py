@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.index.index import Selection
+from topics.engine.index.index import SelectedRows
 from topics.store.format.catalog import NO_TAG, SEQ_MAX, RowColumns
 from topics.store.format.log_format import FLAG_COPY, FLAG_TAG
 
@@ -25,14 +25,14 @@ Control = tuple[int, int, int, int, bytes]
 """kind, topic id, seq, ts, payload."""
 
 
-class Block(NamedTuple):
+class CopyRows(NamedTuple):
     """Rows of one topic; columns of shape (n,), our own. `tags`: bytes or None each; None: no row has one."""
 
-    columns: Selection
+    columns: SelectedRows
     tags: NDArray[Any] | None
 
-    def rows(self, which: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Block:
-        return Block(self.columns.rows(which), None if self.tags is None else self.tags[which])  # type: ignore[arg-type]
+    def rows(self, which: NDArray[np.bool_] | NDArray[np.intp] | slice) -> CopyRows:
+        return CopyRows(self.columns.rows(which), None if self.tags is None else self.tags[which])  # type: ignore[arg-type]
 
 
 class _Forwards(NamedTuple):
@@ -55,7 +55,7 @@ class LogRows:
         """Nobody knows which routers there were (a rebuilt directory): all topics are kept."""
         self._sources: set[int] = set()
         self._held: set[int] = set()
-        self._blocks: dict[int, list[Block]] = {}
+        self._blocks: dict[int, list[CopyRows]] = {}
         self._forwards: dict[tuple[int, int, int], _Forwards] = {}
         self.controls: list[Control] = []
         """Of destinations, in order: applied when their rows are there."""
@@ -74,7 +74,7 @@ class LogRows:
         """Rows of the log, live or not."""
         if not (self.everything or topic_id in self._held or topic_id in self._sources) or not len(rows.seqs):
             return
-        columns = Selection(
+        columns = SelectedRows(
             rows.seqs.copy(),
             np.full(len(rows.seqs), rows.file_id, np.uint32),
             rows.offsets.copy(),
@@ -87,7 +87,7 @@ class LogRows:
         if len(rows.tag_table):
             names = np.array([*rows.tag_table, None], object)
             tags = names[np.where(rows.tags == NO_TAG, len(rows.tag_table), rows.tags)]
-        self._blocks.setdefault(topic_id, []).append(Block(columns, tags))
+        self._blocks.setdefault(topic_id, []).append(CopyRows(columns, tags))
 
     def forward(  # noqa: PLR0917 - what the frame says
         self, dest_id: int, first: int, source_id: int, refs: list[Ref], keep: int, ts: int, sizes: list[int]
@@ -119,7 +119,7 @@ class LogRows:
             columns.file_ids[at[found]] = file_id
             columns.offsets[at[found]] = offsets[found]
 
-    def resolve(self, head_of: Callable[[int], int | None], lost_file: int) -> Iterator[tuple[int, Block]]:
+    def resolve(self, head_of: Callable[[int], int | None], lost_file: int) -> Iterator[tuple[int, CopyRows]]:
         """(topic id, its rows of the log above what segments hold, ascending) of every topic held.
 
         Copies of copies come after what they were made of: as many rounds as a record has hops. head_of: the last seq
@@ -135,8 +135,8 @@ class LogRows:
                 self._blocks.setdefault(dest_id, []).append(block)
                 groups[place] = ((dest_id, source_id, keep), tuple(column[~lost] for column in wanted))
         while groups:
-            tables: dict[int, Block | None] = {}
-            made: list[tuple[int, Block]] = []
+            tables: dict[int, CopyRows | None] = {}
+            made: list[tuple[int, CopyRows]] = []
             left = []
             for (dest_id, source_id, keep), wanted in groups:
                 if source_id not in tables:
@@ -189,15 +189,17 @@ def _expand(forwards: _Forwards) -> _Wanted:
     )
 
 
-def _lost_copies(wanted: _Wanted, lost_file: int) -> Block:
+def _lost_copies(wanted: _Wanted, lost_file: int) -> CopyRows:
     """Rows of copies whose originals are nowhere."""
     seqs, _sources, ts, sizes = wanted
     nothing = np.zeros(len(seqs), np.uint32)
     files = np.full(len(seqs), lost_file, np.uint32)
-    return Block(Selection(seqs, files, nothing, nothing, sizes, np.full(len(seqs), FLAG_COPY, np.uint8), ts), None)
+    return CopyRows(
+        SelectedRows(seqs, files, nothing, nothing, sizes, np.full(len(seqs), FLAG_COPY, np.uint8), ts), None
+    )
 
 
-def _copies(table: Block, wanted: _Wanted, keep: int) -> tuple[Block, NDArray[np.bool_]]:
+def _copies(table: CopyRows, wanted: _Wanted, keep: int) -> tuple[CopyRows, NDArray[np.bool_]]:
     """Rows of the copies whose originals are in the table, and which of `wanted` those are."""
     seqs, sources, ts, sizes = wanted
     here = table.columns
@@ -206,7 +208,7 @@ def _copies(table: Block, wanted: _Wanted, keep: int) -> tuple[Block, NDArray[np
     at = at[found]
     flags = (here.flags[at] & np.uint8(keep)) | np.uint8(FLAG_COPY)
     given = sizes[found]  # what is lost may not know its own
-    columns = Selection(
+    columns = SelectedRows(
         seqs[found],
         here.file_ids[at],
         here.offsets[at],
@@ -216,25 +218,25 @@ def _copies(table: Block, wanted: _Wanted, keep: int) -> tuple[Block, NDArray[np
         ts[found],
     )
     tags = table.tags[at] if table.tags is not None and keep & FLAG_TAG else None
-    return Block(columns, tags), found
+    return CopyRows(columns, tags), found
 
 
-def _joined(blocks: list[Block]) -> Block | None:
+def _joined(blocks: list[CopyRows]) -> CopyRows | None:
     """All rows in the order of their seqs, each seq once."""
     if not blocks:
         return None
-    columns = Selection(*(np.concatenate([block.columns[at] for block in blocks]) for at in range(7)))
+    columns = SelectedRows(*(np.concatenate([block.columns[at] for block in blocks]) for at in range(7)))
     tags = None
     if any(block.tags is not None for block in blocks):
         tags = np.concatenate(
             [np.full(len(b.columns.seqs), None, object) if b.tags is None else b.tags for b in blocks]
         )
     _, order = np.unique(columns.seqs, return_index=True)
-    joined = Block(columns, tags)
+    joined = CopyRows(columns, tags)
     return joined if len(order) == len(columns.seqs) and (np.diff(order) == 1).all() else joined.rows(order)
 
 
-def runs_by_file(block: Block) -> Iterator[Block]:
+def runs_by_file(block: CopyRows) -> Iterator[CopyRows]:
     """The block in pieces that lie in one file each."""
     cuts = np.flatnonzero(np.diff(block.columns.file_ids)) + 1
     start = 0

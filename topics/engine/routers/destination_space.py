@@ -17,7 +17,7 @@ _EXPIRES_EVERY_NS = 1_000_000_000
 """A look at all topics, for routers that the quota holds."""
 
 
-class Room:
+class DestinationSpace:
     """For all routers of an engine."""
 
     def __init__(self, core: Core) -> None:

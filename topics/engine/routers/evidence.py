@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.read.read_plan import Plan, plan_pieces
+from topics.engine.read.read_plan import ReadPlan, plan_pieces
 from topics.engine.routers.copies import key_prefix, source_seq_in
 from topics.engine.shared.core import Core
 from topics.engine.state.router import Router
@@ -61,7 +61,7 @@ class Evidence:
         self._core.turns.spend(sum(piece.length for piece in plan.pieces))
         self._core.reader.fetch(plan.pieces, partial(self._on_fetched, plan, upto))
 
-    def _on_fetched(self, plan: Plan, upto: int, fetched: Fetched) -> None:
+    def _on_fetched(self, plan: ReadPlan, upto: int, fetched: Fetched) -> None:
         if isinstance(fetched, StorageError):
             self._done(fetched)
             return

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.index.index import Index, Selection
+from topics.engine.index.index import Index, SelectedRows
 from topics.engine.shared.core import Core
 from topics.engine.state.control_frames import encode
 from topics.engine.state.hops import Hops, Run
@@ -28,7 +28,7 @@ from topics.store.format.rows import Rows
 from topics.store.wal.commit import Commit
 
 
-class Step:
+class ForwardStep:
     """What one step is to do, as far as it is known."""
 
     __slots__ = ("blocked", "config", "found", "head", "hole_hops", "holes", "hops", "originals", "rows", "upto")
@@ -45,7 +45,7 @@ class Step:
         self.holes = sum([count for count, _hops in holes])
         self.rows: Rows | None = None
         """Copies whose frames are written out."""
-        self.originals: Selection | None = None
+        self.originals: SelectedRows | None = None
         """Source rows, all in one file, that are copied by position: at least one."""
         self.hops: list[int] = []
         """Of each copy, or one number for all."""
@@ -77,7 +77,7 @@ class Forward(AppendBatch):
 
     __slots__ = ("first_hole", "owner", "router", "runs", "shared", "step", "total")
 
-    def __init__(self, owner: StepOwner, appender: Appender, router: Router, step: Step, *, fsync: bool) -> None:
+    def __init__(self, owner: StepOwner, appender: Appender, router: Router, step: ForwardStep, *, fsync: bool) -> None:
         topic = router.dest
         self.first_hole = topic.next_seq
         topic.next_seq += step.holes
@@ -87,7 +87,7 @@ class Forward(AppendBatch):
         self.step = step
         self.total = router.forwarded + step.holes + step.copies + step.found
         self.runs: list[Run] = []
-        self.shared: Selection | None = None
+        self.shared: SelectedRows | None = None
 
     def apply(self, commit: Commit) -> None:
         topic = self.topic
@@ -162,7 +162,7 @@ def add_hops(topic: Topic, runs: list[Run]) -> None:
         topic.hops.add(*run)
 
 
-def stage_forward(owner: StepOwner, appender: Appender, router: Router, step: Step) -> Forward:
+def stage_forward(owner: StepOwner, appender: Appender, router: Router, step: ForwardStep) -> Forward:
     """Stages the step. Raises TopicsError, and then nothing was."""
     core, topic = appender.core, router.dest
     now_ms = core.clock.now_ms()

@@ -15,12 +15,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.index.index import Index, Selection
-from topics.engine.read.read_plan import Plan, own_frames, plan_pieces
+from topics.engine.index.index import Index, SelectedRows
+from topics.engine.read.read_plan import ReadPlan, own_frames, plan_pieces
 from topics.engine.routers.copies import Copies, copies_of, size_of
-from topics.engine.routers.destination_space import Room
+from topics.engine.routers.destination_space import DestinationSpace
 from topics.engine.routers.evidence import Evidence
-from topics.engine.routers.forward import Forward, Step, stage_forward
+from topics.engine.routers.forward import Forward, ForwardStep, stage_forward
 from topics.engine.shared.core import Core
 from topics.engine.state.router import EXACTLY_ONCE, HOPS_MAX, Router, RouterLife
 from topics.engine.state.staged_operations import Turn
@@ -46,7 +46,7 @@ class OnEnd(Protocol):
     def __call__(self, router: Router, *, blocked: bool = False, is_whole: bool = False) -> None: ...
 
 
-class Steps:
+class ForwardSteps:
     """Makes the steps; each ends with one call of `on_end`."""
 
     def __init__(self, core: Core, appender: Appender, on_end: OnEnd) -> None:
@@ -55,7 +55,7 @@ class Steps:
         self._on_end = on_end
         self.stopped = False
         """Nothing is staged any more."""
-        self._room = Room(core)
+        self._room = DestinationSpace(core)
 
     def begin(self, router: Router) -> None:
         """Of a router that can go on and has none on its way."""
@@ -93,7 +93,7 @@ class Steps:
             return
         rows = source.index.select(max(router.position, lost), head, _STEP_ROWS)
         whole = len(rows.seqs) < _STEP_ROWS
-        step = Step(router.config, head if whole else int(rows.seqs[-1]), _holes(router, lost), head)
+        step = ForwardStep(router.config, head if whole else int(rows.seqs[-1]), _holes(router, lost), head)
         if router.kept:
             run = self._kept_before(router, rows)
             if run and len(rows.seqs) and int(rows.seqs[0]) < run[0]:
@@ -130,13 +130,13 @@ class Steps:
         if not some:
             return False
         if some[0] > position + 1:
-            self._stage(router, Step(router.config, some[0] - 1, _holes(router, some[0] - 1), head))
+            self._stage(router, ForwardStep(router.config, some[0] - 1, _holes(router, some[0] - 1), head))
         else:
             run = [seq for at, seq in enumerate(some, some[0]) if at == seq]
-            self._forward_kept(router, Step(router.config, run[-1], [], head), run)
+            self._forward_kept(router, ForwardStep(router.config, run[-1], [], head), run)
         return True
 
-    def _forwardable(self, router: Router, rows: Selection) -> Selection:
+    def _forwardable(self, router: Router, rows: SelectedRows) -> SelectedRows:
         """Those that pass the filter and have hops left."""
         source = router.source
         if router.config.filter is not None and len(rows.seqs):
@@ -146,7 +146,7 @@ class Steps:
             rows = rows.rows(np.array([hops.of(seq) < HOPS_MAX for seq in rows.seqs.tolist()], np.bool_))
         return rows
 
-    def _kept_before(self, router: Router, rows: Selection) -> list[int]:
+    def _kept_before(self, router: Router, rows: SelectedRows) -> list[int]:
         """Seqs of kept frames whose records are gone: those before the first row, else the next one."""
         source, kept = router.source, router.kept_seqs
         at = bisect_right(kept, max(router.position, source.floors.lost))
@@ -159,7 +159,7 @@ class Steps:
             return gone[: bisect_left(gone, int(rows.seqs[0]))] or gone[:1]
         return gone
 
-    def _forward_kept(self, router: Router, step: Step, seqs: list[int]) -> None:
+    def _forward_kept(self, router: Router, step: ForwardStep, seqs: list[int]) -> None:
         """As many of these as one step may write out."""
         sums = np.cumsum([len(router.kept[seq]) for seq in seqs[:_COPIED_ROWS]], dtype=np.uint64)
         seqs = seqs[: max(1, int(np.searchsorted(sums, _COPIED_BYTES, "right")))]
@@ -182,7 +182,7 @@ class Steps:
         lengths = np.array([len(frame) for frame in frames], np.uint32)
         offsets = (np.cumsum(lengths, dtype=np.uint64) - lengths).astype(np.uint32)
         nothing = np.zeros(len(seqs), np.uint32)
-        rows = Selection(
+        rows = SelectedRows(
             np.array(seqs, np.uint64),
             nothing,
             offsets,
@@ -198,7 +198,7 @@ class Steps:
             return
         self._admit(router, step, copies)
 
-    def _room_for(self, router: Router, step: Step, seq: int, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
+    def _room_for(self, router: Router, step: ForwardStep, seq: int, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
         """How many of the next records, the first of which is `seq`, are worth reading and copying.
 
         0: there is no room for any, which is known without that, and the step is staged. exactly_once adds to the
@@ -210,7 +210,7 @@ class Steps:
             self._stage(router, step)
         return room
 
-    def _split(self, router: Router, step: Step, rows: Selection) -> tuple[bool, Selection]:
+    def _split(self, router: Router, step: ForwardStep, rows: SelectedRows) -> tuple[bool, SelectedRows]:
         """Whether the first rows are copied by position, and those of which the same is true: one step does one thing.
 
         By position go records in a file that the log writes to just now. Records of a weaker class could be others
@@ -241,7 +241,7 @@ class Steps:
             rows = rows.rows(slice(count))
         return shared, rows
 
-    def _admit_shared(self, router: Router, step: Step, rows: Selection) -> None:
+    def _admit_shared(self, router: Router, step: ForwardStep, rows: SelectedRows) -> None:
         room = self._room.of(router.dest, rows.sizes)
         if room < len(rows.seqs):
             step.upto = int(rows.seqs[room]) - 1
@@ -260,7 +260,7 @@ class Steps:
         return [1 + hops.of(seq) for seq in seqs.tolist()]
 
     def _on_fetched(  # noqa: PLR0917 - of one step
-        self, router: Router, step: Step, plan: Plan, deaths: int, removals: int, fetched: Fetched
+        self, router: Router, step: ForwardStep, plan: ReadPlan, deaths: int, removals: int, fetched: Fetched
     ) -> None:
         if not self.can_go_on(router) or router.config != step.config:
             self._on_end(router)  # perhaps to be planned again
@@ -269,7 +269,7 @@ class Steps:
             self._on_end(router, blocked=True)
             return
         index, floors = router.source.index, router.source.floors
-        parts: list[tuple[memoryview, int, Selection]] = []
+        parts: list[tuple[memoryview, int, SelectedRows]] = []
         for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
             if index.deaths != deaths:
                 # Deleted while it was read: not forwarded (R-DEL-9). What was evicted or acknowledged still is.
@@ -288,7 +288,7 @@ class Steps:
             return
         self._admit(router, step, copies)
 
-    def _admit(self, router: Router, step: Step, copies: Copies) -> None:
+    def _admit(self, router: Router, step: ForwardStep, copies: Copies) -> None:
         """As many copies as the destination has room for, in order (R-RTR-13)."""
         if router.config.guarantee == EXACTLY_ONCE:
             copies, found = self._without_found(router, copies)
@@ -326,7 +326,7 @@ class Steps:
             found,
         )
 
-    def _stage(self, router: Router, step: Step) -> None:
+    def _stage(self, router: Router, step: ForwardStep) -> None:
         if step.upto <= router.position and not step.holes:
             self._on_end(router, blocked=step.blocked)
             return

@@ -17,12 +17,12 @@ from functools import partial
 from itertools import islice
 
 from topics.engine.routers.catch_up import CatchUp
-from topics.engine.routers.forward_steps import Steps
+from topics.engine.routers.forward_steps import ForwardSteps
 from topics.engine.routers.kept import keep_frames
 from topics.engine.shared.core import Core
 from topics.engine.state.router import HOPS_MAX, Router, RouterLife
 from topics.engine.state.topic import Topic
-from topics.engine.values.ports import Timer
+from topics.engine.values.ports import TimerPort
 from topics.engine.values.step_queue import another_pass
 from topics.engine.write.append import Appender
 from topics.errors import TopicsError
@@ -44,7 +44,7 @@ class Forwarding:
 
     def __init__(self, core: Core, appender: Appender) -> None:
         self._core = core
-        self._steps = Steps(core, appender, self._on_end)
+        self._steps = ForwardSteps(core, appender, self._on_end)
         self._news: dict[Router, None] = {}
         """Routers whose sources have new records, not looked at yet."""
         self._behind: dict[Router, None] = {}
@@ -54,7 +54,7 @@ class Forwarding:
         self._tries = 0
         """So many of them may be before `_tries_ns`."""
         self._tries_ns = 0
-        self._timer: Timer | None = None
+        self._timer: TimerPort | None = None
         self._due_ns = 0
         self._round: list[Router] = []
         """Those that the timer has still to come to."""

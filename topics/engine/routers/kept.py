@@ -25,7 +25,7 @@ from topics.store.wal.commit import Commit
 Done = Callable[[TopicsError | None], None]
 
 
-class Keeping(Operation):
+class KeptFrames(Operation):
     """Frames on their way into the destination's part of the log."""
 
     __slots__ = ("done", "frames", "router")
@@ -89,7 +89,7 @@ def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, boun
             done(error)
             return
         dest.filling = None
-        Keeping(core, router, frames, done).stage(synced=True)
+        KeptFrames(core, router, frames, done).stage(synced=True)
 
     core.reader.fetch(plan.pieces, on_fetched)
 

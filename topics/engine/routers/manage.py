@@ -23,7 +23,7 @@ from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
 
 
-class _Part(Operation):
+class _ChangeFrame(Operation):
     """One of the frames a change consists of, in the queue of the topic whose shard it lies in."""
 
     __slots__ = ("done",)
@@ -131,7 +131,7 @@ class RouterManager:
 
         for topic in (source, dest):
             topic.filling = None
-            _Part(core, topic, partial(on_part, topic)).stage(synced=True)
+            _ChangeFrame(core, topic, partial(on_part, topic)).stage(synced=True)
 
     def _stage_deletion(self, router: Router, topics: list[Topic], then: Callable[[], None]) -> None:
         """Where these lie the log says that the router is gone; `then` is called in any case, when that is decided."""
@@ -158,7 +158,7 @@ class RouterManager:
                 continue  # nothing can be written any more
             waits += 1
             topic.filling = None
-            _Part(core, topic, one).stage(synced=True)
+            _ChangeFrame(core, topic, one).stage(synced=True)
         one()
 
     def _end(self, router: Router, answer: Callable[[], None]) -> None:
@@ -186,7 +186,7 @@ class RouterManager:
 
         router.changing += 1
         router.dest.filling = None
-        _Part(core, router.dest, on_part).stage(synced=True)
+        _ChangeFrame(core, router.dest, on_part).stage(synced=True)
 
     # --- delete ------------------------------------------------------------------------------------------------------
     def delete(self, name: str, allowed: Allowed, done: Done[RouterDeleted]) -> None:
@@ -231,7 +231,7 @@ class RouterManager:
             self._end(router, partial(done, error))
 
         router.dest.filling = None
-        _Part(core, router.dest, on_part).stage(synced=True)
+        _ChangeFrame(core, router.dest, on_part).stage(synced=True)
 
     # --- look --------------------------------------------------------------------------------------------------------
     def state(self, name: str, allowed: Allowed, done: Done[RouterState]) -> None:

@@ -24,7 +24,7 @@ class Sample(NamedTuple):
     lag_ns: int
 
 
-class Step:
+class Rung:
     """One rung: taken after `samples` samples in a row at `on` or more, given back below `off`."""
 
     __slots__ = ("_count", "off", "on", "samples", "taken", "times")
@@ -57,17 +57,17 @@ class Governor:
         self.latency_ns = 0.0
         """Smoothed time between a topic's change and its delivery."""
         self._delivered = False
-        self.coalesce = Step(0.2, 0.1)
+        self.coalesce = Rung(0.2, 0.1)
         """A topic delivered a moment ago waits a little: its next records come in one frame."""
-        self.widen = Step(0.4, 0.3)
+        self.widen = Rung(0.4, 0.3)
         """Commits are held back to gather more writes."""
-        self.defer = Step(0.8, 0.6, samples=2)
+        self.defer = Rung(0.8, 0.6, samples=2)
         """Routers come later, and topics of negative priority are not pushed."""
-        self.refuse = Step(0.95, 0.6, samples=max(1, config.pressure_refuse_after_ms * 1_000_000 // SAMPLE_NS))
+        self.refuse = Rung(0.95, 0.6, samples=max(1, config.pressure_refuse_after_ms * 1_000_000 // SAMPLE_NS))
         """Writes that do not opt out get 429."""
 
     @property
-    def steps(self) -> dict[str, Step]:
+    def steps(self) -> dict[str, Rung]:
         return {"coalesce": self.coalesce, "widen": self.widen, "defer": self.defer, "refuse": self.refuse}
 
     def on_delivered(self, waited_ns: int) -> None:

@@ -23,7 +23,7 @@ AGING_NS = 50_000_000
 _TOP = len(FLOORS) - 1
 
 
-class Entry(NamedTuple, Generic[T]):
+class ReadyEntry(NamedTuple, Generic[T]):
     topic: T
     priority: int
     since_ns: int
@@ -45,7 +45,7 @@ class ReadySet(Generic[T]):
     """Each topic at most once. `take` until it gives None, or the time is over."""
 
     def __init__(self) -> None:
-        self._bands: list[deque[Entry[T]]] = [deque() for _ in FLOORS]
+        self._bands: list[deque[ReadyEntry[T]]] = [deque() for _ in FLOORS]
         self._members: set[T] = set()
         self._credit = [0] * len(FLOORS)
         self._aged_ns = 0
@@ -59,7 +59,7 @@ class ReadySet(Generic[T]):
     def add(self, topic: T, priority: int, since_ns: int) -> None:
         if topic not in self._members:
             self._members.add(topic)
-            self._bands[band_of(priority)].append(Entry(topic, priority, since_ns))
+            self._bands[band_of(priority)].append(ReadyEntry(topic, priority, since_ns))
 
     def age(self, now_ns: int) -> None:
         """Moves those up who have waited long enough; does nothing more often than `AGING_NS`."""
@@ -73,7 +73,7 @@ class ReadySet(Generic[T]):
                 target = band_of(aged(entry.priority, now_ns - entry.since_ns))
                 self._bands[target].append(entry)
 
-    def take(self, *, without_band_0: bool = False) -> Entry[T] | None:
+    def take(self, *, without_band_0: bool = False) -> ReadyEntry[T] | None:
         """Whose turn it is. without_band_0: those may wait (paused); None also when nobody else is there."""
         bands, credit = self._bands, self._credit
         lowest = 1 if without_band_0 else 0

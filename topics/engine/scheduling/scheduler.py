@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from topics.engine.scheduling.governor import SAMPLE_NS, Governor, Sample
 from topics.engine.scheduling.ready import ReadySet
 from topics.engine.state.topic import Topic
-from topics.engine.values.ports import Timer
+from topics.engine.values.ports import TimerPort
 from topics.engine.values.priority import effective_priority
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Scheduler:
         self._number = 0
         self._sampling = False
         self._sample_due_ns = 0
-        self._asked: Timer | None = None
+        self._asked: TimerPort | None = None
         self._asked_ns = 0
         """When the pass that was asked for comes."""
         self._window_ns = core.config.commit_window_us * 1000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from topics.clock import Clock
 from topics.config import Config
 from topics.engine.delivery.cohort import Cohorts
-from topics.engine.index.pending_delete_flags import SealedDeletions
+from topics.engine.index.pending_delete_flags import PendingDeleteFlags
 from topics.engine.index.usage import Usage
 from topics.engine.read.shared_reads import SharedReads
 from topics.engine.scheduling.scheduler import Scheduler
@@ -21,9 +21,9 @@ from topics.engine.state.known_producers import ProducerTotals
 from topics.engine.state.staged_parts import StagedParts
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import LogPort, LoopPort, ReaderPort, RequestedPort, StorePort
-from topics.engine.values.step_queue import Steps
+from topics.engine.values.step_queue import StepQueue
 from topics.store.format.file_table import FileTable
-from topics.store.in_memory.ephemeral import MemoryFrames
+from topics.store.in_memory.ephemeral import EphemeralFrames
 
 if TYPE_CHECKING:
     from topics.engine.producers.stager import Stager
@@ -41,7 +41,7 @@ class Core:
     log: LogPort
     files: FileTable
     reader: ReaderPort
-    memory: MemoryFrames
+    memory: EphemeralFrames
     requested: RequestedPort
 
     def __init__(self, loop: LoopPort, config: Config) -> None:
@@ -71,7 +71,7 @@ class Core:
         """Requests that wait for a checkpoint to end."""
         self.reads = SharedReads(self)
         self.turns = ReadTurns(loop, config.pass_read_bytes)
-        self.searches = Steps(config.pass_search_steps or 1 << 62)
+        self.searches = StepQueue(config.pass_search_steps or 1 << 62)
         """For records that are to be deleted."""
         self.cohorts = Cohorts(self)
         self.routers = Routers()
@@ -84,7 +84,7 @@ class Core:
         self.in_log: set[int] = set()
         """Ids of topics with rows in files of the log, and a few more."""
         self.lease_ids = LeaseIds(self)
-        self.deletions = SealedDeletions(self.usage)
+        self.deletions = PendingDeleteFlags(self.usage)
         """Rows in sealed files deleted one by one since the last checkpoint."""
 
     def use(self, store: StorePort) -> None:

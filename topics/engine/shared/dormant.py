@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.index.index import Selection
+from topics.engine.index.index import SelectedRows
 from topics.engine.index.usage import Usage
 from topics.engine.shared.topic_snapshot import PlainTopics, config_table
 from topics.engine.state.control_frames import parse_config
@@ -243,7 +243,7 @@ def add_rows(topic: Topic, rows: RowColumns) -> bool:
     part = slice(new, None)
     seqs = rows.seqs[part]
     file_ids = np.full(len(seqs), rows.file_id, np.uint32)
-    columns = Selection(
+    columns = SelectedRows(
         seqs, file_ids, rows.offsets[part], rows.lengths[part], rows.sizes[part], rows.flags[part], rows.ts[part]
     )
     tags: list[bytes | None] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from topics.engine.values.ports import Timers
+from topics.engine.values.ports import TimersPort
 
 
 class ReadTurns:
@@ -15,7 +15,7 @@ class ReadTurns:
     0: no limit. Bytes, not time: a run of the simulator takes the same turns as a server under load.
     """
 
-    def __init__(self, loop: Timers, budget: int) -> None:
+    def __init__(self, loop: TimersPort, budget: int) -> None:
         self._loop = loop
         self._budget = budget or 1 << 62
         self._left = self._budget

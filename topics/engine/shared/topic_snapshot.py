@@ -119,7 +119,7 @@ ProducerRows = tuple[int, list[ProducerRow]]
 """Topic id, and some of its producers."""
 
 
-class Snapshot(msgspec.Struct):
+class TopicsSnapshot(msgspec.Struct):
     last_id: int
     last_order: int
     topics: list[TopicImage]
@@ -135,7 +135,7 @@ class Snapshot(msgspec.Struct):
     """A later row of a producer is newer."""
 
 
-class Prepared:
+class PreparedSnapshot:
     """What a snapshot tells of topics, encoded step by step: JSON, a comma before each item."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class Prepared:
 
 
 class Rest(msgspec.Struct):
-    """The members of `Snapshot` that are not lists of any length."""
+    """The members of `TopicsSnapshot` that are not lists of any length."""
 
     last_id: int
     last_order: int
@@ -159,8 +159,8 @@ class Rest(msgspec.Struct):
     ties: list[tuple[int, int]]
 
     def pack(self, lists: Mapping[bytes, Sequence[bytes]]) -> list[bytes | memoryview]:
-        """A `Snapshot` as JSON in pieces. lists: the other members by name; of each the items, encoded, a comma before
-        each, in pieces of any number of them."""
+        """A `TopicsSnapshot` as JSON in pieces. lists: the other members by name; of each the items, encoded, a comma
+        before each, in pieces of any number of them."""
         pieces: list[bytes | memoryview] = []
         for name, items in lists.items():
             pieces.append(b'%b"%b":[' % (b"," if pieces else b"{", name))

@@ -21,7 +21,7 @@ Waiting = list[tuple["AppendRequest", "Done[AppendResult]"]]
 """Requests whose identity is that of a write which is not decided yet, in the order they came."""
 
 
-class Known(Protocol):
+class KnownWrite(Protocol):
     """A write that was published, as its topic remembers it."""
 
     def answer(self, request: AppendRequest) -> AppendResult | RequestError:
@@ -50,7 +50,7 @@ class Identity(Protocol):
     def extension_bytes(self) -> int:
         """Bytes of the extension area of its first frame, with a piece in the staging area."""
 
-    def find(self, core: Core, topic: Topic, now_ms: int) -> Known | None:
+    def find(self, core: Core, topic: Topic, now_ms: int) -> KnownWrite | None:
         """The write of this identity that the topic knows. Raises RequestError: the topic takes no such write."""
 
     def begin(self, core: Core, topic: Topic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
@@ -62,7 +62,7 @@ class Identity(Protocol):
     def hold(self, core: Core, topic: Topic) -> None:
         """The write is staged; `publish` or `fail` follows."""
 
-    def publish(self, core: Core, topic: Topic, first_seq: int, *, in_memory: bool) -> Known:
+    def publish(self, core: Core, topic: Topic, first_seq: int, *, in_memory: bool) -> KnownWrite:
         """The write is visible, from `first_seq` on. in_memory: its records are of class `ephemeral`."""
 
     def fail(self, core: Core, topic: Topic) -> None:

@@ -21,12 +21,12 @@ class JobState(IntEnum):
 class Holder(Protocol):
     """Who wants to know what it holds: a push stream."""
 
-    def on_leased(self, job: Job) -> None: ...
+    def on_leased(self, job: LeasedJob) -> None: ...
 
-    def on_lease_ended(self, job: Job) -> None: ...
+    def on_lease_ended(self, job: LeasedJob) -> None: ...
 
 
-class Job:
+class LeasedJob:
     """`until`: a lease holds, and a delay lasts, while now <= until (ms, wall clock)."""
 
     __slots__ = ("deliveries", "holder", "lease_id", "live", "node", "seq", "state", "until")

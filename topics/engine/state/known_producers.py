@@ -72,7 +72,7 @@ class ProducerRow(msgspec.Struct, array_like=True, gc=False):
     rows: bytes = b""
 
 
-class Producer:
+class KnownProducer:
     """One producer's parts in one topic."""
 
     __slots__ = ("epochs", "floor", "held", "last_ms", "last_seq", "rows")
@@ -235,9 +235,9 @@ class Producers:
 
     def __init__(self, totals: ProducerTotals) -> None:
         self._totals = totals
-        self._active: dict[bytes, Producer] = {}
+        self._active: dict[bytes, KnownProducer] = {}
         """Producers with parts that are known or on their way, in the order of their last appends."""
-        self._silent: dict[bytes, Producer] = {}
+        self._silent: dict[bytes, KnownProducer] = {}
         """Producers of which nothing but the newest epoch is known."""
         self._has_memory = False
         """Whether parts may be of records in memory."""
@@ -250,7 +250,7 @@ class Producers:
     def __contains__(self, producer_id: bytes) -> bool:
         return producer_id in self._active or producer_id in self._silent
 
-    def find(self, producer_id: bytes, now_ms: int) -> Producer | None:
+    def find(self, producer_id: bytes, now_ms: int) -> KnownProducer | None:
         """Return a producer as it is now: one that has been silent for too long has lost its parts."""
         producer = self._active.get(producer_id)
         if producer is None:
@@ -259,7 +259,7 @@ class Producers:
             self._reduce(producer_id, producer)
         return producer
 
-    def peek(self, producer_id: bytes) -> Producer | None:
+    def peek(self, producer_id: bytes) -> KnownProducer | None:
         """Return a producer as the last `find` left it."""
         return self._active.get(producer_id) or self._silent.get(producer_id)
 
@@ -295,7 +295,7 @@ class Producers:
         producer.add(told, first_seq, self._totals.epochs_max, in_memory=in_memory)
         self._moved(told.producer, producer, before)
 
-    def _moved(self, producer_id: bytes, producer: Producer, parts_before: int) -> None:
+    def _moved(self, producer_id: bytes, producer: KnownProducer, parts_before: int) -> None:
         """Put the producer behind all others: it wrote last."""
         self._totals.parts += producer.parts - parts_before
         if self._changed is not None:
@@ -304,17 +304,17 @@ class Producers:
         self._active.pop(producer_id, None)
         (self._active if producer.rows else self._silent)[producer_id] = producer
 
-    def _of(self, producer_id: bytes) -> Producer:
+    def _of(self, producer_id: bytes) -> KnownProducer:
         producer = self.peek(producer_id)
         if producer is None:
-            producer = self._active[producer_id] = Producer()
+            producer = self._active[producer_id] = KnownProducer()
             self._totals.producers += 1
         return producer
 
-    def _is_silent(self, producer: Producer, now_ms: int) -> bool:
+    def _is_silent(self, producer: KnownProducer, now_ms: int) -> bool:
         return not producer.held and now_ms - producer.last_ms > self._totals.silence_ms
 
-    def _reduce(self, producer_id: bytes, producer: Producer) -> None:
+    def _reduce(self, producer_id: bytes, producer: KnownProducer) -> None:
         self._totals.parts -= producer.parts
         producer.reduce()
         del self._active[producer_id]
@@ -380,7 +380,7 @@ class Producers:
                 rows.append(row)
         return rows[::-1]
 
-    def _image(self, producer_id: bytes, producer: Producer) -> ProducerRow:
+    def _image(self, producer_id: bytes, producer: KnownProducer) -> ProducerRow:
         told = producer.lasting() if self._has_memory else (producer.epochs, bytes(producer.rows))
         return ProducerRow(producer_id, producer.floor, producer.last_ms, producer.last_seq, *told)
 

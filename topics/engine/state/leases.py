@@ -17,13 +17,13 @@ import numpy as np
 
 from topics.engine.index.index import Index
 from topics.engine.state.control_frames import LeaseRow
-from topics.engine.state.job import Holder, Job, JobState
+from topics.engine.state.job import Holder, JobState, LeasedJob
 from topics.engine.state.losses import Floors
-from topics.engine.values.ports import Timer
+from topics.engine.values.ports import TimerPort
 from topics.engine.values.topic_config import TopicConfig
 
 if TYPE_CHECKING:
-    from topics.engine.queue.claim import Cohort
+    from topics.engine.queue.claim import ClaimWindow
 
 LEASED, DELAYED, RETURNED, ENDING, MOVING = JobState
 _STALE_MIN = 1024
@@ -37,12 +37,12 @@ class Counters(NamedTuple):
     in_flight: int
 
 
-class Taken(NamedTuple):
+class ClaimedJobs(NamedTuple):
     """What a claim pass found."""
 
-    jobs: list[Job]
+    jobs: list[LeasedJob]
     """To be leased now: returned ones first, then fresh ones, each ascending (R-Q-3)."""
-    poison: list[Job]
+    poison: list[LeasedJob]
     """Delivered too often: to be moved to the dead-letter topic (R-Q-22)."""
 
 
@@ -70,18 +70,18 @@ class Leases:
     def __init__(self, index: Index, floors: Floors) -> None:
         self._index = index
         self._floors = floors
-        self.jobs: dict[int, Job] = {}
+        self.jobs: dict[int, LeasedJob] = {}
         self.cursor = 0
         """Live jobs up to here are all in `jobs`; those above it that are not were never leased."""
         self.leased = 0
         """Live jobs that are leased or whose ack is on its way."""
         self.delayed = 0
         self.dead_lettered = 0
-        self.cohort: Cohort | None = None
+        self.cohort: ClaimWindow | None = None
         """The claims that wait for the same pass, see claim.py."""
         self.streams: dict[object, None] = {}
         """Open push streams, see push.py."""
-        self.alarm: Timer | None = None
+        self.alarm: TimerPort | None = None
         self.alarm_ms = 0
         """For what the alarm was set."""
         self._times: list[tuple[int, int]] = []
@@ -133,7 +133,7 @@ class Leases:
         seqs = np.sort(np.fromiter(self.jobs, np.uint64, len(self.jobs)))
         self.forget(seqs[~self._index.alive(seqs)].tolist())
 
-    def _lose(self, job: Job) -> None:
+    def _lose(self, job: LeasedJob) -> None:
         """The record is gone; a lease on it may still be answered for (R-DEL-10)."""
         if not job.live:
             return
@@ -146,10 +146,10 @@ class Leases:
             del self.jobs[job.seq]
 
     # --- claiming ----------------------------------------------------------------------------------------------------
-    def take(self, limit: int, head: int, config: TopicConfig) -> Taken:
+    def take(self, limit: int, head: int, config: TopicConfig) -> ClaimedJobs:
         """The next claimable jobs, at most `limit`, and the poison among them; `look` first, then `lease` each."""
-        jobs: list[Job] = []
-        poison: list[Job] = []
+        jobs: list[LeasedJob] = []
+        poison: list[LeasedJob] = []
         most = config.max_deliveries if config.dead_letter is not None else 0
         returned, known = self._returned, self.jobs
         while returned and len(jobs) < limit:
@@ -166,17 +166,17 @@ class Leases:
             self.cursor = seqs[-1] if seqs else head
             for seq in seqs:
                 if seq not in known:  # a lease that survived a restart lies above the cursor
-                    known[seq] = job = Job(seq)
+                    known[seq] = job = LeasedJob(seq)
                     heappush(self._by_seq, seq)
                     jobs.append(job)
         self._make_anew()
-        return Taken(jobs, poison)
+        return ClaimedJobs(jobs, poison)
 
-    def put_back(self, job: Job) -> None:
+    def put_back(self, job: LeasedJob) -> None:
         """A job taken and not leased after all."""
         heappush(self._returned, job.seq)
 
-    def lease(self, jobs: Iterable[Job], lease_id: int, until_ms: int, node: str, holder: Holder | None) -> None:
+    def lease(self, jobs: Iterable[LeasedJob], lease_id: int, until_ms: int, node: str, holder: Holder | None) -> None:
         """The jobs are handed out until then, under lease ids from this one on."""
         times = self._times
         for job in jobs:
@@ -193,7 +193,7 @@ class Leases:
                 holder.on_leased(job)
 
     # --- the end of a lease ------------------------------------------------------------------------------------------
-    def release(self, job: Job) -> None:
+    def release(self, job: LeasedJob) -> None:
         """A leased, delayed, ending or moving job is claimable again; its deliveries stay counted."""
         self._leave(job)
         if job.live:
@@ -202,7 +202,7 @@ class Leases:
         else:
             self.jobs.pop(job.seq, None)
 
-    def delay(self, job: Job, until_ms: int) -> None:
+    def delay(self, job: LeasedJob, until_ms: int) -> None:
         """A leased job is handed back, to be claimed once now > until_ms."""
         self._leave(job)
         if job.live:
@@ -213,21 +213,21 @@ class Leases:
         else:
             self.jobs.pop(job.seq, None)
 
-    def extend(self, job: Job, until_ms: int) -> None:
+    def extend(self, job: LeasedJob, until_ms: int) -> None:
         job.until = until_ms
         heappush(self._times, (until_ms, job.seq))
         self._make_anew()  # a job may be extended again and again with no claim in between
 
-    def end(self, job: Job) -> None:
+    def end(self, job: LeasedJob) -> None:
         """A leased job's ack is on its way: the lease can no longer expire or be acked again."""
         job.state = ENDING
 
-    def finish(self, job: Job) -> None:
+    def finish(self, job: LeasedJob) -> None:
         """The job is done (or moved), its record dead: nothing of it stays."""
         self._leave(job)
         self.jobs.pop(job.seq, None)
 
-    def finish_all(self, jobs: Iterable[Job]) -> None:
+    def finish_all(self, jobs: Iterable[LeasedJob]) -> None:
         """`finish` each."""
         known = self.jobs
         for job in jobs:
@@ -237,7 +237,7 @@ class Leases:
                 self._leave(job)
             known.pop(job.seq, None)
 
-    def _leave(self, job: Job) -> None:
+    def _leave(self, job: LeasedJob) -> None:
         """Out of the counter of its state."""
         state = job.state
         if state is LEASED or state is ENDING:
@@ -270,7 +270,7 @@ class Leases:
         """A lease as it was logged; the last call of a seq counts."""
         job = self.jobs.get(lease.seq)
         if job is None:
-            job = self.jobs[lease.seq] = Job(lease.seq)
+            job = self.jobs[lease.seq] = LeasedJob(lease.seq)
         job.lease_id, job.until, job.deliveries, job.node = lease.lease_id, lease.until, lease.deliveries, lease.node
 
     def restore_end(self, seq: int) -> None:

@@ -10,10 +10,10 @@ import msgspec
 from topics.engine.values.results import Tombstone
 from topics.store.format.floors import CRASH, TRIM, Floors, Gap, add_gap
 
-__all__ = ["CRASH", "TRIM", "Entry", "FloorMarks", "Floors", "Gap", "add_gap", "enter"]
+__all__ = ["CRASH", "TRIM", "FloorMarks", "Floors", "Gap", "ReadEntry", "add_gap", "enter"]
 
 
-class Entry(NamedTuple):
+class ReadEntry(NamedTuple):
     """Where a read begins and how far it may go: live records with cursor < seq <= stop."""
 
     tombstone: Tombstone | None
@@ -21,7 +21,7 @@ class Entry(NamedTuple):
     stop: int
 
 
-def enter(floors: Floors, from_seq: int, head: int, earliest: int) -> Entry:
+def enter(floors: Floors, from_seq: int, head: int, earliest: int) -> ReadEntry:
     """What a reader at `from_seq` (exclusive) gets. head is H, earliest is E."""
     tombstone: Tombstone | None = None
     cursor = from_seq
@@ -40,7 +40,7 @@ def enter(floors: Floors, from_seq: int, head: int, earliest: int) -> Entry:
         elif gap.first > cursor:
             stop = gap.first - 1
             break
-    return Entry(tombstone, cursor, stop)
+    return ReadEntry(tombstone, cursor, stop)
 
 
 def _last(gap: Gap) -> int:

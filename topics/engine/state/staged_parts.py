@@ -28,7 +28,7 @@ OVERHEAD_BYTES = 512
 _PIECE = struct.Struct("<QIQQ")
 
 
-class Piece(NamedTuple):
+class PartPiece(NamedTuple):
     """One piece of a part: where its records lie, their number, bytes and checksum."""
 
     first_seq: int
@@ -47,7 +47,7 @@ class Total(NamedTuple):
     sum: int = 0
     """Their checksums, added modulo 2^64."""
 
-    def plus(self, piece: Piece) -> Total:
+    def plus(self, piece: PartPiece) -> Total:
         return Total(self.records + piece.records, self.size + piece.size, (self.sum + piece.sum) % (1 << 64))
 
 
@@ -71,11 +71,11 @@ class StagedPart:
 
     def __init__(self, attempt: bytes) -> None:
         self.attempt = attempt
-        self.pieces: list[Piece] = []
+        self.pieces: list[PartPiece] = []
         self.last_ms = 0
         self.total = Total()
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: PartPiece) -> None:
         self.pieces.append(piece)
         self.total = self.total.plus(piece)
 
@@ -119,7 +119,7 @@ class StagedParts:
             self._put(name, known)
         elif known is None or known.attempt != told.attempt or told.piece != len(known.pieces):
             return None
-        known.add(Piece(first_seq, told.records, told.size, told.sum))
+        known.add(PartPiece(first_seq, told.records, told.size, told.sum))
         known.last_ms = max(known.last_ms, told.staged_ms)
         self.bytes += told.size + OVERHEAD_BYTES
         self.parts[name] = self.parts.pop(name)
@@ -171,7 +171,7 @@ class StagedParts:
     def restore(self, row: StagedRow) -> None:
         part = StagedPart(row.attempt)
         for piece in _PIECE.iter_unpack(row.pieces):
-            part.add(Piece(*piece))
+            part.add(PartPiece(*piece))
         part.last_ms = row.last_ms
         self._put((row.topic_id, row.producer, row.epoch, row.part), part)
         self.bytes += part.held_bytes

@@ -14,7 +14,7 @@ import msgspec
 
 from topics.config import RANGES, Config
 from topics.engine.json import strict_json
-from topics.engine.json.strict_json import FIELDS_MAX, JsonSpan, Kind, Place, TooManyError, string_value, too_many
+from topics.engine.json.strict_json import FIELDS_MAX, JsonKind, JsonSpan, Place, TooManyError, string_value, too_many
 from topics.engine.values.node_set import NodeSet, node_set
 from topics.errors import RequestError
 
@@ -74,7 +74,7 @@ class Fields:
     def nullable_span(self, name: str) -> JsonSpan | None:
         """Like `span`, with `null` meaning absent."""
         span = self.span(name)
-        return None if span is None or span.kind == Kind.NULL else span
+        return None if span is None or span.kind == JsonKind.NULL else span
 
     def require(self, name: str) -> JsonSpan:
         """The raw value of a required field; raises RequestError when it is missing."""
@@ -116,7 +116,7 @@ class Fields:
             return None
         text = span.text
         digits = text[1:] if text.startswith(b"-") else text
-        if span.kind == Kind.NUMBER and digits.isdigit() and len(digits) <= 10:
+        if span.kind == JsonKind.NUMBER and digits.isdigit() and len(digits) <= 10:
             value = int(text)
             if I32_MIN <= value <= I32_MAX:
                 return value
@@ -124,7 +124,7 @@ class Fields:
 
     def _unsigned(self, name: str, span: JsonSpan, max_value: int) -> int:
         text = span.text
-        if span.kind == Kind.NUMBER and text.isdigit() and len(text) <= 20:
+        if span.kind == JsonKind.NUMBER and text.isdigit() and len(text) <= 20:
             value = int(text)
             if value <= max_value:
                 return value
@@ -135,16 +135,16 @@ class Fields:
         span = self.span(name)
         if span is None:
             return default
-        if span.kind == Kind.TRUE:
+        if span.kind == JsonKind.TRUE:
             return True
-        if span.kind == Kind.FALSE:
+        if span.kind == JsonKind.FALSE:
             return False
         raise refuse(self._prefix + name, "true or false", span)
 
     def string(self, name: str) -> str:
         """A required string."""
         span = self.require(name)
-        if span.kind != Kind.STRING:
+        if span.kind != JsonKind.STRING:
             raise refuse(self._prefix + name, "a string", span)
         return string_value(span.text)
 
@@ -152,7 +152,7 @@ class Fields:
         span = self.nullable_span(name)
         if span is None:
             return None
-        if span.kind != Kind.STRING:
+        if span.kind != JsonKind.STRING:
             raise refuse(self._prefix + name, "a string or null", span)
         return string_value(span.text)
 
@@ -166,7 +166,7 @@ class Fields:
         return None if span is None else self._choice(name, span, choices)
 
     def _choice(self, name: str, span: JsonSpan, choices: Sequence[str]) -> str:
-        if span.kind == Kind.STRING and (value := string_value(span.text)) in choices:
+        if span.kind == JsonKind.STRING and (value := string_value(span.text)) in choices:
             return value
         raise refuse(self._prefix + name, " or ".join(f'"{choice}"' for choice in choices), span)
 
@@ -179,9 +179,9 @@ class Fields:
         span = self.nullable_span(name)
         if span is None:
             return ()
-        if span.kind == Kind.STRING:
+        if span.kind == JsonKind.STRING:
             return (string_value(span.text),)
-        if span.kind == Kind.ARRAY:
+        if span.kind == JsonKind.ARRAY:
             found, count = self._few_strings(name, span, most)
             if count > most:
                 raise TooManyError(too_many(self._prefix + name, most), 0)
@@ -205,7 +205,7 @@ class Fields:
         Of a long text with more than `most`, none is decoded or looked at: the list is empty.
         """
         span = self.require(name)
-        if span.kind != Kind.ARRAY:
+        if span.kind != JsonKind.ARRAY:
             raise refuse(self._prefix + name, "an array of whole numbers", span)
         if len(span.text) > _SHORT_TEXT and (count := strict_json.array_length(span.text)) > most:
             return [], count
@@ -229,7 +229,7 @@ class Fields:
         span = self.span(name)
         if span is None:
             return [], 0
-        if span.kind != Kind.ARRAY:
+        if span.kind != JsonKind.ARRAY:
             raise refuse(self._prefix + name, "an array of strings", span)
         return self._few_strings(name, span, most)
 
@@ -244,7 +244,7 @@ class Fields:
         if found is not None:
             return found
         for index, item in enumerate(strict_json.array_items(span.text)):
-            if item.kind != Kind.STRING:
+            if item.kind != JsonKind.STRING:
                 raise refuse(f"{self._prefix}{name}[{index}]", "a string", item)
         raise AssertionError("an array of strings that is none")
 
@@ -252,7 +252,7 @@ class Fields:
         """A required object whose keys are data, with 1 to `most` of them, counted before any is decoded."""
         span = self.require(name)
         what = self._prefix + name
-        if span.kind != Kind.OBJECT:
+        if span.kind != JsonKind.OBJECT:
             raise refuse(what, must_be, span)
         members = read_object(span.text, what, f"{what}.", most)
         if not members.names():

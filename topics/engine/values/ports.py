@@ -11,14 +11,14 @@ from topics.errors import StorageError
 from topics.store.format.file_table import FileTable
 from topics.store.format.rows import Framed, Rows
 from topics.store.format.topic_rows import TopicRows
-from topics.store.in_memory.ephemeral import MemoryFrames
-from topics.store.in_memory.prebuilt_frames import Gathered
-from topics.store.read.reader import Fetched, Piece
+from topics.store.in_memory.ephemeral import EphemeralFrames
+from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
+from topics.store.read.reader import Fetched, FileRange
 from topics.store.wal.commit import Commit, Done
 
 
 class LogPort(Protocol):
-    """The part of `topics.store.wal.sharded_log.Log` used here; see there."""
+    """The part of `topics.store.wal.sharded_log.ShardedLog` used here; see there."""
 
     def stage_records(
         self,
@@ -39,7 +39,7 @@ class LogPort(Protocol):
     def stage_gathered(
         self,
         topic_id: int,
-        frames: Gathered,
+        frames: PrebuiltFrames,
         first_seq: int,
         ts_ms: int,
         *,
@@ -70,7 +70,7 @@ class LogPort(Protocol):
 class ReaderPort(Protocol):
     """`topics.store.read.reader.Reader`."""
 
-    def fetch(self, pieces: Sequence[Piece], done: Callable[[Fetched], None]) -> None: ...
+    def fetch(self, pieces: Sequence[FileRange], done: Callable[[Fetched], None]) -> None: ...
     def ranges(self) -> bytearray: ...
 
 
@@ -97,24 +97,24 @@ class StorePort(Protocol):
     @property
     def reader(self) -> ReaderPort: ...
     @property
-    def memory(self) -> MemoryFrames: ...
+    def memory(self) -> EphemeralFrames: ...
     @property
     def requested(self) -> RequestedPort: ...
 
 
-class Timer(Protocol):
+class TimerPort(Protocol):
     def cancel(self) -> None: ...
 
 
-class Timers(Protocol):
+class TimersPort(Protocol):
     """The part of `topics.loop.Loop` that tells the time."""
 
     @property
     def clock(self) -> Clock: ...
-    def call_later(self, delay_ns: int, fn: Callable[[], None]) -> Timer: ...
+    def call_later(self, delay_ns: int, fn: Callable[[], None]) -> TimerPort: ...
 
 
-class LoopPort(Timers, Protocol):
+class LoopPort(TimersPort, Protocol):
     """The part of `topics.loop.Loop` used here."""
 
     def random_bytes(self, count: int) -> bytes: ...

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from topics.engine.json import strict_json
-from topics.engine.json.strict_json import JsonSpan, Kind, string_value
+from topics.engine.json.strict_json import JsonKind, JsonSpan, string_value
 from topics.engine.values.json_fields import refuse
 from topics.engine.values.name_rules import shown
 from topics.errors import RequestError
@@ -68,13 +68,13 @@ def _too_long(name: str, most: int) -> RequestError:
 
 
 def _parse_predicate(span: JsonSpan, name: str) -> Predicate:
-    if span.kind == Kind.STRING:
+    if span.kind == JsonKind.STRING:
         return Predicate.of(string_value(span.text))
-    if span.kind != Kind.ARRAY:
+    if span.kind != JsonKind.ARRAY:
         raise refuse(name, _SHAPE, span)
     items = strict_json.array_items(span.text)
     for index, item in enumerate(islice(items, _PARTS + 1)):
-        if item.kind != Kind.STRING:
+        if item.kind != JsonKind.STRING:
             raise refuse(f"{name}[{index}]", "a string", item)
     if len(items) != _PARTS:
         raise RequestError("invalid_request", f"{name} has {len(items)} elements: use {_SHAPE}")

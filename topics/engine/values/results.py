@@ -16,7 +16,7 @@ from topics.store.format.rows import Rows
 
 if TYPE_CHECKING:
     from topics.engine.state.identity import Identity
-    from topics.store.in_memory.prebuilt_frames import Gathered
+    from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 
 T = TypeVar("T")
 Done = Callable[[T | TopicsError], None]
@@ -42,7 +42,7 @@ class AppendRequest(NamedTuple):
     """`WriteBody.violation`: checks 3 and 4, which come after the one of `may_create_with_config`."""
     incarnation: str | None = None
     """The incarnation that the topic must have, else the write is refused (R-INC-4). None: any."""
-    frames: Gathered | None = None
+    frames: PrebuiltFrames | None = None
     """Of a large write: its rows as frames already, made in turns."""
 
 
@@ -74,7 +74,7 @@ def repeated(first_seq: int, records: int) -> AppendResult:
     return AppendResult(first_seq, last, last, records, False, True, 0, 0)
 
 
-class Known(NamedTuple):
+class KnownTopic(NamedTuple):
     """A topic as a waiting client knows it."""
 
     seq: int | None

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from topics.engine.values.ports import Timers
+from topics.engine.values.ports import TimersPort
 
 _PASSES = 64
 """After so many a pass takes more steps."""
 
 
-class Steps:
+class StepQueue:
     """First come, first served: what does not end within a pass goes on at the end of the following ones.
 
     The longer there is no end of it the more steps a pass takes: the work that waits for its turn, and the memory it
@@ -28,14 +28,14 @@ class Steps:
         self._most = most or a_pass
         self._passes = 0
         """How many in a row had not enough steps."""
-        self._loop: Timers | None = None
+        self._loop: TimersPort | None = None
         self._waiting: deque[tuple[Iterator[None], Callable[[], None]]] = deque()
 
     def __len__(self) -> int:
         """Pieces of work that are not done."""
         return len(self._waiting)
 
-    def use(self, loop: Timers) -> None:
+    def use(self, loop: TimersPort) -> None:
         """From now on there are passes."""
         self._loop = loop
 
@@ -78,7 +78,7 @@ class Steps:
         return False
 
 
-def another_pass(loop: Timers) -> None:
+def another_pass(loop: TimersPort) -> None:
     """Makes the loop come back at once, whatever it would wait for."""
     loop.call_later(0, _nothing)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class OneByOne:
+class Trampoline:
     """Asks the next question when the one before is answered.
 
     A loop asks: thousands of questions are not as many calls within each other.

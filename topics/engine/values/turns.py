@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from topics.engine.values.ports import Timers
+from topics.engine.values.ports import TimersPort
 
 
 class Turns:
@@ -17,7 +17,7 @@ class Turns:
 
     __slots__ = ("_asked", "_budget", "_due", "_share", "_timers", "_waiting", "left", "stop_at")
 
-    def __init__(self, timers: Timers, budget: int, share: int) -> None:
+    def __init__(self, timers: TimersPort, budget: int, share: int) -> None:
         """budget: units a pass, 0 for no limit. share: what one client takes of them while others wait."""
         self._timers = timers
         self._budget = budget or 1 << 62

@@ -24,7 +24,7 @@ from topics.engine.write.retention import expire
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.format.rows import PLACED, PLACED_DTYPE, Framed, Rows, tags_in
-from topics.store.in_memory.prebuilt_frames import Gathered
+from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.commit import Commit
 
 _PLACED_BYTES = PLACED.size
@@ -429,7 +429,7 @@ class Appender:
         self,
         topic: Topic,
         request: AppendRequest,
-        frames: Gathered,
+        frames: PrebuiltFrames,
         now_ms: int,
         identity: Identity | None,
         created: bool,
@@ -462,7 +462,7 @@ class Appender:
     def append_gathered(  # noqa: PLR0917 - called in one place
         self,
         topic: Topic,
-        frames: Gathered,
+        frames: PrebuiltFrames,
         size: int,
         tags: NDArray[np.uint32] | None,
         identity: Identity,
@@ -480,7 +480,9 @@ class Appender:
         batch.take((frames.count, identity, created, done), frames.count, size, framed)
         self._queue(batch)
 
-    def _place(self, topic: Topic, frames: Gathered, size: int, *, synced: bool = False) -> tuple[AppendBatch, Framed]:
+    def _place(
+        self, topic: Topic, frames: PrebuiltFrames, size: int, *, synced: bool = False
+    ) -> tuple[AppendBatch, Framed]:
         """Numbers frames from the topic's next seq on and stages them as a batch of their own.
 
         synced: also where the topic's class does not ask for it.

@@ -8,10 +8,10 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from topics.config import Config
-from topics.engine.values.ports import Timers
+from topics.engine.values.ports import TimersPort
 from topics.engine.write.write_body import CommandFields, WriteBody, WriteScanner
 from topics.store.format.rows import Rows
-from topics.store.in_memory.prebuilt_frames import Gathered, gather
+from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, gather
 
 if TYPE_CHECKING:
     from topics.engine.state.identity import Identity
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 Work = Generator[None, None, None]
-Frames = Gathered
+Frames = PrebuiltFrames
 """What a long write's records are made, for those who hand it on to the engine."""
 
 
@@ -30,7 +30,7 @@ class LongBodies:
     body is that of one. Bytes, not time: a run of the simulator takes the same turns as a server under load.
     """
 
-    def __init__(self, config: Config, timers: Timers) -> None:
+    def __init__(self, config: Config, timers: TimersPort) -> None:
         self._config = config
         self._timers = timers
         self.step_bytes = config.pass_body_bytes or 1 << 62
@@ -72,7 +72,7 @@ class LongBodies:
 
     def frames(
         self, rows: Rows, node: bytes | None, identity: Identity | None
-    ) -> Generator[None, None, Gathered | None]:
+    ) -> Generator[None, None, PrebuiltFrames | None]:
         """For a work: the rows as frames. None for the last piece of a part, whose frames follow those before it."""
         if identity is not None and identity.is_last_piece:
             return None

@@ -26,7 +26,7 @@ from topics.engine.json.strict_json import (
     KIND_NAMES,
     SECRET,
     JsonError,
-    Kind,
+    JsonKind,
     json_error,
     key_room,
     new_dirty,
@@ -245,20 +245,20 @@ class WriteScanner:
             node = self._string(body, fields[3:6], "node", limits.max_node_bytes)
         except RequestError as error:
             over = error
-        create = None if fields[11] < Kind.FALSE else fields[11] == Kind.TRUE
+        create = None if fields[11] < JsonKind.FALSE else fields[11] == JsonKind.TRUE
         config = None
-        if fields[14] == Kind.OBJECT:
+        if fields[14] == JsonKind.OBJECT:
             config = TopicConfig.parse(self._inner(body, fields[12:15], "config"), "config", "config.")
         incarnation = self._incarnation(body, fields[18:21])
         producer = None
-        if fields[23] == Kind.OBJECT:
+        if fields[23] == JsonKind.OBJECT:
             producer = parse_part(self._inner(body, fields[21:24], "producer"), self._limits)
         over = self.over_limit(count, node, key) or over
         if over is None and producer is not None and key is not None:
             over = producer_and_key()
         if over is None and violation:
             over = self._violation(violation, f"records[{record}]")
-        return WriteBody(rows, node, key, create, config, fields[17] == Kind.TRUE, over, incarnation, producer)
+        return WriteBody(rows, node, key, create, config, fields[17] == JsonKind.TRUE, over, incarnation, producer)
 
     def _cleaned(self, body: bytes, marks: int) -> bytes:
         """What the rows point at: payloads without blanks and repeated keys, tags and nodes decoded. Moves the rows
@@ -284,14 +284,14 @@ class WriteScanner:
     def _string(body: bytes | bytearray, span: tuple[int, ...], name: str, most: int) -> bytes | None:
         """Raises: RequestError, the text is over its limit by so much that it is not decoded to see."""
         off, size, kind = span
-        if kind != Kind.STRING:
+        if kind != JsonKind.STRING:
             return None
         if size > _ESCAPE_BYTES_MAX * most + _LONG_TEXT:
             raise _invalid(f"{name} is longer than {most} bytes: shorten it")
         return string_value(bytes(body[off : off + size])).encode()
 
     def _incarnation(self, body: bytes | bytearray, span: tuple[int, ...]) -> str | None:
-        if span[2] != Kind.STRING:
+        if span[2] != JsonKind.STRING:
             return None
         found = string_value(self._inner(body, span, "incarnation"))
         check_incarnation("incarnation", found)

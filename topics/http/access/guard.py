@@ -22,7 +22,7 @@ _TOPICS, _ROUTERS = "/v0/topics/", "/v0/routers/"
 _ROUTER_METHODS = {"GET": Scope.READ, "PUT": Scope.ADMIN, "DELETE": Scope.DELETE}
 
 
-class Verdict(NamedTuple):
+class AccessVerdict(NamedTuple):
     """counted: the principal whose requests in flight this one is one of, None where the cap does not apply."""
 
     principal: Principal
@@ -31,7 +31,7 @@ class Verdict(NamedTuple):
     forbidden: RequestError | None = None
 
 
-_OPEN = Verdict(FULL)
+_OPEN = AccessVerdict(FULL)
 _UNAUTHORIZED = RequestError("unauthorized", "a valid key is required: send `Authorization: Bearer <key>`")
 
 
@@ -42,7 +42,7 @@ class Guard:
         self._keyring = keyring
         self._probe_auth = probe_auth
 
-    def judge(self, request: Request, token: str, match: Match | None) -> Verdict:
+    def judge(self, request: Request, token: str, match: Match | None) -> AccessVerdict:
         """token: of the query, decoded. match: of the path, None for an unknown one."""
         if not self._keyring:
             return _OPEN
@@ -50,23 +50,23 @@ class Guard:
         route = match.methods.get(method) if match is not None else None
         access = _access(match, route)
         if access is Access.PROBE and not self._probe_auth:
-            return Verdict(NOBODY)
+            return AccessVerdict(NOBODY)
         own = access is Access.OWN and request.method == "GET"
         principal = self._identify(request, token if own or access is Access.STREAM else "")
         if own:
-            return Verdict(principal or NOBODY)
+            return AccessVerdict(principal or NOBODY)
         if principal is None:
-            return Verdict(NOBODY, unauthorized=_UNAUTHORIZED)
+            return AccessVerdict(NOBODY, unauthorized=_UNAUTHORIZED)
         if access is Access.PROBE:
-            return Verdict(principal)
-        return Verdict(principal, principal, None, _forbidden(principal, request.path, method, route))
+            return AccessVerdict(principal)
+        return AccessVerdict(principal, principal, None, _forbidden(principal, request.path, method, route))
 
-    def judge_again(self, principal: Principal, request: Request, method: str, route: Route | None) -> Verdict:
+    def judge_again(self, principal: Principal, request: Request, method: str, route: Route | None) -> AccessVerdict:
         """The verdict of now on a request that was let in as `principal`, whose key has changed since."""
         found = principal.of_now
         if found is None:
-            return Verdict(NOBODY, unauthorized=_UNAUTHORIZED)
-        return Verdict(found, found, None, _forbidden(found, request.path, method, route))
+            return AccessVerdict(NOBODY, unauthorized=_UNAUTHORIZED)
+        return AccessVerdict(found, found, None, _forbidden(found, request.path, method, route))
 
     def _identify(self, request: Request, of_query: str) -> Principal | None:
         """By the header; by the query's token where the header yields none."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from topics.common.topic_names import NAME_MAX
-from topics.engine.json.strict_json import Kind
+from topics.engine.json.strict_json import JsonKind
 from topics.engine.read.wait import Heads
 from topics.engine.values.incarnation import check_incarnation
 from topics.engine.values.json_fields import Fields, read_object, refuse
-from topics.engine.values.results import Known, TopicHead
+from topics.engine.values.results import KnownTopic, TopicHead
 from topics.errors import RequestError
 from topics.http.plan.call import Call
 
@@ -39,31 +39,31 @@ def wait(call: Call) -> None:
         call.on_disconnect = cancel
 
 
-def _known(topics: Fields) -> dict[str, Known]:
+def _known(topics: Fields) -> dict[str, KnownTopic]:
     """The topics as the client knows them, in its order. Raises: RequestError, naming the topic."""
-    known: dict[str, Known] = {}
+    known: dict[str, KnownTopic] = {}
     for name in topics.names():
         if len(name) > NAME_MAX:  # no topic has so long a name, which the wait would keep
             message = f"topics has a name of {len(name)} characters: that of a topic has at most {NAME_MAX}"
             raise RequestError("invalid_request", message)
         span = topics.require(name)
-        if span.kind == Kind.NUMBER:
-            known[name] = Known(topics.u64(name, 0))
-        elif span.kind == Kind.NULL:
-            known[name] = Known(None)
-        elif span.kind == Kind.OBJECT:
+        if span.kind == JsonKind.NUMBER:
+            known[name] = KnownTopic(topics.u64(name, 0))
+        elif span.kind == JsonKind.NULL:
+            known[name] = KnownTopic(None)
+        elif span.kind == JsonKind.OBJECT:
             known[name] = _known_with_incarnation(read_object(span.text, f"topics.{name}", f"topics.{name}."), name)
         else:
             raise refuse(f"topics.{name}", _MUST_BE, span)
     return known
 
 
-def _known_with_incarnation(entry: Fields, name: str) -> Known:
+def _known_with_incarnation(entry: Fields, name: str) -> KnownTopic:
     entry.require("seq")
     incarnation = entry.nullable_string("incarnation")
     if incarnation is not None:
         check_incarnation(f"topics.{name}.incarnation", incarnation)
-    return Known(entry.u64("seq", 0), incarnation)
+    return KnownTopic(entry.u64("seq", 0), incarnation)
 
 
 def _member(name: str, head: TopicHead | None) -> bytes:

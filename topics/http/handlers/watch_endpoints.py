@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from topics.engine.json.strict_json import Kind
+from topics.engine.json.strict_json import JsonKind
 from topics.engine.values.json_fields import Fields, read_object, refuse
 from topics.engine.values.results import DiffQuery, TopicState
 from topics.errors import RequestError, TopicsError
@@ -14,7 +14,7 @@ from topics.http.handlers import event_streams
 from topics.http.plan.call import Call
 from topics.http.streams import sse
 from topics.http.streams.watch_cursors import Cursors, read_cursor_id
-from topics.http.streams.watch_sessions import SESSION_TTL_MS, Session
+from topics.http.streams.watch_sessions import SESSION_TTL_MS, WatchSession
 from topics.http.streams.watch_stream import WatchStream
 from topics.http.wire.query import boolean
 
@@ -47,7 +47,7 @@ def create_session(call: Call) -> None:
         for name, state in states.items():
             start = starts[name]
             cursors[name] = state.head_seq if start is None else start
-        session = Session(call.principal.key_id, query, heartbeat_ms * 1_000_000, cursors)
+        session = WatchSession(call.principal.key_id, query, heartbeat_ms * 1_000_000, cursors)
         call.service.sessions.add(session)
         topics = {
             name: {"from_seq": cursors[name], "head_seq": state.head_seq, "earliest_seq": state.earliest_seq}
@@ -63,13 +63,13 @@ def create_session(call: Call) -> None:
 def _starts(fields: Fields, most: int) -> dict[str, int | None]:
     """Topic to its start cursor, None for its tail. Raises: RequestError, also for more than `most` topics."""
     span = fields.require("topics")
-    if span.kind != Kind.OBJECT:
+    if span.kind != JsonKind.OBJECT:
         raise refuse("topics", "an object from names to cursors", span)
     topics = read_object(span.text, "topics", "topics.", most)
     starts: dict[str, int | None] = {}
     for name in topics.names():
         entry = topics.require(name)
-        if entry.kind != Kind.OBJECT:
+        if entry.kind != JsonKind.OBJECT:
             raise refuse(f"topics.{name}", "an object with from_seq or tail, or {}", entry)
         start = read_object(entry.text, f"topics.{name}", f"topics.{name}.")
         from_seq = start.u64("from_seq", 0)

@@ -25,7 +25,7 @@ from topics.http.access.principal import Principal
 from topics.http.handlers import record_endpoints
 from topics.http.http1.http1_connection import HttpConnection, Phase
 from topics.http.lane._scan import ffi, lib
-from topics.http.lane.lane_answers import REQUEST, Answers, Columns, Group, Groups, Taken
+from topics.http.lane.lane_answers import REQUEST, Answers, ConnectionColumns, Group, Groups, Taken
 from topics.http.plan.service import Service
 from topics.http.protocol_choice import FirstBytes
 from topics.http.wire.head import HEAD_END
@@ -62,7 +62,7 @@ Row = tuple[Any, memoryview]
 class Lane:
     """One server's. `take` is asked before anybody else when something was received in a pass."""
 
-    def __init__(self, service: Service, links: Columns, keyring: Keyring, secret: int) -> None:
+    def __init__(self, service: Service, links: ConnectionColumns, keyring: Keyring, secret: int) -> None:
         config = service.config
         self._service = service
         self._links = links

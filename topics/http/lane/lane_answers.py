@@ -33,7 +33,7 @@ _AROUND_READ_BYTES = 700
 _CLOSING = b',"created":false,"deduped":false,"performance":{"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b}}'
 
 
-class Columns(Protocol):
+class ConnectionColumns(Protocol):
     """Connections as columns: `topics.loop.links.Links`."""
 
     count: int
@@ -153,7 +153,7 @@ class Groups:
 class Answers:
     """One server's. `flush` is called at the end of every pass, before its sends are queued."""
 
-    def __init__(self, service: Service, links: Columns, room: int) -> None:
+    def __init__(self, service: Service, links: ConnectionColumns, room: int) -> None:
         """room: the most requests of one scan."""
         self.service = service
         self._links = links

@@ -28,7 +28,7 @@ from topics.http.openapi.shapes import (
 JSON, SSE, PLAIN, HTML = "application/json", "text/event-stream", "text/plain", "text/html"
 
 
-class Operation(NamedTuple):
+class ApiOperation(NamedTuple):
     """success: status to schema of the JSON body, None for a body that is no JSON. errors: statuses of its own, beside
     those any request can meet. query: name to schema. body: of the request, None where it has none."""
 
@@ -121,12 +121,12 @@ _ROUTER = {
 }
 _ROUTER_SHOWN = _ROUTER | {"filter": nullable(ref("PredicateInForce"))}
 _ROUTER_MADE = answer(router=text(), created=boolean(), **_ROUTER_SHOWN, performance=performance())
-_HEALTH = Operation(
+_HEALTH = ApiOperation(
     "The process answers",
     "12.1",
     {200: answer(status=one_of("ok"), version=text(), uptime_ms=u64())},
 )
-_READY = Operation(
+_READY = ApiOperation(
     "Whether traffic should come here",
     "12.2",
     {200: answer(status=one_of("ready"), wal_replay_complete=boolean(), topics=u64())},
@@ -160,27 +160,27 @@ def _given(key: str) -> Schema:
     return {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
 
 
-OPERATIONS: dict[str, Operation] = {
-    "PUT /v0/topics/:": Operation(
+OPERATIONS: dict[str, ApiOperation] = {
+    "PUT /v0/topics/:": ApiOperation(
         "Create a topic, or replace its configuration", "7.1", {200: _PUT, 201: _PUT}, (409,), body=ref("Config")
     ),
-    "GET /v0/topics/:": Operation(
+    "GET /v0/topics/:": ApiOperation(
         "State of a topic", "7.2", {200: _STATE}, (404,), {"touch": boolean(True, _TOUCH)} | _SHOWN
     ),
-    "GET /v0/topics": Operation(
+    "GET /v0/topics": ApiOperation(
         "Topics by name",
         "7.3",
         {200: answer(topics=listing(_TOPIC_ROW), next_cursor_Q=text(), performance=performance())},
         query=_PAGE | {"touch": boolean(False, _TOUCH)} | _SHOWN,
     ),
-    "DELETE /v0/topics/:": Operation(
+    "DELETE /v0/topics/:": ApiOperation(
         "Delete a topic with all it holds",
         "7.4",
         {200: answer(topic=text(), deleted=boolean(), routers_removed=listing(text()), performance=performance())},
         (409,),
         {"if_empty": boolean(False, "refuse when it holds records")},
     ),
-    "POST /v0/topics/:": Operation(
+    "POST /v0/topics/:": ApiOperation(
         "Write records",
         "7.5",
         {200: _WRITTEN_OR_STAGED, 201: _WRITTEN_OR_STAGED},
@@ -209,7 +209,7 @@ OPERATIONS: dict[str, Operation] = {
         )
         | {"not": {"allOf": [_given("producer"), _given("idempotency_key")]}},
     ),
-    "POST /v0/topics/:/diff": Operation(
+    "POST /v0/topics/:/diff": ApiOperation(
         "Read records above a cursor, or wait for some",
         "7.6",
         {
@@ -244,7 +244,7 @@ OPERATIONS: dict[str, Operation] = {
         )
         | {"not": {"required": ["from", "from_seq"]}},
     ),
-    "POST /v0/topics/:/delete": Operation(
+    "POST /v0/topics/:/delete": ApiOperation(
         "Delete records below a seq, with matching tags, or both",
         "7.7",
         {
@@ -262,7 +262,7 @@ OPERATIONS: dict[str, Operation] = {
         body=question((), before_seq=nullable(u64()), match={"anyOf": [ref("Predicate"), {"type": "null"}]})
         | {"anyOf": [_given("before_seq"), _given("match")]},
     ),
-    "POST /v0/wait": Operation(
+    "POST /v0/wait": ApiOperation(
         "Heads of topics, as soon as one of them has news",
         "7.8",
         {
@@ -286,7 +286,7 @@ OPERATIONS: dict[str, Operation] = {
             wait_ms=u32("how long to wait for news; at most 30000", default=0),
         ),
     ),
-    "POST /v0/checkpoint": Operation(
+    "POST /v0/checkpoint": ApiOperation(
         "Show all that was acknowledged to those who read the files",
         "7.9",
         {
@@ -303,14 +303,14 @@ OPERATIONS: dict[str, Operation] = {
             checkpoint=u64("of an earlier answer that was not done: wait for the same checkpoint", default=0),
         ),
     ),
-    "POST /v0/topics/:/claim": Operation(
+    "POST /v0/topics/:/claim": ApiOperation(
         "Lease jobs of a queue",
         "8.2",
         {200: answer(topic=text(), claimed=listing(_JOB), count=u64(), ready=u64(), performance=performance())},
         (404, 409),
         body=question(("node",), node=NODE | {"minLength": 1}, max=u32(default=0), lease_ms=nullable(_LEASE)),
     ),
-    "POST /v0/topics/:/ack": Operation(
+    "POST /v0/topics/:/ack": ApiOperation(
         "Complete leased jobs",
         "8.3",
         {
@@ -326,7 +326,7 @@ OPERATIONS: dict[str, Operation] = {
         (404, 409),
         body=ref("Leases"),
     ),
-    "POST /v0/topics/:/nack": Operation(
+    "POST /v0/topics/:/nack": ApiOperation(
         "Give leased jobs back",
         "8.4",
         {
@@ -342,7 +342,7 @@ OPERATIONS: dict[str, Operation] = {
         (404, 409),
         body={"allOf": [ref("Leases"), question((), delay_ms=u64("clamped to 86400000", default=0))]},
     ),
-    "POST /v0/topics/:/extend": Operation(
+    "POST /v0/topics/:/extend": ApiOperation(
         "Hold leased jobs for longer, or shorter",
         "8.5",
         {
@@ -357,7 +357,7 @@ OPERATIONS: dict[str, Operation] = {
         (404, 409),
         body={"allOf": [ref("Leases"), question(("lease_ms",), lease_ms=_LEASE)]},
     ),
-    "GET /v0/topics/:/work": Operation(
+    "GET /v0/topics/:/work": ApiOperation(
         "Jobs pushed as they come (server-sent events)",
         "8.6",
         {200: None},
@@ -370,7 +370,7 @@ OPERATIONS: dict[str, Operation] = {
         },
         media=(SSE,),
     ),
-    "PUT /v0/routers/:": Operation(
+    "PUT /v0/routers/:": ApiOperation(
         "Create or change a router",
         "9.2",
         {200: _ROUTER_MADE, 201: _ROUTER_MADE},
@@ -382,13 +382,13 @@ OPERATIONS: dict[str, Operation] = {
             filter={"anyOf": [ref("Predicate"), {"type": "null"}]},
         ),
     ),
-    "GET /v0/routers/:": Operation(
+    "GET /v0/routers/:": ApiOperation(
         "A router and how far it is",
         "9.3",
         {200: answer(router=text(), **_ROUTER_SHOWN, forwarded_total=u64(), performance=performance())},
         (404,),
     ),
-    "GET /v0/routers": Operation(
+    "GET /v0/routers": ApiOperation(
         "Routers by name",
         "9.4",
         {
@@ -408,12 +408,12 @@ OPERATIONS: dict[str, Operation] = {
         },
         query=_PAGE | {"source": text(), "dest": text()},
     ),
-    "DELETE /v0/routers/:": Operation(
+    "DELETE /v0/routers/:": ApiOperation(
         "Stop a router",
         "9.5",
         {200: answer(router=text(), deleted=boolean(), performance=performance())},
     ),
-    "POST /v0/watch": Operation(
+    "POST /v0/watch": ApiOperation(
         "Open a session over topics, to be streamed",
         "10.2",
         {
@@ -445,7 +445,7 @@ OPERATIONS: dict[str, Operation] = {
             consistency=one_of("eventual", "strong", default="eventual"),
         ),
     ),
-    "GET /v0/watch/:": Operation(
+    "GET /v0/watch/:": ApiOperation(
         "The stream of a session (server-sent events)",
         "10.3",
         {200: None},
@@ -454,17 +454,17 @@ OPERATIONS: dict[str, Operation] = {
         {"Last-Event-ID": text("the `id` of the last frame received: rewinds, never advances")},
         media=(SSE,),
     ),
-    "GET /v0/ws": Operation("Subscribe and publish over a WebSocket", "11", {101: None}),
+    "GET /v0/ws": ApiOperation("Subscribe and publish over a WebSocket", "11", {101: None}),
     "GET /v0/health": _HEALTH,
     "GET /healthz": _HEALTH,
     "GET /v0/ready": _READY,
     "GET /readyz": _READY,
-    "GET /v0/metrics": Operation(
+    "GET /v0/metrics": ApiOperation(
         "Numbers, for Prometheus or, with `Accept: application/json`, as JSON",
         "12.3",
         {200: _METRICS},
         media=(JSON, PLAIN),
     ),
-    "GET /openapi.json": Operation("This description", "", {200: {"type": "object"}}),
-    "GET /docs": Operation("This description as a page", "", {200: None}, media=(HTML,)),
+    "GET /openapi.json": ApiOperation("This description", "", {200: {"type": "object"}}),
+    "GET /docs": ApiOperation("This description as a page", "", {200: None}, media=(HTML,)),
 }

@@ -10,7 +10,7 @@ from topics import __version__
 from topics.config import Config
 from topics.http.access.routes import Access, Body, Route
 from topics.http.access.scope import Scope
-from topics.http.openapi.api_operations import OPERATIONS, Operation
+from topics.http.openapi.api_operations import OPERATIONS, ApiOperation
 from topics.http.openapi.components import ROUTER_NAME, SCHEMAS, TOPIC_NAME
 from topics.http.openapi.shapes import Schema, ref, text, with_settings
 from topics.http.wire.error_answers import STATUS
@@ -58,7 +58,7 @@ def document(routes: Sequence[Route], config: Config) -> dict[str, Any]:
     return filled
 
 
-def _operation(route: Route, about: Operation) -> dict[str, Any]:
+def _operation(route: Route, about: ApiOperation) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "summary": about.summary,
         "operationId": _identifier(route),
@@ -100,7 +100,7 @@ def _name(route: Route, parameter: str) -> Schema:
     return text()
 
 
-def _responses(route: Route, about: Operation) -> dict[str, Any]:
+def _responses(route: Route, about: ApiOperation) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status, schema in about.success.items():
         content: dict[str, Any] = {}

@@ -25,7 +25,7 @@ from topics.engine.values.results import (
     DiffQuery,
     DiffResult,
     Done,
-    Known,
+    KnownTopic,
     PutResult,
     TopicPage,
     TopicState,
@@ -75,7 +75,7 @@ class EngineApi(Protocol):
 
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel: ...
 
-    def wait(self, known: dict[str, Known], wait_ms: int, done: Done[Heads]) -> Cancel: ...
+    def wait(self, known: dict[str, KnownTopic], wait_ms: int, done: Done[Heads]) -> Cancel: ...
 
     def checkpoint(self, wait_ms: int | None, done: Done[CheckpointResult], *, number: int = 0) -> Cancel: ...
 

@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from topics.errors import RequestError
-from topics.http.access.guard import Guard, Verdict
+from topics.http.access.guard import AccessVerdict, Guard
 from topics.http.access.origin import HostRule
 from topics.http.access.principal import NOBODY
 from topics.http.access.routes import Body, Match, Route, RouteTable
@@ -125,7 +125,7 @@ class Plan:
     )
 
     def __init__(
-        self, request: Request, aim: Aim, foreign: RequestError | None, verdict: Verdict, max_body_bytes: int
+        self, request: Request, aim: Aim, foreign: RequestError | None, verdict: AccessVerdict, max_body_bytes: int
     ) -> None:
         framing = request.framing
         headers = request.headers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from topics.engine.values.ports import Timers
+from topics.engine.values.ports import TimersPort
 from topics.engine.values.turns import Turns
 
 _LEAST_NS = 10_000
@@ -22,7 +22,7 @@ class RequestTurns(Turns):
 
     __slots__ = ("_now_ns", "seen_ns")
 
-    def __init__(self, timers: Timers, now_ns: Callable[[], int], budget_us: int) -> None:
+    def __init__(self, timers: TimersPort, now_ns: Callable[[], int], budget_us: int) -> None:
         """budget_us: of a pass, 0 for no limit."""
         super().__init__(timers, budget_us * 1000, budget_us * 1000 // _SHARE)
         self._now_ns = now_ns

@@ -9,7 +9,7 @@ from topics.clock import Clock
 from topics.common.metrics import Histogram
 from topics.config import Config
 from topics.engine.values.name_rules import Prefixes
-from topics.engine.values.ports import Timers
+from topics.engine.values.ports import TimersPort
 from topics.engine.write.long_bodies import LongBodies
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError
@@ -32,7 +32,7 @@ from topics.http.wire.response import ResponseWriter
 Gate = Callable[[Plan], RequestError | None]
 
 
-class Scrapes(Protocol):
+class MetricsPages(Protocol):
     """The metrics page, made in turns with everybody else: `done` gets it, or why there is none."""
 
     def text(self, within: Prefixes, done: Callable[[bytes | Exception], None]) -> None:
@@ -52,7 +52,7 @@ class Probes(Protocol):
     def topic_count(self) -> int: ...
 
     @property
-    def scrapes(self) -> Scrapes: ...
+    def scrapes(self) -> MetricsPages: ...
 
 
 class Service:
@@ -128,7 +128,7 @@ class Service:
         """For hooks at the end of a pass that run requests: see `Loop.again`."""
         self._engine: EngineApi | None = None
 
-    def use_loop(self, timers: Timers, random_bytes: Callable[[int], bytes]) -> None:
+    def use_loop(self, timers: TimersPort, random_bytes: Callable[[int], bytes]) -> None:
         """Before the first request: what only a loop has."""
         self.heartbeats = Heartbeats(timers)
         config = self.config

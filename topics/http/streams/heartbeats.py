@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from topics.engine.values.ports import Timers
+from topics.engine.values.ports import TimersPort
 
 _FINEST_NS = 1_000_000
 _COARSEST_NS = 100_000_000
@@ -31,7 +31,7 @@ class Beating(Protocol):
 class Heartbeats:
     """Streams enter with `add` and leave with `remove`."""
 
-    def __init__(self, timers: Timers) -> None:
+    def __init__(self, timers: TimersPort) -> None:
         self._timers = timers
         self._buckets: dict[int, dict[Beating, None]] = {}
         """By the time they are due, ns."""

@@ -14,7 +14,7 @@ from topics.http.streams.watch_cursors import Cursors
 SESSION_TTL_MS = 300_000
 
 
-class Session:
+class WatchSession:
     """key_id: of the key that made it, None without keys. cursors: after the last frame sent on any of its streams."""
 
     __slots__ = ("cursors", "interval_ns", "key_id", "query", "size", "streams", "used_ns", "wid")
@@ -48,14 +48,14 @@ class Sessions:
         self._of_key: Counter[int | None] = Counter()
         """How many there are, by `key_id`."""
         self._bytes = 0
-        self._by_wid: dict[str, Session] = {}
-        self._idle: dict[Session, None] = {}
+        self._by_wid: dict[str, WatchSession] = {}
+        self._idle: dict[WatchSession, None] = {}
         """Those without a stream, least recently used first."""
 
     def __len__(self) -> int:
         return len(self._by_wid)
 
-    def add(self, session: Session) -> None:
+    def add(self, session: WatchSession) -> None:
         """Raises: RequestError throttled at a limit, after idle ones were collected."""
         self.collect()
         key_id, most_of_key = session.key_id, self._most_of_key
@@ -72,7 +72,7 @@ class Sessions:
         self._idle[session] = None
         self._of_key[key_id] += 1
 
-    def _forget(self, gone: list[Session]) -> None:
+    def _forget(self, gone: list[WatchSession]) -> None:
         for session in gone:
             del self._idle[session], self._by_wid[session.wid]
             self._bytes -= session.size
@@ -80,16 +80,16 @@ class Sessions:
             if not self._of_key[session.key_id]:
                 del self._of_key[session.key_id]
 
-    def find(self, wid: str) -> Session | None:
+    def find(self, wid: str) -> WatchSession | None:
         """None for one that never was, or was idle for too long."""
         self.collect()
         return self._by_wid.get(wid)
 
-    def on_stream_open(self, session: Session) -> None:
+    def on_stream_open(self, session: WatchSession) -> None:
         session.streams += 1
         self._idle.pop(session, None)
 
-    def on_stream_end(self, session: Session) -> None:
+    def on_stream_end(self, session: WatchSession) -> None:
         session.streams -= 1
         session.used_ns = self._clock.monotonic_ns()
         if not session.streams:

@@ -12,7 +12,7 @@ from topics.errors import TopicsError
 from topics.http.streams import sse
 from topics.http.streams.heartbeats import Heartbeats
 from topics.http.streams.watch_cursors import Cursors, cursor_id
-from topics.http.streams.watch_sessions import Session, Sessions
+from topics.http.streams.watch_sessions import Sessions, WatchSession
 from topics.http.wire.stream import Block, Stream
 
 _log = logging.getLogger("topics.http")
@@ -45,7 +45,7 @@ class WatchStream:
     )
 
     def __init__(
-        self, session: Session, sessions: Sessions, heartbeats: Heartbeats, now_ns: int, on_end: Callable[[], None]
+        self, session: WatchSession, sessions: Sessions, heartbeats: Heartbeats, now_ns: int, on_end: Callable[[], None]
     ) -> None:
         self._session = session
         self._sessions = sessions

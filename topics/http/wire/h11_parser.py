@@ -5,7 +5,7 @@ from __future__ import annotations
 import h11
 
 from topics.http.wire.error_answers import BadRequestError
-from topics.http.wire.head import Fields, Framing
+from topics.http.wire.head import Fields, HeadFraming
 
 _MAX_EVENT_BYTES = 1 << 24
 """No limit of its own: `check_head` has the limit."""
@@ -16,7 +16,7 @@ class H11Parser:
 
     name = "h11"
 
-    def fields(self, head: bytes, framing: Framing) -> Fields:
+    def fields(self, head: bytes, framing: HeadFraming) -> Fields:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_EVENT_BYTES)
         connection.receive_data(head)
         try:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from hpack import HeaderTuple
 
 from topics.http.wire.error_answers import BadRequestError
-from topics.http.wire.head import FIELD_VALUE, METHOD, NOT_FIRST_ALONE, TARGET, Framing, repeated
+from topics.http.wire.head import FIELD_VALUE, METHOD, NOT_FIRST_ALONE, TARGET, HeadFraming, repeated
 from topics.http.wire.request import Request, split_target
 
 HeaderList = tuple[tuple[bytes, bytes], ...]
@@ -79,7 +79,7 @@ def parse_header_list(fields: HeaderList, whole: bool, max_bytes: int, max_field
     length = _length(headers, lengths)
     if whole and length:
         raise BadRequestError(SHORT_BODY)
-    framing = Framing(method, target, 1, length or 0, not whole and length is None, b"")
+    framing = HeadFraming(method, target, 1, length or 0, not whole and length is None, b"")
     _, path, query = split_target(target.decode("ascii"))
     return Request(
         method=method.decode("ascii"),

@@ -36,7 +36,7 @@ _CR = 13
 _STARTS_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]")
 
 
-class Framing(NamedTuple):
+class HeadFraming(NamedTuple):
     """The request line and what says where the body ends.
 
     target: as sent, starting with "/", "*" or an http scheme. version_minor: 0 or 1. content_length: 0 without a body
@@ -51,7 +51,7 @@ class Framing(NamedTuple):
     connection: bytes
 
 
-def check_head(head: bytes, max_bytes: int, max_fields: int) -> Framing:
+def check_head(head: bytes, max_bytes: int, max_fields: int) -> HeadFraming:
     """The framing of a whole head, request line through the empty line.
 
     Raises: BadRequestError, 431 when the head or its number of fields is over the limit, else 400.
@@ -90,13 +90,13 @@ def check_head(head: bytes, max_bytes: int, max_fields: int) -> Framing:
         raise BadRequestError("a request has one Host field")
     if encoding is not None:
         _check_encoding(encoding, version_minor, with_length=length is not None)
-        return Framing(method, target, version_minor, 0, True, connection)
+        return HeadFraming(method, target, version_minor, 0, True, connection)
     if length is None:
-        return Framing(method, target, version_minor, 0, False, connection)
+        return HeadFraming(method, target, version_minor, 0, False, connection)
     length = length.rstrip(b" \t")
     if not length.isdigit() or len(length) > 19:
         raise BadRequestError("Content-Length must be one number")
-    return Framing(method, target, version_minor, int(length), False, connection)
+    return HeadFraming(method, target, version_minor, int(length), False, connection)
 
 
 def repeated_of_head(head: bytes) -> Fields:

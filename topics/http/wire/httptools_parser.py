@@ -5,7 +5,7 @@ from __future__ import annotations
 import httptools
 
 from topics.http.wire.error_answers import BadRequestError
-from topics.http.wire.head import Fields, Framing
+from topics.http.wire.head import Fields, HeadFraming
 
 _KNOWN_METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH"))
 
@@ -24,7 +24,7 @@ class HttptoolsParser:
 
     name = "httptools"
 
-    def fields(self, head: bytes, framing: Framing) -> Fields:
+    def fields(self, head: bytes, framing: HeadFraming) -> Fields:
         if framing.method not in _KNOWN_METHODS:
             # llhttp knows a closed list of methods and gives some of them rules of their own. To this server any other
             # token is an unsupported method (405), so the fields are parsed as those of a GET.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from topics.http.wire.head import Fields, Framing
+from topics.http.wire.head import Fields, HeadFraming
 
 
 class HeadParser(Protocol):
@@ -16,7 +16,7 @@ class HeadParser(Protocol):
 
     name: str
 
-    def fields(self, head: bytes, framing: Framing) -> Fields:
+    def fields(self, head: bytes, framing: HeadFraming) -> Fields:
         """Raises BadRequestError for a head the parser does not take."""
 
 

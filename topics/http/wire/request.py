@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from topics.http.wire.head import Framing, check_head, repeated_of_head
+from topics.http.wire.head import HeadFraming, check_head, repeated_of_head
 from topics.http.wire.parser import HeadParser
 
 
@@ -21,7 +21,7 @@ class Request(NamedTuple):
     query: str
     authority: str
     headers: dict[bytes, bytes]
-    framing: Framing
+    framing: HeadFraming
     keep_alive: bool
     expects_continue: bool
 

@@ -27,7 +27,7 @@ TURNS_MAX = 16
 
 
 @dataclass(slots=True, eq=False)
-class Stream:
+class SocketWaits:
     """What waits on one socket; 0 and None for nothing."""
 
     socket: socket.socket
@@ -47,7 +47,7 @@ class SocketTable:
         self._epoll = epoll
         self._completions = completions
         self._buffers = buffers
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, SocketWaits] = {}
         self._waiting: dict[int, Callable[[], None]] = {}
         """user_data of an operation that waits -> what ends it early."""
 
@@ -114,7 +114,7 @@ class SocketTable:
             stream.accept = user_data
             self._waiting[user_data] = lambda: setattr(stream, "accept", 0)
 
-    def _accept(self, fd: int, stream: Stream) -> None:
+    def _accept(self, fd: int, stream: SocketWaits) -> None:
         for _ in range(TURNS_MAX):
             try:
                 accepted, _address = stream.socket.accept()
@@ -150,7 +150,7 @@ class SocketTable:
         self._watch(fd)
         self._waiting[user_data] = lambda: self._forget(fd, stream).close()
 
-    def _connected(self, fd: int, stream: Stream) -> None:
+    def _connected(self, fd: int, stream: SocketWaits) -> None:
         user_data, stream.connect = stream.connect, 0
         error = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
@@ -164,7 +164,7 @@ class SocketTable:
             stream.receive = user_data
             self._waiting[user_data] = lambda: setattr(stream, "receive", 0)
 
-    def _receive(self, fd: int, stream: Stream, mask: int) -> None:
+    def _receive(self, fd: int, stream: SocketWaits, mask: int) -> None:
         user_data, buffers = stream.receive, self._buffers
         for _ in range(TURNS_MAX):
             number = buffers.next_free()
@@ -193,7 +193,7 @@ class SocketTable:
         self._end(user_data, res)
 
     @staticmethod
-    def _peek(stream: Stream) -> int | None:
+    def _peek(stream: SocketWaits) -> int | None:
         """With no buffer free: -ENOBUFS for data, 0 at the end of the stream, None for nothing yet, or -errno."""
         try:
             return -errno.ENOBUFS if stream.socket.recv(1, socket.MSG_PEEK) else 0
@@ -226,7 +226,7 @@ class SocketTable:
         except OSError as error:
             return -(error.errno or errno.EIO)
 
-    def _resend(self, stream: Stream) -> None:
+    def _resend(self, stream: SocketWaits) -> None:
         try:
             res = stream.socket.send(stream.sending, socket.MSG_NOSIGNAL)
         except BlockingIOError:
@@ -238,7 +238,7 @@ class SocketTable:
         self._end(user_data, res)
 
     @staticmethod
-    def _unsend(stream: Stream) -> None:
+    def _unsend(stream: SocketWaits) -> None:
         stream.send, stream.sending = 0, b""
 
     def shutdown(self, user_data: int, fd: int, sends_only: bool) -> None:
@@ -258,10 +258,10 @@ class SocketTable:
         stale = self._streams.get(fd)
         if stale is not None:  # its descriptor was closed behind our back
             self._forget(fd, stale).detach()
-        self._streams[fd] = Stream(owned)
+        self._streams[fd] = SocketWaits(owned)
         return fd
 
-    def _stream(self, user_data: int, fd: int) -> Stream | None:
+    def _stream(self, user_data: int, fd: int) -> SocketWaits | None:
         """The stream of a descriptor; None after completing the operation with the reason why there is none."""
         stream = self._streams.get(fd)
         if stream is None:
@@ -271,10 +271,10 @@ class SocketTable:
                 self._completions.add(user_data, -(getattr(error, "errno", 0) or errno.EBADF))
                 return None
             borrowed.setblocking(False)
-            stream = self._streams[fd] = Stream(borrowed)
+            stream = self._streams[fd] = SocketWaits(borrowed)
         return stream
 
-    def _armed(self, user_data: int, fd: int) -> Stream | None:
+    def _armed(self, user_data: int, fd: int) -> SocketWaits | None:
         """The same, and epoll reports what it has to give already."""
         stream = self._stream(user_data, fd)
         if stream is not None:
@@ -292,7 +292,7 @@ class SocketTable:
         except FileNotFoundError:
             self._epoll.register(fd, EDGES)
 
-    def _forget(self, fd: int, stream: Stream) -> socket.socket:
+    def _forget(self, fd: int, stream: SocketWaits) -> socket.socket:
         self._streams.pop(fd, None)
         self.ready.pop(fd, None)
         return stream.socket

@@ -32,7 +32,7 @@ from topics.pipelines.target.layout import (
     Mark,
     PartFile,
     Shape,
-    State,
+    TargetState,
     commit_numbers,
     commit_path,
     names_in,
@@ -100,15 +100,15 @@ class DeltaLayout:
         self._target = target
         self._log = os.path.join(target, LOG)
 
-    def load(self) -> State:
+    def load(self) -> TargetState:
         """The newest version, its transaction ids as marks."""
         log = self._read()
         if log.number < 0:
-            return State(extra=log)
+            return TargetState(extra=log)
         with sound(f"Delta log {self._log}"):
             return self._state_of(log)
 
-    def _state_of(self, log: _Log) -> State:
+    def _state_of(self, log: _Log) -> TargetState:
         self._refuse_unknown(log)
         configuration = _as_dict(log.metadata.get("configuration"))
         shape = Shape(configuration.get("topics.schema", ""), configuration.get("topics.data", "all"))
@@ -117,7 +117,7 @@ class DeltaLayout:
             raise TargetError(
                 f"{self._target} is a Delta table with other columns than an export has ({unlike}): name a new target"
             )
-        return State(log.number, _marks(log.txns), shape, log)
+        return TargetState(log.number, _marks(log.txns), shape, log)
 
     def is_committed(self, head: Head) -> bool:
         """Return whether the version that the announcement names was written by its run."""
@@ -134,7 +134,7 @@ class DeltaLayout:
     def _lists_files_of(self, run: str) -> bool:
         return any(f"/part-{run}-" in path for path in self._read().adds)
 
-    def commit(self, run: Run, state: State, add: Addition) -> int:
+    def commit(self, run: Run, state: TargetState, add: Addition) -> int:
         """Write the next version; goes behind versions of others as long as they touch nothing of ours."""
         log: _Log = state.extra
         with disk_errors(f"commit in {self._target}"):

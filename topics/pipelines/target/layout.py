@@ -105,7 +105,7 @@ class Addition:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class TargetState:
     """State of a target. number: of its newest commit, -1 before the first."""
 
     number: int = -1
@@ -120,13 +120,13 @@ class Layout(Protocol):
 
     name: str
 
-    def load(self) -> State:
+    def load(self) -> TargetState:
         """Return the newest state. Raises TargetError, FormatError."""
 
     def is_committed(self, head: Head) -> bool:
         """Return whether the run that wrote this announcement has committed."""
 
-    def commit(self, run: Run, state: State, add: Addition) -> int:
+    def commit(self, run: Run, state: TargetState, add: Addition) -> int:
         """Add the files of a run to the target; returns the number of the commit.
 
         Raises TargetError when another run has committed since `state` was loaded; nothing is changed then.

@@ -45,7 +45,7 @@ class Parts:
     shape: Shape = field(default_factory=Shape)
 
 
-class PartWriter:
+class PartFileWriter:
     """Writes batches, in order of seq for each topic, into files by topic and day.
 
     Use as a context manager: a unit that fails leaves no files.
@@ -62,7 +62,7 @@ class PartWriter:
         self.files: list[PartFile] = []
         """The files that are complete and durable."""
 
-    def __enter__(self) -> PartWriter:
+    def __enter__(self) -> PartFileWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

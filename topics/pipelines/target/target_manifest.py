@@ -25,7 +25,7 @@ from topics.pipelines.target.layout import (
     Mark,
     PartFile,
     Shape,
-    State,
+    TargetState,
     commit_numbers,
     commit_path,
     names_in,
@@ -49,17 +49,17 @@ class ManifestLayout:
         self._target = target
         self._commits = os.path.join(target, COMMITS)
 
-    def load(self) -> State:
+    def load(self) -> TargetState:
         """The state after the newest commit."""
         number = max(self._numbers(), default=-1)
         if number < 0:
-            return State()
+            return TargetState()
         commit = self.read(number)
         with sound(f"commit {self._path(number)}"):
             marks = {
                 name: Mark(str(mark["incarnation"]), int(mark["next_seq"])) for name, mark in commit["state"].items()
             }
-            return State(number, marks, Shape(str(commit["schema"]), str(commit["data"])))
+            return TargetState(number, marks, Shape(str(commit["schema"]), str(commit["data"])))
 
     def is_committed(self, head: Head) -> bool:
         """Return whether the commit that the announcement names is there, written by the same run."""
@@ -68,7 +68,7 @@ class ManifestLayout:
             return False
         return bool(self.read(number).get("run") == head.get("run"))
 
-    def commit(self, run: Run, state: State, add: Addition) -> int:
+    def commit(self, run: Run, state: TargetState, add: Addition) -> int:
         """Write the next commit file."""
         marks = {**state.marks, **{name: Mark(one.incarnation, one.to_seq + 1) for name, one in add.topics.items()}}
         number = state.number + 1

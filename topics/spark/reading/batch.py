@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from topics.spark.client import Client, State
+from topics.spark.client import Client, PlannedTopic
 from topics.spark.errors import DataLossError, OptionError, ServerError
 from topics.spark.options import EARLIEST, FAIL, ROWS, SourceOptions
 from topics.spark.reading.places import ends, starts, subscribed
@@ -107,7 +107,7 @@ def _needed(client: Client | None) -> Client:
     return client
 
 
-def _ranges(view: View, options: SourceOptions, states: Mapping[str, State]) -> list[Range]:
+def _ranges(view: View, options: SourceOptions, states: Mapping[str, PlannedTopic]) -> list[Range]:
     first, end = starts(view, options, states), ends(view, options, states)
     for name in states:
         chosen = options.starting_ms is not None or options.starting.by_topic.get(name, EARLIEST) != EARLIEST

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from topics.spark.reading.pages import Columns, Lost, Page
+from topics.spark.reading.pages import Columns, DiffPage, PageLoss
 
 
 class _Record(msgspec.Struct):
@@ -32,7 +32,7 @@ class _Answer(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Answer).decode
 
 
-def decode_page(body: bytes) -> Page:
+def decode_page(body: bytes) -> DiffPage:
     """Return the page as columns. Raises: ValueError, the body is not an answer to a diff."""
     answer = _decode(body)
     records = answer.records
@@ -45,9 +45,9 @@ def decode_page(body: bytes) -> Page:
         [bytes(record.meta) for record in records],
     )
     gap = answer.tombstone
-    return Page(
+    return DiffPage(
         columns,
         answer.next_from_seq,
         answer.head_seq,
-        None if gap is None else Lost(gap.gap_from, gap.gap_to, gap.reason),
+        None if gap is None else PageLoss(gap.gap_from, gap.gap_to, gap.reason),
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from topics.spark.client import WAIT_NAMES_MAX, Client, Head
 from topics.spark.errors import DataLossError, OptionError
 from topics.spark.options import FAIL, LATEST, ROWS, SEQ_MAX, WAIT_MS_MAX, WAIT_SLACK_MS, SourceOptions
-from topics.spark.reading.offsets import RECREATED, Lost, Position, from_json, to_json
+from topics.spark.reading.offsets import RECREATED, LostRange, Position, from_json, to_json
 from topics.spark.reading.places import starts, subscribed
 from topics.spark.reading.planning import Work, partitions_of, share, stream_ranges
 from topics.spark.reading.view import FilesView, ServerView, View
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Heads = Mapping[str, Head | None]
 
 
-class Source(Protocol):
+class NewsSource(Protocol):
     """The place where a stream looks for news: a server or a directory."""
 
     def view(self) -> View:
@@ -166,7 +166,7 @@ class Follower:
         self._client = client
         self._sleep = sleep
         self._now = now
-        self._source_here: Source | None = None
+        self._source_here: NewsSource | None = None
         self._initial: dict[str, Any] | None = None
         self._goal: Heads | None = None
         """The heads at which a run with AvailableNow ends."""
@@ -227,7 +227,7 @@ class Follower:
 
     # -- planning -----------------------------------------------------------------------------------------
 
-    def _source(self) -> Source:
+    def _source(self) -> NewsSource:
         if self._source_here is None:
             if self._options.connection is None:
                 self._source_here = FilesSource(self._options, self._sleep)
@@ -274,7 +274,7 @@ class Follower:
         view = self._source().view()
         begins: dict[str, int] = {}
         ends: dict[str, int] = {}
-        gone: dict[str, list[Lost]] = {}
+        gone: dict[str, list[LostRange]] = {}
         lives: dict[str, str] = {}
         for name, head in sorted(heads.items()):
             position = before.get(name)
@@ -282,7 +282,7 @@ class Follower:
                 continue
             if head.head > SEQ_MAX:
                 raise OptionError(f"topic {name!r} has seqs above {SEQ_MAX}, which no Spark column holds: leave it out")
-            losses: list[Lost] = []
+            losses: list[LostRange] = []
             first = position.next if position is not None else 1
             if position is not None and position.of != head.of:
                 losses.append(self._former_life(name, position))
@@ -304,14 +304,14 @@ class Follower:
             for name, begin in begins.items()
         }
 
-    def _former_life(self, name: str, position: Position) -> Lost:
+    def _former_life(self, name: str, position: Position) -> LostRange:
         """Return the unread seqs of the incarnation that is gone: from the next one to the highest one seen."""
         seen = self._seen.get(name)
         known = seen.head if seen is not None and seen.of == position.of else 0
-        return Lost(position.next, max(position.next, known), RECREATED)
+        return LostRange(position.next, max(position.next, known), RECREATED)
 
 
-def _before(losses: Iterable[Lost], end: int) -> Iterable[Lost]:
+def _before(losses: Iterable[LostRange], end: int) -> Iterable[LostRange]:
     """Cut losses to a batch's end. Losses of a former incarnation are never cut: their seqs are of another life."""
     for lost in losses:
         if lost.reason == RECREATED:

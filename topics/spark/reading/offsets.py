@@ -25,7 +25,7 @@ DELETED = "topic_deleted"
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostRange:
     """Lost seqs, both ends included. reason: that of a tombstone, or RECREATED for the incarnation before this one."""
 
     from_seq: int
@@ -39,7 +39,7 @@ class Position:
 
     next: int
     of: str
-    lost: tuple[Lost, ...] = ()
+    lost: tuple[LostRange, ...] = ()
     first: int | None = None
     """The JSON's "from"."""
 
@@ -70,7 +70,7 @@ def from_json(offset: Mapping[str, Any]) -> dict[str, Position]:
             name: Position(
                 int(entry["next"]),
                 str(entry["of"]),
-                tuple(Lost(int(low), int(high), str(reason)) for low, high, reason in entry.get("lost", ())),
+                tuple(LostRange(int(low), int(high), str(reason)) for low, high, reason in entry.get("lost", ())),
                 entry.get("from"),
             )
             for name, entry in offset["topics"].items()

@@ -25,7 +25,7 @@ class Columns:
     meta: list[bytes]
 
 
-class Lost(NamedTuple):
+class PageLoss(NamedTuple):
     """A tombstone: first seq, last seq, reason."""
 
     gap_from: int
@@ -33,16 +33,16 @@ class Lost(NamedTuple):
     reason: str
 
 
-class Page(NamedTuple):
+class DiffPage(NamedTuple):
     """One answer of the server."""
 
     columns: Columns
     next_from_seq: int
     head: int
-    lost: Lost | None
+    lost: PageLoss | None
 
 
-def decoder() -> Callable[[bytes], Page]:
+def decoder() -> Callable[[bytes], DiffPage]:
     """Return the faster decoder where msgspec is installed, else the other one."""
     try:
         from topics.spark.reading.fast_pages import decode_page as fast  # noqa: PLC0415 - executors may lack msgspec
@@ -51,7 +51,7 @@ def decoder() -> Callable[[bytes], Page]:
     return fast
 
 
-def decode_page(body: bytes) -> Page:
+def decode_page(body: bytes) -> DiffPage:
     """Decode a page with the standard library, several times slower than msgspec does.
 
     Raises: ValueError, the body is not an answer to a diff.
@@ -62,7 +62,7 @@ def decode_page(body: bytes) -> Page:
         raise ValueError(f"the server's answer to a diff lacks {error}") from None
 
 
-def _page(body: bytes) -> Page:
+def _page(body: bytes) -> DiffPage:
     text = body.decode()
     columns = Columns([], [], [], [], [], [])
     rest: dict[str, Any] = {"tombstone": None}
@@ -74,8 +74,8 @@ def _page(body: bytes) -> Page:
         for at in _elements(text, start):
             _add(columns, text, at)
     tombstone = rest["tombstone"]
-    lost = None if tombstone is None else Lost(tombstone["gap_from"], tombstone["gap_to"], tombstone["reason"])
-    return Page(columns, rest["next_from_seq"], rest["head_seq"], lost)
+    lost = None if tombstone is None else PageLoss(tombstone["gap_from"], tombstone["gap_to"], tombstone["reason"])
+    return DiffPage(columns, rest["next_from_seq"], rest["head_seq"], lost)
 
 
 def _add(columns: Columns, text: str, at: int) -> None:

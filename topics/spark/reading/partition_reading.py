@@ -19,7 +19,7 @@ from topics.spark.client import Client
 from topics.spark.errors import DataLossError, ServerError
 from topics.spark.options import FAIL, ROWS, SEQ_MAX, SourceOptions
 from topics.spark.reading.offsets import DELETED, RECREATED
-from topics.spark.reading.pages import Columns, Page, decoder
+from topics.spark.reading.pages import Columns, DiffPage, decoder
 from topics.spark.reading.planning import SMALL_RANGE, Range, TopicLoss, Work
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class WorkReader:
         """
         cursor = yielded = part.first - 1
         while cursor < part.end - 1:
-            pages: list[Page] = []
+            pages: list[DiffPage] = []
             rows = size = 0
             while cursor < part.end - 1 and rows < FLUSH_ROWS and size < FLUSH_BYTES:
                 page = self._page(part, cursor)
@@ -160,7 +160,7 @@ class WorkReader:
                 yield batch
             yielded = cursor
 
-    def _page(self, part: Range, cursor: int) -> Page | None:
+    def _page(self, part: Range, cursor: int) -> DiffPage | None:
         options = self._options
         limit = min(options.page_size, part.end - 1 - cursor)
         with_tags = schema.TAG in options.columns or options.tags is not None

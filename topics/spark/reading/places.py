@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from topics.spark.client import State
+from topics.spark.client import PlannedTopic
 from topics.spark.errors import OptionError
 from topics.spark.options import EARLIEST, LATEST, SEQ_MAX, Places, SourceOptions
 from topics.spark.reading.view import View
 
 
-def subscribed(view: View, options: SourceOptions) -> dict[str, State]:
+def subscribed(view: View, options: SourceOptions) -> dict[str, PlannedTopic]:
     """Return the topics to read, by name. Raises: OptionError, a topic is absent, or has seqs beyond int64."""
     states = dict(sorted(view.states(options).items()))
     where = options.connection.url if options.connection else options.path
@@ -23,13 +23,13 @@ def subscribed(view: View, options: SourceOptions) -> dict[str, State]:
     return states
 
 
-def starts(view: View, options: SourceOptions, states: Mapping[str, State]) -> dict[str, int]:
+def starts(view: View, options: SourceOptions, states: Mapping[str, PlannedTopic]) -> dict[str, int]:
     """Return the first seq to read of each topic. Raises: OptionError, a seq beyond the head, an absent topic."""
     _refuse_absent("startingOffsets", options.starting, states)
     return {name: _start(view, options, name, state) for name, state in states.items()}
 
 
-def ends(view: View, options: SourceOptions, states: Mapping[str, State]) -> dict[str, int]:
+def ends(view: View, options: SourceOptions, states: Mapping[str, PlannedTopic]) -> dict[str, int]:
     """Return the exclusive end of each topic's read. Raises: OptionError, a seq beyond the head, an absent topic."""
     _refuse_absent("endingOffsets", options.ending, states)
     found = {}
@@ -42,7 +42,7 @@ def ends(view: View, options: SourceOptions, states: Mapping[str, State]) -> dic
     return found
 
 
-def _start(view: View, options: SourceOptions, name: str, state: State) -> int:
+def _start(view: View, options: SourceOptions, name: str, state: PlannedTopic) -> int:
     if options.starting_ms is not None:
         return min(view.first_seq_at(name, options.starting_ms), state.head + 1)
     start = _chosen(options.starting, name, EARLIEST)
@@ -51,7 +51,7 @@ def _start(view: View, options: SourceOptions, name: str, state: State) -> int:
     return state.earliest if start == EARLIEST else _within("startingOffsets", name, start, state)
 
 
-def _refuse_absent(option: str, places: Places, states: Mapping[str, State]) -> None:
+def _refuse_absent(option: str, places: Places, states: Mapping[str, PlannedTopic]) -> None:
     """Refuse seqs of topics that are not there, which a pattern alone would let pass."""
     for name in places.by_topic:
         if name not in states:
@@ -62,7 +62,7 @@ def _chosen(places: Places, name: str, otherwise: int) -> int:
     return places.word if places.word is not None else places.by_topic.get(name, otherwise)
 
 
-def _within(option: str, name: str, seq: int, state: State) -> int:
+def _within(option: str, name: str, seq: int, state: PlannedTopic) -> int:
     if seq > state.head + 1:
         raise OptionError(
             f"option {option} gives {seq} for topic {name!r}, whose head is {state.head}: "

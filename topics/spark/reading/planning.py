@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from topics.spark.errors import OptionError
 from topics.spark.options import PARTITIONS_MAX
-from topics.spark.reading.offsets import RECREATED, Lost, Position
+from topics.spark.reading.offsets import RECREATED, LostRange, Position
 
 if TYPE_CHECKING:
     from topics.files import Piece
@@ -70,7 +70,7 @@ def share(limit: int | None, backlogs: Mapping[str, int]) -> dict[str, int]:
     return shares
 
 
-def without(first: int, end: int, losses: Iterable[Lost]) -> list[tuple[int, int]]:
+def without(first: int, end: int, losses: Iterable[LostRange]) -> list[tuple[int, int]]:
     """Return the parts of [first, end) outside of losses, as half-open ranges."""
     parts = []
     for lost in sorted(losses, key=lambda lost: lost.from_seq):

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from topics.spark.client import Client, State
+from topics.spark.client import Client, PlannedTopic
 from topics.spark.errors import ServerError
 from topics.spark.options import SourceOptions
-from topics.spark.reading.offsets import Lost
+from topics.spark.reading.offsets import LostRange
 
 if TYPE_CHECKING:
     from topics.files import Directory
@@ -20,10 +20,10 @@ _PLAIN = re.compile(r"(?:[A-Za-z0-9_:-]|\\[.:_-])*")
 class View(Protocol):
     """Topics as a server has them now, or as one snapshot has them."""
 
-    def states(self, options: SourceOptions) -> Mapping[str, State]:
+    def states(self, options: SourceOptions) -> Mapping[str, PlannedTopic]:
         """Return the topics that options subscribe to and that exist."""
 
-    def gone(self, topic: str, of: str, first: int, end: int) -> tuple[int, list[Lost]]:
+    def gone(self, topic: str, of: str, first: int, end: int) -> tuple[int, list[LostRange]]:
         """Return the first seq of [first, end) that may be live, `end` without one, and the known losses in the range.
 
         of: the incarnation meant; nothing is known of another one. Losses are ascending. Other seqs that are
@@ -40,14 +40,14 @@ class ServerView:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def states(self, options: SourceOptions) -> Mapping[str, State]:
+    def states(self, options: SourceOptions) -> Mapping[str, PlannedTopic]:
         if options.pattern is None:
             found = {name: self._client.state(name) for name in options.subscribe}
             return {name: state for name, state in found.items() if state is not None}
         everything = self._client.states(literal_prefix(options.pattern.pattern))
         return {name: state for name, state in everything.items() if options.pattern.fullmatch(name)}
 
-    def gone(self, topic: str, of: str, first: int, end: int) -> tuple[int, list[Lost]]:
+    def gone(self, topic: str, of: str, first: int, end: int) -> tuple[int, list[LostRange]]:
         state = self._client.state(topic)
         if state is None or state.of != of or state.earliest <= first:
             return first, []
@@ -60,7 +60,7 @@ class ServerView:
             raise
         if tombstone is None or tombstone["gap_from"] >= end:
             return begin, []
-        return begin, [Lost(first, min(tombstone["gap_to"], end - 1), tombstone["reason"])]
+        return begin, [LostRange(first, min(tombstone["gap_to"], end - 1), tombstone["reason"])]
 
     def first_seq_at(self, topic: str, time_ms: int) -> int:
         return self._client.first_seq_at(topic, time_ms)
@@ -72,20 +72,22 @@ class FilesView:
     def __init__(self, directory: Directory) -> None:
         self.directory = directory
 
-    def states(self, options: SourceOptions) -> Mapping[str, State]:
+    def states(self, options: SourceOptions) -> Mapping[str, PlannedTopic]:
         topics = self.directory.topics
         if options.pattern is None:
             names = [name for name in options.subscribe if name in topics]
         else:
             names = [name for name in topics if options.pattern.fullmatch(name)]
         return {
-            name: State(topics[name].head, topics[name].first_kept, topics[name].incarnation, topics[name].durability)
+            name: PlannedTopic(
+                topics[name].head, topics[name].first_kept, topics[name].incarnation, topics[name].durability
+            )
             for name in names
         }
 
-    def gone(self, topic: str, of: str, first: int, end: int) -> tuple[int, list[Lost]]:
+    def gone(self, topic: str, of: str, first: int, end: int) -> tuple[int, list[LostRange]]:
         files = self.directory.topics[topic]
-        losses = [Lost(loss.from_seq, loss.to_seq, loss.reason) for loss in files.losses(first, end - 1)]
+        losses = [LostRange(loss.from_seq, loss.to_seq, loss.reason) for loss in files.losses(first, end - 1)]
         return min(end, max(first, files.first_kept)), losses
 
     def first_seq_at(self, topic: str, time_ms: int) -> int:

@@ -32,7 +32,7 @@ WEAK = ("memory", "ephemeral")
 
 
 @dataclass(frozen=True, slots=True)
-class Producer:
+class PartName:
     """The name of a part: the same values for every attempt, apart from `attempt`."""
 
     id: str
@@ -43,7 +43,7 @@ class Producer:
 
 
 @dataclass(slots=True)
-class Totals:
+class SentTotals:
     """Counts of one partition. deduped: parts that the server knew from an earlier attempt."""
 
     rows: int = 0
@@ -76,7 +76,7 @@ class _Part:
 class PartWriter:
     """Turns the batches of one partition into parts and sends them. `finish` commits them."""
 
-    def __init__(self, client: Client, options: SinkOptions, producer: Producer, *, is_stream: bool) -> None:
+    def __init__(self, client: Client, options: SinkOptions, producer: PartName, *, is_stream: bool) -> None:
         if producer.part > PART_MAX:
             raise OptionError(f"partition {producer.part} is above {PART_MAX}: write with fewer partitions (coalesce)")
         self._client = client
@@ -84,7 +84,7 @@ class PartWriter:
         self._producer = producer
         self._checks_class = is_stream and not options.allow_weak
         self._parts: dict[str, _Part] = {}
-        self._totals = Totals()
+        self._totals = SentTotals()
         self._rows_seen = 0
 
     def add(self, names: Sequence[str], batch: pa.RecordBatch) -> None:
@@ -108,7 +108,7 @@ class PartWriter:
             chosen = pc.equal(topics, topic)
             self._add_to(topic, {name: column.filter(chosen) for name, column in columns.items()}, rows.filter(chosen))
 
-    def finish(self) -> Totals:
+    def finish(self) -> SentTotals:
         """Send the rest, as the last piece of each part; return the counts."""
         for topic, part in self._parts.items():
             answer = self._send(topic, part, len(part.chunks), last=True)

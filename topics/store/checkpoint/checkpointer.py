@@ -30,12 +30,12 @@ from topics.config import Config
 from topics.errors import StorageError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
-from topics.store.checkpoint.copy_context import Copying, Unsynced
-from topics.store.checkpoint.delete_flags import Flagging
-from topics.store.checkpoint.evacuation import Relocation
-from topics.store.checkpoint.low_space import Scarcity, live_rows
+from topics.store.checkpoint.copy_context import CopyContext, Unsynced
+from topics.store.checkpoint.delete_flags import DeleteFlags
+from topics.store.checkpoint.evacuation import Evacuation
+from topics.store.checkpoint.low_space import LowSpace, live_rows
 from topics.store.checkpoint.tiering import Tiering, mark
-from topics.store.checkpoint.time_slices import Turns
+from topics.store.checkpoint.time_slices import TimeSlices
 from topics.store.disk.disk_space import lacks_space
 from topics.store.disk.open_files import OpenFiles
 from topics.store.disk.whole_files import lacks_descriptors
@@ -49,7 +49,7 @@ from topics.store.segments.snapshot_files import COPIES, snapshot_numbers, write
 from topics.store.segments.tiers import Tiers
 from topics.store.wal.commit import Commit
 from topics.store.wal.counters import CheckpointCounters
-from topics.store.wal.sharded_log import Log
+from topics.store.wal.sharded_log import ShardedLog
 from topics.store.wal.wal_files import place
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Checkpointer:
         loop: Loop,
         config: Config,
         *,
-        wal: Log,
+        wal: ShardedLog,
         reader: Reader,
         table: FileTable,
         opener: OpenFiles,
@@ -97,9 +97,9 @@ class Checkpointer:
         """Named by each snapshot until what the log says was deleted there is flagged: this process may be killed."""
         self._retired_shards = retired_shards
         """Shards of an earlier count: where their replay begins once a checkpoint has copied them."""
-        self._scarcity = Scarcity(catalog, manifest, table, wal, config)
+        self._scarcity = LowSpace(catalog, manifest, table, wal, config)
         self._tiering = Tiering(loop, config, manifest, table, opener)
-        self._turns = Turns(loop.clock, loop.next_pass, config.checkpoint_us_per_pass * 1000)
+        self._turns = TimeSlices(loop.clock, loop.next_pass, config.checkpoint_us_per_pass * 1000)
         self._running: Future[None] | None = None
         self._unsynced = Unsynced({}, {})
         self._unflagged: list[Deletions] = []
@@ -388,8 +388,8 @@ class Checkpointer:
         several = len(self._log.shards) > 1 or bool(self._retired_shards)
         return several and not all(file.superseded for file in left)
 
-    async def _copy(self, left: list[StoredFile], *, all_shared: bool) -> Relocation:
-        copying = Copying(
+    async def _copy(self, left: list[StoredFile], *, all_shared: bool) -> Evacuation:
+        copying = CopyContext(
             self._loop.files,
             self._reader,
             self._table,
@@ -402,7 +402,7 @@ class Checkpointer:
             now_ms=self._loop.clock.now_ms(),
             random_bytes=self._loop.ring.random_bytes,
         )
-        relocation = Relocation(copying, turns=self._turns, loop=self._loop, all_shared=all_shared)
+        relocation = Evacuation(copying, turns=self._turns, loop=self._loop, all_shared=all_shared)
         ids = np.array(sorted(file.file_id for file in left), np.uint32)
         if len(ids):
             await relocation.copy(self._catalog.topics_in_log(), ids)
@@ -432,7 +432,7 @@ class Checkpointer:
             return
         about = {entry.file_id for entry in self._unflagged}
         await self.take_snapshot(clean=False, flagging=self._manifest.paths_of(about))
-        flagging = Flagging(self._loop.files, self._loop.files.write_nowait, Tiers.of(self._config), self._manifest)
+        flagging = DeleteFlags(self._loop.files, self._loop.files.write_nowait, Tiers.of(self._config), self._manifest)
         await flagging.flag(self._unflagged)
         self._unflagged.clear()
         self._doubtful = frozenset()

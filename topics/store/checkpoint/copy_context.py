@@ -16,7 +16,7 @@ from topics.store.format import codec
 from topics.store.format.catalog import Catalog, Deletions, RowColumns
 from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import FLAG_COPY
-from topics.store.read.reader import Fetched, Piece, Reader
+from topics.store.read.reader import Fetched, FileRange, Reader
 from topics.store.segments.manifest import Manifest
 
 SEQ_SPAN_MAX = 1 << 32
@@ -40,7 +40,7 @@ class Placed(NamedTuple):
     lengths: NDArray[np.uint32]
 
 
-class Copying:
+class CopyContext:
     """One checkpoint's. Records that were deleted while they were copied are added to `dead`.
 
     given_up: ids of files that the manifest lists no more. `unsynced`, `dead` and `given_up` outlive a checkpoint that
@@ -86,7 +86,7 @@ class Copying:
             at = np.searchsorted(placed.seqs, died)
             self.dead.append(Deletions(placed.topic_id, file_id, died, placed.offsets[at], placed.lengths[at]))
 
-    async def fetch(self, pieces: list[Piece], memory: memoryview | None = None) -> list[memoryview]:
+    async def fetch(self, pieces: list[FileRange], memory: memoryview | None = None) -> list[memoryview]:
         """The pieces' bytes, for as long as wanted. memory: where one piece may be put. Raises StorageError."""
         future: Future[list[memoryview]] = Future()
         at_once = True

@@ -73,7 +73,7 @@ class Writes:
             room.set_result(None)
 
 
-class Flagging:
+class DeleteFlags:
     """Sets the flags of one checkpoint's deletions."""
 
     def __init__(

@@ -21,11 +21,11 @@ from topics.errors import CorruptError
 from topics.loop.files import SyncFailedError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Cancelled
-from topics.store.checkpoint.copy_context import SEQ_SPAN_MAX, Copying
+from topics.store.checkpoint.copy_context import SEQ_SPAN_MAX, CopyContext
 from topics.store.checkpoint.live_frames import Gatherings
 from topics.store.checkpoint.pack_copy import NO_RUNS, PackCopy, Runs, SmallCopy
 from topics.store.checkpoint.segment_copy import READS_A_CHUNK, SegmentCopy, Share, Shares
-from topics.store.checkpoint.time_slices import Turns
+from topics.store.checkpoint.time_slices import TimeSlices
 from topics.store.disk.side_by_side import Line, gravest
 from topics.store.disk.whole_files import failed_sync, sync_file
 from topics.store.format.catalog import RowColumns
@@ -41,14 +41,14 @@ _SYNCS_IN_FLIGHT = 64
 _WINDOW_ROWS = 16_384
 
 
-class Relocation:
+class Evacuation:
     """One checkpoint's: decides what goes where."""
 
     def __init__(
         self,
-        copying: Copying,
+        copying: CopyContext,
         *,
-        turns: Turns,
+        turns: TimeSlices,
         loop: Loop,
         all_shared: bool = False,
     ) -> None:
@@ -242,7 +242,7 @@ class Relocation:
             raise gravest(await self._give_up(error)) from error
 
 
-def _settle(begun: deque[SegmentCopy], turns: Turns, writer: SegmentCopy) -> None:
+def _settle(begun: deque[SegmentCopy], turns: TimeSlices, writer: SegmentCopy) -> None:
     assert begun[0] is writer, "the order in which they were begun"
     begun.popleft()
     with turns.working():

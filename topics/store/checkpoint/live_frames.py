@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.common.memory import page_aligned
-from topics.store.checkpoint.copy_context import Copying, own_frames
-from topics.store.checkpoint.time_slices import Turns
+from topics.store.checkpoint.copy_context import CopyContext, own_frames
+from topics.store.checkpoint.time_slices import TimeSlices
 from topics.store.format import codec
 from topics.store.format.catalog import RowColumns
 from topics.store.format.log_format import FLAG_COPY, align_up
 from topics.store.format.row_columns import contiguous
-from topics.store.read.reader import Piece
+from topics.store.read.reader import FileRange
 from topics.store.segments.segment import Extension, check_copied, extension_of
 
 _SPAN_MAX = 2
@@ -24,7 +24,7 @@ _SPAN_MAX = 2
 _ROOM_STEP = 1 << 20
 
 
-class Gathered(NamedTuple):
+class LiveFrames(NamedTuple):
     """Frames back to back, good until the next are gathered; `lengths` has the bytes of each."""
 
     data: memoryview
@@ -36,29 +36,29 @@ class Gatherings:
     """One checkpoint's: one for each segment that is filled at a time. Their memory is used again and again: pages that
     are new each time cost as much as copying."""
 
-    def __init__(self, copying: Copying, turns: Turns) -> None:
+    def __init__(self, copying: CopyContext, turns: TimeSlices) -> None:
         self._copying = copying
         self.turns = turns
-        self._free: list[Gathering] = []
+        self._free: list[LiveFrameReader] = []
 
     @contextmanager
-    def one(self) -> Iterator[Gathering]:
+    def one(self) -> Iterator[LiveFrameReader]:
         """One that no other segment uses meanwhile."""
-        gathering = self._free.pop() if self._free else Gathering(self._copying, self.turns)
+        gathering = self._free.pop() if self._free else LiveFrameReader(self._copying, self.turns)
         yield gathering
         self._free.append(gathering)  # not after an error: a read may still go on
 
 
-class Gathering:
+class LiveFrameReader:
     """Frames of one segment at a time."""
 
-    def __init__(self, copying: Copying, turns: Turns) -> None:
+    def __init__(self, copying: CopyContext, turns: TimeSlices) -> None:
         self._copying = copying
         self._turns = turns
         self._source = memoryview(b"")
         self._room = memoryview(b"")
 
-    async def gather(self, rows: RowColumns, topic_id: int, sum: int) -> Gathered:
+    async def gather(self, rows: RowColumns, topic_id: int, sum: int) -> LiveFrames:
         """All of the rows, which lie in one file. sum: the segment's so far. Raises CorruptError, StorageError."""
         if (rows.flags & FLAG_COPY).any():
             views = await self._pieces(rows)
@@ -66,14 +66,14 @@ class Gathering:
             with self._turns.working():
                 data = own_frames(views, topic_id, [rows])
                 scan = check_copied(data, sum, topic_id, rows.seqs, 0)
-                return Gathered(memoryview(data), scan.frames["length"].copy(), extension_of(scan))
+                return LiveFrames(memoryview(data), scan.frames["length"].copy(), extension_of(scan))
         size = int(rows.lengths.sum(dtype=np.int64))
         begin, last = int(rows.offsets.min()), int(rows.offsets.argmax())
         span = int(rows.offsets[last]) + int(rows.lengths[last]) - begin
         is_dense = span <= _SPAN_MAX * size
         if is_dense:
             self._source = _with_room(self._source, span)
-            views = await self._copying.fetch([Piece(rows.file_id, begin, span)], self._source)
+            views = await self._copying.fetch([FileRange(rows.file_id, begin, span)], self._source)
         else:
             views = await self._pieces(rows)
         await self._turns.turn()
@@ -87,11 +87,11 @@ class Gathering:
         extension = Extension(
             len(rows.seqs), int(rows.seqs[-1]), copied.last_ts, copied.size, copied.written, copied.sum
         )
-        return Gathered(self._room[: copied.written], rows.lengths, extension)
+        return LiveFrames(self._room[: copied.written], rows.lengths, extension)
 
     async def _pieces(self, rows: RowColumns) -> list[memoryview]:
         return await self._copying.fetch(
-            [Piece(rows.file_id, *piece) for piece in contiguous(rows.offsets, rows.lengths)]
+            [FileRange(rows.file_id, *piece) for piece in contiguous(rows.offsets, rows.lengths)]
         )
 
 

@@ -20,7 +20,7 @@ from topics.store.format.file_table import FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES
 from topics.store.format.segment_format import ROW_BYTES
 from topics.store.segments.manifest import Manifest
-from topics.store.wal.sharded_log import Log
+from topics.store.wal.sharded_log import ShardedLog
 from topics.store.wal.wal_files import place
 
 _COPIES_PART = 75
@@ -38,10 +38,10 @@ def live_rows(table: FileTable) -> int:
     return sum(file.live_rows for file in table)
 
 
-class Scarcity:
+class LowSpace:
     """Reckons what copies take."""
 
-    def __init__(self, catalog: Catalog, manifest: Manifest, table: FileTable, log: Log, config: Config) -> None:
+    def __init__(self, catalog: Catalog, manifest: Manifest, table: FileTable, log: ShardedLog, config: Config) -> None:
         self._catalog = catalog
         self._manifest = manifest
         self._table = table

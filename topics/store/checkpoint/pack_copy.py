@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.errors import CorruptError
-from topics.store.checkpoint.copy_context import Copying, Placed, own_frames
-from topics.store.checkpoint.time_slices import Turns
+from topics.store.checkpoint.copy_context import CopyContext, Placed, own_frames
+from topics.store.checkpoint.time_slices import TimeSlices
 from topics.store.disk.whole_files import FileCalls, make_directories, unlink_if_there
 from topics.store.format import codec
 from topics.store.format.catalog import RowColumns
 from topics.store.format.file_table import FileKind
 from topics.store.format.row_columns import contiguous
 from topics.store.format.segment_format import PACK_DIRECTORY, pack_path
-from topics.store.read.reader import Piece
-from topics.store.segments.manifest import Pack, Run
+from topics.store.read.reader import FileRange
+from topics.store.segments.manifest import Pack, PackRun
 from topics.store.segments.pack import PackWriter
 from topics.store.segments.segment import check_copied
 
@@ -57,7 +57,7 @@ class SmallCopy(NamedTuple):
 class PackCopy:
     """Writes what was added, some packs after each other. The catalog is told of a pack when it is complete."""
 
-    def __init__(self, copying: Copying, turns: Turns) -> None:
+    def __init__(self, copying: CopyContext, turns: TimeSlices) -> None:
         self._copying = copying
         self._turns = turns
         self._small: list[SmallCopy] = []
@@ -78,7 +78,7 @@ class PackCopy:
             [(part.file_id, *piece) for part in entry.all_rows for piece in contiguous(part.offsets, part.lengths)]
             for entry in small
         ]
-        pieces = [Piece(*piece) for entry in ranges for piece in entry]
+        pieces = [FileRange(*piece) for entry in ranges for piece in entry]
         views = await self._copying.fetch(pieces) if small else []
         self._turns.resume()
         at = 0
@@ -174,12 +174,12 @@ class _PackFile:
         self.fd = fd
         self.writer = writer
         self.placed: list[Placed] = []
-        self.runs: list[Run] = []
+        self.runs: list[PackRun] = []
         self.merged: list[tuple[int, set[tuple[int, int]]]] = []
         self._written = 0
 
     @classmethod
-    async def create(cls, copying: Copying) -> _PackFile:
+    async def create(cls, copying: CopyContext) -> _PackFile:
         files, directory, manifest = copying.files, copying.directory, copying.manifest
         make_directories(files, directory, PACK_DIRECTORY, copying.unsynced.directories)
         writer = PackWriter(manifest.next_pack, copying.new_epoch(), copying.now_ms)

@@ -12,7 +12,7 @@ from topics.errors import DiskFullError, StorageError
 from topics.loop.loop import Loop
 from topics.store.checkpoint.checkpointer import Checkpointer
 from topics.store.disk.disk_space import lacks_space
-from topics.store.wal.sharded_log import Log
+from topics.store.wal.sharded_log import ShardedLog
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ Done = Callable[[StorageError | None], None]
 class RequestedCheckpoints:
     """The requests for checkpoints of one store."""
 
-    def __init__(self, loop: Loop, checkpointer: Checkpointer, log: Log) -> None:
+    def __init__(self, loop: Loop, checkpointer: Checkpointer, log: ShardedLog) -> None:
         self._loop = loop
         self._checkpointer = checkpointer
         self._log = log

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.store.checkpoint.copy_context import SEQ_SPAN_MAX, Copying, Placed
-from topics.store.checkpoint.live_frames import Gathering, Gatherings
+from topics.store.checkpoint.copy_context import SEQ_SPAN_MAX, CopyContext, Placed
+from topics.store.checkpoint.live_frames import Gatherings, LiveFrameReader
 from topics.store.disk.whole_files import make_directories, unlink_if_there
 from topics.store.format.catalog import RowColumns
 from topics.store.format.file_table import FileKind
@@ -49,7 +49,7 @@ class Shares:
     files, syncs and indexes for a busy topic, while what a start has to scan, unsealed segments, stays small.
     """
 
-    def __init__(self, copying: Copying, topic_id: int) -> None:
+    def __init__(self, copying: CopyContext, topic_id: int) -> None:
         config = copying.config
         self._max_records = config.segment_max_events
         self._bulk_records = config.segment_max_events * max(1, config.segment_bulk)
@@ -108,7 +108,7 @@ class Shares:
 class SegmentCopy:
     """One share on its way into its segment. Made in the order of seqs, and settled in it."""
 
-    def __init__(self, copying: Copying, gatherings: Gatherings, topic_id: int, share: Share) -> None:
+    def __init__(self, copying: CopyContext, gatherings: Gatherings, topic_id: int, share: Share) -> None:
         self._copying = copying
         self._gatherings = gatherings
         self._turns = gatherings.turns
@@ -168,7 +168,7 @@ class SegmentCopy:
         self._fd = await self._files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         await self._files.write_all(self._fd, header, 0)
 
-    async def _append(self, rows: RowColumns, gathering: Gathering) -> bool:
+    async def _append(self, rows: RowColumns, gathering: LiveFrameReader) -> bool:
         """Copies and verifies rows of one file; False when the topic is gone."""
         chunks = _Chunks(rows, self._config.checkpoint_bytes_per_pass)
         at = 0
@@ -180,7 +180,7 @@ class SegmentCopy:
             at = end
         return True
 
-    async def _write(self, rows: RowColumns, gathering: Gathering) -> None:
+    async def _write(self, rows: RowColumns, gathering: LiveFrameReader) -> None:
         segment = self.segment
         gathered = await gathering.gather(rows, self.topic_id, segment.sum)
         lengths = gathered.lengths

@@ -17,7 +17,7 @@ _REST_SHARE = 2
 _IDLE_PASS_NS = 100_000
 
 
-class Turns:
+class TimeSlices:
     """One piece of work's. `if turns.over: await turns.rest()` between its pieces.
 
     Where several tasks share the work, each waits for its `turn` and does a piece in `working`: what others do while

@@ -14,7 +14,7 @@ from topics.store.format.log_format import BLOCK_BYTES, align_up
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 
 
-class PastCache:
+class UncachedReads:
     """ReadCalls with O_DIRECT, for directories that allow it (`goes_direct`)."""
 
     def __init__(self, files: FileCalls) -> None:

@@ -243,7 +243,7 @@ lib = cast(_Lib, _codec.lib)
 ffi: Any = _codec.ffi
 
 
-class Stop(IntEnum):
+class ScanStop(IntEnum):
     """Why a scan stopped. Source: codec.h."""
 
     END = 0
@@ -313,7 +313,7 @@ class LogScan(NamedTuple):
     synced_upto: int
     """Highest seen, 0 when no batch was applied."""
     written_ms: int
-    reason: Stop
+    reason: ScanStop
     needed: int
     """For Stop.MORE: so many bytes from the next batch's position on show it whole (or show its header)."""
 
@@ -340,7 +340,7 @@ def scan_log(data: Buffer, *, epoch: int, batch_no: int, chain: int, start: int 
         state.chain,
         state.synced_upto,
         state.written_ms,
-        Stop(state.reason),
+        ScanStop(state.reason),
         state.needed,
     )
 
@@ -367,7 +367,7 @@ class FrameScan(NamedTuple):
     frames: Frames
     position: int
     sum: int
-    reason: Stop
+    reason: ScanStop
 
 
 def scan_frames(data: Buffer, *, start: int = 0, base: int = 0, sum: int = 0) -> FrameScan:
@@ -381,7 +381,7 @@ def scan_frames(data: Buffer, *, start: int = 0, base: int = 0, sum: int = 0) ->
     frames = np.empty(max(0, len(view) - start) // FRAME_MIN_BYTES + 1, FRAME_DTYPE)
     out = ffi.from_buffer("struct tp_frame[]", frames)
     lib.tp_scan_frames(ffi.from_buffer(view), len(view), base, state, out, len(frames))
-    return FrameScan(frames[: state.frames], state.position, state.sum, Stop(state.reason))
+    return FrameScan(frames[: state.frames], state.position, state.sum, ScanStop(state.reason))
 
 
 def frame_rows(

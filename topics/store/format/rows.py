@@ -85,7 +85,7 @@ class Framed(NamedTuple):
         return Framed(start, columns.tobytes())
 
 
-class Record(NamedTuple):
+class RowRecord(NamedTuple):
     """One record taken out of its rows; for tests and slow paths. size: accounted bytes."""
 
     data: bytes
@@ -110,13 +110,13 @@ def tags_in(rows: Rows) -> list[bytes | None] | None:
     return tags
 
 
-def record_at(rows: Rows, index: int) -> Record:
+def record_at(rows: Rows, index: int) -> RowRecord:
     """Row `index` (0 <= index < count) with its bytes copied out of the buffer."""
     assert 0 <= index < rows.count
     row = ROW.unpack_from(rows.spans, index * ROW_BYTES)
     data, data_len, meta, meta_len, tag, tag_len, node, node_len, size, flags = row
     buffer = rows.buffer
-    return Record(
+    return RowRecord(
         bytes(buffer[data : data + data_len]),
         bytes(buffer[tag : tag + tag_len]) if flags & TAG else None,
         bytes(buffer[node : node + node_len]) if flags & NODE else None,
@@ -125,7 +125,7 @@ def record_at(rows: Rows, index: int) -> Record:
     )
 
 
-def pack_rows(records: list[Record]) -> Rows:
+def pack_rows(records: list[RowRecord]) -> Rows:
     """Rows built one by one; a record without a size has the lengths of `data` and `meta`, taken as compact."""
     buffer = bytearray()
     spans = bytearray()

@@ -8,7 +8,7 @@ from topics.store.format import codec
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import BATCH_HEADER_BYTES
 from topics.store.format.rows import Framed, Rows
-from topics.store.in_memory.prebuilt_frames import Gathered
+from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 
 _CHUNK_BYTES = 256 * 1024
 
@@ -20,7 +20,7 @@ class InMemory(NamedTuple):
     framed: Framed
 
 
-class MemoryFrames:
+class EphemeralFrames:
     """Appends frames to the newest chunk; a chunk goes when its last row has gone (see `discard`)."""
 
     def __init__(self, files: FileTable) -> None:
@@ -62,7 +62,7 @@ class MemoryFrames:
         file.live_rows += rows.count
         return InMemory(file.file_id, framed.moved_to(offset))
 
-    def stage_gathered(self, topic_id: int, frames: Gathered, first_seq: int, ts_ms: int) -> InMemory:
+    def stage_gathered(self, topic_id: int, frames: PrebuiltFrames, first_seq: int, ts_ms: int) -> InMemory:
         """Stage frames that were put together before, as a chunk of their own; see `stage_records`."""
         file = self._files.add(FileKind.MEMORY, "")
         framed = frames.number(topic_id, first_seq, ts_ms, fsync=False, start=BATCH_HEADER_BYTES)

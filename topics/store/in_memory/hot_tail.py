@@ -22,7 +22,7 @@ HOT_RANGE = struct.Struct("=4Q")
 """file id, start, used, address: a tp_hot_range of reads.h."""
 
 
-class Chunk:
+class TailBuffer:
     """Memory for file bytes [start, start + capacity); [start, start + used) is filled."""
 
     __slots__ = ("address", "capacity", "file_id", "start", "used", "view")
@@ -42,12 +42,12 @@ class HotTail:
     def __init__(self, budget: int) -> None:
         self._budget = budget
         self._chunk_bytes = max(BLOCK_BYTES * 8, min(_CHUNK_BYTES_MAX, align_up(budget // 8, BLOCK_BYTES)))
-        self._files: dict[int, list[Chunk]] = {}
-        self._oldest: deque[Chunk] = deque()
-        self._free: list[Chunk] = []
+        self._files: dict[int, list[TailBuffer]] = {}
+        self._oldest: deque[TailBuffer] = deque()
+        self._free: list[TailBuffer] = []
         self._ranges = bytearray()
         """HOT_RANGE of all chunks by file and start, made when somebody asks; empty: to be made anew."""
-        self._newest: list[tuple[Chunk, int]] = []
+        self._newest: list[tuple[TailBuffer, int]] = []
         """Of each file, and where in `_ranges` it is: the only ones that grow."""
         self.bytes_held = 0
 
@@ -73,7 +73,7 @@ class HotTail:
         data: memoryview,
         *,
         head: bytes = b"",
-        room: Chunk | None = None,
+        room: TailBuffer | None = None,
         fresh: int = 1 << 62,
     ) -> memoryview:
         """Mirrors `head` and `data` at file offset `begin`, where the file's last bytes end; returns blocks to write.
@@ -110,8 +110,8 @@ class HotTail:
         chunk.used = begin - chunk.start
 
     def _open(  # noqa: PLR0917 - called in one place
-        self, file_id: int, start: int, prefix: int, needed: int, before: Chunk | None, room: Chunk | None
-    ) -> Chunk:
+        self, file_id: int, start: int, prefix: int, needed: int, before: TailBuffer | None, room: TailBuffer | None
+    ) -> TailBuffer:
         """A chunk from block `start` on; its first `prefix` bytes are the chunk before's."""
         capacity = max(self._chunk_bytes, align_up(needed, BLOCK_BYTES))
         if room is not None and capacity <= room.capacity:
@@ -119,7 +119,7 @@ class HotTail:
         elif self._free and capacity == self._chunk_bytes:
             chunk = self._free.pop()
         else:
-            chunk = Chunk(capacity)
+            chunk = TailBuffer(capacity)
         chunk.file_id, chunk.start, chunk.used = file_id, start, prefix
         if prefix:
             assert before is not None, "a file's first bytes begin a block"
@@ -131,7 +131,7 @@ class HotTail:
         self._evict(keep=chunk)
         return chunk
 
-    def _evict(self, keep: Chunk) -> None:
+    def _evict(self, keep: TailBuffer) -> None:
         for _ in range(len(self._oldest)):
             if self.bytes_held <= self._budget:
                 return
@@ -143,7 +143,7 @@ class HotTail:
             chunks.remove(chunk)
             self._drop(chunk)
 
-    def _drop(self, chunk: Chunk) -> None:
+    def _drop(self, chunk: TailBuffer) -> None:
         self.bytes_held -= chunk.capacity
         if chunk.capacity == self._chunk_bytes and len(self._free) < _FREE_CHUNKS_MAX:
             self._free.append(chunk)
@@ -187,10 +187,10 @@ class HotTail:
         return memoryview(b"".join(parts))
 
 
-def chunk_for(size: int) -> Chunk:
+def chunk_for(size: int) -> TailBuffer:
     """Memory for one large batch of up to `size` bytes, wherever in its file that begins."""
-    return Chunk(align_up(size, BLOCK_BYTES) + 2 * BLOCK_BYTES)
+    return TailBuffer(align_up(size, BLOCK_BYTES) + 2 * BLOCK_BYTES)
 
 
-def _start(chunk: Chunk) -> int:
+def _start(chunk: TailBuffer) -> int:
     return chunk.start

@@ -21,7 +21,7 @@ from topics.store.in_memory.hot_tail import chunk_for
 _CONTROL_ROOM = 256
 
 
-class Gathered:
+class PrebuiltFrames:
     """Memory for `room` bytes of frames, with the header of a batch before them and a control frame after them.
 
     No page of it is touched when it is made.
@@ -138,9 +138,11 @@ class Gathered:
         return len(self.memory) - _CONTROL_ROOM - self.used
 
 
-def gather(rows: Rows, node: bytes | None, extension_bytes: int, step_bytes: int) -> Generator[None, None, Gathered]:
+def gather(
+    rows: Rows, node: bytes | None, extension_bytes: int, step_bytes: int
+) -> Generator[None, None, PrebuiltFrames]:
     """Make frames of rows, some bytes a step."""
-    frames = Gathered(room_for(rows, node), extension_bytes)
+    frames = PrebuiltFrames(room_for(rows, node), extension_bytes)
     for some in parts_of(rows, step_bytes):
         yield
         frames.add_rows(some, node)

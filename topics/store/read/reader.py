@@ -21,7 +21,7 @@ from topics.store.format.log_format import BLOCK_BYTES, align_up
 from topics.store.in_memory.hot_tail import HotTail
 
 
-class Piece(NamedTuple):
+class FileRange(NamedTuple):
     """A contiguous range of one file, usually several neighbouring frames."""
 
     file_id: int
@@ -46,7 +46,9 @@ class Reader:
         self._opener = opener
         """For files without a descriptor; None: those cannot be read."""
 
-    def fetch(self, pieces: Sequence[Piece], done: Callable[[Fetched], None], memory: memoryview | None = None) -> None:
+    def fetch(
+        self, pieces: Sequence[FileRange], done: Callable[[Fetched], None], memory: memoryview | None = None
+    ) -> None:
         """Calls `done` once: before returning when all bytes are in memory, else when the last read has ended.
 
         memory: the caller's, where one piece may be read to that is not read past the page cache.
@@ -58,7 +60,7 @@ class Reader:
             return
         _Fetch(self._files, self._opener, done, len(pieces) - len(views), memory).start(self._table, pieces, found)
 
-    def find(self, piece: Piece) -> memoryview | None:
+    def find(self, piece: FileRange) -> memoryview | None:
         """The bytes of a piece if they are in memory."""
         view = self._tail.find(*piece)
         if view is None:
@@ -91,7 +93,7 @@ class _Fetch:
         self._views: list[memoryview] = []
         self._error: StorageError | None = None
 
-    def start(self, table: FileTable, pieces: Sequence[Piece], found: Sequence[memoryview | None]) -> None:
+    def start(self, table: FileTable, pieces: Sequence[FileRange], found: Sequence[memoryview | None]) -> None:
         reads: list[_Read] = []
         for index, (piece, view) in enumerate(zip(pieces, found, strict=True)):
             if view is not None:
@@ -130,7 +132,9 @@ class _Read:
 
     __slots__ = ("_begin", "_buffer", "_count", "_fd", "_fetch", "_skip", "file", "index", "length")
 
-    def __init__(self, fetch: _Fetch, index: int, file: StoredFile, piece: Piece, memory: memoryview | None) -> None:
+    def __init__(
+        self, fetch: _Fetch, index: int, file: StoredFile, piece: FileRange, memory: memoryview | None
+    ) -> None:
         file.hold()
         self._fetch = fetch
         self.index = index

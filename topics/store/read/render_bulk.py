@@ -23,7 +23,7 @@ _AROUND_BYTES = 640
 """More than an answer has around its elements, a topic's name of 255 characters included."""
 
 
-class BulkProjection:
+class BulkRenderer:
     """Output and bounds of one server. Not for two threads at once."""
 
     def __init__(self, config: Config) -> None:

@@ -9,7 +9,7 @@ from typing_extensions import Buffer
 from topics.store.format.codec import ffi, lib, row_pointers, unsound_frame
 
 
-class PayloadColumns:
+class ColumnRenderer:
     """Collects seqs, times and payloads of one answer, like a `Projection` without bounds: they are the caller's."""
 
     full = False

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from topics.store.format.codec import Stop, ffi, lib, unsound_frame
+from topics.store.format.codec import ScanStop, ffi, lib, unsound_frame
 
 LEASE = struct.Struct("=QQI4x")
 """A packed struct tp_lease: lease id, deadline (ms), deliveries."""
@@ -18,7 +18,7 @@ _ROW_ROOM, _LEASED_ROW_ROOM = 64, 176
 """What one row takes usually, beyond its texts."""
 
 
-class Projection:
+class JsonRenderer:
     """Collects `{"$seq":..,"$ts":..,"$node"?,"$tag"?,"data":..,"meta"?}` joined by ',' until a limit or budget is met.
 
     limit: records. budget: accounted bytes; the record that would pass it is left out, the first one never is.
@@ -105,9 +105,9 @@ class Projection:
             ffi.release(out)
             n = int(state.examined)
             done += n
-            if state.reason == Stop.TORN:
+            if state.reason == ScanStop.TORN:
                 raise unsound_frame(int(state.topic_id), int(seqs[n]))
-            if state.reason != Stop.ROOM:
+            if state.reason != ScanStop.ROOM:
                 return done
 
     def records(self) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.store.format.codec import Stop, ffi, lib, row_pointers
+from topics.store.format.codec import ScanStop, ffi, lib, row_pointers
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -88,7 +88,7 @@ class TextColumns:
                 pointer, len(view), base, starts + done, sizes + done, numbers + done, count - done, state
             )
             done += int(state.examined)
-            if state.reason != Stop.ROOM:
+            if state.reason != ScanStop.ROOM:
                 return done
             self._grow(state.full, state.needed)
 

@@ -22,7 +22,7 @@ from topics.store.disk.log_sizes import may_be_spare
 from topics.store.disk.side_by_side import side_by_side
 from topics.store.disk.whole_files import FileCalls, in_place, list_if_there
 from topics.store.format import codec
-from topics.store.format.codec import Stop
+from topics.store.format.codec import ScanStop
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import (
     BATCH_ALIGN,
@@ -68,7 +68,7 @@ class Survey(NamedTuple):
     """Other paths that hold nothing needed."""
 
 
-class Chunk(NamedTuple):
+class VerifiedBatches(NamedTuple):
     """A verified piece of log: frames of whole batches. `data` is good until the next piece is asked for."""
 
     frames: codec.Frames
@@ -183,7 +183,7 @@ async def _used_file(files: FileCalls, reader: DirectReader, path: str, number: 
             )
             if scan.batches:
                 return LogFile(path, number, size, header)
-            if scan.reason is Stop.BAD:
+            if scan.reason is ScanStop.BAD:
                 raise FormatError(f"{path}: a batch that this build does not understand")
         file = LogFile(path, number, size, header)
         known = await _highest_synced(reader, fd, file, WAL_FIRST_BATCH_OFFSET)
@@ -264,7 +264,7 @@ class ShardReplay:
         self.lost: list[str] = []
         """Paths of files that lie behind a hole, or that a later file took over from: nothing in them counts."""
 
-    async def next(self) -> Chunk | None:
+    async def next(self) -> VerifiedBatches | None:
         """The next piece with frames. Raises CorruptError, FormatError or OSError."""
         while True:
             if self._pieces is None and not await self._open_next():
@@ -295,7 +295,7 @@ class ShardReplay:
             self._stored[file.number] = self._table.add(FileKind.WAL, file.path, fd=buffered, size=file.size)
         return True
 
-    async def _next_of_file(self) -> Chunk | None:
+    async def _next_of_file(self) -> VerifiedBatches | None:
         """The next piece of the file that is open; None when it has ended."""
         pieces = self._pieces
         assert pieces is not None, "a file is open"
@@ -306,7 +306,7 @@ class ShardReplay:
         scan = codec.scan_log(
             piece.data, epoch=file.header.epoch, batch_no=first, chain=pieces.chain, start=0, base=piece.base
         )
-        if scan.reason is Stop.BAD:
+        if scan.reason is ScanStop.BAD:
             raise FormatError(f"{file.path}: byte {piece.base + scan.position}: a batch this build does not understand")
         frames = scan.frames
         counted = min(scan.batches, limit - first)
@@ -319,9 +319,11 @@ class ShardReplay:
             self._ends[file.number] = piece.base + scan.position
             self.synced_upto = max(self.synced_upto, min(scan.synced_upto, self.last_batch_no))
         pieces.advance(piece, scan)
-        if self.last_batch_no + 1 >= limit or scan.reason is not Stop.MORE or piece.last:
+        if self.last_batch_no + 1 >= limit or scan.reason is not ScanStop.MORE or piece.last:
             await self._end_file(file, piece.base + align_up(scan.position, BATCH_ALIGN), limit)
-        return Chunk(frames, piece.data, piece.base, self._stored[file.number].file_id) if len(frames) else None
+        return (
+            VerifiedBatches(frames, piece.data, piece.base, self._stored[file.number].file_id) if len(frames) else None
+        )
 
     async def _end_file(self, file: LogFile, offset: int, limit: int) -> None:
         pieces, self._pieces = self._pieces, None

@@ -23,7 +23,7 @@ from topics.errors import CorruptError
 from topics.loop.loop import Loop
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.side_by_side import all_of, side_by_side
-from topics.store.disk.uncached_reads import PastCache, goes_direct
+from topics.store.disk.uncached_reads import UncachedReads, goes_direct
 from topics.store.disk.whole_files import FileCalls, ReadCalls, list_if_there, sync_file, unlink_if_there
 from topics.store.format.catalog import Catalog, RowColumns
 from topics.store.format.codec import Frames
@@ -41,7 +41,15 @@ from topics.store.format.log_format import (
 )
 from topics.store.format.row_columns import by_topic, select
 from topics.store.format.segment_format import PACK_DIRECTORY, SNAPSHOT_DIRECTORY, index_path
-from topics.store.recovery.log_replay import REMEDY, Chunk, DirectReader, ShardReplay, Survey, shards_of, survey_shard
+from topics.store.recovery.log_replay import (
+    REMEDY,
+    DirectReader,
+    ShardReplay,
+    Survey,
+    VerifiedBatches,
+    shards_of,
+    survey_shard,
+)
 from topics.store.segments.manifest import COLD, HOT, Manifest, Pack, ReplayStart, Segment
 from topics.store.segments.pack import PackIndex, read_pack
 from topics.store.segments.segment import cut_back, read_rows, rewrite_index
@@ -191,7 +199,7 @@ async def _load_rows(
     past_cache: dict[int, ReadCalls] = {}
     if doubtful is None or doubtful:
         for tier, root in tiers.roots():
-            past_cache[tier] = PastCache(files) if goes_direct(files.direct_block_bytes(root)) else files
+            past_cache[tier] = UncachedReads(files) if goes_direct(files.direct_block_bytes(root)) else files
 
     def is_doubtful(path: str) -> bool:
         return doubtful is None or path in doubtful
@@ -314,7 +322,7 @@ class _Pending(NamedTuple):
     """A shard's piece whose ordered controls are not all applied yet."""
 
     shard: ShardReplay
-    chunk: Chunk
+    chunk: VerifiedBatches
     controls: deque[tuple[int, int]]
     """(order number, index into chunk.frames)."""
 
@@ -355,7 +363,7 @@ class _Replay:
             pending.append(_Pending(shard, chunk, deque(zip(numbers, ordered.tolist(), strict=True))))
             return
 
-    def _apply(self, chunk: Chunk) -> None:
+    def _apply(self, chunk: VerifiedBatches) -> None:
         """The records, then the controls that are not ordered."""
         frames = chunk.frames
         is_record = frames["type"] == FrameType.RECORD
@@ -372,7 +380,7 @@ class _Replay:
             if int(frames["type"][at]) not in ORDERED_TYPES:
                 self._apply_control(chunk, at)
 
-    def _apply_extensions(self, chunk: Chunk, records: Frames) -> None:
+    def _apply_extensions(self, chunk: VerifiedBatches, records: Frames) -> None:
         """Note the identities of writes, those of records that have gone since included."""
         extended = records[(records["flags"] & FLAG_EXT) != 0]
         for topic_id, seq, offset, length in zip(
@@ -381,7 +389,7 @@ class _Replay:
             start = offset - chunk.base + FRAME_HEADER_BYTES
             _apply_extension(self._catalog, topic_id, seq, bytes(chunk.data[start : start + length]))
 
-    def _apply_control(self, chunk: Chunk, at: int) -> None:
+    def _apply_control(self, chunk: VerifiedBatches, at: int) -> None:
         frame = chunk.frames[at]
         kind = int(frame["type"])
         if kind == FrameType.CHECKPOINT:

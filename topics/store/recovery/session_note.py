@@ -27,7 +27,7 @@ _PADDED_BYTES = 128
 _AGAIN_NS = 1_000_000_000
 
 
-class Session(msgspec.Struct):
+class SessionNote(msgspec.Struct):
     """Written when the store is ready to be used, and when its log was latched."""
 
     boot: str
@@ -41,10 +41,10 @@ class Session(msgspec.Struct):
         return self.boot == _NO_BOOT
 
 
-async def read_session(loop: Loop, path: str) -> Session | None:
+async def read_session(loop: Loop, path: str) -> SessionNote | None:
     """None when there is none that can be read."""
     try:
-        return msgspec.json.decode(await read_file(loop.files, f"{path}/session"), type=Session)
+        return msgspec.json.decode(await read_file(loop.files, f"{path}/session"), type=SessionNote)
     except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
@@ -55,7 +55,7 @@ async def write_session(loop: Loop, path: str, newest_snapshot: int, *, lost_wri
     A disk without space for another file has the one there is written over: it fills one sector, which a torn write
     leaves as it was or as it is to be. Raises OSError.
     """
-    session = Session(_NO_BOOT if lost_writes else loop.ring.boot_id(), newest_snapshot)
+    session = SessionNote(_NO_BOOT if lost_writes else loop.ring.boot_id(), newest_snapshot)
     data, file = msgspec.json.encode(session).ljust(_PADDED_BYTES), f"{path}/session"
     try:
         await replace_file(loop.files, file, data)

@@ -16,8 +16,8 @@ from topics.loop.loop import Loop
 from topics.store.disk.data_directory import Marker
 from topics.store.disk.whole_files import read_file, unlink_if_there
 from topics.store.format.segment_format import SNAPSHOT_DIRECTORY
-from topics.store.repair.rebuild_from_segments import RebuildDescribed
-from topics.store.repair.rebuild_from_snapshot import RebuildListed
+from topics.store.repair.rebuild_from_segments import RebuildFromSegments
+from topics.store.repair.rebuild_from_snapshot import RebuildFromSnapshot
 from topics.store.repair.rebuild_log import RebuildLog
 from topics.store.repair.set_aside import SetAside
 from topics.store.segments.manifest import StorePart, pack_store_part
@@ -71,7 +71,7 @@ async def rebuild(loop: Loop, directory: str, cold: str = "") -> Rebuilt:
 async def _by_snapshot(
     loop: Loop, tiers: Tiers, aside: SetAside, log: RebuildLog, found: Loaded
 ) -> tuple[Rebuilt, StorePart, bytes]:
-    listed = RebuildListed(loop, tiers, aside)
+    listed = RebuildFromSnapshot(loop, tiers, aside)
     await listed.mend(found.store)
     await log.mend(found.store.replay)
     part = StorePart(
@@ -89,7 +89,7 @@ async def _by_snapshot(
 
 async def _by_files(loop: Loop, tiers: Tiers, aside: SetAside, log: RebuildLog) -> tuple[Rebuilt, StorePart, bytes]:
     await log.mend(None)
-    described = RebuildDescribed(loop, tiers, aside)
+    described = RebuildFromSegments(loop, tiers, aside)
     await described.mend(await log.seqs())
     part = StorePart(
         replay=log.starts,

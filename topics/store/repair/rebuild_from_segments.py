@@ -21,7 +21,7 @@ from topics.store.format.segment_format import PACK_DIRECTORY, SegmentHeader, in
 from topics.store.repair.rebuild_files import hints_of, parts_in, rewrite_pack
 from topics.store.repair.salvage import mend_segment, salvage_pack
 from topics.store.repair.set_aside import SetAside
-from topics.store.segments.manifest import Pack, Run, Segment
+from topics.store.segments.manifest import Pack, PackRun, Segment
 from topics.store.segments.segment import describe_file
 from topics.store.segments.tiers import Tiers
 
@@ -47,7 +47,7 @@ class _Source:
     run: int = 0
 
 
-class RebuildDescribed:
+class RebuildFromSegments:
     """`mend`, then what the first snapshot lists."""
 
     def __init__(self, loop: Loop, tiers: Tiers, aside: SetAside) -> None:
@@ -190,7 +190,7 @@ class RebuildDescribed:
                     self.segments.append(segment)
                     self.records += segment.records
                     continue
-                run = Run(topic_id, source.first_seq, source.last_seq, source.run)
+                run = PackRun(topic_id, source.first_seq, source.last_seq, source.run)
                 self._packs[source.pack].runs[source.run] = run
                 self.records += source.records
                 if source.last_seq >= end:

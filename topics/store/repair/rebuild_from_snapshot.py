@@ -10,17 +10,17 @@ from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
 from topics.store.disk.whole_files import read_file, replace_file, unlink_if_there
 from topics.store.format import codec
-from topics.store.format.codec import Stop
+from topics.store.format.codec import ScanStop
 from topics.store.format.segment_format import SegmentHeader, index_path
 from topics.store.repair.rebuild_files import hints_of, rewrite_pack
 from topics.store.repair.salvage import SalvagedPack, SalvagedRun, mend_segment, salvage_pack
 from topics.store.repair.set_aside import SetAside
-from topics.store.segments.manifest import Pack, Run, Segment, StorePart
+from topics.store.segments.manifest import Pack, PackRun, Segment, StorePart
 from topics.store.segments.segment import describe_file, read_footer
 from topics.store.segments.tiers import Tiers
 
 
-class RebuildListed:
+class RebuildFromSnapshot:
     """`mend`, then what the next snapshot lists."""
 
     def __init__(self, loop: Loop, tiers: Tiers, aside: SetAside) -> None:
@@ -105,7 +105,7 @@ def is_listed_segment(data: bytes, path: str, listed: Segment) -> bool:
         return False
     scan = codec.scan_frames(memoryview(data)[header.header_bytes : listed.frames_end], base=header.header_bytes)
     is_whole = header.header_bytes + scan.position == listed.frames_end
-    if scan.reason is not Stop.END or not is_whole or scan.sum != listed.sum:
+    if scan.reason is not ScanStop.END or not is_whole or scan.sum != listed.sum:
         return False
     return not listed.sealed or footer is not None or not data[listed.frames_end :].strip(b"\0")
 
@@ -119,7 +119,7 @@ def _runs_by_row(found: SalvagedPack, listed: Pack) -> list[SalvagedRun] | None:
     return [found for found, _ in rows] if is_same else None
 
 
-def _is_listed_run(found: SalvagedRun, listed: Run) -> bool:
+def _is_listed_run(found: SalvagedRun, listed: PackRun) -> bool:
     """Or what an earlier rebuild that was cut short has left of it."""
     header = found.header
     return (

@@ -24,7 +24,7 @@ from topics.store.format.log_format import (
     wal_file_name,
     wal_file_no,
 )
-from topics.store.recovery.log_replay import Chunk, DirectReader, shards_of
+from topics.store.recovery.log_replay import DirectReader, VerifiedBatches, shards_of
 from topics.store.repair.salvage import unflipped
 from topics.store.repair.set_aside import SetAside
 from topics.store.repair.verify_directory import replay_shard
@@ -74,7 +74,7 @@ class RebuildLog:
         topic_ids: list[NDArray[np.uint64]] = []
         seqs: list[NDArray[np.uint64]] = []
 
-        def take(chunk: Chunk) -> None:
+        def take(chunk: VerifiedBatches) -> None:
             records = chunk.frames[chunk.frames["type"] == FrameType.RECORD]
             topic_ids.append(records["topic_id"].astype(np.uint64))
             seqs.append(records["seq"].astype(np.uint64))

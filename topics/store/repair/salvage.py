@@ -13,7 +13,7 @@ import numpy as np
 
 from topics.errors import CorruptError, FormatError
 from topics.store.format import codec
-from topics.store.format.codec import Stop
+from topics.store.format.codec import ScanStop
 from topics.store.format.log_format import BLOCK_BYTES
 from topics.store.format.segment_format import (
     FOOTER_BYTES,
@@ -26,7 +26,7 @@ from topics.store.format.segment_format import (
     SegmentFooter,
     SegmentHeader,
 )
-from topics.store.segments.manifest import Run, Segment
+from topics.store.segments.manifest import PackRun, Segment
 from topics.store.segments.pack import PackWriter
 from topics.store.segments.segment import read_footer
 
@@ -194,7 +194,7 @@ def salvage_pack(data: bytes, path: str) -> SalvagedPack:
         start = at + RUN_HEADER_BYTES + len(header.description)
         frames = bytes(view[start : start + header.frames_bytes])
         scan = codec.scan_frames(frames)
-        if scan.reason is not Stop.END or scan.sum != header.sum:
+        if scan.reason is not ScanStop.END or scan.sum != header.sum:
             sound = False
             frames = sound_frames(frames, 0, header.topic_id, [])
             scan = codec.scan_frames(frames)
@@ -227,7 +227,7 @@ def _run_positions(data: bytes, path: str) -> list[int] | None:
     return positions
 
 
-def pack_of(runs: list[SalvagedRun], *, number: int, epoch: int, now_ms: int) -> tuple[bytes, list[Run]]:
+def pack_of(runs: list[SalvagedRun], *, number: int, epoch: int, now_ms: int) -> tuple[bytes, list[PackRun]]:
     """A whole pack and what is listed of it; one run at least."""
     writer = PackWriter(number, epoch, now_ms)
     written = [writer.add_run(run.scan, run.frames, run.header.description)[0] for run in runs]

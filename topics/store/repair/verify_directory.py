@@ -19,7 +19,7 @@ from topics.store.disk.data_directory import Marker, refused_marker
 from topics.store.disk.uncached_reads import goes_direct
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file
 from topics.store.format import codec
-from topics.store.format.codec import Stop
+from topics.store.format.codec import ScanStop
 from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import DELETED, DELETED_LIVE, shard_directory
 from topics.store.format.segment_format import (
@@ -32,7 +32,7 @@ from topics.store.format.segment_format import (
     index_path,
     snapshot_path,
 )
-from topics.store.recovery.log_replay import Chunk, DirectReader, ShardReplay, shards_of, survey_shard
+from topics.store.recovery.log_replay import DirectReader, ShardReplay, VerifiedBatches, shards_of, survey_shard
 from topics.store.segments.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
 from topics.store.segments.pack import PackIndex, read_pack, scan_runs
 from topics.store.segments.segment import read_footer
@@ -41,7 +41,7 @@ from topics.store.segments.tiers import Tiers, require_cold
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Damage:
     """One damaged place. offset, topic_id and seq are -1 when they are not known; seq: the first that is damaged."""
 
     path: str
@@ -60,10 +60,10 @@ class _Named(msgspec.Struct):
 
 
 @dataclass
-class Report:
+class VerifyReport:
     """What `verify` found."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Damage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     snapshots: int = 0
     segments: int = 0
@@ -84,13 +84,13 @@ class Report:
         return not self.findings
 
 
-async def verify(loop: Loop, directory: str, cold: str = "") -> Report:
+async def verify(loop: Loop, directory: str, cold: str = "") -> VerifyReport:
     """Reads everything, in the cold directory, too. The caller holds the data directory's lock.
 
     Raises StorageError when that is not the right one, OSError when something cannot be read.
     """
     await require_cold(loop, Tiers(directory, cold))
-    report = Report()
+    report = VerifyReport()
     await _verify_marker(loop.files, directory, report)
     part = await _verify_snapshots(loop.files, directory, report)
     manifest = Manifest.of(part) if part is not None else None
@@ -100,20 +100,20 @@ async def verify(loop: Loop, directory: str, cold: str = "") -> Report:
     return report
 
 
-async def _verify_marker(files: FileCalls, directory: str, report: Report) -> None:
+async def _verify_marker(files: FileCalls, directory: str, report: VerifyReport) -> None:
     path = f"{directory}/topics.json"
     try:
         marker = msgspec.json.decode(await read_file(files, path), type=Marker)
         refusal = refused_marker(marker, directory)
         if refusal:
-            report.findings.append(Finding(path, refusal, 0))
+            report.findings.append(Damage(path, refusal, 0))
     except FileNotFoundError:
         report.notes.append(f"{path}: missing; it is written again when the directory is opened")
     except msgspec.DecodeError as error:
-        report.findings.append(Finding(path, f"{error}: remove it, it is written again on opening", 0))
+        report.findings.append(Damage(path, f"{error}: remove it, it is written again on opening", 0))
 
 
-async def _verify_snapshots(files: FileCalls, directory: str, report: Report) -> StorePart | None:
+async def _verify_snapshots(files: FileCalls, directory: str, report: VerifyReport) -> StorePart | None:
     """The store's part of the newest sound one."""
     newest: StorePart | None = None
     numbers = snapshot_numbers(files, directory)
@@ -124,20 +124,20 @@ async def _verify_snapshots(files: FileCalls, directory: str, report: Report) ->
             file = await read_snapshot(files, path)
             newest = newest or unpack_store_part(file.store)
         except StorageError as error:
-            report.findings.append(Finding(path, str(error), 0))
+            report.findings.append(Damage(path, str(error), 0))
     if not numbers and not any(
         list_if_there(files, f"{directory}/{name}") for name in ("topics", PACK_DIRECTORY, "wal")
     ):
         report.notes.append(f"{directory}: nothing was written here yet")
     elif newest is None:
-        report.findings.append(Finding(f"{directory}/{SNAPSHOT_DIRECTORY}", "there is no sound snapshot"))
+        report.findings.append(Damage(f"{directory}/{SNAPSHOT_DIRECTORY}", "there is no sound snapshot"))
     return newest
 
 
 # --- segments --------------------------------------------------------------------------------------------------------
 
 
-async def _verify_segments(files: FileCalls, tiers: Tiers, manifest: Manifest | None, report: Report) -> None:
+async def _verify_segments(files: FileCalls, tiers: Tiers, manifest: Manifest | None, report: VerifyReport) -> None:
     segments = manifest.all_segments() if manifest is not None else ()
     listed = {(segment.tier, segment.path): segment for segment in segments}
     for tier, root in tiers.roots():
@@ -154,11 +154,11 @@ async def _verify_segments(files: FileCalls, tiers: Tiers, manifest: Manifest | 
                 await _verify_segment(files, f"{root}/{path}", segment, report)
     for segment in listed.values():
         report.findings.append(
-            Finding(tiers.path(segment), "the snapshot lists it, and it is missing", -1, segment.topic_id)
+            Damage(tiers.path(segment), "the snapshot lists it, and it is missing", -1, segment.topic_id)
         )
 
 
-async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, report: Report) -> None:
+async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, report: VerifyReport) -> None:
     data = await read_file(files, path)
     try:
         header = SegmentHeader.unpack(data, path)
@@ -166,7 +166,7 @@ async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, 
         footer = read_footer(data, path) if segment is None or segment.sealed else None
     except (CorruptError, FormatError) as error:
         topic_id = segment.topic_id if segment is not None else -1
-        report.findings.append(Finding(path, str(error), 0, topic_id))
+        report.findings.append(Damage(path, str(error), 0, topic_id))
         return
     report.learn_name(header.topic_id, header.description)
     begin = header.header_bytes
@@ -179,33 +179,33 @@ async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, 
     scan = codec.scan_frames(memoryview(data)[begin:end], base=begin)
     report.records += len(scan.frames)
     _verify_flags(path, header.topic_id, scan.frames, report)
-    if scan.reason is not Stop.END or (total >= 0 and scan.sum != total):
+    if scan.reason is not ScanStop.END or (total >= 0 and scan.sum != total):
         before = int(scan.frames["seq"][-1]) if len(scan.frames) else header.first_seq - 1
         at = begin + scan.position
         report.findings.append(
-            Finding(path, f"damaged at byte {at}, behind seq {before}", at, header.topic_id, before + 1)
+            Damage(path, f"damaged at byte {at}, behind seq {before}", at, header.topic_id, before + 1)
         )
     elif footer is None and segment is not None and segment.sealed and data[end:].strip(b"\0"):
         # A segment that a rebuild has mended has none, and nothing but zeros in its place.
-        report.findings.append(Finding(path, "its footer is damaged", len(data) - FOOTER_BYTES, header.topic_id))
+        report.findings.append(Damage(path, "its footer is damaged", len(data) - FOOTER_BYTES, header.topic_id))
     elif footer is not None:
         if data[-FOOTER_BYTES:][:4] != SEGMENT_FOOTER_MAGIC:
             text = "bits of the footer's mark have flipped; what the footer says can still be told"
-            report.findings.append(Finding(path, text, len(data) - FOOTER_BYTES, header.topic_id, is_index=True))
+            report.findings.append(Damage(path, text, len(data) - FOOTER_BYTES, header.topic_id, is_index=True))
         await _verify_index(files, path, header, scan, report)
 
 
-def _verify_flags(path: str, topic_id: int, frames: codec.Frames, report: Report) -> None:
+def _verify_flags(path: str, topic_id: int, frames: codec.Frames, report: VerifyReport) -> None:
     """The bytes that say whether records are deleted, which no checksum covers."""
     for row in frames[(frames["deleted"] != DELETED_LIVE) & (frames["deleted"] != DELETED)]:
         at = int(row["offset"]) + int(row["length"]) - 1
         seq = int(row["seq"])
         text = f"bits of the flag that says whether seq {seq} is deleted have flipped; what it said can still be told"
-        report.findings.append(Finding(path, text, at, topic_id, seq, is_index=True))
+        report.findings.append(Damage(path, text, at, topic_id, seq, is_index=True))
 
 
 async def _verify_index(
-    files: FileCalls, path: str, header: SegmentHeader, scan: codec.FrameScan, report: Report
+    files: FileCalls, path: str, header: SegmentHeader, scan: codec.FrameScan, report: VerifyReport
 ) -> None:
     index = index_path(path)
     try:
@@ -214,7 +214,7 @@ async def _verify_index(
         report.notes.append(f"{index}: missing; it will be derived from the data")
         return
     except (CorruptError, FormatError, ValueError) as error:
-        report.findings.append(Finding(index, str(error), 0, header.topic_id, is_index=True))
+        report.findings.append(Damage(index, str(error), 0, header.topic_id, is_index=True))
         return
     at = np.searchsorted(scan.frames["offset"], columns.offsets)
     rows = scan.frames[np.minimum(at, len(scan.frames) - 1)]
@@ -224,13 +224,13 @@ async def _verify_index(
         & (rows["seq"] == columns.deltas.astype(np.uint64) + np.uint64(header.first_seq))
     )
     if head.epoch != header.epoch or not agrees.all():
-        report.findings.append(Finding(index, "does not agree with its data", -1, header.topic_id, is_index=True))
+        report.findings.append(Damage(index, "does not agree with its data", -1, header.topic_id, is_index=True))
 
 
 # --- packs -----------------------------------------------------------------------------------------------------------
 
 
-async def _verify_packs(files: FileCalls, directory: str, manifest: Manifest | None, report: Report) -> None:
+async def _verify_packs(files: FileCalls, directory: str, manifest: Manifest | None, report: VerifyReport) -> None:
     listed: dict[str, Pack] = {pack.path: pack for pack in manifest.packs.values()} if manifest is not None else {}
     for name in list_if_there(files, f"{directory}/{PACK_DIRECTORY}"):
         path = f"{PACK_DIRECTORY}/{name}"
@@ -250,20 +250,20 @@ async def _verify_packs(files: FileCalls, directory: str, manifest: Manifest | N
         except (CorruptError, FormatError) as error:
             detail = getattr(error, "detail", None) or {}
             place = (detail.get("offset", -1), detail.get("topic_id", -1), detail.get("seq", -1))
-            report.findings.append(Finding(full, str(error), *place))
+            report.findings.append(Damage(full, str(error), *place))
             continue
         if index is not None and index.derived:
-            report.findings.append(Finding(full, "the index of the pack is damaged", is_index=True))
+            report.findings.append(Damage(full, "the index of the pack is damaged", is_index=True))
         if pack is not None and len(runs) <= max(pack.runs, default=-1):
-            report.findings.append(Finding(full, f"holds {len(runs)} runs, fewer than the snapshot lists"))
+            report.findings.append(Damage(full, f"holds {len(runs)} runs, fewer than the snapshot lists"))
     for path in listed:
-        report.findings.append(Finding(f"{directory}/{path}", "the snapshot lists it, and it is missing"))
+        report.findings.append(Damage(f"{directory}/{path}", "the snapshot lists it, and it is missing"))
 
 
 # --- log -------------------------------------------------------------------------------------------------------------
 
 
-async def _verify_log(loop: Loop, directory: str, part: StorePart | None, report: Report) -> None:
+async def _verify_log(loop: Loop, directory: str, part: StorePart | None, report: VerifyReport) -> None:
     direct = goes_direct(loop.files.direct_block_bytes(directory))
     reader = DirectReader(loop.files, direct=direct)
     starts = part.replay if part is not None else {}
@@ -274,7 +274,7 @@ async def _verify_log(loop: Loop, directory: str, part: StorePart | None, report
             replay = await replay_shard(loop, reader, path, start)
         except (CorruptError, FormatError) as error:
             detail = getattr(error, "detail", None) or {}
-            report.findings.append(Finding(detail.get("path", path), str(error), detail.get("offset", -1)))
+            report.findings.append(Damage(detail.get("path", path), str(error), detail.get("offset", -1)))
             continue
         report.log_batches += replay.batches
         if replay.last_batch_no > replay.synced_upto:
@@ -291,7 +291,7 @@ async def replay_shard(
     reader: DirectReader,
     path: str,
     start: ReplayStart | None,
-    on_chunk: Callable[[Chunk], object] = lambda chunk: None,
+    on_chunk: Callable[[VerifiedBatches], object] = lambda chunk: None,
 ) -> ShardReplay:
     """Reads a shard to its end and applies nothing. Raises CorruptError or FormatError."""
     table = FileTable()

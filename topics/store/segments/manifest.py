@@ -19,8 +19,8 @@ __all__ = [
     "HOT",
     "Manifest",
     "Pack",
+    "PackRun",
     "ReplayStart",
-    "Run",
     "Segment",
     "StorePart",
     "Totals",
@@ -66,7 +66,7 @@ class Totals(NamedTuple):
         return Totals(self.records + records, self.size + size)
 
 
-class Run(msgspec.Struct, array_like=True):
+class PackRun(msgspec.Struct, array_like=True):
     """One topic's records in a pack; stored as an array."""
 
     topic_id: int
@@ -83,7 +83,7 @@ class Pack(msgspec.Struct, omit_defaults=True):
     epoch: int
     size: int
     """Bytes of the file."""
-    runs: dict[int, Run]
+    runs: dict[int, PackRun]
     """By row of the run table."""
     file_id: int = msgspec.field(name="_", default=0)
 
@@ -135,7 +135,7 @@ class Manifest:
         self.segments: dict[int, list[Segment]] = {}
         """By topic, in seq order; the last one may be unsealed."""
         self.packs: dict[int, Pack] = {}
-        self.runs: dict[int, list[tuple[Pack, Run]]] = {}
+        self.runs: dict[int, list[tuple[Pack, PackRun]]] = {}
         """By topic, in seq order. All of them lie below the topic's segments."""
         self.next_pack = 1
 

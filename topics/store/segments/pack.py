@@ -15,7 +15,7 @@ from topics.errors import CorruptError, FormatError
 from topics.store.disk.whole_files import ReadCalls, read_file
 from topics.store.format import codec
 from topics.store.format.catalog import NO_TAG, PackRows
-from topics.store.format.codec import Stop
+from topics.store.format.codec import ScanStop
 from topics.store.format.log_format import BATCH_ALIGN, BLOCK_BYTES, FrameType, align_up
 from topics.store.format.row_columns import index_rows, rows_of, select, tags_of
 from topics.store.format.segment_format import (
@@ -29,7 +29,7 @@ from topics.store.format.segment_format import (
     PackHeader,
     RunHeader,
 )
-from topics.store.segments.manifest import Pack, Run
+from topics.store.segments.manifest import Pack, PackRun
 
 
 class PackWriter:
@@ -50,7 +50,7 @@ class PackWriter:
         """Where a run added now would begin; its frames follow its header and description."""
         return align_up(self.position, BATCH_ALIGN)
 
-    def add_run(self, scan: codec.FrameScan, data: bytes | memoryview, description: bytes) -> tuple[Run, int]:
+    def add_run(self, scan: codec.FrameScan, data: bytes | memoryview, description: bytes) -> tuple[PackRun, int]:
         """One topic's verified frames (`scan` with base 0 over `data`). Returns the run and where its frames
         begin in the file."""
         frames = scan.frames
@@ -66,7 +66,7 @@ class PackWriter:
         columns = _columns_of(frames, data, first_seq)
         self._columns.append(columns._replace(offsets=columns.offsets + np.uint32(frames_at)))
         self._runs.append((topic_id, first_seq, last_seq, start, len(frames)))
-        return Run(topic_id, first_seq, last_seq, len(self._runs) - 1), frames_at
+        return PackRun(topic_id, first_seq, last_seq, len(self._runs) - 1), frames_at
 
     def _put(self, data: bytes | bytearray | memoryview) -> None:
         self._parts.append(data)
@@ -230,7 +230,7 @@ def scan_runs(data: bytes, path: str) -> list[ScannedRun]:
         start = at + RUN_HEADER_BYTES + len(header.description)
         end = start + header.frames_bytes
         scan = codec.scan_frames(view[start:end], base=start)
-        if scan.reason is not Stop.END or scan.sum != header.sum or len(scan.frames) != header.records:
+        if scan.reason is not ScanStop.END or scan.sum != header.sum or len(scan.frames) != header.records:
             place = start + scan.position
             seq = int(scan.frames["seq"][-1]) + 1 if len(scan.frames) else header.first_seq
             raise CorruptError(

@@ -14,7 +14,7 @@ from topics.errors import CorruptError, FormatError
 from topics.store.disk.whole_files import FileCalls, ReadCalls, read_file, write_new_file, zero_range
 from topics.store.format import codec
 from topics.store.format.catalog import RowColumns
-from topics.store.format.codec import Stop
+from topics.store.format.codec import ScanStop
 from topics.store.format.log_format import FrameType
 from topics.store.format.row_columns import index_of, index_rows, live_rows, rows_of, tags_of
 from topics.store.format.segment_format import (
@@ -45,7 +45,7 @@ def check_copied(
     """
     scan = codec.scan_frames(data, base=base, sum=segment_sum)
     frames = scan.frames
-    sound = scan.reason is Stop.END and scan.position == len(data) and len(frames) == len(seqs)
+    sound = scan.reason is ScanStop.END and scan.position == len(data) and len(frames) == len(seqs)
     if not sound or (frames["topic_id"] != topic_id).any() or (frames["seq"] != seqs).any():
         good = int((frames["seq"] == seqs[: len(frames)]).sum()) if len(frames) <= len(seqs) else 0
         seq = int(seqs[min(good, len(seqs) - 1)])
@@ -150,7 +150,7 @@ async def scan_rows(files: ReadCalls, path: str, segment: Segment) -> RowColumns
     at = header.header_bytes + scan.position
     if header.epoch != segment.epoch or header.topic_id != segment.topic_id:
         raise CorruptError(f"{path}: not the segment the snapshot lists", {"path": path, "offset": 0})
-    if scan.reason is not Stop.END or at != segment.frames_end or scan.sum != segment.sum:
+    if scan.reason is not ScanStop.END or at != segment.frames_end or scan.sum != segment.sum:
         raise CorruptError(
             f"{path}: damaged at byte {at} (topic {segment.topic_id}, after seq "
             f"{int(scan.frames['seq'][-1]) if len(scan.frames) else segment.first_seq - 1})",
@@ -183,7 +183,7 @@ def describe_file(data: bytes, path: str) -> Described:
     scan = codec.scan_frames(memoryview(data)[header.header_bytes : stop], base=header.header_bytes)
     end = header.header_bytes + scan.position
     segment = Segment(header.topic_id, header.first_seq, 0, 0, header.header_bytes, 0, header.epoch, header.created_ms)
-    is_whole = scan.reason is Stop.END
+    is_whole = scan.reason is ScanStop.END
     if footer is not None:
         is_whole &= (footer.epoch, footer.frames_end, footer.sum) == (header.epoch, end, scan.sum)
     if not is_whole:

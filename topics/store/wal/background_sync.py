@@ -14,7 +14,7 @@ from topics.loop.loop import Loop
 from topics.loop.timers import Timer
 from topics.store.wal.commit import Durability
 from topics.store.wal.counters import LogCounters
-from topics.store.wal.write_latch import Admission
+from topics.store.wal.write_latch import WriteLatch
 
 COMMIT_SYNCS = -1
 """In the place of a descriptor: the commit in flight syncs all there is."""
@@ -30,7 +30,7 @@ class BackgroundSync:
         self,
         loop: Loop,
         durable: Durability,
-        admission: Admission,
+        admission: WriteLatch,
         counters: LogCounters,
         *,
         every_ns: int,

@@ -17,7 +17,7 @@ import xxhash
 from topics.errors import StorageError
 from topics.store.format.codec import Pointer, ffi
 from topics.store.format.log_format import BATCH_HEADER_BYTES, BLOCK_BYTES
-from topics.store.in_memory.hot_tail import Chunk
+from topics.store.in_memory.hot_tail import TailBuffer
 
 DSYNC_BYTES_MAX = 256 * 1024
 """Up to here one write with RWF_DSYNC, made in place, beats the chain, which needs a worker (perf/commits.py)."""
@@ -62,7 +62,7 @@ class Prepared:
         """So many bytes of the batch; its header is written last."""
         self._sum = xxhash.xxh3_64()
 
-    def go_on(self, batch: Batch, mirror: Chunk) -> bool:
+    def go_on(self, batch: Batch, mirror: TailBuffer) -> bool:
         """Does the next piece; True when there is no more."""
         begin, self.done = self.done, min(self.done + _PREPARED_BYTES, batch.used)
         piece = memoryview(batch.memory)[begin : self.done]
@@ -102,7 +102,7 @@ class Batch:
         """Of the frames: those that the metric of frames leaves out."""
         self.waiters: list[Done] = []
         self.wants_sync = False
-        self.mirror: Chunk | None = None
+        self.mirror: TailBuffer | None = None
         """Memory in which the hot tail may keep it."""
         self.prepared: Prepared | None = None
         """What was done of it before its turn to be committed."""

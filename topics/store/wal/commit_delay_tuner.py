@@ -21,7 +21,7 @@ _FEW = 4
 """Records a commit, in a stretch, below which nothing is tried: few clients gain nothing by each other."""
 
 
-class GroupPause:
+class CommitDelayTuner:
     """`pause_ns` before a commit, `note` after each. The groups of one shard; pause_ns 0: never."""
 
     def __init__(self, pause_ns: int) -> None:

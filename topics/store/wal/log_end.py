@@ -11,7 +11,7 @@ from topics.store.format.log_format import (
     WAL_FIRST_BATCH_OFFSET,
     align_up,
 )
-from topics.store.in_memory.hot_tail import Chunk, HotTail
+from topics.store.in_memory.hot_tail import HotTail, TailBuffer
 from topics.store.wal.commit import Batch, Durability, Prepared
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.log_bound import LogBound
@@ -52,7 +52,7 @@ class LogEnd:
         file = self.file
         return file is not None and not self.leaves_file and file.position + batch_bytes <= file.size
 
-    def prepare(self, batch: Batch, mirror: Chunk, file: WalFile) -> bool:
+    def prepare(self, batch: Batch, mirror: TailBuffer, file: WalFile) -> bool:
         """Does a piece of what sealing and placing the next batch takes; False: call again in another pass."""
         at = BLOCK_BYTES if self.header else file.position % BLOCK_BYTES
         if batch.prepared is None or batch.prepared.at != at:

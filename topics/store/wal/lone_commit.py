@@ -12,10 +12,10 @@ from topics.store.wal.background_sync import BackgroundSync
 from topics.store.wal.commit import DSYNC_BYTES_MAX, Commit, Durability, Primitive, Verdict, judge
 from topics.store.wal.log_end import LogEnd
 from topics.store.wal.staging import Staging
-from topics.store.wal.write_latch import Admission
+from topics.store.wal.write_latch import WriteLatch
 
 
-class Alone:
+class LoneCommit:
     """One shard's; its Wal knows whether a commit is in flight.
 
     syncs: one O_DIRECT write with RWF_DSYNC is a way to commit here. on_failed(why): nobody knows what the disk holds.
@@ -30,7 +30,7 @@ class Alone:
         durable: Durability,
         *,
         syncs: bool,
-        admission: Admission,
+        admission: WriteLatch,
         on_failed: Callable[[str], None],
     ) -> None:
         self._clock = loop.clock

@@ -12,7 +12,7 @@ from topics.store.disk.disk_space import DiskSpace
 from topics.store.disk.log_sizes import LogSizes
 from topics.store.format.log_format import BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET, align_up
 from topics.store.wal.wal_files import WalDirectory, WalFile
-from topics.store.wal.write_latch import Admission
+from topics.store.wal.write_latch import WriteLatch
 
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN)
 """What preparing a file may fail with while the disk is fine."""
@@ -20,7 +20,7 @@ _RETRY_NS = 100_000_000
 _ATTEMPTS_MAX = 10
 
 
-class FilesAhead:
+class Preallocation:
     """Keeps `count` files of `sizes.file` bytes ready, and makes the one that a batch waits for.
 
     on_failed: no file can be had for the batch that waits; what is staged fails with this error.
@@ -34,7 +34,7 @@ class FilesAhead:
         directory: WalDirectory,
         *,
         space: DiskSpace,
-        admission: Admission,
+        admission: WriteLatch,
         sizes: LogSizes,
         count: int,
         on_failed: Callable[[StorageError], None],

@@ -16,7 +16,7 @@ _CLEARLY = 0.9
 """Another way is preferred when it takes less than this share of the preferred one's time."""
 
 
-class FasterWay:
+class PrimitiveTuner:
     """`choose` before a commit, `note` after it. The first way is preferred until another proves better."""
 
     def __init__(self, *ways: Primitive) -> None:

@@ -24,17 +24,17 @@ from topics.store.format.rows import Framed, Rows
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync
 from topics.store.wal.commit import Batch, Commit, Durability, Primitive, Verdict, choose_primitive, judge, rest_begins
-from topics.store.wal.commit_delay_tuner import GroupPause
+from topics.store.wal.commit_delay_tuner import CommitDelayTuner
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.in_place import InPlace
 from topics.store.wal.log_bound import LogBound
 from topics.store.wal.log_end import LogEnd
-from topics.store.wal.lone_commit import Alone
-from topics.store.wal.preallocation import FilesAhead
-from topics.store.wal.primitive_tuner import FasterWay
+from topics.store.wal.lone_commit import LoneCommit
+from topics.store.wal.preallocation import Preallocation
+from topics.store.wal.primitive_tuner import PrimitiveTuner
 from topics.store.wal.staging import Staging
 from topics.store.wal.wal_files import WalDirectory, WalFile
-from topics.store.wal.write_latch import Admission
+from topics.store.wal.write_latch import WriteLatch
 
 _WINDOW_BYTES_MAX = 256 * 1024
 """A batch of this size gains nothing by waiting for more."""
@@ -70,12 +70,12 @@ class _Flight:
         self.attempts = 0
         self.in_place = False
         self.is_group = False
-        """Its primitive was a choice of `FasterWay`."""
+        """Its primitive was a choice of `PrimitiveTuner`."""
         self.checksum = 0
         self.submitted_ns = 0
 
 
-class Wal:
+class Shard:
     """One shard. `flush` is called at the end of every pass of the loop."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Wal:
         directory: WalDirectory,
         *,
         tail: HotTail,
-        admission: Admission,
+        admission: WriteLatch,
         space: DiskSpace,
         counters: LogCounters,
         bound: LogBound,
@@ -109,16 +109,16 @@ class Wal:
         self._setting = commit
         self.window_ns = window_ns
         """How long after a commit's end the next one is held back to gather more."""
-        self._pause = GroupPause(gather_ns)
+        self._pause = CommitDelayTuner(gather_ns)
         self._window_timer: Timer | None = None
         self._window_ends_ns = 0
         """When the timer brings the next pass."""
-        self._groups = FasterWay(Primitive.LINK, Primitive.DSYNC)
+        self._groups = PrimitiveTuner(Primitive.LINK, Primitive.DSYNC)
         self._measures = commit == "auto" and directory.direct_works
         """Small synced groups go through the ring by whichever of the two is faster."""
         self._moved = Event()
         """Set whenever something ended that `drain` may wait for."""
-        self.ahead = FilesAhead(
+        self.ahead = Preallocation(
             loop,
             directory,
             space=space,
@@ -144,7 +144,7 @@ class Wal:
             on_failed=self._latch,
             on_ended=self._moved.set,
         )
-        self._alone = Alone(
+        self._alone = LoneCommit(
             loop,
             self.staging,
             self._end,
@@ -197,7 +197,7 @@ class Wal:
     def write_alone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
     ) -> tuple[Framed, Commit] | None:
-        """Stages and commits a request in this call, if commits may end in place: see `Alone.write`."""
+        """Stages and commits a request in this call, if commits may end in place: see `LoneCommit.write`."""
         in_place = self.in_place
         if self._flight is not None or self.window_ns or self._bound.pressed:
             return None

@@ -20,13 +20,13 @@ from topics.store.format.log_format import FrameType, shard_directory
 from topics.store.format.rows import Framed, Rows
 from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.hot_tail import HotTail
-from topics.store.in_memory.prebuilt_frames import Gathered
+from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.commit import Commit, Done
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.log_bound import LogBound
-from topics.store.wal.shard import Wal
+from topics.store.wal.shard import Shard
 from topics.store.wal.wal_files import WalDirectory, place
-from topics.store.wal.write_latch import Admission
+from topics.store.wal.write_latch import WriteLatch
 
 _OPENS_AT_A_TIME = 8
 
@@ -40,7 +40,7 @@ class ShardStart(NamedTuple):
     """Paths of files that may be used again: `spare-*`, and prepared ones never taken into use."""
 
 
-class Log:
+class ShardedLog:
     """Stages into a shard's filling batch; `flush` at the end of each pass sends the batches off."""
 
     def __init__(self, loop: Loop, config: Config, table: FileTable) -> None:
@@ -48,12 +48,12 @@ class Log:
         self._config = config
         self._table = table
         self.counters = LogCounters()
-        self.admission = Admission()
+        self.admission = WriteLatch()
         self.tail = HotTail(config.hot_tail_bytes)
         self.sizes = LogSizes(config, loop.ring.volume_bytes(config.data_dir))
         self.bound = LogBound(loop.clock, max_bytes=self.sizes.log_max, max_wait_ns=config.max_log_wait_ms * 1_000_000)
         self.space = DiskSpace(loop, config.data_dir, self.sizes)
-        self._wals: list[Wal] = []
+        self._wals: list[Shard] = []
         self._directories: list[WalDirectory] = []
 
     async def open(self, starts: list[ShardStart]) -> None:
@@ -80,7 +80,7 @@ class Log:
                 sizes=self.sizes,
                 spares=list(start.spares),
             )
-            wal = Wal(
+            wal = Shard(
                 loop,
                 directory,
                 tail=self.tail,
@@ -146,7 +146,7 @@ class Log:
     def stage_gathered(
         self,
         topic_id: int,
-        frames: Gathered,
+        frames: PrebuiltFrames,
         first_seq: int,
         ts_ms: int,
         *,
@@ -223,7 +223,7 @@ class Log:
 
     # --- state -------------------------------------------------------------------------------------------------------
     @property
-    def shards(self) -> list[Wal]:
+    def shards(self) -> list[Shard]:
         return self._wals
 
     @property

@@ -12,9 +12,9 @@ from topics.store.format.codec import Pointer, ffi, lib
 from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FLAG_ROUTED
 from topics.store.format.rows import PLACED, Framed, Rows
 from topics.store.format.topic_rows import TopicRows
-from topics.store.in_memory.prebuilt_frames import Gathered
+from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.commit import Batch, Done
-from topics.store.wal.write_latch import Admission
+from topics.store.wal.write_latch import WriteLatch
 
 BATCH_ROLL_BYTES = 4 << 20
 """A filling batch larger than this is closed at the end of the pass, even if it cannot be written yet."""
@@ -25,7 +25,7 @@ _PLACED_ROWS = 64
 class Staging:
     """Frames requests into the filling batch. `head` is the batch to be committed next; `take` gives it away."""
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: WriteLatch) -> None:
         self._admission = admission
         self.filling = Batch(_BATCH_ROOM)
         self._closed: deque[Batch] = deque()
@@ -158,7 +158,7 @@ class Staging:
         batch.frames += count
         return start - BATCH_HEADER_BYTES
 
-    def stage_gathered(self, frames: Gathered, synced: bool, done: Done) -> None:
+    def stage_gathered(self, frames: PrebuiltFrames, synced: bool, done: Done) -> None:
         """Numbered frames as a batch of its own, behind what is staged. Raises LogReadOnlyError or DiskFullError."""
         self._admission.check()
         filling = self.filling

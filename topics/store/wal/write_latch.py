@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from topics.errors import DiskFullError, LogReadOnlyError, StorageError
 
 
-class Admission:
+class WriteLatch:
     """Shared by all shards: an I/O error in one ends writing in all."""
 
     def __init__(self) -> None:
