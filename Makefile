@@ -31,7 +31,7 @@ spark: venv spark-packages
 
 # A standalone master and two workers on loopback; executors have the package from a zip, or from a packed environment.
 spark-cluster: venv spark-packages
-	$(BIN)/python -m pytest -m slow tests/spark/test_cluster.py $(ARGS)
+	$(BIN)/python -m pytest -m slow tests/spark/jvm/test_cluster.py $(ARGS)
 
 spark-packages: venv
 	@bash scripts/spark_packages.sh $(VENV)
@@ -40,8 +40,8 @@ test-packages:
 	@bash scripts/test_packages.sh
 
 powercut: venv test-packages
-	TOPICS_TEST_CUTS=20 $(BIN)/python -m pytest -q tests/powercut/test_failing_disk.py
-	$(BIN)/python -m tests.powercut.run --cuts $(CUTS) $(if $(IO),--io $(IO)) $(ARGS)
+	TOPICS_TEST_CUTS=20 $(BIN)/python -m pytest -q tests/long/powercut/test_failing_disk.py
+	$(BIN)/python -m tests.long.powercut.run --cuts $(CUTS) $(if $(IO),--io $(IO)) $(ARGS)
 
 sim: venv
 	$(BIN)/python -W ignore -m tests.sim.whole $(if $(SEED),--seed $(SEED),--count $(N)) $(ARGS)
@@ -53,7 +53,7 @@ again: venv
 # The whole contract against one oracle, in any order; ARGS=--live: a real server (EXAMPLES of them, SEED to repeat one).
 EXAMPLES ?= 1000
 model: venv
-	$(BIN)/python -W ignore -m tests.model --examples $(EXAMPLES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	$(BIN)/python -W ignore -m tests.long.model --examples $(EXAMPLES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 # Short lives in which every operation fails in turn, and which end after every operation in turn.
 sweeps: venv
@@ -70,10 +70,10 @@ mutants: venv
 
 # The costliest values of every field, with 10^6 records and 10^5 topics: passes of the loop above 20 ms of CPU.
 limits: venv
-	$(BIN)/python -m tests.limits $(ARGS)
+	$(BIN)/python -m tests.long.limits $(ARGS)
 
 soak: venv
-	$(BIN)/python -m tests.soak.kill_loop --cycles $(CYCLES) $(if $(IO),--io $(IO)) $(ARGS)
+	$(BIN)/python -m tests.long.soak.kill_loop --cycles $(CYCLES) $(if $(IO),--io $(IO)) $(ARGS)
 
 api-fuzz: venv
 	$(BIN)/python -m pip install -q --disable-pip-version-check "schemathesis>=4"
@@ -97,7 +97,7 @@ hunt: venv
 # The decoders, coverage-guided; installs atheris once.
 fuzz: venv
 	$(BIN)/python -m pip install -q --disable-pip-version-check "atheris>=3"
-	$(BIN)/python -W ignore -m tests.fuzz --minutes $(MINUTES) $(ARGS)
+	$(BIN)/python -W ignore -m tests.long.fuzz --minutes $(MINUTES) $(ARGS)
 
 fuzz-lane: venv
 	$(BIN)/python -m tests.server.fuzz_lane --minutes $(MINUTES) $(ARGS)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Debian packages that only some tests need (power cuts on a real file system: tests/powercut). Where they cannot be
+# Debian packages that only some tests need (power cuts on a real file system: tests/long/powercut). Where they cannot be
 # installed, those tests are skipped and say why; nothing here fails.
 set -uo pipefail
 [ "$(id -u)" = 0 ] && [ -e /dev/fuse ] && [ -e /dev/loop-control ] && command -v apt-get >/dev/null || exit 0

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.pipelines.world import opened, order
+from tests.pipelines.pipeline_world import opened, order
 from topics.cli.main import app
 from topics.cli.pipeline import write_report
 from topics.pipelines import engines, export

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.contract.http2 import Http2Connection
-from tests.contract.live_world import LiveWorld
-from tests.contract.sim_world import SimWorld
-from tests.contract.world import Connection, World
+from tests.contract.world.http2_bytes import Http2Connection
+from tests.contract.world.live_world import LiveWorld
+from tests.contract.world.sim_world import SimWorld
+from tests.contract.world.world import Connection, World
 
 MakeWorld = Callable[..., World]
 

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.engine.harness import Answer, Harness
 from tests.engine.real_world import RealWorld
-from tests.model.topic import Record as ModelRecord
-from tests.model.topic import Topic as Model
+from tests.long.model.model_topic import Record as ModelRecord
+from tests.long.model.model_topic import Topic as Model
 from topics.errors import RequestError
 from topics.store.format.rows import RowRecord, Rows, pack_rows
 

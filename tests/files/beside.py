@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from tests.engine.harness import Answer, records
+from tests.files.files_world import COLD, HOT, FilesWorld, sections_read, seen_of
 from tests.files.sim_calls import SimCalls
-from tests.files.world import COLD, HOT, FilesWorld, sections_read, seen_of
 from topics.errors import StorageError, TopicsError
 from topics.files import Directory, open_directory, scan_pieces
 from topics.files.scanning import Scanner

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from tests.sim.disk import SimDisk
-from tests.sim.file import SimFile
+from tests.sim.world.sim_disk import SimDisk
+from tests.sim.world.sim_file import SimFile
 
 
 class SimCalls:

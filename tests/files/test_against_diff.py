@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.files.world import COLD, FilesWorld, Seen, busy, read_all
+from tests.files.files_world import COLD, FilesWorld, Seen, busy, read_all
 from topics.files import deleted_seqs
 from topics.files.texts import NATIVE, PURE
 

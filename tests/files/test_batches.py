@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.files.world import HOT, FilesWorld
-from tests.sim.file import SimFile
+from tests.files.files_world import HOT, FilesWorld
+from tests.sim.world.sim_file import SimFile
 from topics.files import COLUMNS, DEFAULT_COLUMNS, Directory, Piece, read_pieces, schema_of
 from topics.files.texts import NATIVE, PURE
 

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.files.files_world import COLD, HOT, FilesWorld, read_all
 from tests.files.sim_calls import SimCalls
-from tests.files.world import COLD, HOT, FilesWorld, read_all
-from tests.sim.file import SimFile
+from tests.sim.world.sim_file import SimFile
 from topics.engine.shared.topic_snapshot import FloorMarks, PlainTopics, TopicImage, TopicsSnapshot
 from topics.errors import CorruptError, FormatError, StorageError, UsageError
 from topics.files import (

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.engine.harness import Answer
-from tests.files.world import COLD, HOT, FilesWorld, Seen, seen_of
-from tests.sim.file import SimFile
+from tests.files.files_world import COLD, HOT, FilesWorld, Seen, seen_of
+from tests.sim.world.sim_file import SimFile
 from topics.errors import CorruptError, StorageError
 from topics.files import COLUMNS, Directory, TopicGoneError, read_pieces
 

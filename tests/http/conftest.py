@@ -1,6 +1,6 @@
 import pytest
 
-from tests.http.wire import Echo, Peer, make_service
+from tests.http.byte_stream import Echo, Peer, make_service
 
 
 @pytest.fixture(params=["httptools", "h11"])

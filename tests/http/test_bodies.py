@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from tests.http.wire import Echo, Peer, make_service
+from tests.http.byte_stream import Echo, Peer, make_service
 from topics.http.access.keyring import parse_keys
 from topics.http.access.routes import Body, Route, RouteTable
 from topics.http.access.scope import Scope

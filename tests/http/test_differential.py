@@ -9,7 +9,7 @@ import h11
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.http.wire import Echo, Peer, make_service
+from tests.http.byte_stream import Echo, Peer, make_service
 from topics.http.http1.chunked import ChunkedBody
 from topics.http.wire.error_answers import BadRequestError
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.http.byte_stream import FakeProbes, Peer, make_service
 from tests.http.fake_engine import FakeEngine
-from tests.http.wire import FakeProbes, Peer, make_service
 from topics.engine.values.node_set import node_set
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.http.wire import Peer
+from tests.http.byte_stream import Peer
 from topics.http.http1 import http1_connection
 from topics.http.wire.error_answers import BadRequestError
 from topics.http.wire.head import HEAD_END, check_partial_head

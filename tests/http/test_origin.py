@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.http.wire import Echo, Peer, make_service
+from tests.http.byte_stream import Echo, Peer, make_service
 from topics.http.access.routes import Route, RouteTable
 from topics.http.access.scope import Scope
 

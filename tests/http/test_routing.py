@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.http.wire import Peer, make_service
+from tests.http.byte_stream import Peer, make_service
 from topics.http.access.keyring import parse_keys
 from topics.http.plan import plan
 from topics.http.route_table import route_table

@@ -1,6 +1,6 @@
 """Answers that go on: their bytes, the client's leaving, back-pressure, their end."""
 
-from tests.http.wire import Echo, Peer, make_service
+from tests.http.byte_stream import Echo, Peer, make_service
 from topics.http.http1.http1_connection import PIPELINED_BYTES
 from topics.http.streams import sse
 from topics.http.wire.stream import Block

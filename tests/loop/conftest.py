@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.loop.ring_conformance")
+pytest.register_assert_rewrite("tests.loop.rings.ring_conformance")

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.loop.handlers import Recorder
+from tests.loop.rings.test_loop_on_rings import RINGS, make_loop, until
 from tests.loop.stuck_sends import fill_buffers
-from tests.loop.test_loop_on_rings import RINGS, make_loop, until
 from topics.loop import Connection, Loop
 from topics.loop._links import ffi, lib
 from topics.loop.links import Links

@@ -12,7 +12,7 @@ import random
 import pytest
 
 from tests.loop.handlers import Recorder
-from tests.loop.test_loop_on_rings import join, until
+from tests.loop.rings.test_loop_on_rings import join, until
 from tests.sim import SimRing
 from topics.loop import Connection, Loop, StreamLimits
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.world import fill, log_rows
+from tests.pipelines.pipeline_world import fill, log_rows
 from topics.clock import ManualClock
 from topics.errors import UsageError
 from topics.pipelines import bundle

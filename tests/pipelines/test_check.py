@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import topics
-from tests.pipelines.world import DAY_MS, START_MS, fill, opened, order
+from tests.pipelines.pipeline_world import DAY_MS, START_MS, fill, opened, order
 from topics.clock import ManualClock
 from topics.errors import UsageError
 from topics.pipelines import check, check_export, export

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import topics
-from tests.pipelines.world import fill, log_rows, opened
+from tests.pipelines.pipeline_world import fill, log_rows, opened
 from tests.spark.own_server import own_server
 from topics.clock import ManualClock
 from topics.errors import UsageError

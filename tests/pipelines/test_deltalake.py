@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.pipelines.world import DAY_MS, START_MS, fill, log_rows, opened, order
+from tests.pipelines.pipeline_world import DAY_MS, START_MS, fill, log_rows, opened, order
 from topics.clock import ManualClock
 from topics.pipelines import check, export
 from topics.pipelines.source import Origin

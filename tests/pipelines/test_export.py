@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipelines.world import DAY_MS, START_MS, exported_rows, fill, log_rows, opened, order, parquet_files
+from tests.pipelines.pipeline_world import DAY_MS, START_MS, exported_rows, fill, log_rows, opened, order, parquet_files
 from topics import NewRecord
 from topics.clock import ManualClock
 from topics.errors import FormatError, TopicsError, UsageError

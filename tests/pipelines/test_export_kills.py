@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.kills import survives
-from tests.pipelines.world import DAY_MS, START_MS, exported_rows, log_rows, opened, order, parquet_files
+from tests.pipelines.pipeline_world import DAY_MS, START_MS, exported_rows, log_rows, opened, order, parquet_files
 from topics.pipelines import export
 from topics.pipelines.export import Options, open_layout
 from topics.pipelines.source import Origin

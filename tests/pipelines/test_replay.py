@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipelines.world import fill, log_rows
+from tests.pipelines.pipeline_world import fill, log_rows
 from tests.spark.own_server import OwnServer, own_server
 from topics.clock import ManualClock
 from topics.errors import UsageError

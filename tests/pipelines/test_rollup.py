@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import topics
-from tests.pipelines.world import DAY_MS, START_MS, fill, log_rows, opened
+from tests.pipelines.pipeline_world import DAY_MS, START_MS, fill, log_rows, opened
 from topics.clock import ManualClock
 from topics.errors import UsageError
 from topics.pipelines import rollup

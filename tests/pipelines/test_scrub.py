@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import topics
-from tests.pipelines.world import DAY_MS, START_MS, fill, opened, order
+from tests.pipelines.pipeline_world import DAY_MS, START_MS, fill, opened, order
 from topics.clock import ManualClock
 from topics.files import DirectoryBusyError, Piece
 from topics.pipelines import scrub

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.http.wire import Response, Wire
+from tests.http.byte_stream import Response, Wire
 from tests.sim import SimRing
 from topics.config import tiny_config
 from topics.loop.loop import Loop

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.world import World
+from tests.server.server_world import World
 from topics.config import Config
 from topics.errors import UsageError
 from topics.server.keys_file import read_keys_file, with_keys_of_file

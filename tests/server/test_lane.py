@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.contract.sim_world import SimWorld
-from tests.contract.test_transport import MALFORMED
-from tests.contract.world import Connection
+from tests.contract.requests.test_transport import MALFORMED
+from tests.contract.world.sim_world import SimWorld
+from tests.contract.world.world import Connection
 from tests.server.lane_streams import KEYS, pieces, plain, plain_read, stream, without_chance
 from topics.errors import UsageError
 from topics.store.format.codec import scan_log

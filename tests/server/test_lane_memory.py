@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.sim_world import SimWorld
+from tests.contract.world.sim_world import SimWorld
 from tests.loop.stuck_sends import fill_buffers
 from tests.server.lane_streams import plain, plain_read
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.contract.sim_world import SimWorld
+from tests.contract.world.sim_world import SimWorld
 from tests.server.lane_streams import plain
 from topics.server.app import Server
 

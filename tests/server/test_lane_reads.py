@@ -10,8 +10,8 @@ import random
 
 import pytest
 
-from tests.contract.sim_world import SimWorld
-from tests.contract.world import Connection
+from tests.contract.world.sim_world import SimWorld
+from tests.contract.world.world import Connection
 from tests.server.lane_streams import plain, plain_read, without_chance
 
 

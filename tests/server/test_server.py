@@ -3,9 +3,9 @@
 import pytest
 from h2.errors import ErrorCodes
 
-from tests.http.h2_peer import H2Client
-from tests.http.wire import Wire
-from tests.server.world import World
+from tests.http.byte_stream import Wire
+from tests.http.http2.h2_peer import H2Client
+from tests.server.server_world import World
 from topics.engine.values.results import DiffResult, TopicState
 from topics.engine.values.topic_config import DEFAULT
 from topics.errors import CorruptError

@@ -9,12 +9,12 @@ ring.pauses = True                                  # SimPausedError where a cli
 ring = ring.next_life(power_cut=True)               # what the seed left on the disk; False: kill -9
 """
 
-from tests.sim.core import SimPausedError, SimStoppedError
-from tests.sim.disk import SimDisk
-from tests.sim.events import Events, SimStalledError
-from tests.sim.faults import Faults, sweep
-from tests.sim.network import SimClient, SimNetwork
-from tests.sim.ring import SimRing
+from tests.sim.world.events import Events, SimStalledError
+from tests.sim.world.faults import Faults, sweep
+from tests.sim.world.network import SimClient, SimNetwork
+from tests.sim.world.ring_core import SimPausedError, SimStoppedError
+from tests.sim.world.sim_disk import SimDisk
+from tests.sim.world.sim_ring import SimRing
 
 __all__ = [
     "Events",

@@ -11,9 +11,9 @@ import logging
 import sys
 from collections.abc import Callable
 
-from tests.contract.test_router_crashes import Overtaken, Story
-from tests.sim.again import run as again
-from tests.sim.whole.run import make_forwarding, make_passing, make_workers, run
+from tests.contract.routers.test_router_crashes import Overtaken, Story
+from tests.sim.again import run_lives as again
+from tests.sim.whole.run_seed import make_forwarding, make_passing, make_workers, run
 
 _STEPS = 60
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-_SELDOM = "tests/sim/whole/test_seldom.py"
-_FULL_DISKS = "tests/sim/whole/test_full_disks.py"
-_FOUND = "tests/sim/whole/test_found_checkpoints.py"
-_RECOVERY = "tests/store/test_recovery.py"
-_CRASHES = "tests/store/test_crash_points.py"
-_ECHO = "tests/sim/test_echo.py"
+_SELDOM = "tests/sim/whole/scenarios/test_seldom.py"
+_FULL_DISKS = "tests/sim/whole/scenarios/test_full_disks.py"
+_FOUND = "tests/sim/whole/scenarios/test_found_checkpoints.py"
+_RECOVERY = "tests/store/recovery/test_recovery.py"
+_CRASHES = "tests/store/recovery/test_crash_points.py"
+_ECHO = "tests/sim/world/test_echo.py"
 _FILES = "tests/files/test_beside_checkpoints.py"
 
 
@@ -102,7 +102,7 @@ MUTANTS = (
         "store/disk/side_by_side.py",
         "            if not self._failures:\n                self._take(result)",
         "            self._take(result)",
-        "tests/store/test_side_by_side.py",
+        "tests/store/checkpoint/test_side_by_side.py",
     ),
     _one(
         "the log recycled before the snapshot",
@@ -364,16 +364,22 @@ MUTANTS = (
         "store/wal/sharded_log.py",
         "if not bound.is_reached(self.backlog_bytes) or self.admission.closed:",
         "if True:",
-        "tests/contract/test_log_bound.py",
+        "tests/contract/durability/test_log_bound.py",
     ),
     _one(
         "a log found long counts as empty",
         "store/checkpoint/checkpointer.py",
         "        bound.on_emptied(self._log.held_bytes)\n        bound.on_pressed",
         "        bound.on_pressed",
-        "tests/contract/test_log_bound.py",
+        "tests/contract/durability/test_log_bound.py",
     ),
-    _one("no commit held back", "store/wal/shard.py", "self._bound.held_ns()", "0", "tests/contract/test_log_bound.py"),
+    _one(
+        "no commit held back",
+        "store/wal/shard.py",
+        "self._bound.held_ns()",
+        "0",
+        "tests/contract/durability/test_log_bound.py",
+    ),
     _one(
         "a copy in the cold directory not synced", "store/checkpoint/tiering.py", "await files.fsync(write_fd)", "pass"
     ),
@@ -476,7 +482,7 @@ MUTANTS = (
         "uring/ring.c",
         "write->flags |= IOSQE_IO_LINK;",
         "write->flags |= IOSQE_IO_HARDLINK;",
-        "tests/loop/test_ring_conformance_uring.py",
+        "tests/loop/rings/test_ring_conformance_uring.py",
     ),
     # --- log files used again ----------------------------------------------------------------------------------------
     _one(
@@ -672,7 +678,7 @@ MUTANTS = (
                 "        self.lost",
             ),
         ),
-        hunt="tests/store/test_damage.py",
+        hunt="tests/store/repair/test_damage.py",
     ),
     # --- others ------------------------------------------------------------------------------------------------------
     _one(
@@ -699,7 +705,7 @@ MUTANTS = (
         "engine/write/append.py",
         "None, False, done, synced=True)",
         "None, False, done)",
-        "tests/contract/test_queue_durability.py",
+        "tests/contract/queues/test_queue_durability.py",
     ),
     _one(
         "log files that a checkpoint had no space for left out of the replay",
@@ -844,7 +850,7 @@ MUTANTS = (
         "store/checkpoint/evacuation.py",
         "        from_files = self._log_files()\n",
         "",
-        "tests/sim/whole/test_found_routers.py",
+        "tests/sim/whole/scenarios/test_found_routers.py",
     ),
     _one(
         "routers made and deleted without a sync",
@@ -858,14 +864,14 @@ MUTANTS = (
         "engine/routers/forward_steps.py",
         "            if (there := router.evidence.get(seq)) is not None and index",
         "            if False and (there := router.evidence.get(seq)) is not None and index",
-        "tests/contract/test_routers.py",
+        "tests/contract/routers/test_routers.py",
     ),
     _one(
         "rows that share a frame left behind by a checkpoint on a full disk",
         "engine/recovery/engine_catalog.py",
         "            if len(shared):\n",
         "            if False:\n",
-        "tests/contract/test_router_crashes.py",
+        "tests/contract/routers/test_router_crashes.py",
     ),
     _one(
         "flags that a failed sync lost believed from the page cache",
@@ -886,7 +892,7 @@ MUTANTS = (
         "engine/recovery/engine_catalog.py",
         "known.images_since(now_ms) if",
         "[] if",
-        "tests/engine/test_producers.py",
+        "tests/engine/producers/test_known_producers.py",
     ),
     _one(
         "parts of producers not read from the log",
@@ -911,35 +917,35 @@ MUTANTS = (
         "store/repair/rebuild.py",
         "        extensions=described.extensions,\n",
         "",
-        "tests/engine/test_producers.py",
+        "tests/engine/producers/test_known_producers.py",
     ),
     _one(
         "what is staged lost at a checkpoint",
         "engine/recovery/engine_catalog.py",
         "        if topic is self._core.registry.staging:\n",
         "        if False:\n",
-        "tests/engine/test_staged_parts.py",
+        "tests/engine/producers/test_staged_parts.py",
     ),
     _one(
         "pieces not read from the log",
         "engine/recovery/engine_catalog.py",
         "        self._core.staged.add(piece, first_seq)\n",
         "        pass\n",
-        "tests/engine/test_staged_parts.py",
+        "tests/engine/producers/test_staged_parts.py",
     ),
     _one(
         "pieces of an earlier try appended with those of the next",
         "engine/state/staged_parts.py",
         "        if told.piece == 0:\n",
         "        if told.piece == 0 and known is None:\n",
-        "tests/engine/test_staged_parts.py",
+        "tests/engine/producers/test_staged_parts.py",
     ),
     _one(
         "staged pieces that a crash left behind a part that was appended never deleted",
         "engine/recovery/engine_catalog.py",
         "        self._core.staged.recovered(registry.with_id, registry.staging)\n",
         "",
-        "tests/engine/test_staged_parts.py",
+        "tests/engine/producers/test_staged_parts.py",
     ),
     # --- dormant topics ----------------------------------------------------------------------------------------------
     _one(
@@ -947,7 +953,7 @@ MUTANTS = (
         "engine/shared/dormant.py",
         "        topic.next_seq = topic.head + 1\n",
         "",
-        "tests/engine/test_dormant.py",
+        "tests/engine/recovery/test_dormant.py",
     ),
     _one(
         "a dormant topic with records in the log left as the snapshot has it",
@@ -996,7 +1002,7 @@ MUTANTS = (
         "store/segments/pack.py",
         "if PackHeader.unpack(data, path).epoch != pack.epoch or not _holds(index.table, pack):",
         "if False:",
-        "tests/store/test_damage.py",
+        "tests/store/repair/test_damage.py",
     ),
     Mutant(
         "a reader of files takes another file of the same name",

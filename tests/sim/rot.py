@@ -21,9 +21,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from tests.contract.sim_world import SimWorld
+from tests.contract.world.sim_world import SimWorld
 from tests.sim import SimRing
-from tests.sim.disk import SimDisk
+from tests.sim.world.sim_disk import SimDisk
 from topics.loop.loop import Loop
 from topics.store.format import codec
 from topics.store.format.log_format import (

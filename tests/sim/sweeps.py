@@ -22,10 +22,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from tests.sim.faults import AGAIN
 from tests.sim.whole.machine import Actor, Machine, SimStoppedError
-from tests.sim.whole.plan import Faulty, Plan, PlannedFault
-from tests.sim.whole.run import first_difference, make_actors, make_workers, start
+from tests.sim.whole.run_seed import first_difference, make_actors, make_workers, start
+from tests.sim.whole.seed_plan import Faulty, Plan, PlannedFault
+from tests.sim.world.faults import AGAIN
 
 FAULTS = {
     "open": (errno.EIO, errno.EMFILE, errno.ENOSPC, errno.EDQUOT, *AGAIN),

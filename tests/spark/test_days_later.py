@@ -14,8 +14,8 @@ from email.message import Message
 import pyarrow as pa
 import pytest
 
-from tests.contract.answer import Answer
-from tests.contract.sim_world import SimWorld
+from tests.contract.world.answer import Answer
+from tests.contract.world.sim_world import SimWorld
 from topics.spark.client import Client
 from topics.spark.errors import ServerError
 from topics.spark.options import parse_sink

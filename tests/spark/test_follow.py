@@ -10,7 +10,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from tests.pipelines.world import opened, order  # noqa: E402
+from tests.pipelines.pipeline_world import opened, order  # noqa: E402
 from tests.spark.fake_server import FakeServer  # noqa: E402
 from topics.files import NoDirectoryError, open_directory  # noqa: E402
 from topics.spark.client import Client  # noqa: E402

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from tests.sim.disk import SimDisk
-from tests.sim.faults import Faults
-from tests.sim.file import SimFile
-from tests.sim.ring import SimRing
+from tests.sim.world.faults import Faults
+from tests.sim.world.sim_disk import SimDisk
+from tests.sim.world.sim_file import SimFile
+from tests.sim.world.sim_ring import SimRing
 from topics.config import Config, tiny_config
 from topics.errors import StorageError, TopicsError
 from topics.loop import Loop

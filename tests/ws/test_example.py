@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.live_world import LiveWorld
+from tests.contract.world.live_world import LiveWorld
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "websocket.md"
 

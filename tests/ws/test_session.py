@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.ws import client
-from tests.ws.client import Incoming, frame, text
+from tests.ws import frame_client
+from tests.ws.frame_client import Incoming, frame, text
 from tests.ws.passes import Passes
 from topics.config import Config
 from topics.engine.values.results import AppendRequest, AppendResult, TopicState
@@ -113,7 +113,7 @@ class Wire:
 
     @property
     def messages(self) -> list[Any]:
-        return [json.loads(payload) for opcode, payload in self.frames if opcode == client.TEXT]
+        return [json.loads(payload) for opcode, payload in self.frames if opcode == frame_client.TEXT]
 
 
 class Peer:
@@ -271,7 +271,7 @@ def test_a_shutdown_lets_what_was_begun_end() -> None:
         "ack",
         "server_shutting_down",
     ]
-    assert client.close_code(peer.wire.frames[-1][1]) == 1001
+    assert frame_client.close_code(peer.wire.frames[-1][1]) == 1001
     assert (peer.wire.closed, peer.released, peer.engine.feed.closed) == (True, 1, True)
 
 
@@ -298,13 +298,13 @@ commands = st.one_of(
             text({"op": "unsubscribe", "topic": "t"}),
             text("{}"),
             text("nonsense"),
-            frame(client.BINARY, b"x"),
-            frame(client.PING, b"x"),
-            frame(client.CLOSE, b"\x03\xe8"),
+            frame(frame_client.BINARY, b"x"),
+            frame(frame_client.PING, b"x"),
+            frame(frame_client.CLOSE, b"\x03\xe8"),
         ]
     ),
     st.binary(max_size=20),
-    st.text(max_size=20).map(lambda raw: frame(client.TEXT, raw.encode())),
+    st.text(max_size=20).map(lambda raw: frame(frame_client.TEXT, raw.encode())),
 )
 
 
@@ -324,6 +324,6 @@ def test_any_bytes_and_any_order_of_answers_give_replies_or_a_close(
     peer.session.lost()
     assert peer.released == 1
     assert peer.wire.incoming.rest == b""
-    closes = [opcode for opcode, _ in peer.wire.frames].count(client.CLOSE)
+    closes = [opcode for opcode, _ in peer.wire.frames].count(frame_client.CLOSE)
     assert closes == peer.wire.closed
     assert {message["op"] for message in peer.wire.messages} <= {"ack", "error", "pong", "subscribed", "unsubscribed"}

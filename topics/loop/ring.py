@@ -1,6 +1,6 @@
 """The Ring Protocol: everything the loop may ask of the kernel.
 
-Three implementations pass one conformance suite (tests/loop/ring_conformance.py): `topics.uring.UringRing`,
+Three implementations pass one conformance suite (tests/loop/rings/ring_conformance.py): `topics.uring.UringRing`,
 `topics.loop.portable.portable_ring.PortableRing` (epoll and one I/O thread) and `tests.sim.SimRing` (seeded, in
 memory). A ring knows no file format and no protocol: descriptors, buffers and numbers in, completions out.
 

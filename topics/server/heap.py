@@ -3,8 +3,8 @@
 Python looks at all objects that may lie in cycles whenever a quarter more have come: 5 us a topic, seconds with a
 million of them. What has lived through a full collection here lives on, so it is taken out of the collector's sight
 ("frozen") there and then: each full collection sees only what came since the one before, which is a bounded number.
-What is over is freed by reference counts alone: tests/contract/test_no_garbage.py holds the server to it, as a cycle
-would stay.
+What is over is freed by reference counts alone: tests/contract/operation/test_no_garbage.py holds the server to it, as
+a cycle would stay.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ covered, so then less is compared (`Seen.after_a_power_cut`), or nothing.
 
     asks.py       what is asked
     promised.py   which seqs were acknowledged for good
-    seen.py       what clients see, and whether it is the same
-    run.py        one seed
+    seen_state.py       what clients see, and whether it is the same
+    run_lives.py        one seed
 
 `python -m tests.sim.again --seed N` (or `make again SEED=N`) is one run, line by line.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from tests.sim.again.run import replay, run
+from tests.sim.again.run_lives import replay, run
 from tests.sim.seeds import run_side_by_side, seeds_parser, tell_unless_dead
 
 _PROCESS_SEEDS = 8

@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.contract.answer import Answer
-from tests.contract.world import ABSENT, Connection, World
+from tests.contract.world.answer import Answer
+from tests.contract.world.world import ABSENT, Connection, World
 
 TOPICS = "abcdef"
 _ROUTERS = ("r1", "r2", "r3", "r4", "r5")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tests.contract.answer import Answer
+from tests.contract.world.answer import Answer
 from tests.sim.again.asks import Ask
-from tests.sim.again.seen import Different, Seen
+from tests.sim.again.seen_state import Different, Seen
 
 _PROMISING = ("disk", "fsync")
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from tests.sim.again.run import replay, run
+from tests.sim.again.run_lives import replay, run
 from tests.sim.seeds import run_chunk
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")

@@ -18,8 +18,8 @@ from tests.sim.hunt.blocks import Blocks
 from tests.sim.hunt.corpus import Corpus
 from tests.sim.hunt.hunting import Failure, Hunt, Outcome, collect, run_once, smaller
 from tests.sim.seeds import tell_unless_dead
-from tests.sim.whole.plan import SHORT, WHOLE
-from tests.sim.whole.run import replay
+from tests.sim.whole.run_seed import replay
+from tests.sim.whole.seed_plan import SHORT, WHOLE
 
 CASTS = ("records", "queues", "forwarding", "passing")
 _TELL_S = 60

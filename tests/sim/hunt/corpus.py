@@ -12,7 +12,7 @@ import msgspec
 
 from tests.sim.genome import Genome
 from tests.sim.hunt.blocks import Blocks
-from tests.sim.hunt.changes import Shape
+from tests.sim.hunt.life_changes import Shape
 
 _FILE = "lives.jsonl"
 _RARE = 30

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from tests.sim.genome import Genome
 from tests.sim.hunt.blocks import Blocks
-from tests.sim.hunt.changes import Shape, changed
 from tests.sim.hunt.corpus import Corpus, Told
+from tests.sim.hunt.life_changes import Shape, changed
 from tests.sim.hunt.steps import Steps
-from tests.sim.whole.plan import WHOLE, Length
-from tests.sim.whole.run import run_genome
+from tests.sim.whole.run_seed import run_genome
+from tests.sim.whole.seed_plan import WHOLE, Length
 
 _FRESH = 0.25
 """Share of the lives that are a new seed."""

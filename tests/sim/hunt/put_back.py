@@ -1,4 +1,4 @@
-"""Defects that the code has had, put back one by one: compare.py looks for them as for the mutants.
+"""Defects that the code has had, put back one by one: compare_hunts.py looks for them as for the mutants.
 
 Each is undone in its smallest part; the number is that of the commit that mended it.
 """

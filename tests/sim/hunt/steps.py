@@ -17,13 +17,13 @@ from itertools import combinations
 from typing import Any
 from zlib import crc32
 
-from tests.sim.disk import SimDirectory
-from tests.sim.file import SimFile
 from tests.sim.genome import Choices
 from tests.sim.hunt.blocks import Blocks
-from tests.sim.hunt.changes import Shape
-from tests.sim.whole.library import LibraryMachine
+from tests.sim.hunt.life_changes import Shape
+from tests.sim.whole.library_host import LibraryMachine
 from tests.sim.whole.machine import Machine
+from tests.sim.world.sim_disk import SimDirectory
+from tests.sim.world.sim_file import SimFile
 
 _GRADES = (1, 2, 3, 3, 3, 3, 3, 3)
 _PHASES = ("", "kill", "cut", "serve")

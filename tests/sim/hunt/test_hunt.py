@@ -10,12 +10,12 @@ from pathlib import Path
 
 from tests.sim.genome import Choices, Genome
 from tests.sim.hunt.blocks import Blocks, Function
-from tests.sim.hunt.changes import Shape, changed
 from tests.sim.hunt.corpus import Corpus, Told
 from tests.sim.hunt.hunting import Failure, Hunt, Outcome, kind_of, smaller
+from tests.sim.hunt.life_changes import Shape, changed
 from tests.sim.whole.genes import LIFE_GENES
-from tests.sim.whole.plan import SHORT, WHOLE
-from tests.sim.whole.run import run, run_genome
+from tests.sim.whole.run_seed import run, run_genome
+from tests.sim.whole.seed_plan import SHORT, WHOLE
 
 ROOT = Path(__file__).resolve().parents[3]
 SHAPE = Shape(("plan", "client 0", "1:ring"), 3, 200)

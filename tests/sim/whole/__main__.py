@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tests.sim.genome import Genome
 from tests.sim.seeds import Run, run_chunk, run_side_by_side, seeds_parser, tell_unless_dead
-from tests.sim.whole.plan import SHORT, WHOLE
-from tests.sim.whole.run import replay, run, run_genome
+from tests.sim.whole.run_seed import replay, run, run_genome
+from tests.sim.whole.seed_plan import SHORT, WHOLE
 
 
 def until_failure(seeds: range, run: Run) -> int:

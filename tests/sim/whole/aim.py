@@ -22,7 +22,7 @@ import random
 from collections.abc import Iterator
 
 from tests.sim.genome import stream
-from tests.sim.whole.plan import Faulty, Life, Plan, PlannedFault, Starting
+from tests.sim.whole.seed_plan import Faulty, Life, Plan, PlannedFault, Starting
 from topics.engine.write import append
 from topics.store.checkpoint import checkpointer
 from topics.store.disk import disk_space

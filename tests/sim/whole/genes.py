@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.sim.genome import Genome
 from tests.sim.whole.aim import choose_killed, choose_trouble
-from tests.sim.whole.plan import Faulty, Length, Life, Plan, Starting, choose_faults
+from tests.sim.whole.seed_plan import Faulty, Length, Life, Plan, Starting, choose_faults
 
 
 def _faults(value: int) -> dict[str, Any]:

@@ -10,15 +10,15 @@ from typing import Any, Protocol
 import msgspec
 
 from tests.sim import SimRing, SimStoppedError
-from tests.sim.faults import AGAIN
-from tests.sim.file import SimFile
-from tests.sim.whole.changes import Changes
-from tests.sim.whole.claims import claimed_too_much
-from tests.sim.whole.listed import find
-from tests.sim.whole.monitor import Monitor
-from tests.sim.whole.numbers import Numbers
-from tests.sim.whole.plan import COLD, LONGEST_SHORT_LOG, PORT, Faulty, Plan, PlannedFault
-from tests.sim.whole.wire import Wire
+from tests.sim.whole.clients.http_client import Wire
+from tests.sim.whole.monitors.changes import Changes
+from tests.sim.whole.monitors.claims import claimed_too_much
+from tests.sim.whole.monitors.listed import find
+from tests.sim.whole.monitors.monitor import Monitor
+from tests.sim.whole.monitors.numbers import Numbers
+from tests.sim.whole.seed_plan import COLD, LONGEST_SHORT_LOG, PORT, Faulty, Plan, PlannedFault
+from tests.sim.world.faults import AGAIN
+from tests.sim.world.sim_file import SimFile
 from topics import errors
 from topics.config import Config
 from topics.errors import TopicsError

@@ -1,0 +1,141 @@
+"""Bodies that are taken in turns are answered as those that are taken at one go (2.3, 7.5, 11.4)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from tests.contract.conftest import MakeWorld
+from tests.contract.world import websocket_client
+from tests.contract.world.world import World
+from tests.ws.frame_client import TEXT, Incoming, frame
+
+JSON_TYPE = {"Content-Type": "application/json"}
+GZIPPED = {**JSON_TYPE, "Content-Encoding": "gzip"}
+RECORDS = b",".join([b'{"data":{"n":%d,"n": [%d , "x"]},"tag":"t%d"}' % (i, i, i % 3) for i in range(60)])
+BODIES = (
+    b'{"records":[%b]}' % RECORDS,
+    b'{"records":[%b],"node":"\\u006e"}' % RECORDS,
+    b'{"records":[%b],"idempotency_key":"k"}' % RECORDS,
+    b'{"records":[%b],"producer":{"id":"p","epoch":1,"part":2}}' % RECORDS,
+    b'{"records":[%b],"producer":{"id":"q","epoch":1,"part":2,"last":false}}' % RECORDS,
+    b'{"records":[%b],"producer":{"id":"q","epoch":1,"part":2,"piece":1}}' % RECORDS,
+    b'{"records":[%b],"producer":{"id":"q","epoch":1,"part":2},"idempotency_key":"k"}' % RECORDS,
+    b'{"records":[%b,{"data":1,"tag":"%b"}]}' % (RECORDS, b"x" * 257),
+    b'{"records":[%b,{"data":nul}]}' % RECORDS,
+    b'{"records":[%b,{"tag":1}]}' % RECORDS,
+    b'{"records":[%b],"config":{"cap_records":7,"no":[%b]}}' % (RECORDS, RECORDS),
+    b'{"records":[%b],"create":false,"incarnation":"0123456789abcdef"}' % RECORDS,
+    b'{"records":[%b],"disable_backpressure":7}' % RECORDS,
+    b'{"records":[]%b}' % (b" " * 3000),
+    b'{"records":[{"data":1}],"unknown":[%b]}' % RECORDS,
+    b'{"records":[%b]} and more' % RECORDS,
+    b'{"nothing":[%b]}' % RECORDS,
+    b"[%b]" % RECORDS,
+)
+
+WRITES = BODIES[:4] + BODIES[6:-1]
+"""Those that are objects, and whose seqs are given out when they are staged: not so the last piece of a part."""
+
+
+def told(world: World, body: bytes, headers: dict[str, str], path: str = "/v0/topics/t") -> Any:
+    """The answer twice, since an identity is known the second time; without what it took."""
+    found = []
+    for _ in range(2):
+        answer = world.request("POST", path, body, headers)
+        found.append(
+            {name: value for name, value in answer.json.items() if name != "performance"} | {"": answer.status}
+        )
+    return found
+
+
+@pytest.mark.parametrize("step_bytes", [30, 1000])
+def test_answers_and_records_are_the_same(make_world: MakeWorld, step_bytes: int) -> None:
+    """Whatever the body says, and whatever is wrong with it; unpacked in turns, too."""
+    at_once, in_turns = make_world(pass_body_bytes=0), make_world(pass_body_bytes=step_bytes)
+    for body in BODIES:
+        for headers in (JSON_TYPE, {**JSON_TYPE, "Idempotency-Key": "h"}, GZIPPED, {"Content-Encoding": "gzip"}):
+            sent = gzip.compress(body) if "Content-Encoding" in headers else body
+            assert told(in_turns, sent, headers) == told(at_once, sent, headers), (body, headers)
+    damaged = gzip.compress(BODIES[0])[:-5]
+    for sent in (damaged, BODIES[0], gzip.compress(BODIES[0]) * 2):
+        assert told(in_turns, sent, GZIPPED) == told(at_once, sent, GZIPPED)
+    records = [
+        [{**record, "$ts": 0} for record in world.diff("t", limit=1000, include_tags=True)["records"]]
+        for world in (at_once, in_turns)
+    ]
+    assert records[0] == records[1]
+    assert len(records[0]) > 500
+
+
+def test_one_that_unpacks_beyond_the_limit_is_refused_amid_its_turns(make_world: MakeWorld) -> None:
+    """2.3/1."""
+    world = make_world(pass_body_bytes=100, max_body_bytes=5000)
+    body = b'{"records":[{"data":"%b"}]}' % (b"x" * 5000)
+    assert world.request("POST", "/v0/topics/t", gzip.compress(body), GZIPPED).refusal[:2] == (413, "payload_too_large")
+    assert world.request("GET", "/v0/topics/t").status == 404
+
+
+def test_fields_of_a_write_that_are_read_at_one_go_have_a_limit(make_world: MakeWorld) -> None:
+    """R-JSON-10: TOPICS_MAX_COMMAND_BYTES."""
+    world = make_world(max_command_bytes=1000)
+    body = b'{"records":[{"data":1}],"config":{"no":"%b"}}'
+    assert world.request("POST", "/v0/topics/t", body % (b"x" * 992), JSON_TYPE).refusal == (
+        400,
+        "invalid_request",
+        None,
+    )
+    assert world.request("POST", "/v0/topics/t", body % (b"x" * 991), JSON_TYPE).status == 201
+
+
+def test_one_whose_client_leaves_meanwhile_harms_nobody(make_world: MakeWorld) -> None:
+    """R-NET-11; whether it is written is open, but it is all or nothing."""
+    world = make_world(pass_body_bytes=30)
+    for _ in range(3):
+        long = world.connect()
+        long.start("POST", "/v0/topics/t", BODIES[0], JSON_TYPE)
+        long.reset()
+    assert world.request("POST", "/v0/topics/t", BODIES[0], JSON_TYPE).json["first_seq"] % 60 == 1
+    assert len(world.diff("t", limit=1000)["records"]) % 60 == 0
+
+
+def commands(world: World, *messages: bytes) -> list[Any]:
+    link = world.connect()
+    link.start("GET", "/v0/ws", headers=websocket_client.HEADERS).head()
+    link.send(b"".join(frame(TEXT, message) for message in messages))
+    incoming, found = Incoming(), list[Any]()
+
+    def answered() -> bool:
+        found.extend(json.loads(payload) for _, payload in incoming.feed(link.take_bytes()))
+        return len(found) >= len(messages) or link.over
+
+    world.wait_until(answered, 10_000)
+    for each in found:
+        each.pop("performance", None)
+    return found
+
+
+@pytest.mark.http1
+def test_publishes_are_too_and_keep_their_order(make_world: MakeWorld) -> None:
+    """R-WS-1, R-WS-9: a short one behind a long one comes after it; other long commands are not executed."""
+    publishes = [b'{"op":"publish","topic":"t","request_id":%d,' % i + body[1:] for i, body in enumerate(WRITES)]
+    short = b'{"op":"publish","topic":"t","records":[{"data":1}]}'
+    messages = [part for each in publishes for part in (each, short)]
+    messages += [b'{"op":"\\u0070ublish","topic":"t","return_seqs":false,' + BODIES[0][1:], b'{"op":"ping"}']
+    messages += [
+        b'{"op":"publish",' + BODIES[0][1:],
+        b'{"op":7,' + BODIES[0][1:],
+        b'{"op":"publish","op":1,' + BODIES[0][1:],
+    ]
+    at_once, in_turns = make_world(pass_body_bytes=0), make_world(pass_body_bytes=60)
+    found, expected = commands(in_turns, *messages), commands(at_once, *messages)
+    for its, other in zip(found, expected, strict=True):
+        for each in (its, other):
+            each.pop("message", None)
+        assert its == other
+    only = commands(in_turns, b'{"op":"subscribe","topics":{%b"t":{}}}' % (b'"absent":{},' * 50))
+    assert only[0]["code"] == "invalid_json"
+    assert "only a publish" in only[0]["message"]

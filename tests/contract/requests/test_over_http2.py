@@ -1,0 +1,26 @@
+"""R-NET-2: endpoints behave identically over HTTP/2: a part of the suite in every run, all of it with --http2."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+from tests.contract.records import test_deletion_and_nodes, test_idempotency, test_writes
+from tests.contract.requests import test_requests, test_responses
+from tests.contract.streams import test_watch
+
+
+@pytest.fixture
+def http2() -> bool:
+    return True
+
+
+def _borrow(module: ModuleType) -> None:
+    for name, test in vars(module).items():
+        if name.startswith("test_"):
+            globals()[f"{name}_over_http2"] = test
+
+
+for _module in (test_requests, test_responses, test_writes, test_idempotency, test_deletion_and_nodes, test_watch):
+    _borrow(_module)

@@ -1,0 +1,1 @@
+"""Servers as the contract's tests see them, and their clients."""

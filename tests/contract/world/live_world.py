@@ -1,0 +1,229 @@
+"""The server as a process of its own: `topics serve` on loopback, real files, real time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.contract.world.world import Connection, World
+
+COMMAND = [sys.executable, "-c", "from topics.cli import main; main()", "serve"]
+_QUIET_S = 0.05
+_START_S = 60.0
+
+
+class SocketStream:
+    """A real socket as a `Stream`."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.socket = socket.create_connection(address, timeout=10)
+        self._poll = select.poll()  # a test process may have more descriptors than select takes
+        self._poll.register(self.socket, select.POLLIN)
+        self.reset_by_server = False
+        self._ended = False
+
+    def send(self, data: bytes) -> None:
+        try:
+            self.socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            self._ended = True
+
+    def receive(self) -> bytes:
+        data = b""
+        while not self._ended and self._poll.poll(0):
+            try:
+                piece = self.socket.recv(1 << 20)
+            except ConnectionResetError:
+                piece = b""
+            self._ended = not piece
+            data += piece
+        return data
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    def finish_sending(self) -> None:
+        self.socket.shutdown(socket.SHUT_WR)
+
+    def reset(self) -> None:
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+        self._ended = True
+
+    def wait(self, seconds: float) -> None:
+        """Until something arrives, or the time is over."""
+        if not self._ended:
+            self._poll.poll(seconds * 1000)
+
+    def close(self) -> None:
+        self.socket.close()
+        self._ended = True
+
+
+class LiveWorld(World):
+    """A data directory and the processes that serve it, one after the other."""
+
+    command: ClassVar[list[str]] = COMMAND
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        self.directory = directory
+        self.settings: dict[str, Any] = {"max_body_bytes": 64 << 20, **settings}
+        self.process: subprocess.Popen[bytes] | None = None
+        self.port_file = directory / "port"
+        self.address = ("", 0)
+        self.first_pid = 0
+        self.stopping = False
+        self._streams: list[SocketStream] = []
+
+    # --- life --------------------------------------------------------------------------------------------------------
+    def start(self, *, ready: bool = True, **settings: Any) -> None:
+        self.settings.update(settings)
+        self.port_file.unlink(missing_ok=True)
+        self.process = self.spawn()
+        self.first_pid = self.first_pid or self.process.pid
+        self._until(self.port_file.exists, _START_S)
+        host, _, port = self.port_file.read_text().rpartition(":")
+        self.address = (host.strip("[]"), int(port))
+        if ready:
+            self._until(lambda: self.request("GET", "/readyz").status == 200, _START_S)
+
+    def spawn(self, **extra: Any) -> subprocess.Popen[bytes]:
+        """A server process with the settings, not waited for."""
+        values = {
+            "port": 0,
+            "port_file": self.port_file,
+            "data_dir": self.directory / "data",
+            "wal_file_bytes": 4 << 20,
+            **self.settings,
+            **extra,
+        }
+        env = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
+        env |= {f"TOPICS_{name.upper()}": _env_text(value) for name, value in values.items()}
+        # Standard error goes to a file: a pipe nobody reads would stop a talkative server.
+        with open(self.directory / "stderr", "ab") as stderr:
+            return subprocess.Popen(self.command, env=env, stderr=stderr)
+
+    def descriptors(self) -> int:
+        """How many the process has open."""
+        assert self.process is not None
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def sockets(self) -> int:
+        """How many of the open descriptors are sockets."""
+        assert self.process is not None
+        count = 0
+        for link in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed since
+                count += os.readlink(link).startswith("socket:")
+        return count
+
+    def rss_bytes(self) -> int:
+        """Memory the process holds."""
+        assert self.process is not None
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def stderr(self) -> str:
+        return (self.directory / "stderr").read_text()
+
+    def begin_stop(self) -> None:
+        assert self.process is not None
+        self.stopping = True
+        self.process.send_signal(signal.SIGTERM)
+        # A signal takes its time; from the first refused connection on, the stop has begun.
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            try:
+                socket.create_connection(self.address, timeout=1).close()
+            except OSError:
+                return
+
+    def finish_stop(self, within_ms: int = 15_000) -> int:
+        assert self.process is not None
+        code = self.process.wait(within_ms / 1000)
+        self.process = None
+        return code
+
+    def crash(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def close(self) -> None:
+        self._hang_up()
+        if self.process is not None:
+            self.crash()
+
+    def clear(self) -> bool:
+        """Makes it as good as new for another test; False when that takes another process."""
+        self._hang_up()
+        if self.process is None or self.process.pid != self.first_pid or self.stopping:
+            return False
+        while rows := self.request("GET", "/v0/topics?page_size=1000").json["topics"]:
+            connection = self.connect()
+            for row in rows:
+                assert connection.request("DELETE", f"/v0/topics/{row['topic']}").status == 200
+        self._hang_up()
+        return True
+
+    def _hang_up(self) -> None:
+        for stream in self._streams:
+            stream.close()
+        self._streams.clear()
+
+    # --- time --------------------------------------------------------------------------------------------------------
+    def wait_until(self, done: Callable[[], bool], within_ms: int) -> None:
+        until = time.monotonic() + within_ms / 1000
+        while not done() and time.monotonic() < until:
+            self._streams[-1].wait(0.01)
+
+    def settle(self) -> None:
+        """Until the newest connection has been silent for a while."""
+        if self._streams:
+            self._streams[-1].wait(_QUIET_S)
+            self._streams[-1].wait(_QUIET_S / 5)
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def _until(self, done: Callable[[], bool], seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not done():
+            assert self.process is not None
+            assert self.process.poll() is None, f"the server ended with {self.process.returncode}: {self.stderr()}"
+            assert time.monotonic() < until, "not in time"
+            select.select([], [], [], 0.005)
+
+    def _simulated_only(self, *_arguments: Any, **_options: Any) -> Any:
+        pytest.skip("only simulated time, disks and power can do this")
+
+    advance_ms = advance_to_ms = step_clock_ms = power_cut = _simulated_only
+    fail_storage = heal_storage = fill_disk = free_disk = _simulated_only
+
+    # --- network -----------------------------------------------------------------------------------------------------
+    def connect(self) -> Connection:
+        stream = SocketStream(self.address)
+        self._streams.append(stream)
+        return self.connection_type(self, stream)
+
+
+def _env_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)

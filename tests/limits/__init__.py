@@ -1,1 +1,0 @@
-"""No request holds the loop for long, whatever its fields contain. See `python -m tests.limits --help`."""

@@ -1,0 +1,133 @@
+"""All that a client can see of a server, against the oracle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.long.model.model_routers import Told, compact
+from tests.long.model.model_topic import Topic
+
+if TYPE_CHECKING:
+    from tests.long.model.rule_machine import Machine
+
+_ROUNDS = 60
+_ROUND_MS = 20
+
+
+def compare(machine: Machine) -> None:
+    """Topics and routers, in an order in which reading one catches up the next."""
+    oracle = machine.oracle
+    for name in sorted(oracle.places):
+        _forwarded(machine, name)
+        _records(machine, name)
+        _cursors(machine, name)
+    for name in sorted(oracle.places):
+        _state(machine, name)
+    for name in sorted(oracle.routers):
+        answer = machine.ask("GET", f"/v0/routers/{name}")
+        oracle.settle(machine.now)
+        machine.agree(answer, {"forwarded_total": oracle.routers[name].forwarded})
+
+
+def _diff(machine: Machine, name: str, from_seq: int, **fields: Any) -> Any:
+    answer = machine.ask("POST", f"/v0/topics/{name}/diff", {"from_seq": from_seq, **fields})
+    machine.oracle.settle(machine.now)
+    return machine.agree(answer, {})
+
+
+def _forwarded(machine: Machine, name: str) -> None:
+    """A reader of a destination finds what was written before (R-RTR-4); what goes in circles comes soon (R-RTR-5)."""
+    oracle = machine.oracle
+    topic = oracle.places[name].topic
+    for _ in range(_ROUNDS if oracle.is_fed_by_a_cycle(name) else 1):
+        head = _diff(machine, name, 1 << 40)["head_seq"]
+        if head == topic.head:
+            break
+        machine.host.pass_ms(_ROUND_MS)
+    assert head == topic.head, f"{name} ends at {head}, not {topic.head}"
+
+
+def _records(machine: Machine, name: str) -> None:
+    """Every record, with all it says."""
+    topic = machine.oracle.places[name].topic
+    cursor, found = topic.lost, {}
+    while True:
+        page = _diff(machine, name, cursor, limit=1000, include_tags=True)
+        assert cursor < page["next_from_seq"] or page["caught_up"], page
+        found |= {record["$seq"]: record for record in page["records"]}
+        cursor = page["next_from_seq"]
+        if page["caught_up"]:
+            break
+    assert list(found) == list(topic.live), f"{name}: {list(found)}, not {list(topic.live)}"
+    for seq, record in topic.live.items():
+        told = found[seq]
+        topic.learn_ts(machine.now, seq, told["$ts"])
+        if isinstance(record.meta, Told):
+            if record.meta.actual is None:
+                record.meta.learn(told["meta"])
+            record.size = compact(record.data) + compact(record.meta.actual)
+        meta = record.meta.actual if isinstance(record.meta, Told) else record.meta
+        shown = told["data"], told.get("$tag"), told.get("$node"), told.get("meta")
+        assert shown == (record.data, record.tag, record.node, meta), f"{name} {seq}"
+    stamps = [record["$ts"] for record in found.values()]
+    assert stamps == sorted(stamps), "R-SEQ-5"
+
+
+def _cursors(machine: Machine, name: str) -> None:
+    """What readers are told who were away, and those who skip what they wrote."""
+    topic = machine.oracle.places[name].topic
+    interesting = {0, topic.lost - 1, topic.lost, topic.earliest - 1, topic.head // 2, topic.head, topic.head + 3}
+    interesting |= {edge for gap in topic.gaps for edge in (gap[0] - 1, gap[0])}
+    seen = (topic.head, topic.lost, topic.deleted, topic.count, topic.earliest, tuple(topic.gaps))
+    if machine.compared.get(name) == seen:
+        return
+    machine.compared[name] = seen
+    for cursor in sorted(interesting - {-1}):
+        limit, node = ((1000, None), (2, None), (3, "n"))[(cursor + topic.head) % 3]
+        page = _diff(machine, name, cursor, limit=limit, node=node)
+        seqs, next_from_seq, tombstone = topic.read(cursor, limit, node)
+        told = [record["$seq"] for record in page["records"]], page["next_from_seq"], page["tombstone"]
+        expected = seqs, next_from_seq, None if tombstone is None else tombstone._asdict()
+        assert told == expected, f"{name} from {cursor}, limit {limit}, without {node}: {told}, not {expected}"
+        assert (page["head_seq"], page["earliest_seq"]) == (topic.head, topic.earliest)
+        assert (page["caught_up"], page["lag"]) == (next_from_seq == topic.head, topic.head - next_from_seq)
+    _times(machine, name)
+
+
+def _times(machine: Machine, name: str) -> None:
+    """What readers get who know a time and no seq (R-FROM); every `$ts` is known by now."""
+    topic = machine.oracle.places[name].topic
+    stamps = [record.ts for record in topic.live.values()]
+    if not stamps:
+        return
+    for time in sorted({stamps[0], stamps[len(stamps) // 2] + 1, stamps[-1], stamps[-1] + 1}):
+        body = {"from": {"time": time}, "limit": 3}
+        page = machine.agree(machine.ask("POST", f"/v0/topics/{name}/diff", body), {})
+        machine.oracle.settle(machine.now)
+        first = next((seq for seq, record in topic.live.items() if record.ts >= time), 0)
+        seqs, next_from_seq, tombstone = topic.read(first - 1 if first else topic.head, 3, None)
+        assert tombstone is None, "R-FROM-2"
+        told = [record["$seq"] for record in page["records"]], page["next_from_seq"], page["tombstone"]
+        assert told == (seqs, next_from_seq, None), f"{name} from {time}: {told}, not {seqs}, {next_from_seq}"
+
+
+def _state(machine: Machine, name: str) -> None:
+    answer = machine.ask("GET", f"/v0/topics/{name}?touch=false&incarnation=true")
+    machine.oracle.settle(machine.now)
+    machine.oracle.learn_incarnation(name, answer.json["incarnation"])
+    place = machine.oracle.places[name]
+    topic: Topic = place.topic
+    expected: dict[str, Any] = {
+        "head_seq": topic.head,
+        "earliest_seq": topic.earliest,
+        "next_seq": topic.head + 1,
+        "count": topic.count,
+        "bytes": topic.bytes,
+        "type": "log",
+    }
+    if place.jobs is not None:
+        count, ready, in_flight = place.jobs.counters(machine.now)
+        expected |= {"type": "queue", "count": count}
+        expected["queue"] = {"ready": ready, "in_flight": in_flight, "dead_lettered": place.dead_lettered}
+    told = machine.agree(answer, expected)
+    assert {key: told["config"][key] for key in place.config} == place.config, name

@@ -1,0 +1,121 @@
+"""What a queue adds to its topic, as the wire contract tells it, in the plainest way. Source: R-Q, R-DUR-11."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.long.model.model_topic import Record, Topic
+
+
+@dataclass
+class Lease:
+    number: int
+    node: str
+    deadline: int
+
+
+@dataclass
+class Jobs:
+    """Whatever concerns a seq is in a dict of its own; looking costs what it costs."""
+
+    topic: Topic
+    lease_ms: int = 30_000
+    max_deliveries: int = 0
+    dead_letters: bool = True
+    """There is a topic for them; otherwise poison goes on being delivered."""
+    leases: dict[int, Lease] = field(default_factory=dict)
+    delayed: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Ready again at: not before the first instant, surely from the second on."""
+    deliveries: dict[int, int] = field(default_factory=dict)
+    dead: list[int] = field(default_factory=list)
+    """Seqs moved to the dead-letter topic."""
+    moved: list[Record] = field(default_factory=list)
+    """By the last claim."""
+
+    def look(self, now: int) -> None:
+        """What is over is over."""
+        self.topic.expire(now)
+        self.leases = {seq: lease for seq, lease in self.leases.items() if now <= lease.deadline}
+        self.delayed = {seq: at for seq, at in self.delayed.items() if now < at[1] and seq in self.topic.live}
+
+    def counters(self, now: int) -> tuple[int, int, int]:
+        """count, ready, in_flight."""
+        self.look(now)
+        live = self.topic.live
+        in_flight = sum(seq in live for seq in self.leases)
+        return len(live), len(live) - in_flight - len(self.delayed), in_flight
+
+    def claim(self, now: int, node: str, most: int, lease_ms: int) -> list[tuple[int, int]]:
+        """(seq, deliveries) of each job handed out, ascending; the caller tells the leases their numbers."""
+        self.look(now)
+        self.moved = []
+        free = [seq for seq in self.topic.live if seq not in self.leases and seq not in self.delayed]
+        given: list[int] = []
+        for seq in sorted(free, key=lambda seq: (seq not in self.deliveries, seq)):
+            if len(given) == most:
+                break
+            if self.dead_letters and 0 < self.max_deliveries <= self.deliveries.get(seq, 0):
+                self.dead.append(seq)
+                self.moved.append(self.topic.live[seq])
+                self.remove(seq)
+            else:
+                given.append(seq)
+        for seq in given:
+            self.deliveries[seq] = self.deliveries.get(seq, 0) + 1
+            self.leases[seq] = Lease(0, node, now + lease_ms)
+        self.topic.settle_gaps()
+        return [(seq, self.deliveries[seq]) for seq in sorted(given)]
+
+    def remove(self, seq: int) -> None:
+        self.topic.live.pop(seq, None)
+        self.delayed.pop(seq, None)
+
+    def held(self, now: int, node: str, seqs: list[int], fences: list[int | None]) -> tuple[list[int], list[int]]:
+        """The seqs a completion acts on, and those it skips."""
+        self.look(now)
+        acted: list[int] = []
+        skipped: list[int] = []
+        for at, seq in enumerate(seqs):
+            lease = self.leases.get(seq)
+            fence = fences[at] if fences else None
+            if lease is None or lease.node != node or fence not in (None, lease.number) or seq in acted:
+                skipped.append(seq)
+            else:
+                acted.append(seq)
+        return acted, skipped
+
+    def ack(self, now: int, node: str, seqs: list[int], fences: list[int | None]) -> tuple[int, list[int]]:
+        acted, skipped = self.held(now, node, seqs, fences)
+        for seq in acted:
+            del self.leases[seq]
+            self.remove(seq)
+        self.topic.settle_gaps()
+        return len(acted), skipped
+
+    def nack(
+        self, now: int, node: str, seqs: list[int], fences: list[int | None], delay_ms: int, *, since: int | None = None
+    ) -> tuple[int, list[int]]:
+        """since: when it was asked, if that is not `now`."""
+        acted, skipped = self.held(now, node, seqs, fences)
+        for seq in acted:
+            del self.leases[seq]
+            if seq in self.topic.live and delay_ms:
+                self.delayed[seq] = ((now if since is None else since) + delay_ms, now + delay_ms)
+        return len(acted), skipped
+
+    def extend(
+        self, now: int, node: str, seqs: list[int], fences: list[int | None], lease_ms: int
+    ) -> tuple[list[int], list[int]]:
+        acted, skipped = self.held(now, node, seqs, fences)
+        for seq in acted:
+            self.leases[seq].deadline = now + lease_ms
+        return acted, skipped
+
+    def restart(self, now: int, *, durable: bool) -> None:
+        """R-DUR-11."""
+        self.look(now)
+        self.delayed = {}
+        if durable:
+            self.leases = {seq: lease for seq, lease in self.leases.items() if seq in self.topic.live}
+        else:
+            self.leases, self.deliveries = {}, {}

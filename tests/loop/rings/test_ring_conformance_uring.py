@@ -1,0 +1,38 @@
+"""The Ring Protocol on io_uring: of one thread and shared, with roomy queues and with tiny ones."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.loop.rings.kernel_world import KernelWorld
+from tests.loop.rings.ring_conformance import RingConformance
+from topics.uring import UringRing
+from topics.uring.probe import probe
+
+SUPPORT = probe()
+SIZES = {"roomy": (512, 4096), "tiny": (8, 16)}
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not SUPPORT.ok, reason=f"io_uring: {SUPPORT.reason}"),
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize(("shared", "spin_us"), [(False, 0), (True, 0), (False, 100)], ids=["own", "shared", "spin"])
+class TestUringRing(RingConformance):
+    @pytest.fixture
+    def make_world(
+        self, tmp_path: Path, sizes: str, shared: bool, spin_us: int
+    ) -> Iterator[Callable[..., KernelWorld]]:
+        worlds: list[KernelWorld] = []
+
+        def make(receive_buffers: int = 16, receive_buffer_bytes: int = 4096) -> KernelWorld:
+            ring = UringRing(*SIZES[sizes], receive_buffers, receive_buffer_bytes, shared=shared, spin_us=spin_us)
+            worlds.append(KernelWorld(ring, str(tmp_path)))
+            return worlds[-1]
+
+        yield make
+        for world in worlds:
+            world.close()

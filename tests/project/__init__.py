@@ -1,0 +1,1 @@
+"""The repository itself: rooms and words, pages, packaging, examples and benchmarks."""

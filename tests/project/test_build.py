@@ -1,0 +1,141 @@
+"""What is missing for a build is one sentence with its remedy, from build_ffi and from scripts/setup.sh."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import build_ffi
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_a_complete_toolchain_is_no_problem() -> None:
+    assert build_ffi.check_toolchain() == ""
+
+
+def test_no_compiler_is_said_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    told = build_ffi.check_toolchain()
+    assert told == "topics needs a C compiler to build its extension modules: apt-get install gcc libc6-dev"
+
+
+@pytest.mark.parametrize(("header", "package"), [("liburing.h", "liburing-dev"), ("xxhash.h", "libxxhash-dev")])
+def test_a_missing_header_is_said_with_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: str, package: str
+) -> None:
+    script(tmp_path / "cc", f'grep -q "{header}" "$2" && exit 1; exit 0')  # a compiler that lacks this one
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert build_ffi.check_toolchain() == f"topics cannot find the C header <{header}>: apt-get install {package}"
+
+
+def test_python_without_its_header_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
+    assert build_ffi.check_toolchain().endswith("apt-get install python3-dev")
+
+
+def setup(tmp_path: Path, *commands: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """scripts/setup.sh where only these commands are on the path."""
+    for name in commands:
+        found = shutil.which(name)
+        assert found is not None
+        (tmp_path / name).symlink_to(found)
+    command = ["/bin/bash", str(ROOT / "scripts" / "setup.sh"), str(tmp_path / "venv")]
+    env = {"PATH": str(tmp_path), "PYTHON": sys.executable, **environment}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+def test_setup_names_what_to_install_where_it_cannot_do_it_itself(tmp_path: Path) -> None:
+    done = setup(tmp_path, "dirname")
+    assert done.returncode == 1
+    said, remedy = done.stderr.splitlines()
+    assert "installing system packages: gcc libc6-dev" in said
+    assert "apt-get not found: install the equivalents of gcc libc6-dev" in remedy
+
+
+def test_setup_refuses_a_python_that_is_missing_broken_or_old(tmp_path: Path) -> None:
+    done = setup(tmp_path, "dirname", PYTHON="python3.99")
+    assert (done.returncode, "no python3.99 found" in done.stderr) == (1, True)
+    script(tmp_path / "broken", "exit 3")
+    assert "broken does not run" in setup(tmp_path, PYTHON="broken").stderr
+    script(tmp_path / "old", '[ "$1" = -V ] && echo Python 3.9.2 && exit 0; exit 1')
+    done = setup(tmp_path, PYTHON="old")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "topics setup: Python 3.9.2 is too old: Python 3.11 or newer is needed (set PYTHON=python3.11)\n"
+    )
+
+
+def spark_setup(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """scripts/spark_packages.sh with what lies in tmp_path, and dirname and sed, on the path."""
+    for name in ("dirname", "sed", "head"):
+        found = shutil.which(name)
+        assert found is not None
+        (tmp_path / name).symlink_to(found)
+    command = ["/bin/bash", str(ROOT / "scripts" / "spark_packages.sh"), str(tmp_path / "venv")]
+    env = {"PATH": str(tmp_path), **environment}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+def java_of(path: Path, version: str) -> None:
+    script(path / "java", f"echo 'openjdk version \"{version}\" 2025-04-15' >&2")
+
+
+def python_of(path: Path, code: str) -> None:
+    (path / "venv" / "bin").mkdir(parents=True)
+    script(path / "venv" / "bin" / "python", code)
+
+
+def test_what_spark_needs_is_used_where_it_is_there(tmp_path: Path) -> None:
+    java_of(tmp_path, "21.0.2")
+    python_of(tmp_path, "exit 0")
+    done = spark_setup(tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("version", ["1.8.0_452", "11.0.2", None])
+def test_an_old_java_or_none_is_replaced_and_said(tmp_path: Path, version: str | None) -> None:
+    if version is not None:
+        java_of(tmp_path, version)
+    done = spark_setup(tmp_path)
+    assert done.returncode == 1
+    assert "Spark needs Java 17 or newer, and apt-get is not found: install one by hand" in done.stderr
+    for name in ("apt-get", "sudo", "id"):
+        script(tmp_path / name, f'echo "{name} $*"' if name != "id" else "echo 0")
+    python_of(tmp_path, "exit 0")
+    for name in ("dirname", "sed", "head"):
+        (tmp_path / name).unlink()
+    done = spark_setup(tmp_path)
+    assert (done.returncode, "installing default-jre-headless" in done.stderr) == (0, True), (
+        "none of that name is there"
+    )
+    script(tmp_path / "apt-cache", "exit 0")
+    for name in ("dirname", "sed", "head"):
+        (tmp_path / name).unlink()
+    done = spark_setup(tmp_path)
+    assert (done.returncode, "installing openjdk-17-jre-headless" in done.stderr) == (0, True)
+
+
+def test_the_half_gigabyte_is_said_while_it_loads_and_a_failure_says_how_to_do_without(tmp_path: Path) -> None:
+    java_of(tmp_path, "17.0.15")
+    python_of(tmp_path, "exit 1")
+    done = spark_setup(tmp_path)
+    assert done.returncode == 1
+    said, remedy = done.stderr.splitlines()
+    assert "installing pyspark and pyarrow" in said
+    assert "half a gigabyte (SPARK=0 leaves it out)" in said
+    assert "SPARK=0 make test" in remedy
+
+
+def test_spark_is_left_out_on_request(tmp_path: Path) -> None:
+    assert spark_setup(tmp_path, SPARK="0").returncode == 0

@@ -1,0 +1,62 @@
+"""Documents that must not fall behind the code."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from topics.config import Config
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_setting_is_documented_and_every_documented_setting_exists() -> None:
+    documented = set(re.findall(r"`TOPICS_([A-Z0-9_]+)`", (ROOT / "docs" / "settings.md").read_text()))
+    assert documented == {field.name.upper() for field in fields(Config)}
+
+
+def test_the_documented_default_of_a_setting_is_its_default() -> None:
+    rows = re.findall(r"^\| `TOPICS_([A-Z0-9_]+)` \| ([^|]*)\|", (ROOT / "docs" / "settings.md").read_text(), re.M)
+    assert rows
+    for name, text in rows:
+        default = getattr(Config(), name.lower())
+        if isinstance(default, bool):
+            default = "on" if default else "off"
+        assert text.strip() == ("" if default == () else str(default)), name
+
+
+def headings(page: Path) -> set[str]:
+    """As the anchors that are made of them."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_link_in_the_documents_leads_somewhere() -> None:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("perf/*.md")]:
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
+            goal = page.parent / target if target else page
+            assert goal.exists(), f"{page.name} links to {target}"
+            assert not anchor or anchor in headings(goal), f"{page.name} links to {target}#{anchor}"
+
+
+def test_every_file_that_the_code_or_a_page_names_is_there() -> None:
+    """In comments, docstrings and pages: paths below one of the folders of this repository."""
+    named = re.compile(
+        r"(?<![\w/.*{}<>-])((?:topics|tests|perf|docs|examples|scripts)/[\w/.-]+\.(?:py|c|h|md|txt|pyi))\b"
+    )
+    sources = [
+        page
+        for folder in ("topics", "tests", "perf", "docs", "examples", "scripts")
+        for page in (ROOT / folder).rglob("*")
+    ]
+    for page in [*sources, *ROOT.glob("*.md")]:
+        if page.suffix in (".py", ".c", ".h", ".md", ".sh"):
+            for path in named.findall(page.read_text()):
+                assert (ROOT / path).exists(), f"{page.relative_to(ROOT)} names {path}"
+
+
+def test_every_heading_that_the_code_names_is_there() -> None:
+    """As `docs/loop.md, "A pass"`."""
+    for folder in ("topics", "tests", "perf", "examples"):
+        for source in (ROOT / folder).rglob("*.py"):
+            for page, title in re.findall(r"(docs/\w+\.md), \"([^\"]+)\"", source.read_text()):
+                assert f" {title}\n" in (ROOT / page).read_text(), f"{source.relative_to(ROOT)} names {page}, {title}"

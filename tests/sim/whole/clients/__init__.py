@@ -1,0 +1,1 @@
+"""Clients of the simulated server, and what each takes for right."""

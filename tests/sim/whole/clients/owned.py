@@ -1,0 +1,327 @@
+"""Clients with topics of their own, which nobody else asks for anything: every answer is known before it comes."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import Any
+
+from tests.sim.whole.clients.clients import Client, Clients
+from tests.sim.whole.clients.http_client import Wire
+from tests.sim.whole.clients.operation import (
+    Configure,
+    DeleteRecords,
+    Drop,
+    Inconsistent,
+    Look,
+    Meant,
+    Operation,
+    Read,
+    ReadSince,
+    Write,
+)
+from tests.sim.whole.clients.owned_audit import audit, short
+from tests.sim.whole.clients.owned_topic import OwnedTopic
+from tests.sim.whole.clients.state import Part, Record
+from tests.sim.whole.machine import Audit, Machine
+
+_TAGS = (None, None, "a", "a:1", "a:2", "b", "")
+_NODES = (None, "n1", "n2", "")
+_METAS = (None, "m", "", "m" * 200)
+_MATCHES = ("a", "a:*", "b", "*", "")
+_LIMITS = (1, 3, 1000, 1000)
+_ROWS_MAX = 6
+"""Of a write."""
+_STATES_MAX = 4
+"""With more possibilities than this a client looks before it changes anything."""
+_ANSWERED_MS = 30_000
+"""Nobody waits longer for an answer."""
+_LINGER_NS = 30_000_000
+"""Longer than anything sent on a connection that was lost can still be on its way, with syncs that are not late."""
+_LATE_NS = 200_000_000
+"""Longer than any answer takes where nothing is lacking, and shorter than what makes a pass once a second."""
+_NO_FILE_NS = 1_500_000_000
+"""Longer than a write waits for a file of the log that cannot be opened."""
+
+
+class OwningClient(Client):
+    shared: Owner
+
+    def __init__(self, shared: Owner, number: int, depth: int) -> None:
+        super().__init__(shared, number)
+        self._depth = depth
+        self._in_flight: deque[tuple[OwnedTopic, Operation]] = deque()
+        self._busy = False
+        """A next step is planned."""
+        self._think_ns = self.rng.choice((10_000, 100_000, 400_000))
+        self._large = self.machine.plan.heavy or self.machine.plan.large or self.rng.random() < 0.15
+
+    def crashed(self) -> None:
+        super().crashed()
+        for topic, operation in self._in_flight:
+            if operation.changes:
+                topic.limbo.append(operation)
+        for topic in self.shared.topics:
+            topic.refuses = self._may_refuse
+            topic.lasts(self.shared.lasting_ns)
+            topic.date_keys(self.machine.ring.clock.now_ms())
+        self._in_flight.clear()
+        self._busy = False
+
+    def under_way(self, topic: OwnedTopic) -> list[Operation]:
+        return [operation for found, operation in self._in_flight if found is topic]
+
+    def lost(self) -> None:
+        """What was in flight may have happened or not, and may still be on its way, behind commits of others."""
+        self.machine.say(f"client {self.number}: connection lost")
+        factor = self.machine.ring.sync_factor
+        linger_ns = _LINGER_NS * (1 if factor == 1 else 3 * factor)
+        if self._may_lack_files and any(topic.limbo for topic in self.shared.topics):
+            linger_ns += _NO_FILE_NS
+        self._later(linger_ns, self._settle)
+
+    @property
+    def _may_lack_files(self) -> bool:
+        return self.machine.descriptors_are_few or self.machine.is_interrupted
+
+    @property
+    def _may_refuse(self) -> bool:
+        """Of two writes that nobody told of the second may be there without the first."""
+        machine = self.machine
+        return machine.space_was_scarce or machine.log_is_short or self._may_lack_files
+
+    def _settle(self) -> None:
+        for topic in self.shared.topics:
+            topic.refuses = self._may_refuse
+            topic.has_failed |= bool(topic.limbo) and self.machine.disk_failed  # as if the 500 had been seen
+            topic.settle_limbo(self.machine.ring.clock.now_ms())
+        self.connect()
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+    def begin(self) -> None:
+        if not self._busy:
+            self._busy = True
+            self._later(self.rng.randrange(1000, self._think_ns), self._planned)
+
+    def _planned(self) -> None:
+        self._busy = False
+        self._step()
+
+    def step(self, wire: Wire) -> None:
+        if self.rng.random() < 0.004:
+            self.machine.say(f"client {self.number}: resets its connection")
+            wire.reset()
+            return
+        topic = self.rng.choice(self.shared.topics)
+        operation = self._choose(topic)
+        self._in_flight.append((topic, operation))
+        clock = self.machine.ring.clock
+        asked_ms, asked_ns = clock.now_ms(), clock.monotonic_ns()
+        if self.machine.tracing:
+            self.machine.say(f"client {self.number} -> {topic.name}: {operation}")
+        wire.ask(
+            *operation.request(topic.path),
+            lambda status, answer: self._answered(topic, operation, (asked_ms, asked_ns), status, answer),
+        )
+        if len(self._in_flight) < self._depth:
+            self.begin()
+
+    def _choose(self, topic: OwnedTopic) -> Operation:
+        rng, state = self.rng, topic.tip
+        choice = rng.random()
+        if len(topic.states) > _STATES_MAX:
+            return rng.choice((Look(), Read(0, 1000)))
+        if state is None:
+            if choice < 0.4:
+                return Configure(self._config())
+            return self.write(topic) if choice < 0.85 else rng.choice((Look(), Drop(), Read(0, 10)))
+        if choice < 0.58:
+            return self.write(topic)
+        if choice < 0.68:
+            before = rng.randint(0, state.head + 2) if rng.random() < 0.5 else None
+            return DeleteRecords(before, rng.choice(_MATCHES) if before is None or rng.random() < 0.3 else None)
+        if choice < 0.73:
+            return Configure(self._config())
+        if choice < 0.76:
+            return Drop()
+        if choice < 0.82:
+            return Look()
+        if choice > 0.97:
+            return ReadSince(topic.a_time(rng.random()) + rng.choice((0, 0, 1)), rng.choice(_LIMITS))
+        return Read(rng.choice((0, rng.randint(0, state.head + 1), state.lost, state.head)), rng.choice(_LIMITS))
+
+    def _config(self) -> dict[str, Any]:
+        rng = self.rng
+        config: dict[str, Any] = {"cap_records": 0, "cap_bytes": 0, "discard": "old"}
+        heavy = self.machine.plan.heavy
+        config["durability"] = "disk" if heavy else rng.choice(("disk", "disk", "fsync", "fsync", "memory"))
+        cap = rng.random()
+        if cap < 0.2:
+            config["cap_records"] = rng.choice((1, 5, 20))
+        elif cap < 0.3:
+            config["cap_bytes"] = rng.choice((60, 500))
+        if cap < 0.3 and rng.random() < 0.2:
+            config["discard"] = "reject"
+        return config
+
+    def write(self, topic: OwnedTopic) -> Write:
+        rng, state = self.rng, topic.tip
+        count = 1 if rng.random() < 0.6 else rng.randint(2, _ROWS_MAX)
+        width = rng.choice((0, 0, 0, 30, 300)) if not self._large else rng.choice((0, 300, 3000, 9000))
+        if self._large and rng.random() < 0.03:
+            width = 30_000  # some of these are larger than a file of the log
+        records = [Record(self._text(width), rng.choice(_TAGS)) for _ in range(count)]
+        if rng.random() < 0.2:
+            records = [record._replace(node=rng.choice(_NODES), meta=rng.choice(_METAS)) for record in records]
+        key, is_old, part = None, False, None
+        named = rng.random()
+        if named < 0.3:
+            key, is_old = self._key(topic)
+        elif named < 0.5 and (part := self._part(topic)) is not None:
+            records = self._records_of(topic, part, records)
+        config = self._config() if state is None and rng.random() < 0.7 else None
+        meant = self._meant(topic) if key is None and rng.random() < 0.15 else None
+        return Write(records, key, config, key_is_old=is_old, meant=meant, part=part)
+
+    def _meant(self, topic: OwnedTopic) -> Meant | None:
+        """The incarnation that the topic has, or one that it had."""
+        present = topic.present()
+        if present is not None and topic.tip is not None and self.rng.random() < 0.7:
+            return Meant(present, topic.tip.instance)
+        here = {state.instance for state in topic.states if state is not None}
+        may_be = {incarnation for number, (_life, incarnation) in topic.incarnations.items() if number in here}
+        others = sorted(topic.shown - may_be)
+        self.machine.counts["writes into topics that are gone"] += bool(others)
+        return Meant(self.rng.choice(others), 0) if others else None
+
+    def _part(self, topic: OwnedTopic) -> Part | None:
+        """One that was asked for before, whatever became of it, or a new one, of an epoch near the newest."""
+        rng = self.rng
+        if topic.sent and rng.random() < 0.5:
+            part = rng.choice([*topic.sent][-8:])
+        else:
+            producer = rng.choice("pq")
+            newest = max((part.epoch for part in topic.sent if part.producer == producer), default=3)
+            part = Part(producer, max(0, newest + rng.choice((-3, -1, 0, 0, 0, 1, 1, 2))), rng.randrange(3))
+        # Of two at the same time the second would come behind whatever was asked after it, should the first fail.
+        is_free = all(not isinstance(op, Write) or op.part != part for op in self.under_way(topic))
+        return part if is_free else None
+
+    def _records_of(self, topic: OwnedTopic, part: Part, fresh: list[Record]) -> list[Record]:
+        """Those that it came with before, in any order, now and then other ones."""
+        sent = topic.sent.setdefault(part, fresh)
+        if sent is fresh or self.rng.random() < 0.1:
+            return fresh
+        self.machine.counts["parts sent again"] += 1
+        topic.sent_again.update(record.data for record in sent)
+        return self.rng.sample(sent, len(sent))
+
+    def _key(self, topic: OwnedTopic) -> tuple[str, bool]:
+        """One that was used before and is surely known, or (True) surely not any more; or a new one: for this topic."""
+        machine, state = self.machine, topic.tip
+        now_ms = machine.ring.clock.now_ms()
+        known = list(state.keys) if state is not None else []
+        if known and self.rng.random() < 0.4:
+            name = self.rng.choice(known)
+            key = topic.keys[name]
+            if key.surely_known(now_ms + _ANSWERED_MS):
+                return name, False
+            if key.surely_new(now_ms):
+                machine.counts["old keys used again"] += 1
+                topic.use_key(name, now_ms)
+                return name, True
+        if (gone := topic.keys_gone(self.under_way(topic))) and self.rng.random() < 0.15:
+            machine.counts["keys used again whose write is not there"] += 1
+            del topic.keys[name := self.rng.choice(gone)]
+        else:
+            name = f"k{self.number}-{self.shared.serial}"
+        topic.use_key(name, now_ms)
+        return name, False
+
+    def _text(self, width: int) -> str:
+        self.shared.serial += 1
+        return f"~{self.number}.{self.shared.serial}~" + "x" * width
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+    def _answered(
+        self, topic: OwnedTopic, operation: Operation, asked: tuple[int, int], status: int, answer: Any
+    ) -> None:
+        """asked: when, by the wall clock in ms and by the other one in ns."""
+        machine = self.machine
+        asked_ms, asked_ns = asked
+        assert self._in_flight.popleft() == (topic, operation), "answers come in order"
+        if machine.tracing:
+            machine.say(f"client {self.number} <- {topic.name}: {status} {short(answer)}   [{str(operation)[:50]}]")
+        if status:
+            self.begin()
+            self._check_late(topic, operation, machine.ring.clock.monotonic_ns() - asked_ns)
+        self.count("requests of owners", status, answer)
+        if status == 500 and not operation.changes and _is_for_changes(answer["error"]):
+            raise machine.wrong(f"{topic.name}: {operation}: {status} {short(answer)}, but reads go on")
+        if status == 500 and _never_begun(answer["error"]):
+            topic.burn([operation])
+        elif status in {0, 500}:
+            if operation.changes:
+                topic.limbo.append(operation)
+                topic.has_failed |= status == 500
+        elif status not in {429, 503}:
+            try:
+                topic.life = machine.ring.life
+                promised = topic.answered(operation, status, answer, machine.ring.clock.monotonic_ns())
+            except Inconsistent as reason:
+                raise machine.wrong(f"{topic.name}: {operation}: {status} {short(answer)}: {reason}") from reason
+            if isinstance(operation, Write) and operation.key is not None and answer.get("deduped") is False:
+                topic.key_appended(operation.key, asked_ms, machine.ring.clock.now_ms())
+            # An answer may come late, and what was asked behind it be done by then.
+            if operation.changes and len(topic.states) == 1 and not topic.limbo and not self.under_way(topic):
+                for tell in machine.on_changed:
+                    tell(topic.name, None if topic.tip is None else topic.tip.head)
+            if promised and topic.keeps(self.under_way(topic)):
+                machine.monitor.acked([f'"{text}"'.encode() for text in promised])
+
+    def _check_late(self, topic: OwnedTopic, operation: Operation, took_ns: int) -> None:
+        """A loop that sleeps on something staged is woken by the next timer, so that nothing else shows it."""
+        machine = self.machine
+        if took_ns > _LATE_NS and machine.lacks_nothing and machine.ring.sync_factor == 1:
+            raise machine.wrong(
+                f"{topic.name}: {operation}: answered after {took_ns / 1e6:.0f} ms, and nothing is lacking"
+            )
+
+
+class Owner(Clients):
+    """The topics of one client, and that client. It has up to `depth` requests in flight."""
+
+    kind = OwningClient
+
+    def __init__(self, machine: Machine, number: int, rng: random.Random, *, topics: int, depth: int) -> None:
+        super().__init__(machine, rng)
+        self.topics = [OwnedTopic(f"o{number}-{index}", rows_max=_ROWS_MAX * depth) for index in range(topics)]
+        self.clients = [self.kind(self, number, depth)]
+        machine.monitor.living.append(self.live_texts)
+
+    def paths(self) -> list[str]:
+        return [topic.path for topic in self.topics]
+
+    def audits(self) -> list[Audit]:
+        return [audit(self.machine, self.rng, topic) for topic in self.topics]
+
+    def live_texts(self) -> set[bytes]:
+        """Of records that are there for certain, and that nothing on its way may take.
+
+        Not those that were sent again: a durable frame of an earlier try says nothing of the record that is shown.
+        """
+        machine, (client,) = self.machine, self.clients
+        assert isinstance(client, OwningClient)
+        may_lose = machine.power_failed or machine.io_failed
+        found = [topic.certain(client.under_way(topic), may_lose=may_lose) - topic.sent_again for topic in self.topics]
+        return {text[: text.index("~", 1) + 1].encode() for texts in found for text in texts}
+
+
+def _is_for_changes(refusal: dict[str, Any]) -> bool:
+    """R-DUR-16: the log takes nothing; what is there is shown all the same."""
+    return refusal.get("detail", {}).get("reason") in {"disk_full", "read_only"}
+
+
+def _never_begun(refusal: dict[str, Any]) -> bool:
+    """A batch that found no space, or no file to go to, is not there, not even in part."""
+    return refusal.get("detail", {}).get("reason") in {"disk_full", "no_log_file"}

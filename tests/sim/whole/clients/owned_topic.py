@@ -1,0 +1,366 @@
+"""What a topic of one client may hold: the client asks in order, so it is known exactly, or to a few possibilities.
+
+`states` are the states the topic may be in now (usually one; an answer that never came makes it several). `history` has
+what they were after every change, back to the last audit; from `durable` on a power cut may fall back to any of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.sim.whole.clients.keys import Key
+from tests.sim.whole.clients.operation import (
+    Configure,
+    Drop,
+    Inconsistent,
+    Look,
+    Maybe,
+    Operation,
+    Read,
+    ReadSince,
+    Write,
+    follow,
+)
+from tests.sim.whole.clients.state import Part, Record, State
+from topics.engine.write import append
+
+_BURNED_MAX = 24
+"""Seqs that failed writes may have taken, one after another."""
+_REACHED_MAX = 512
+"""States after which each further change on a full disk has happened: they could double with each."""
+
+
+class OwnedTopic:
+    """One topic, through all its instances."""
+
+    def __init__(self, name: str, *, rows_max: int = 1) -> None:
+        """rows_max: of writes that may come in one pass."""
+        self.name = name
+        self.rows_max = rows_max
+        self.path = f"/v0/topics/{name}"
+        self.states: list[Maybe] = [None]
+        self.history: list[list[Maybe]] = [self.states]
+        self.durable = 0
+        self.answered_ns: list[tuple[int, int]] = []
+        """When what led to a place in `history` was acknowledged, in the classes that promise to keep it."""
+        self.limbo: list[Operation] = []
+        """Changes answered 5xx or not at all: they may have happened, and in this order, or not."""
+        self.settled: list[Maybe] = []
+        """What it may be after a restart, though nobody is shown it: of writes that failed since the last change."""
+        self.has_failed = False
+        """Something of its limbo was answered 5xx."""
+        self.refuses = False
+        """The disk was full, or no file could be opened: of its limbo what came later may have happened alone."""
+        self.burned = 0
+        """Seqs that writes which failed may have taken."""
+        self.instance = 0
+        self.was_weak = False
+        """It may have been of class `memory` since its incarnation was last seen: a start may have drawn another."""
+        self.acked_head = (0, 0)
+        """Highest acknowledged seq of an instance (in the classes that never reuse one)."""
+        self.keys: dict[str, Key] = {}
+        self.sent: dict[Part, list[Record]] = {}
+        """Parts that were asked for, with the records that came first."""
+        self.sent_again: set[str] = set()
+        """Data that more than one frame may have."""
+        self.newest = (0, 0, 0)
+        """An instance, the highest seq of it that was shown, and its $ts."""
+        self.life = 0
+        """Of the server that is asked."""
+        self.stamps: dict[tuple[int, int], dict[int, int]] = {}
+        """By life and instance: the $ts of records that were shown, by seq; of the last life alone."""
+        self.incarnations: dict[int, tuple[int, str]] = {}
+        """Of each instance: the one shown last, and in which life."""
+        self.shown: set[str] = set()
+        """All incarnations that were shown."""
+        self.named: dict[tuple[str, int], str] = {}
+        """Incarnation and seq of records that were shown: their data."""
+
+    @property
+    def tip(self) -> Maybe:
+        return self.states[-1]
+
+    def possible(self) -> list[Maybe]:
+        """What it may be after its limbo, in the order of likelihood."""
+        found = list(self.states)
+        most = self.burned if any(isinstance(operation, Write) for operation in self.limbo) else 0
+        # Some of the writes that failed may have taken none. Of very many it is the first ones, or all.
+        all_burned = [*dict.fromkeys((*range(min(most, _BURNED_MAX) + 1), most))]
+        if self.refuses:
+            return self._possible_of_some(found, all_burned)
+        for burned in all_burned:
+            reached = [(state, burned) for state in self.states]
+            for operation in self.limbo:
+                paths = [(operation.apply(state, self.instance + 1, skipped), skipped) for state, skipped in reached]
+                found += (step for path, _skipped in paths for step in path)
+                is_write = isinstance(operation, Write)
+                reached = [(path[-1], 0 if is_write else skipped) for path, skipped in paths]
+        return distinct(found)
+
+    def _possible_of_some(self, found: list[Maybe], all_burned: list[int]) -> list[Maybe]:
+        """The same where each of its limbo may have happened or not: ways that lead to equal states are one."""
+        known = {identity(state): state for state in found}
+        reached = {(identity(state), burned): state for burned in all_burned for state in self.states}
+        branches = True
+        for operation in self.limbo:
+            is_write = isinstance(operation, Write)
+            after: dict[tuple[object, int], Maybe] = {}
+            branches &= len(reached) < _REACHED_MAX
+            for (_, skipped), state in reached.items():
+                path = operation.apply(state, self.instance + 1, skipped)
+                for step in path:
+                    known.setdefault(identity(step), step)
+                after.setdefault((identity(path[-1]), 0 if is_write else skipped), path[-1])
+            if branches and operation.changes:
+                for (key, skipped), state in reached.items():
+                    after.setdefault((key, skipped), state)
+                    if is_write:  # or it failed when it had its seqs
+                        after.setdefault((key, skipped + _rows([operation])), state)
+            reached = after
+        return [*known.values()]
+
+    def candidates(self, *, may_lose: bool) -> list[Maybe]:
+        """Every state that would be right after a crash, the most likely first."""
+        found = [*self.possible(), *self.settled]
+        if may_lose:
+            for states in reversed(self.history[self.durable :]):
+                found += states
+        return found
+
+    def reserved_most(self, candidates: list[Maybe]) -> int:
+        """The highest seq that may be reserved, by those that writes may have had: a power cut skips none above it."""
+        given = max((state.head for state in candidates if state is not None), default=0)
+        given += self.burned + _rows(self.limbo)
+        return given + max(append._RESERVE_MIN, given // 2, append._RESERVE_REQUESTS * self.rows_max)
+
+    def certain(self, under_way: list[Operation], *, may_lose: bool) -> set[str]:
+        """The data of records that are there whatever comes of its limbo and of what is under way."""
+        states = [*self.states, *(state for states in self.history[self.durable :] for state in states if may_lose)]
+        there = [state for state in states if state is not None]
+        if len(there) < len(states) or self._may_take(there, [*self.limbo, *under_way]):
+            return set()
+        return set.intersection(*({record.data for record in state.records.values()} for state in there))
+
+    def keeps(self, under_way: list[Operation]) -> bool:
+        """Nothing that is under way behind an answer takes what that has told of."""
+        return not self._may_take([state for state in self.states if state is not None], under_way)
+
+    @staticmethod
+    def _may_take(there: list[State], operations: list[Operation]) -> bool:
+        """One of these operations may take records of one of these states."""
+        has_caps = any(state.config["cap_records"] or state.config["cap_bytes"] for state in there)
+        return any(op.changes and (has_caps or not isinstance(op, Write)) for op in operations)
+
+    # --- what happens to it ------------------------------------------------------------------------------------------
+    def burn(self, operations: list[Operation]) -> None:
+        """They did not happen, but may have taken seqs."""
+        self.burned += _rows(operations)
+
+    def settle_limbo(self, now_ms: int) -> None:
+        """Nothing of it is on its way any more: it has happened by now, or never will."""
+        self.date_keys(now_ms)
+        if self.limbo:
+            self.states = distinct(self.possible())
+            self.settled += self.states if self.has_failed else []
+            self.burn(self.limbo)
+            self.limbo = []
+            self.history.append(self.states)
+
+    def date_keys(self, now_ms: int) -> None:
+        """Writes without an answer have begun by now, or never will."""
+        for key in self.keys.values():
+            key.end_life(now_ms)
+
+    def use_key(self, name: str, now_ms: int) -> None:
+        """A write with this key is about to be asked for."""
+        known = self.keys.get(name)
+        if known is None:
+            self.keys[name] = Key(now_ms, first_ms=now_ms)
+        else:
+            known.ended_ms = None
+
+    def keys_gone(self, under_way: list[Operation]) -> list[str]:
+        """Keys that were used and are new again: of an earlier instance, or of a write that surely is not there.
+
+        R-IDEM-6, R-IDEM-8.
+        """
+        unsure = {write.key for write in (*self.limbo, *under_way) if isinstance(write, Write)}
+        known = set().union(*(state.keys for state in self.states if state is not None))
+        return [name for name in self.keys if name not in known and name not in unsure]
+
+    def key_appended(self, name: str, asked_ms: int, now_ms: int) -> None:
+        self.keys[name].appended(asked_ms, now_ms)
+
+    def lasts(self, answered_ns: int) -> None:
+        """What was acknowledged by then is on stable storage."""
+        for place, at_ns in self.answered_ns:
+            if at_ns <= answered_ns:
+                self.durable = max(self.durable, place)
+
+    def audited(self, states: list[Maybe], *, may_lose: bool) -> None:
+        """Read back after a start: all of it is durable, or will be when anything of it is again."""
+        if may_lose:
+            self.newest = (0, 0, 0)
+            for key in self.keys.values():
+                key.may_be_lost()
+        tip = states[-1]
+        known = [state for step in [*self.history, self.possible(), states] for state in step]
+        heads = [
+            state.head for state in known if state is not None and tip is not None and state.instance == tip.instance
+        ]
+        given_out = max(heads, default=0) + self.burned + _rows(self.limbo)
+        self.burned = given_out - tip.head if tip is not None else 0
+        self.states = states
+        self.history = [states]
+        self.durable = 0
+        self.answered_ns = []
+        self.refuses = self.has_failed = False
+        self.limbo, self.settled = [], []
+        if self.tip is not None:
+            self.instance = max(self.instance, self.tip.instance)
+
+    def answered(self, operation: Operation, status: int, answer: Any, now_ns: int) -> list[str]:
+        """Takes in an answer that decides; returns the data that it promises to be durable. Raises Inconsistent."""
+        steps: list[list[Maybe]] = []
+        followed: list[Maybe] = []
+        reasons = []
+        burned = self.burned + _rows(self.limbo)
+        for state in self.states:
+            try:
+                path = follow(operation, state, self.instance + 1, burned, status, answer)
+                steps.append(path)
+                followed.append(state)
+            except Inconsistent as reason:
+                reasons.append(str(reason))
+        if not steps:
+            raise Inconsistent(" or ".join(reasons))
+        if isinstance(operation, Read) and len(self.states) == 1 and self.tip is not None:
+            self.see_times(self.tip, answer)
+            self.see_stamps(self.tip, answer, operation)
+            self.see_names(self.tip, answer)
+        if isinstance(operation, Look) and len(followed) == 1 and followed[0] is not None:
+            self.see_incarnation(followed[0], answer)
+        if not operation.changes or all(path[-1:] == [state] for path, state in zip(steps, followed, strict=True)):
+            # Nothing happened: a read, a duplicate, a delete of nothing. It says nothing of what failed before.
+            self.states = distinct([path[-1] for path in steps])
+            return []
+        self.burn(self.limbo)  # what failed and was followed by a success is not there
+        self.limbo, self.settled, self.has_failed = [], [], False
+        before = self.states
+        for path in steps:
+            if len(path) > 1:
+                self.history.append([path[0]])
+                self.durable = len(self.history) - 1  # the creation itself is synced
+        self.states = distinct([path[-1] for path in steps])
+        self.history.append(self.states)
+        return self._note(operation, before, answer, now_ns)
+
+    def see_times(self, state: State, page: Any) -> None:
+        """R-SEQ-5: $ts does not fall with rising seq, whatever clocks and crashes do. Raises Inconsistent."""
+        if not page["records"]:
+            return
+        known, newest, newest_ts = self.newest
+        for row in reversed(page["records"]):
+            if known != state.instance or row["$seq"] <= newest:
+                break
+            if row["$ts"] < newest_ts:
+                raise Inconsistent(f"seq {row['$seq']} has $ts {row['$ts']}, and {newest} had {newest_ts}")
+        last = page["records"][-1]
+        if state.config["durability"] != "memory" and (known != state.instance or last["$seq"] > newest):
+            self.newest = (state.instance, last["$seq"], last["$ts"])
+
+    def see_stamps(self, state: State, page: Any, read: Read) -> None:
+        """R-FROM-1: a read since a time leaves out no record of that time or a later one. Raises Inconsistent."""
+        key = self.life, state.instance
+        if key not in self.stamps:
+            self.stamps = {key: {}}
+        known = self.stamps[key]
+        if isinstance(read, ReadSince):
+            for seq, ts in known.items():
+                if seq <= read.cursor and seq in state.records and ts >= read.time_ms:
+                    raise Inconsistent(f"seq {seq} of {ts} is not in what there is since {read.time_ms}")
+        known.update((row["$seq"], row["$ts"]) for row in page["records"])
+
+    def a_time(self, near: float) -> int:
+        """Of a record that was shown in this life, near: 0 to 1, how far along; 0: none was."""
+        known = next(iter(self.stamps.values()), {})
+        return list(known.values())[int(near * len(known))] if known else 0
+
+    def see_incarnation(self, state: State, looked: Any, *, audits: bool = False) -> None:
+        """R-INC-2: the instance has the one it had, or one that was never shown. audits: this is the first look in
+        this life, so that what lies between the two is a start. Raises Inconsistent."""
+        told, weak = looked["incarnation"], state.config["durability"] == "memory"
+        life, known = self.incarnations.get(state.instance, (0, ""))
+        may_be_known = life == self.life or not (audits and weak)
+        may_be_new = not known or (life != self.life and (weak or self.was_weak or not audits))
+        if not (may_be_known if told == known else may_be_new and told not in self.shown):
+            raise Inconsistent(f"the incarnation is {told}, and was {known} in life {life}")
+        self.incarnations[state.instance] = (self.life, told)
+        self.shown.add(told)
+        self.was_weak = weak
+        self.instance = max(self.instance, state.instance)
+
+    def see_names(self, state: State, page: Any) -> None:
+        """R-INC-1: a seq names one record while the incarnation is the same. Raises Inconsistent."""
+        life, incarnation = self.incarnations.get(state.instance, (0, ""))
+        if not incarnation or life != self.life:
+            return
+        for row in page["records"]:
+            if self.named.setdefault((incarnation, row["$seq"]), row["data"]) != row["data"]:
+                raise Inconsistent(f"seq {row['$seq']} of incarnation {incarnation} was another record")
+
+    def present(self) -> str | None:
+        """The incarnation of its tip, if that is certain."""
+        if len(self.states) > 1 or self.tip is None:
+            return None
+        life, incarnation = self.incarnations.get(self.tip.instance, (0, ""))
+        return incarnation if life == self.life else None
+
+    def _note(self, operation: Operation, before: list[Maybe], answer: Any, now_ns: int) -> list[str]:
+        """What the acknowledgement promises from now on."""
+        now = self.tip
+        classes = {state.config["durability"] for state in [*before, *self.states] if state is not None}
+        self.was_weak |= "memory" in classes
+        synced = isinstance(operation, Configure | Drop) or classes == {"fsync"}
+        if now is not None and isinstance(operation, Configure):
+            # One that changes nothing is durable already, and says nothing about the records before it.
+            synced = all(state is None or state.config != now.config for state in before)
+        if synced:
+            self.durable = len(self.history) - 1
+        elif classes <= {"disk", "fsync"}:
+            self.answered_ns.append((len(self.history) - 1, now_ns))
+        if now is None or any(state is None for state in before):
+            self.burned = 0
+        if now is None:
+            return []
+        self.instance = max(self.instance, now.instance)
+        if not isinstance(operation, Write):
+            return []
+        appended = answer.get("deduped") is False
+        if appended:
+            self.burned = 0
+        if classes <= {"disk", "fsync"}:
+            self.acked_head = max(self.acked_head, (now.instance, now.head))
+        if classes != {"fsync"} or not appended:
+            return []
+        live = {now.records.get(seq) for seq in range(answer["first_seq"], answer["last_seq"] + 1)}
+        return [record.data for record in operation.records if record in live]
+
+
+def _rows(operations: list[Operation]) -> int:
+    return sum(len(operation.records) for operation in operations if isinstance(operation, Write))
+
+
+def distinct(states: list[Any]) -> list[Any]:
+    """Each once, by what can be told apart."""
+    if len(states) == 1:
+        return states
+    seen: dict[Any, Any] = {}
+    for state in states:
+        seen.setdefault(identity(state), state)
+    return list(seen.values())
+
+
+def identity(state: Maybe) -> object:
+    """Equal for states that cannot be told apart."""
+    return None if state is None else state.identity

@@ -1,0 +1,250 @@
+"""Queues that several workers share: produce, claim, ack, hand back, extend, through every crash.
+
+Nobody knows in which order concurrent requests arrive, so what is checked is what must hold for any: a job has one
+holder at a time, what was acked stays done, nothing is lost or invented (a dead letter is not lost), a lease that is
+answered for in time counts, and no lease id is given out twice, whatever ended the process.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tests.sim.whole.clients.clients import Client, Clients
+from tests.sim.whole.clients.http_client import Wire
+from tests.sim.whole.clients.queue_audit import audit
+from tests.sim.whole.clients.queue_state import Held, Queue
+from tests.sim.whole.machine import Audit, Machine
+from tests.sim.whole.monitors.consumed import Consumed
+
+
+class Workers(Clients):
+    """All clients of the queues."""
+
+    may_stall = False
+
+    def __init__(self, machine: Machine, rng: random.Random) -> None:
+        super().__init__(machine, rng)
+        self.queues = [Queue(f"q{number}", rng) for number in range(rng.choice((1, 2)))]
+        self.lease_ids: set[str] = set()
+        self.consumed = Consumed(machine)
+        self.clients = [Worker(self, number) for number in range(rng.choice((2, 4)))]
+        machine.monitor.living.append(self.live_texts)
+
+    def paths(self) -> list[str]:
+        names = [name for queue in self.queues for name in (queue.name, queue.dead_letters) if name]
+        return [f"/v0/topics/{name}" for name in names]
+
+    def live_texts(self) -> set[bytes]:
+        """Of jobs that are there for certain."""
+        lossy = self.machine.power_failed or self.machine.io_failed
+        sure = [queue.there - queue.ending for queue in self.queues if queue.durability == "fsync" or not lossy]
+        return {text[: text.index("~", 1) + 1].encode() for texts in sure for text in texts}
+
+    def crashed(self) -> None:
+        super().crashed()
+        for queue in self.queues:
+            queue.crashed(self.machine.ring.clock.now_ms())
+
+    def audits(self) -> list[Audit]:
+        return [self._audit(queue) for queue in self.queues]
+
+    def _audit(self, queue: Queue) -> Audit:
+        if not queue.exists:
+            yield from self.put(queue.path, queue.config)
+            queue.exists = True
+        jobs, _told, _head = yield from self.read_back(queue.path)
+        if queue.dead_letters:
+            page = yield from self.read_back(f"/v0/topics/{queue.dead_letters}")
+            moved = set(page[0].values()) if page is not None else set()
+            lost = queue.moved - moved
+            if lost and not (self.machine.power_failed or self.machine.io_failed):  # its class is `disk`
+                raise self.machine.wrong(f"{queue.dead_letters}: lost {sorted(lost)[:5]}")
+            queue.moved = moved
+        yield from audit(self.machine, queue, list(jobs.values()))
+
+
+class Worker(Client):
+    """One worker: in turns it produces and works."""
+
+    shared: Workers
+
+    def step(self, wire: Wire) -> None:
+        rng = self.rng
+        queue = rng.choice(self.shared.queues)
+        mine = [held for held in queue.leases.values() if held.node == self.node and not held.ending]
+        choice = rng.random()
+        if choice < 0.03 and queue.seqs:
+            self._delete(wire, queue)
+        elif choice < 0.06 and self.number == 0 and queue.is_changed and queue.leases_durable is not None:
+            self._change(wire, queue)
+        elif choice < 0.35:
+            self._produce(wire, queue)
+        elif choice < 0.65 or not mine:
+            self._claim(wire, queue)
+        else:
+            some = rng.sample(mine, rng.randint(1, len(mine)))
+            verb = "ack" if choice < 0.82 else "nack" if choice < 0.93 else "extend"
+            self._end(wire, queue, some, verb)
+
+    @property
+    def node(self) -> str:
+        return f"w{self.number}"
+
+    def _wrong(self, queue: Queue, text: str) -> Exception:
+        return self.machine.wrong(f"{queue.name}, {self.node}: {text}")
+
+    def _next(self, name: str, status: int, answer: Any) -> bool:
+        """What follows any answer; whether it was a good one."""
+        if self.machine.tracing:
+            self.machine.say(f"worker {self.number} <- {name}: {status} {str(answer)[:200]}")
+        self.count(name, status, answer)
+        self._later(self.rng.randrange(1000, 200_000), self._step)
+        return status == 200
+
+    def _produce(self, wire: Wire, queue: Queue) -> None:
+        self.shared.serial += 1
+        number = self.shared.serial
+        count = self.rng.choice((1, 2, 5))
+        texts = {f"~q.{number}.{index}~" + "x" * self.rng.choice((0, 30, 300)) for index in range(count)}
+        queue.maybe |= texts
+        queue.sent += count
+        others = len(queue.possible) - queue.sent
+
+        def written(status: int, answer: Any) -> None:
+            if self._next("jobs written", status, answer):
+                queue.seqs.update(zip(sorted(texts), range(answer["first_seq"], answer["last_seq"] + 1), strict=True))
+                queue.maybe -= texts
+                here = texts - queue.done.keys() - queue.ending
+                queue.there |= here
+                if queue.durability == "fsync" and answer["first_seq"] >= queue.deleting:
+                    self.machine.monitor.acked([f'"{text}"'.encode() for text in here])
+            elif status in {422, 429, 503}:
+                if status == 422 and others + queue.sent <= queue.cap_records:
+                    raise self._wrong(queue, f"refused {count} jobs, with {others + queue.sent - count} others at most")
+                queue.over(texts, self._now_ns)
+
+        body = {"records": [{"data": text} for text in sorted(texts)]}
+        wire.ask("POST", queue.path, body, written)
+
+    def _claim(self, wire: Wire, queue: Queue) -> None:
+        asked_ns = self._now_ns
+
+        def claimed(status: int, answer: Any) -> None:
+            if self._next("claims", status, answer):
+                for job in answer["claimed"]:
+                    self._take(queue, job, asked_ns)
+
+        lease_ms = self.rng.choice((100, 1000, 60_000))
+        body = {"node": self.node, "max": self.rng.choice((1, 2, 8)), "lease_ms": lease_ms}
+        wire.ask("POST", f"{queue.path}/claim", body, claimed)
+
+    def _take(self, queue: Queue, job: dict[str, Any], asked_ns: int) -> None:
+        held = Held(self.node, job)
+        text, lease_id = held.text, held.lease_id
+        now_ms = self.machine.ring.clock.now_ms()
+        if lease_id in self.shared.lease_ids:
+            raise self._wrong(queue, f"{lease_id} was given out twice")
+        self.shared.lease_ids.add(lease_id)
+        if queue.done.get(text, asked_ns) < asked_ns:
+            raise self._wrong(queue, f"gets {text}, which was over before it asked")
+        if text not in queue.possible and text not in queue.done:
+            raise self._wrong(queue, f"gets {text}, which nobody wrote")
+        queue.seqs[text] = held.seq
+        other = queue.leases.get(text)
+        if other is not None:
+            first, second = (other, held) if other.number < held.number else (held, other)
+            if not first.ending and first.deadline > now_ms:
+                raise self._wrong(
+                    queue, f"{text} is leased to {first.node} under {first.lease_id} and again {second.lease_id}"
+                )
+            if second.deliveries <= first.deliveries and second.deliveries:
+                raise self._wrong(
+                    queue, f"{text} comes for time {second.deliveries}, and for time {first.deliveries} before that"
+                )
+            if first is held:
+                return
+        if now_ms < queue.delayed.get(text, 0):
+            raise self._wrong(queue, f"gets {text} {queue.delayed[text] - now_ms} ms too early")
+        queue.leases[text] = held
+        self.machine.counts["jobs leased"] += 1
+
+    def _end(self, wire: Wire, queue: Queue, some: list[Held], verb: str) -> None:
+        body: dict[str, Any] = {
+            "node": self.node,
+            "seqs": [held.seq for held in some],
+            "lease_ids": [held.lease_id for held in some],
+        }
+        deadlines = {held.seq: held.deadline for held in some}
+        asked_ms, delay_ms, snapshot = self.machine.ring.clock.now_ms(), 0, 0
+        if verb == "extend":
+            body["lease_ms"] = self.rng.choice((100, 2000))
+            for held in some:
+                held.deadline = min(held.deadline, self.machine.ring.clock.now_ms())  # until the answer tells
+        else:
+            for held in some:
+                held.ending = True
+            if verb == "ack":
+                queue.ending |= {held.text for held in some}
+                snapshot = self.shared.consumed.now()
+            else:
+                body["delay_ms"] = delay_ms = self.rng.choice((0, 0, 1, 30, 500))
+
+        def ended(status: int, answer: Any) -> None:
+            if not self._next(f"jobs: {verb}", status, answer):
+                return
+            skipped = set(answer["skipped"])
+            if verb == "ack" and queue.durability == "fsync":
+                done = {held.seq for held in some if held.seq >= queue.deleting} - skipped
+                self.shared.consumed.acked(queue.name, done, snapshot)
+            now_ms = self.machine.ring.clock.now_ms()
+            for held in some:
+                if held.seq in skipped:
+                    if now_ms <= deadlines[held.seq]:
+                        raise self._wrong(queue, f"{verb} of {held.text} came in time and was skipped")
+                    if verb == "ack" and held.text in queue.there:  # else a delete may have had it
+                        queue.ending.discard(held.text)
+                elif verb == "ack":
+                    queue.over({held.text}, self._now_ns)
+                elif verb == "extend":
+                    held.deadline = answer["deadlines"][str(held.seq)]
+                else:
+                    queue.ended[held.text] = held
+                    if delay_ms:
+                        queue.delayed[held.text] = asked_ms + delay_ms
+                        self.machine.counts["jobs delayed"] += 1
+
+        wire.ask("POST", f"{queue.path}/{verb}", body, ended)
+
+    def _delete(self, wire: Wire, queue: Queue) -> None:
+        """All jobs below one of the older ones."""
+        known = sorted(queue.seqs[text] for text in queue.there if text in queue.seqs)
+        if not known:
+            self._produce(wire, queue)
+            return
+        before = self.rng.choice(known[: len(known) // 4 + 1]) + 1
+        below = {text for text in queue.possible if queue.seqs.get(text, 0) < before}
+        sure = below & queue.there & queue.seqs.keys()
+        queue.ending |= below
+        queue.deleting = max(queue.deleting, before)
+
+        def deleted(status: int, answer: Any) -> None:
+            if self._next("deletes of jobs", status, answer):
+                queue.over(sure, self._now_ns)
+
+        wire.ask("POST", f"{queue.path}/delete", {"before_seq": before}, deleted)
+
+    def _change(self, wire: Wire, queue: Queue) -> None:
+        """Leases survive a restart from now on, or do not."""
+        durable = not queue.leases_durable
+        queue.leases_durable = None
+
+        def changed(status: int, answer: Any) -> None:
+            if self._next("changes of a queue", status, answer):
+                queue.leases_durable = durable
+
+        wire.ask("PUT", queue.path, queue.config | {"leases_durable": durable}, changed)
+
+    @property
+    def _now_ns(self) -> int:
+        return self.machine.ring.clock.monotonic_ns()

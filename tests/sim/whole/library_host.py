@@ -1,0 +1,213 @@
+"""The library instead of the server: the same clients and the same oracle, asked through calls instead of HTTP.
+
+One thread, which is the simulation's: a call runs to its end before the next one, and what is due between them (syncs,
+checkpoints) runs when its time has come. A crash ends the process in the middle of a call.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from tests.sim.genome import Seed, stream
+from tests.sim.whole.clients.http_client import Answered
+from tests.sim.whole.clients.operation import Write
+from tests.sim.whole.clients.owned import Owner, OwningClient
+from tests.sim.whole.clients.owned_topic import OwnedTopic
+from tests.sim.whole.clients.state import CONFIG_DEFAULT
+from tests.sim.whole.machine import Actor, Machine
+from topics.embedded.log import Log
+from topics.embedded.open_logs import open_logs
+from topics.embedded.producer import Producer
+from topics.engine.write.value_rows import NewRecord
+from topics.errors import StorageError, TopicsError, as_request_error
+from topics.http.wire.error_answers import status_of
+
+_STEPS_MAX = 200_000
+_LOOK_EVERY_STEPS = 8
+Asked = tuple[str, str, dict[str, Any]]
+
+
+class Calls:
+    """What a client has instead of a connection (`Wire`): requests in, answers out, each by one call of the library."""
+
+    def __init__(self, machine: LibraryMachine, on_lost: Callable[[], None]) -> None:
+        self._machine = machine
+        self._on_lost = on_lost
+        self.waiting: deque[tuple[Asked, Answered]] = deque()
+        self.over = False
+
+    @property
+    def outstanding(self) -> int:
+        return len(self.waiting)
+
+    def ask(self, method: str, path: str, body: dict[str, Any] | None, answered: Answered) -> None:
+        self.waiting.append(((method, path, body or {}), answered))
+        self._machine.callers.append(self)
+
+    def reset(self) -> None:
+        """What was not called yet is not called."""
+        if not self.over:
+            waiting = list(self.waiting)
+            self.forget()
+            for _asked, answered in waiting:
+                answered(0, None)
+            self._on_lost()
+
+    def forget(self) -> None:
+        self.over = True
+        self.waiting.clear()
+
+    def call(self) -> None:
+        if self.waiting:
+            asked, answered = self.waiting[0]
+            answer = self._answer(asked)
+            self.waiting.popleft()
+            answered(*answer)
+
+    def _answer(self, asked: Asked) -> tuple[int, Any]:
+        log = self._machine.log
+        assert log is not None
+        try:
+            return _call(log, *asked)
+        except TopicsError as error:
+            told = as_request_error(error)
+            return status_of(told), {"error": {"code": told.code, "message": told.message, "detail": told.detail or {}}}
+
+
+def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    parts = path.partition("?")[0].strip("/").split("/")[2:]
+    name = parts[0] if parts else ""
+    match method, parts[1:]:
+        case "PUT", []:
+            made = log.put_topic(name, **body)
+            return 201 if made.created else 200, {"created": made.created}
+        case "DELETE", []:
+            return 200, {"deleted": log.delete_topic(name).deleted}
+        case "GET", []:
+            state = log.state(name, touch=False)
+            shown: tuple[str, ...] = ("head_seq", "earliest_seq", "count", "bytes")
+            if "incarnation=true" in path:
+                shown = (*shown, "incarnation")
+            found = {field: getattr(state, field) for field in shown}
+            return 200, {**found, "config": {field: getattr(state.config, field) for field in CONFIG_DEFAULT}}
+        case "POST", []:
+            return _write(log, name, body)
+        case "POST", ["delete"]:
+            return 200, log.delete(name, before_seq=body["before_seq"], match=body["match"])._asdict()
+        case "POST", ["diff"]:
+            since = body.get("from", {}).get("time")
+            page = log.page(name, body.get("from_seq", 0), limit=body["limit"], from_time=since)
+            records = [
+                {"$seq": row.seq, "$ts": row.ts, "data": row.data, "$tag": row.tag, "$node": row.node, "meta": row.meta}
+                for row in page.records
+            ]
+            tombstone = None if page.tombstone is None else page.tombstone._asdict()
+            read: dict[str, Any] = {"records": records, "tombstone": tombstone, "next_from_seq": page.next_from_seq}
+            read |= {"head_seq": page.head_seq, "earliest_seq": page.earliest_seq, "caught_up": page.caught_up}
+            return 200, {**read, "lag": page.head_seq - page.next_from_seq}
+    raise AssertionError(f"{method} {path} is no call")
+
+
+def _write(log: Log, name: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    rows, key, meant = body["records"], body.get("idempotency_key"), body.get("incarnation")
+    named = body.get("producer")
+    producer = None if named is None else Producer(**named)
+    if all(row.keys() == {"data"} for row in rows):
+        texts = [msgspec.json.encode(row["data"]) for row in rows]
+        wrote = log.append_many(name, texts, key=key, incarnation=meant, producer=producer)
+    else:
+        wrote = log.append(name, [NewRecord(**row) for row in rows], key=key, incarnation=meant, producer=producer)
+    return 201 if wrote.created else 200, wrote._asdict()
+
+
+class LibraryMachine(Machine):
+    """Lives of a process that has a log open."""
+
+    log: Log | None = None
+    callers: deque[Calls]
+
+    def _open(self) -> bool:
+        self.callers = deque()
+        self.log = None
+        try:
+            self.log = Log(self.config, self.ring, self.ring.clock)
+        except (StorageError, OSError) as error:
+            return self._refused(str(error))
+        return True
+
+    def connect(self, on_lost: Callable[[], None], *, may_stall: bool = False) -> Any:
+        return Calls(self, on_lost)
+
+    def run_until(self, done: Callable[[], bool]) -> None:
+        """Calls, and the time between them."""
+        log, events = self.log, self.ring.events
+        assert log is not None
+        for number in range(1, _STEPS_MAX):
+            if done():
+                self._check_complaints()
+                return
+            if not number % _LOOK_EVERY_STEPS:
+                self.look()
+            if self.callers:
+                self.callers.popleft().call()
+                continue
+            try:
+                until_work_ns = log.driver.drive_due()
+            except TopicsError as error:
+                raise self.wrong(f"what runs between calls failed: {error}") from error
+            if self.callers:
+                continue  # time has passed meanwhile, and somebody calls: nobody sleeps first
+            now_ns = self.ring.clock.monotonic_ns()
+            due_ns = [now_ns + max(until_work_ns, 1000)] if until_work_ns is not None else []
+            due_ns += [due for due in [events.next_due_ns()] if due is not None]
+            events.advance_to(min(due_ns, default=now_ns + 1_000_000))
+        raise self.wrong("the library is busy without end")
+
+    @property
+    def engine(self) -> Any:
+        return self.log._engine if self.log is not None and not self.log._closed else None
+
+    def crash(self, *, power_cut: bool) -> None:
+        super().crash(power_cut=power_cut)
+        if self.log is not None:
+            self.log._closed = True  # a dead process drops nothing
+            open_logs.discard(self.log)  # nor does it end: this interpreter would wait for it when it ends itself
+
+    def stop(self) -> None:
+        assert self.log is not None
+        try:
+            self.log.close()
+        except (TopicsError, OSError) as error:
+            if self.lacks_nothing:
+                raise self.wrong(f"closing the log failed: {error}") from error
+        self.stopped = True
+        self.stopped_well = self.lacks_nothing and not self.lied
+        self._check_complaints()
+        self.counts["logs closed"] += 1
+
+
+class _CallingClient(OwningClient):
+    """The library has no configuration in a write."""
+
+    def write(self, topic: OwnedTopic) -> Write:
+        write = super().write(topic)
+        return Write(write.records, write.key, None, key_is_old=write.key_is_old, meant=write.meant, part=write.part)
+
+
+class Caller(Owner):
+    """A client with topics of its own, which calls."""
+
+    kind = _CallingClient
+
+
+def make_callers(machine: Machine, seed: Seed) -> list[Actor]:
+    """The clients of a seed of the library."""
+    rng = stream(seed, "callers")
+    return [
+        Caller(machine, number, stream(seed, f"caller {number}"), topics=rng.choice((1, 2, 4)), depth=1)
+        for number in range(rng.choice((1, 2)))
+    ]

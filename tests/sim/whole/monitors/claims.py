@@ -1,0 +1,28 @@
+"""What the log takes for synced is on stable storage: its next commit, headers of batches and a replay rely on that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.sim.whole.monitors.listed import find
+from tests.sim.world.sim_file import SimFile
+from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
+
+if TYPE_CHECKING:
+    from tests.sim.world.sim_disk import SimDirectory
+
+
+def claimed_too_much(root: SimDirectory, log: Any) -> str:
+    """Of the file that each shard of a log (`topics.store.wal.sharded_log.ShardedLog`) writes to; "" when all is as it
+    says."""
+    for wal in log.shards if not log.read_only else ():
+        current = wal._end.file
+        if current is None or wal._durable.unsynced or current.position == WAL_FIRST_BATCH_OFFSET:
+            continue
+        path, end = current.stored.path, current.position
+        file = find(root, path, durable=False)
+        if not isinstance(file, SimFile) or not any(c.data is not None and c.offset < end for c in file.pending):
+            continue
+        if file.durable[:end] != file.live[:end]:
+            return f"{path}, of which not all {end} bytes are durable"
+    return ""

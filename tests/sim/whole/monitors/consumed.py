@@ -1,0 +1,52 @@
+"""An ack of class `fsync` is not answered before the frame that says so is on stable storage.
+
+The monitor looks for records by their text; of a job that is done there is only a frame with its seq.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tests.sim.whole.monitors.controls import Controls
+from topics.engine.state.control_frames import from_runs
+from topics.store.format.log_format import FrameType
+
+if TYPE_CHECKING:
+    from tests.sim.whole.machine import Machine
+
+_CONSUMPTION = re.compile(rb'\{"upto":\d+(?:,"cap":\[\d+,\d+\])?,"seqs":\[([\d,]+)\]\}')
+"""The payload of a frame that ends jobs: first and last of each run of seqs."""
+
+
+class Consumed:
+    """Of one machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._over = Controls(FrameType.CONSUME, _CONSUMPTION, _read)
+        """(topic id, seq) of the jobs that are durably over."""
+
+    def now(self) -> int:
+        """Number of the snapshot that a power cut leaves: a later one may tell of an ack instead of the log."""
+        listed = self._machine.monitor.snapshot(durable=True)
+        return listed.number if listed is not None else 0
+
+    def acked(self, queue: str, seqs: set[int], asked: int) -> None:
+        """These were acked at class `fsync`, and nothing else has deleted them. asked: `now` when they were."""
+        machine = self._machine
+        engine = machine.engine
+        topic = engine._core.registry.by_name.get(queue) if engine is not None else None
+        if machine.lied or topic is None:
+            return
+        missing = {(topic.id, seq) for seq in seqs}
+        for name, file in machine.monitor.durable_files():
+            if missing and name.startswith("wal-"):
+                missing.difference_update(self._over.of(file))
+        if missing and self.now() == asked:
+            raise machine.wrong(f"{queue}: acked before it was durable: {sorted(seq for _topic, seq in missing)}")
+        machine.counts["syncs before acks of jobs checked"] += len(seqs)
+
+
+def _read(topic_id: int, _seq: int, match: re.Match[bytes]) -> list[tuple[int, int]]:
+    return [(topic_id, seq) for seq in from_runs([int(text) for text in match[1].split(b",")])]

@@ -1,0 +1,192 @@
+"""The order of things, watched while it happens (not only after a crash has shown it to be wrong).
+
+- An answer to an `fsync` write is not seen before its bytes are on stable storage, in a file whose name is, too.
+- A file is not renamed before what it holds is synced.
+- A snapshot does not get its name before all it tells of is durable (listed.py), and before every live record in files
+  that it needs no longer has a durable copy where recovery from it finds it.
+- Nothing is given up that the snapshot which a power cut leaves needs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from tests.sim.whole.monitors.listed import Listed, ahead_of_log, find, newest, place_in_log, read_listed, unready
+from tests.sim.world.sim_disk import Node, SimDirectory
+from tests.sim.world.sim_file import SimFile
+from topics.errors import StorageError
+from topics.store.format.log_format import WalHeader, wal_file_no
+
+if TYPE_CHECKING:
+    from tests.sim.whole.machine import Machine
+
+TEXT = re.compile(rb'"(~[^~"]+~)')
+"""How the data of every record of these clients begins, so that one search finds all in a file."""
+
+
+class Monitor:
+    """Watches one machine's disk."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.living: list[Callable[[], set[bytes]]] = []
+        """One of each client: the texts of its records that are there for certain, whatever may be under way."""
+        self._found: dict[tuple[int, int], tuple[SimFile, int, frozenset[bytes]]] = {}
+        """By the file's identity and how much of it counts: the texts that were durable there after so many syncs."""
+        self._snapshots: dict[int, tuple[SimFile, Listed]] = {}
+        self.next_life()
+
+    def next_life(self) -> None:
+        """The disk of another process, or of another boot."""
+        self._machine.ring.disk.watch = self._watch
+        self._found.clear()
+        self._snapshots.clear()
+
+    def acked(self, texts: list[bytes]) -> None:
+        """These were acknowledged at class `fsync` and not deleted since."""
+        if self._machine.lied:
+            return
+        missing = texts
+        files = [file for _name, file in self.durable_files()]
+        for file in files:  # what was synced last, and only then all there is
+            missing = [text for text in missing if file.durable.find(text, *file.newest) < 0]
+        for file in files if missing else ():
+            missing = [text for text in missing if text not in file.durable]
+        if not missing:
+            self._machine.counts["syncs before acks checked"] += len(texts)
+            return
+        raise self._machine.wrong(f"acknowledged before it was durable: {sorted(missing)}")
+
+    def _watch(self, old: str, new: str, node: Node) -> None:
+        machine = self._machine
+        if not isinstance(node, SimFile) or machine.lied:
+            return
+        if machine.tracing:
+            machine.say("RENAME" if new else "UNLINK", old, new)
+        if new and node.pending and "/wal-" not in old and "/spare-" not in old:  # these two are of no value
+            raise machine.wrong(f"{old} is renamed to {new} with {len(node.pending)} changes that are not synced")
+        if "/snapshots/" in new:
+            self._check_snapshot(new, node)
+        name = old.rpartition("/")[2]
+        if not name.startswith("prepare-") and (not new or "/spare-" in new):
+            self._check_given_up(old, node)
+
+    def _check_snapshot(self, path: str, node: SimFile) -> None:
+        """It is about to get its name."""
+        machine = self._machine
+        listed = read_listed(node.live, path, machine.config)
+        machine.counts["snapshots checked"] += 1
+        disk, engine = machine.ring.disk, machine.engine
+        if problem := unready(listed, disk):
+            raise machine.wrong(f"{path} lists {problem}")
+        if engine is not None and (problem := ahead_of_log(listed, disk, engine._core)):
+            raise machine.wrong(f"{path} tells of {problem}")
+        older = self.snapshot(durable=False)
+        if older is None:
+            return
+        for left, file in self.log_files():
+            if older.needs(left) and not listed.needs(left):
+                self._check_copies(left, file, listed, f"needed by {path} no longer")
+        for left in older.ends.keys() - listed.ends.keys():
+            given_up = find(disk.root, left, durable=False)
+            if isinstance(given_up, SimFile):
+                self._check_copies(left, given_up, listed, f"needed by {path} no longer")
+
+    def snapshot(self, *, durable: bool) -> Listed | None:
+        """The newest there is now, or the one that a power cut leaves at least."""
+        found = newest(self._machine.ring.disk.root, self._machine.config, durable=durable)
+        if found is None:
+            return None
+        path, file = found
+        known = self._snapshots.get(id(file))
+        if known is None:
+            data = file.live or file.durable  # one that was replaced has nothing in the cache any more
+            known = self._snapshots[id(file)] = file, read_listed(data, path, self._machine.config)
+        return known[1]
+
+    def _check_given_up(self, path: str, given_up: SimFile) -> None:
+        listed, newer = self.snapshot(durable=True), self.snapshot(durable=False)
+        if listed is None or newer is None:
+            return
+        if listed.needs(path) and not newer.needs(path) and _was_used(path, given_up):
+            raise self._machine.wrong(f"{path} is given up, and needed by the snapshot that a power cut leaves")
+        if path in listed.ends:
+            raise self._machine.wrong(f"{path} is given up, and listed by the newest snapshot")
+        if listed.needs(path):  # else it was looked at when that snapshot got its name
+            self._check_copies(path, given_up, listed, "given up")
+
+    def _check_copies(self, path: str, given_up: SimFile, listed: Listed, what: str) -> None:
+        here = set(TEXT.findall(given_up.live))
+        if not here:
+            return
+        wanted = here & set().union(*(living() for living in self.living))
+        if not wanted:
+            return
+        self._machine.counts["files given up with live records copied"] += 1
+        for file, end in self.files_of(listed):
+            if file is not given_up:
+                wanted -= self._texts(file, end)
+                if not wanted:
+                    return
+        raise self._machine.wrong(f"{path} is {what} and has the only durable copy of {sorted(wanted)[:5]}")
+
+    def _texts(self, file: SimFile, end: int) -> frozenset[bytes]:
+        """Of records that are durable in the first bytes of a file."""
+        key = id(file), end
+        found = self._found.get(key)
+        if found is None or found[1] != file.syncs:
+            found = self._found[key] = file, file.syncs, frozenset(TEXT.findall(file.durable, 0, end))
+        return found[2]
+
+    def log_files(self) -> Iterator[tuple[str, SimFile]]:
+        path = f"{self._machine.config.data_dir}/wal"
+        shards = find(self._machine.ring.disk.root, path, durable=False)
+        for shard, names in shards.live.items() if isinstance(shards, SimDirectory) else ():
+            for name, file in names.live.items() if isinstance(names, SimDirectory) else ():
+                if isinstance(file, SimFile) and place_in_log(f"{shard}/{name}") is not None:
+                    yield f"{path}/{shard}/{name}", file
+
+    def files_of(self, listed: Listed, *, log_only: bool = False) -> Iterator[tuple[SimFile, int]]:
+        """What recovery from a snapshot would read, and how much of each file."""
+        root, config = self._machine.ring.disk.root, self._machine.config
+        shards = find(root, f"{config.data_dir}/wal", durable=True)
+        for shard in sorted(shards.durable) if isinstance(shards, SimDirectory) else ():
+            for name, file in _files(shards.durable[shard]):
+                place = place_in_log(f"{shard}/{name}")
+                if place is not None and listed.replay.get(place[0], 0) <= place[1]:
+                    yield file, len(file.durable)
+        for path, end in listed.ends.items() if not log_only else ():
+            node = find(root, path, durable=True)
+            if isinstance(node, SimFile):
+                yield node, end
+
+    def durable_files(self) -> Iterator[tuple[str, SimFile]]:
+        """Files of records a power cut would leave for certain, the log's newest first."""
+        root = self._machine.ring.disk.root.durable.get("srv")
+        tops = [root.durable.get(name) for name in ("topics", "cold")] if isinstance(root, SimDirectory) else []
+        for top in tops:
+            if isinstance(top, SimDirectory):
+                for name in ("wal", *(name for name in top.durable if name not in ("wal", "snapshots"))):
+                    yield from _files(top.durable.get(name))
+
+
+def _files(node: Node | None) -> Iterator[tuple[str, SimFile]]:
+    if not isinstance(node, SimDirectory):
+        return
+    for name in sorted(node.durable, reverse=True):
+        child = node.durable[name]
+        if isinstance(child, SimFile):
+            if not name.startswith(("spare-", "prepare-")):
+                yield name, child
+        else:
+            yield from _files(child)
+
+
+def _was_used(path: str, file: SimFile) -> bool:
+    """Not only prepared: what a log file says of itself when it is taken into use bears its own number."""
+    try:
+        return WalHeader.unpack(bytes(file.live), path).file_no == wal_file_no(path.rpartition("/")[2])
+    except StorageError:
+        return False

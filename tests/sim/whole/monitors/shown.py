@@ -1,0 +1,37 @@
+"""What the files of a directory show to `topics.files`: the records that its newest snapshot lists, without the log.
+
+R-CHK-1 says when all that was acknowledged is among them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.files.sim_calls import SimCalls
+from tests.sim.world.sim_disk import SimDisk
+from topics.config import Config
+from topics.files import Loss, open_directory, read_pieces
+
+
+class Shown(NamedTuple):
+    """One topic, as files show it."""
+
+    topic_id: int
+    rows: dict[int, bytes]
+    """The data (JSON) of the live records in segments and packs, by seq."""
+
+
+def shown(disk: SimDisk, config: Config) -> tuple[int, dict[str, Shown]]:
+    """(number of the newest snapshot, its topics by name)."""
+    directory = open_directory(config.data_dir, config.cold_dir or None, calls=SimCalls(lambda: disk))
+    topics = {}
+    for name, topic in directory.topics.items():
+        pieces = [piece for piece in topic.sections(1, topic.head) if not isinstance(piece, Loss)]
+        rows: dict[int, bytes] = {}
+        for batch in read_pieces(directory.location, pieces, columns=["seq", "data"], calls=directory.calls):
+            assert not isinstance(batch, Loss), "nothing moves while it is read"
+            rows.update(
+                zip(batch["seq"].to_pylist(), (text.encode() for text in batch["data"].to_pylist()), strict=True)
+            )
+        topics[name] = Shown(topic.id, rows)
+    return directory.snapshot, topics

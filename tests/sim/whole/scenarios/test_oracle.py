@@ -1,0 +1,112 @@
+"""What the clients take for right: a server that is right must not be told that it is wrong."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.sim.whole.clients.operation import Configure, DeleteRecords, Drop, Look, Maybe, Write
+from tests.sim.whole.clients.owned_topic import OwnedTopic
+from tests.sim.whole.clients.state import CONFIG_DEFAULT, Record, State
+from tests.sim.whole.clients.waiting import Waiting
+from tests.sim.whole.machine import Machine
+from tests.sim.whole.seed_plan import LONGEST_SHORT_LOG
+from topics.config import Config
+from topics.engine.write import append
+
+
+def a_topic(**config: Any) -> OwnedTopic:
+    topic = OwnedTopic("a")
+    topic.states = [State(CONFIG_DEFAULT | config, 1)]
+    topic.instance = 1
+    return topic
+
+
+def a_write(*texts: str) -> Write:
+    return Write([Record(text, None) for text in texts], None, None)
+
+
+def test_what_is_asked_behind_a_write_may_have_taken_its_records_before_the_answer_came() -> None:
+    """Clients that stall take it when a checkpoint has recycled the log behind the delete."""
+    for later in (DeleteRecords(2, None), Drop(), Configure(CONFIG_DEFAULT | {"cap_records": 1})):
+        assert not a_topic().keeps([a_write("behind"), later])
+    assert not a_topic(cap_records=1).keeps([a_write("behind")])
+    assert a_topic(cap_records=1).keeps([Look()])
+    assert a_topic().keeps([a_write("behind"), Look()])
+
+
+def test_of_writes_that_failed_any_number_may_have_taken_seqs() -> None:
+    topic = a_topic()
+    topic.burn([a_write("1", "2"), a_write("3")])
+    topic.limbo = [a_write("there")]
+    heads = {state.head for state in topic.possible() if state is not None}
+    assert heads == {0, 1, 2, 3, 4}
+
+
+def test_a_write_that_found_no_file_may_be_missing_before_one_that_did() -> None:
+    topic = a_topic()
+    topic.limbo = [a_write("first"), a_write("second")]
+    texts = [[record.data for record in state.records.values()] for state in topic.possible() if state is not None]
+    assert ["second"] not in texts
+    topic.refuses = True
+    found = [(state.head, [record.data for record in state.records.values()]) for state in topic.possible() if state]
+    assert (1, ["second"]) in found
+    assert (2, ["second"]) in found
+
+
+def test_what_a_power_cut_skips_is_at_most_a_reservation_above_what_was_given_out() -> None:
+    """R-DUR-6."""
+    topic = a_topic()
+    state = State(CONFIG_DEFAULT, 1).write([Record("there", None)] * 1000, None)
+    topic.burn([a_write("1", "2")])
+    topic.limbo = [a_write("3")]
+    assert topic.reserved_most([None, state]) == 1003 + 1003 // 2
+    assert topic.reserved_most([None]) == 3 + append._RESERVE_MIN
+
+
+def test_ways_to_equal_states_are_one() -> None:
+    """Each of many changes may have happened or not: the ways double with each, the states do not."""
+    applied: list[Maybe] = []
+
+    class Counted(Drop):
+        def apply(self, state: Maybe, instance: int, burned: int = 0) -> list[Maybe]:
+            applied.append(state)
+            return super().apply(state, instance, burned)
+
+    topic = a_topic()
+    topic.refuses = True
+    topic.limbo = [Counted(), Configure(CONFIG_DEFAULT)] * 20
+    assert len(topic.possible()) == 3
+    assert len(applied) <= 3 * 20
+
+
+def test_a_log_is_short_where_its_bound_is_met_and_no_longer() -> None:
+    """What is excused for it (refused appends, routers that stand still) is excused in no other life."""
+    for max_log_bytes, is_short in ((0, False), (1, True), (LONGEST_SHORT_LOG, True), (LONGEST_SHORT_LOG + 1, False)):
+        machine = Machine.__new__(Machine)
+        machine.config = replace(Config(), max_log_bytes=max_log_bytes)
+        assert machine.log_is_short == is_short
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_news_that_comes_late_is_wrong_unless_descriptors_are_few(few: bool) -> None:
+    """R-WAIT-5: only then a router may wait a second for the next log file."""
+
+    class LateError(Exception):
+        pass
+
+    clock = SimpleNamespace(monotonic_ns=lambda: 10_000_000_000)
+    ring: Any = SimpleNamespace(clock=clock, sync_factor=1)
+    machine: Any = SimpleNamespace(descriptors_are_few=few, ring=ring, wrong=LateError, on_changed=[])
+    (waiter, _) = Waiting(machine, random.Random(0), ["a"]).waiters
+    waiter.due_ns = 1
+    waiter.wire = SimpleNamespace()  # type: ignore[assignment]  # connected
+    if few:
+        waiter.check_late()
+        return
+    with pytest.raises(LateError, match="waits 10000 ms"):
+        waiter.check_late()

@@ -1,0 +1,1 @@
+"""The simulated ring and what lies below it: time, disk, network, faults."""

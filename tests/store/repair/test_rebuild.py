@@ -1,0 +1,330 @@
+"""What counts in a rebuild: all that counted before, and nothing that had gone."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import errno
+
+import pytest
+
+from tests.sim import SimRing, SimStoppedError
+from tests.sim.world.sim_disk import SimDirectory
+from tests.store.repair.rebuilding import IN_PACKS, drop, ended, place, rebuilt, with_and_without_snapshots, write
+from tests.store.store_world import DIRECTORY, StoreWorld, small_config
+from topics.loop import Loop
+from topics.store.format.log_format import FrameType
+from topics.store.format.segment_format import FOOTER_BYTES, SEGMENT_FOOTER_MAGIC
+from topics.store.repair.rebuild import rebuild
+from topics.store.repair.verify_directory import verify
+from topics.store.segments.snapshot_files import load_snapshot
+
+SEGMENTS = f"topics/{1:016x}"
+
+
+@with_and_without_snapshots
+def test_log_files_left_over_from_a_checkpoint_that_was_killed_do_not_end_the_log(snapshots: bool) -> None:
+    """R-DUR-1. They lie below the replay's start under names of the log, and some are used again: a hole."""
+    config = small_config(checkpoint_wal_bytes=1 << 40)
+    world = StoreWorld(config=config).open()
+    world.create(1)
+    world.create(2, "gone")
+    world.append(2, 3)
+    for _ in range(20):
+        world.append(1, 1, size=15_000)
+
+    async def killed(file: object) -> None:
+        raise OSError(errno.EMFILE, "killed here")
+
+    world.store.log.retire = killed  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="killed here"):
+        world.checkpoint()
+    world = world.next_life()
+    world.drop(2)
+    world.append(1, 1)
+    world.checkpoint()
+    acked = world.append(1, 3)
+    again, result = rebuilt(world.end(power_cut=False), config, snapshots=snapshots)
+    assert list(again.topic(1).rows)[-3:] == acked
+    assert sorted(again.catalog.topics) == [1]
+    assert result.set_aside == []
+
+
+@with_and_without_snapshots
+def test_a_merge_of_runs_that_was_killed_half_way_takes_nothing_from_them(snapshots: bool) -> None:
+    """Its segment is there, with the first of the records."""
+    config = small_config(pack_run_bytes=2000, segment_max_events=2, checkpoint_bytes_per_pass=1)
+    world = StoreWorld(config=config).open()
+    world.create(1)
+    world.append(1, 4)
+    world.checkpoint()
+    world.append(1, 1, size=3000)
+    world.ring.faults.fail("write", errno.EMFILE, path_part="/seg-", nth=4)  # header, two frames
+    world.ring.faults.fail("unlink", errno.EIO, path_part="/seg-")
+    with pytest.raises(OSError, match="Input/output error"):
+        world.checkpoint()
+    (name,) = world.files(f"topics/{1:016x}")
+    assert b"1/2/" in world.ring.file_bytes(f"{DIRECTORY}/topics/{1:016x}/{name}")
+    again, _ = rebuilt(world.end(power_cut=False), config, snapshots=snapshots)
+    assert list(again.topic(1).rows) == [1, 2, 3, 4, 5]
+
+
+@with_and_without_snapshots
+def test_what_was_merged_into_segments_is_taken_from_them_and_deleted_records_stay_deleted(snapshots: bool) -> None:
+    """The runs are still there, in a pack that another topic needs, and do not know of the delete."""
+    config = small_config(pack_run_bytes=2000, segment_max_events=2)
+    world = StoreWorld(config=config).open()
+    world.create(1)
+    world.create(2)
+    world.append(1, 4)
+    world.append(2, 1)
+    world.checkpoint()
+    world.append(1, 1, size=3000)
+    world.checkpoint()
+    world.delete(1, [2])
+    world.checkpoint()
+    again, _ = rebuilt(ended(world), config, snapshots=snapshots)
+    assert list(again.topic(1).rows) == [1, 3, 4, 5]
+    assert list(again.topic(2).rows) == [1]
+
+
+def test_topics_that_are_gone_and_records_below_a_floor_stay_gone_though_a_pack_still_has_them() -> None:
+    world = StoreWorld(config=IN_PACKS).open()
+    for topic_id, name in ((1, "deleted"), (2, "kept"), (3, "emptied")):
+        world.create(topic_id, name)
+        world.append(topic_id, 3)
+    world.checkpoint()
+    world.drop(1)
+    world.evict(3, 3)
+    world.checkpoint()
+    world.append(2, 1)
+    world.checkpoint()
+    path, offset = place(world, 2, 4)
+    ring = ended(world)
+    ring.corrupt_file(path, offset + 60)
+    again, result = rebuilt(ring, IN_PACKS)
+    assert {topic_id: list(topic.rows) for topic_id, topic in again.catalog.topics.items()} == {2: [1, 2, 3], 3: []}
+    assert (again.topic(3).head, again.topic(2).head) == (3, 4)
+    assert len(result.set_aside) == 1
+
+
+def test_seqs_of_deleted_records_are_not_given_out_again_when_only_a_segment_tells_of_them() -> None:
+    """Its description is of the time when it was begun, and no record lives that is as new as the last one."""
+    world = StoreWorld(config=small_config(pack_run_bytes=0)).open()
+    world.create(1)
+    world.append(1, 4)
+    world.checkpoint()
+    world.append(1, 4)
+    world.checkpoint()
+    world.delete(1, [7, 8])
+    world.checkpoint()
+    ring = world.end(power_cut=False)
+    drop(ring, "snapshots", "wal/shard-00")
+    again, _ = rebuilt(ring, world.config)
+    assert again.append(1, 1) == [9]
+
+
+@with_and_without_snapshots
+def test_an_index_that_is_older_than_the_deletes_of_its_segment_is_not_believed(snapshots: bool) -> None:
+    """Sealing failed behind the index, so the segment stays open and deletes are flagged in its frames alone."""
+    config = small_config(pack_run_bytes=0, segment_max_events=4)
+    world = StoreWorld(config=config).open()
+    world.create(1)
+    world.append(1, 2)
+    world.checkpoint()
+    world.append(1, 2)
+    world.ring.faults.fail("write", errno.ENOSPC, path_part="1.data", nth=2)  # frames, then the footer
+    with pytest.raises(OSError, match="No space left"):
+        world.checkpoint()
+    world.checkpoint()
+    world.delete(1, [2, 3])
+    world.checkpoint()
+    again, _ = rebuilt(ended(world), config, snapshots=snapshots)
+    assert list(again.topic(1).rows) == [1, 4]
+
+
+FAILING = small_config(pack_run_bytes=0, checkpoint_bytes_per_pass=1, segment_max_age_ms=60_000)
+
+
+def sealed_after_a_failed_checkpoint(*, deleted: list[int]) -> StoreWorld:
+    """The failed one wrote frames of records that are deleted before the next one, which seals the segment."""
+    world = StoreWorld(config=FAILING).open()
+    world.create(1)
+    world.append(1, 3)
+    world.checkpoint()
+    world.append(1, 4, size=3000)
+    world.ring.faults.fail("write", errno.ENOSPC, path_part="/seg-", nth=4)
+    with pytest.raises(OSError, match="No space"):
+        world.checkpoint()
+    world.delete(1, deleted)
+    world.checkpoint()  # makes do with little space: no new log file
+    world.ring.clock.step_wall_ms(3_600_000)
+    world.checkpoint()
+    assert [name for name in world.files(SEGMENTS) if name.endswith(".idx")], "sealed"
+    return world
+
+
+def test_what_a_checkpoint_that_failed_left_in_a_segment_is_no_part_of_it_when_the_next_one_writes_less() -> None:
+    """R-DEL-1. The frames of two deleted records lie right behind the last one of it."""
+    ring = sealed_after_a_failed_checkpoint(deleted=[5, 6, 7]).end(power_cut=False)
+    drop(ring, "wal/shard-00")
+    again, _ = rebuilt(ring, FAILING, snapshots=False)
+    assert list(again.topic(1).rows) == [1, 2, 3, 4]
+
+
+def test_what_a_checkpoint_that_failed_left_in_a_segment_is_no_part_of_it_when_it_is_sealed_for_its_age() -> None:
+    world = sealed_after_a_failed_checkpoint(deleted=[4, 5, 6, 7])
+    ring = ended(world)
+    (path,) = (f"{DIRECTORY}/{SEGMENTS}/{name}" for name in world.files(SEGMENTS) if ".data" in name)
+    data = ring.file_bytes(path)
+    assert b"1/5/" not in data
+    ring.corrupt_file(path, len(data) - FOOTER_BYTES)
+    ring.corrupt_file(path, len(data) - FOOTER_BYTES + 60)  # nothing says any more where the frames end
+    again, _ = rebuilt(ring, FAILING, snapshots=False)
+    assert list(again.topic(1).rows) == [1, 2, 3]
+
+
+def test_a_snapshot_that_came_back_with_a_power_cut_is_not_believed_once_its_log_is_gone() -> None:
+    world = StoreWorld(config=IN_PACKS).open()
+    world.create(1)
+    world.append(1, 3)
+    world.checkpoint()
+    older = {name: world.ring.file_bytes(f"{DIRECTORY}/snapshots/{name}") for name in world.files("snapshots")}
+    world.append(1, 3)
+    world.checkpoint()
+    world.checkpoint()
+    ring = world.end(power_cut=False)
+    for name in world.files("snapshots"):
+        ring.corrupt_file(f"{DIRECTORY}/snapshots/{name}", 100)
+    for name, data in older.items():
+        write(ring, f"{DIRECTORY}/snapshots/{name}", data)
+    again, _ = rebuilt(ring, IN_PACKS)
+    assert list(again.topic(1).rows) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_damaged_log_costs_nothing_that_the_snapshot_knows() -> None:
+    world = StoreWorld(config=IN_PACKS).open()
+    world.create(1)
+    world.append(1, 3)
+    world.checkpoint()
+    world.create(2)
+    world.append(2, 2)
+    world.configure(1, "later")
+    path, _ = place(world, 2, 1)
+    world.run(world.store.checkpointer.take_snapshot(clean=False))
+    world.append(2, 1)
+    ring = world.end(power_cut=False)
+    ring.corrupt_file(path, 4096 + 70)
+    again, result = rebuilt(ring, IN_PACKS)
+    assert (again.topic(1).config, again.topic(2).head, list(again.topic(1).rows)) == ("later", 2, [1, 2, 3])
+    assert len(result.set_aside) >= 1
+    assert again.append(2, 1) == [3]
+    assert sorted(again.next_life(power_cut=True).topic(2).rows) == [3]
+
+
+def test_a_bit_that_flips_in_the_header_of_a_log_file_costs_nothing() -> None:
+    world = StoreWorld(config=IN_PACKS).open()
+    world.create(1)
+    world.append(1, 3)
+    world.checkpoint()
+    world.append(1, 3)
+    path, _ = place(world, 1, 4)
+    ring = world.end(power_cut=False)
+    for at in range(0, 64, 5):
+        damaged = SimRing(0, disk=copy.deepcopy(ring.disk))
+        damaged.corrupt_file(path, at, 1 << at % 8)
+        again, _ = rebuilt(damaged, IN_PACKS)
+        assert list(again.topic(1).rows) == [1, 2, 3, 4, 5, 6], at
+
+
+def test_a_log_file_whose_header_is_lost_ends_the_log() -> None:
+    world = StoreWorld(config=IN_PACKS).open()
+    world.create(1)
+    world.append(1, 3)
+    world.checkpoint()
+    world.append(1, 3)
+    path, _ = place(world, 1, 4)
+    ring = world.end(power_cut=False)
+    write(ring, path, b"what is this?")
+    again, result = rebuilt(ring, IN_PACKS)
+    assert list(again.topic(1).rows) == [1, 2, 3]
+    assert any(path.rpartition("/")[2] in copied for copied in result.set_aside)
+
+
+def test_a_log_file_that_is_missing_where_the_log_begins_leaves_what_lies_behind_it() -> None:
+    world = StoreWorld(config=IN_PACKS).open()
+    world.create(1)
+    world.append(1, 3)
+    world.checkpoint()
+    world.append(1, 1)
+    path, _ = place(world, 1, 4)
+    ring = world.end(power_cut=False)
+    ring.disk.unlink(path)
+    again, _ = rebuilt(ring, IN_PACKS)
+    assert list(again.topic(1).rows) == [1, 2, 3]
+    again.append(1, 1)
+    assert list(again.next_life(power_cut=True).topic(1).rows)[:3] == [1, 2, 3]
+
+
+def test_a_rebuild_knows_that_the_log_of_a_shard_whose_directory_is_gone_was_given_up() -> None:
+    """R-SEQ: what was given out there since the snapshot is not known, and must not be given out again."""
+    world = StoreWorld(config=small_config(wal_shards=2)).open()
+    assert world.store.log.shard_of(2) == 1
+    world.create(2)
+    world.control(2, FrameType.HEAD_RESERVATION, 0, {"upto": 64})
+    world.checkpoint()
+    world.append(2, 5)
+    ring = world.end(power_cut=False)
+    wal = ring.disk.find(f"{DIRECTORY}/wal")
+    assert isinstance(wal, SimDirectory)
+    for names in (wal.live, wal.durable):
+        del names["shard-01"]
+    loop = Loop(ring, ring.clock)
+    loop.run_task(rebuild(loop, DIRECTORY))
+    found = loop.run_task(load_snapshot(loop.files, DIRECTORY))
+    assert found is not None
+    assert found.store.log_cut
+    assert StoreWorld(ring, config=world.config).open().topic(2).gaps == [(1, 64)]
+
+
+def test_half_a_footer_behind_a_segment_that_still_grows_is_what_a_crash_left_and_no_damage() -> None:
+    world = StoreWorld(config=small_config(pack_run_bytes=0)).open()
+    world.create(1)
+    acked = world.append(1, 3)
+    world.checkpoint()
+    path, _ = place(world, 1, 1)
+    ring = world.end(power_cut=False)
+    data = ring.file_bytes(path)
+    write(ring, path, data + bytes(4096 - FOOTER_BYTES) + SEGMENT_FOOTER_MAGIC + b"torn".ljust(FOOTER_BYTES - 4))
+    loop = Loop(ring, ring.clock)
+    assert loop.run_task(verify(loop, DIRECTORY)).sound
+    again, result = rebuilt(ring.next_life(power_cut=False), world.config)
+    assert result.set_aside == []
+    assert list(again.topic(1).rows) == acked
+
+
+@pytest.mark.parametrize("run_bytes", [0, 1 << 20], ids=["segments", "packs"])
+def test_a_power_cut_amid_a_checkpoint_costs_nothing_though_no_snapshot_is_left(run_bytes: int) -> None:
+    """R-DUR-1. What the checkpoint had not synced has holes, and the log still has what was in them."""
+    config = small_config(pack_run_bytes=run_bytes, checkpoint_bytes_per_pass=2000, checkpoint_wal_bytes=1 << 40)
+    cuts = 0
+    for effects in range(3, 120, 6):
+        world = StoreWorld(config=config, seed=2).open()
+        for topic_id in (1, 2, 3):
+            world.create(topic_id)
+            world.append(topic_id, 4, size=300)
+        world.checkpoint()
+        world.delete(1, [2])
+        for topic_id in (1, 2, 3) * 3:
+            world.append(topic_id, 4, size=900)
+        world.delete(2, [3, 7])
+        live = {topic_id: sorted(world.topic(topic_id).rows) for topic_id in (1, 2, 3)}
+        world.ring.stop_at(world.ring.effects + effects)
+        with contextlib.suppress(SimStoppedError):
+            world.checkpoint()
+            break
+        cuts += 1
+        again, _ = rebuilt(world.end(power_cut=True), config, snapshots=False)
+        assert {topic_id: sorted(again.topic(topic_id).rows) for topic_id in (1, 2, 3)} == live, effects
+        again.append(1, 1)
+    assert cuts > 8

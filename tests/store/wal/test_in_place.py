@@ -1,0 +1,344 @@
+"""Commits that end inside the end of a pass: the same promises, and nothing staged is ever left without a pass.
+
+The simulator's wait fails when nothing will ever happen, so whatever is staged and forgotten shows as a stall.
+"""
+
+import errno
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from typing_extensions import Buffer
+
+from tests.engine.real_world import RealWorld
+from tests.sim import Faults, SimStoppedError
+from tests.sim.world.ring_core import LATENCY_NS
+from tests.store.log_world import DIRECTORY, LogWorld, recover
+from topics.errors import DiskFullError, LogReadOnlyError
+from topics.store.format.log_format import shard_directory
+from topics.store.wal.commit import Commit
+
+
+@pytest.fixture(autouse=True)
+def _end_all_worlds() -> Iterator[None]:
+    yield
+    LogWorld.end_all()
+
+
+def in_place(seed: int = 0, **options: object) -> LogWorld:
+    world = LogWorld(seed, **options)  # type: ignore[arg-type]
+    world.log.commit_in_place()
+    return world
+
+
+def is_owed_a_pass(world: LogWorld) -> bool:
+    """Something is staged that nothing will bring to the disk but a pass nobody has to make."""
+    wal = world.log.shards[0]
+    held = wal._flight is not None or wal._window_timer is not None or wal._sync.running or wal.ahead.preparing
+    return not wal.staging.is_empty and not held and world.loop.ns_until_work() != 0
+
+
+def test_a_write_is_answered_within_the_pass_it_was_staged_for() -> None:
+    world = in_place()
+    for fsync in (True, False, True):
+        write = world.write(fsync=fsync)
+        assert not write.acked
+        world.passes(1)
+        if not write.acked:  # behind unsynced bytes it takes the linked pair, through the ring
+            assert fsync
+            world.settle(write)
+    assert world.log.backlog_bytes == 0
+
+
+def test_a_turn_of_the_loop_is_enough_and_asks_the_ring_for_nothing() -> None:
+    world = in_place()
+    world.write()
+    world.advance(2000)  # the next log file is ready
+    passes = world.loop.stats().passes
+    write = world.write()
+    world.loop.turn()
+    assert write.acked
+    assert world.loop.stats().passes == passes
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_callbacks_stage_is_committed_without_being_asked_again(seed: int) -> None:
+    rng = random.Random(seed)
+    world = in_place(seed, shuffle=True)
+    world.write()
+    world.advance(2000)  # the next log file is ready
+    left = 60
+
+    def stage() -> None:
+        nonlocal left
+        left -= 1
+        fsync = rng.random() < 0.3
+        write = world.write(fsync=fsync, count=rng.choice((1, 1, 40)), bytes_each=rng.choice((20, 300)))
+
+        def then(commit: Commit) -> None:
+            assert commit.error is None
+            for _ in range(rng.choice((0, 1, 2))):
+                if left > 0:
+                    stage()
+
+        world.log.when_committed(write.topic_id, fsync, then)
+
+    while left > 0:
+        stage()
+        for _ in range(rng.randrange(3)):
+            world.loop.run_pass(0)
+            assert not is_owed_a_pass(world)
+    world.settle()
+    world.close()
+    assert all(write.acked for write in world.writes)
+
+
+@pytest.mark.parametrize("effect", range(1, 40, 3))
+@pytest.mark.parametrize("cut", ["kill", "power"])
+def test_a_crash_anywhere_keeps_what_was_acknowledged(effect: int, cut: str) -> None:
+    world = in_place()
+    world.ring.stop_at(world.ring.effects + effect)
+    try:
+        for number in range(20):
+            world.write(fsync=number % 3 == 0)
+            world.passes(1)
+    except SimStoppedError:
+        pass
+    acked = {seq for write in world.writes if write.acked and (write.fsync or cut == "kill") for seq in write.seqs}
+    assert acked <= set(recover(world.crash(cut)).seqs.get(1, ()))
+
+
+def files_of(world: LogWorld) -> dict[str, bool]:
+    """Names of the log's files, and whether they were zeroed first."""
+    return {file.path.rsplit("/", 1)[1]: file.zeroed for file in world.table}
+
+
+def fill_file(world: LogWorld, *, fsync: bool) -> None:
+    rotations = world.log.counters.rotations
+    while world.log.counters.rotations == rotations:
+        world.settle(world.write(count=4, bytes_each=900, fsync=fsync))
+    world.advance(2000)
+
+
+def test_where_nobody_waits_for_syncs_files_are_not_written_twice() -> None:
+    world = in_place()
+    fill_file(world, fsync=False)
+    fill_file(world, fsync=False)
+    fill_file(world, fsync=True)
+    fill_file(world, fsync=True)
+    assert list(files_of(world).values()) == [True, True, False, False, True, True]
+    world.close()
+    assert recover(world.crash()).seqs[1] == [seq for write in world.writes for seq in write.seqs]
+
+
+@pytest.mark.parametrize("fsync", [True, False])
+def test_a_server_zeroes_no_file_behind_one_that_was_filled_with_bare_writes(fsync: bool) -> None:
+    world = LogWorld()
+    for _ in range(3):
+        fill_file(world, fsync=fsync)
+    assert list(files_of(world).values()) == [True, True, fsync, fsync, fsync]
+
+
+def test_a_server_zeroes_the_file_behind_one_that_was_left_before_it_was_filled() -> None:
+    world = LogWorld()
+    for _ in range(3):
+        world.settle(world.write(fsync=False))
+        world.log.request_rotation()
+        world.advance(2000)
+    world.settle(world.write(fsync=False))
+    world.advance(2000)
+    assert all(files_of(world).values())
+
+
+def test_a_file_without_zeros_is_used_again_only_if_it_was_filled() -> None:
+    world = in_place()
+    for _ in range(3):
+        fill_file(world, fsync=False)
+    world.settle(world.write(fsync=False))
+    world.log.request_rotation()
+    world.settle(world.write(fsync=False))
+    world.advance(2000)
+    left = [file for file in world.log.left_files() if not file.zeroed]
+    assert len(left) == 2
+    for file in left:
+        world.loop.run_task(world.log.retire(file))
+    spares = [
+        name for name in world.ring.list_directory(f"{DIRECTORY}/{shard_directory(0)}") if name.startswith("spare-")
+    ]
+    assert len(spares) == 1
+
+
+def test_an_end_leaves_no_prepared_file_that_only_looks_zeroed() -> None:
+    world = in_place()
+    for _ in range(2):
+        fill_file(world, fsync=False)
+    prepared = [file.path for file in world.table if not file.zeroed and not file.active and not file.size]
+    assert len(prepared) == 1
+    world.close()
+    with pytest.raises(FileNotFoundError):
+        world.ring.file_size(prepared[0])
+
+
+def test_an_io_error_latches_the_log_and_tells_everybody() -> None:
+    faults = Faults()
+    world = in_place(faults=faults)
+    world.write()
+    world.settle()
+    faults.fail("write", errno.EIO)
+    write = world.write()
+    world.settle()
+    assert isinstance(write.error, LogReadOnlyError)
+    with pytest.raises(LogReadOnlyError):
+        world.write()
+
+
+def test_a_full_disk_fails_the_batch_and_the_log_goes_on() -> None:
+    faults = Faults()
+    world = in_place(faults=faults)
+    world.write()
+    world.settle()
+    faults.fail("write", errno.ENOSPC)
+    write = world.write()
+    world.settle()
+    assert isinstance(write.error, DiskFullError)
+
+
+def test_the_rest_of_a_short_write_follows_at_once() -> None:
+    faults = Faults()
+    world = in_place(faults=faults)
+    world.write(fsync=False)
+    world.settle()
+    faults.shorten("write", 4096)
+    write = world.write(count=100, bytes_each=200, fsync=False)
+    world.settle()
+    assert write.acked
+    assert recover(world.crash("kill")).seqs[1] == list(range(1, 102))
+
+
+def test_an_engine_whose_commits_end_in_place_wakes_its_readers_and_closes() -> None:
+    world = RealWorld()
+    world.real_store.log.commit_in_place()
+    world.put("t", durability="fsync")
+    for number in range(30):
+        poll = world.start_diff(number, wait_ms=20_000)
+        world.append(number)
+        world.real_loop.run_pass(0)
+        assert len(world.wait(poll).records) > 0
+    world.checkpoint()
+    world.restart(graceful=True)
+    assert world.seqs() == list(range(1, 31))
+
+
+class Alone(LogWorld):
+    """A log whose loop has heard one connection alone for a while, `alone` says."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(config=lambda config: replace(config, **options))  # type: ignore[arg-type]
+        self.alone = False
+        self.loop.is_alone = lambda: self.alone  # type: ignore[method-assign]
+        self.write()
+        self.advance(2000)  # all is synced, the next log file is ready
+        self.alone = True
+
+    def is_answered_at_once(self, *, fsync: bool = True, writes: int = 1) -> bool:
+        made = [self.write(fsync=fsync) for _ in range(writes)]
+        self.passes(1)
+        at_once = all(write.acked for write in made)
+        self.settle()
+        return at_once
+
+
+@pytest.mark.parametrize("fsync", [True, False])
+def test_a_lone_write_of_a_connection_that_is_alone_is_committed_in_place(fsync: bool) -> None:
+    world = Alone()
+    assert world.is_answered_at_once(fsync=fsync)
+    assert world.log.counters.in_place == 1
+
+
+def test_a_file_system_that_takes_a_block_at_a_time_makes_a_large_commit_in_place_slow_and_no_deeper() -> None:
+    world = Alone(wal_file_bytes=4 << 20)
+    world.alone = False
+    world.write(fsync=False)
+    world.settle()
+    world.ring.faults.shorten("write", 4096, times=1 << 30, path_part="/wal-")
+    large = world.write(fsync=False, count=10, bytes_each=100_000)
+    world.settle()
+    assert large.acked
+    world.ring.faults.clear()
+    assert recover(world.crash("kill")).seqs[1] == list(range(1, 13))
+
+
+def test_several_writes_of_a_pass_or_of_several_connections_go_through_the_ring() -> None:
+    world = Alone()
+    assert not world.is_answered_at_once(writes=2)
+    world.alone = False
+    assert not world.is_answered_at_once()
+    world.alone = True
+    assert world.is_answered_at_once()
+
+
+def test_no_lone_write_is_committed_in_place_where_that_is_switched_off() -> None:
+    world = Alone(commit_in_place_max_us=0)
+    assert not world.is_answered_at_once()
+
+
+def test_after_a_commit_in_place_that_took_long_the_next_ones_go_through_the_ring_for_a_second() -> None:
+    world = Alone(commit_in_place_max_us=5000)
+    write_now = world.ring.write_now
+
+    def slow(fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
+        world.ring.clock.advance_ns(took_ns)
+        return write_now(fd, buffer, offset, dsync=dsync)
+
+    world.ring.write_now = slow  # type: ignore[method-assign]
+    took_ns = 5_000_000 - LATENCY_NS["sync"]
+    assert world.is_answered_at_once()
+    took_ns += 1
+    assert world.is_answered_at_once()
+    assert not world.is_answered_at_once()
+    world.advance(990)
+    assert not world.is_answered_at_once()
+    world.advance(20)
+    assert world.is_answered_at_once()
+
+
+def test_what_nobody_waits_to_be_synced_is_committed_in_place_while_a_sync_runs_until_one_took_long() -> None:
+    world = Alone(commit_in_place_max_us=5000)
+    world.alone = False
+    write_now = world.ring.write_now
+
+    def slow(fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
+        world.ring.clock.advance_ns(5_000_001)
+        return write_now(fd, buffer, offset, dsync=dsync)
+
+    def is_answered_beside_a_sync() -> bool:
+        world.write(fsync=False)
+        world.settle()
+        sync = world.log.shards[0]._sync
+        sync.start()
+        assert sync.running
+        return world.is_answered_at_once(fsync=False, writes=2)
+
+    assert is_answered_beside_a_sync()
+    world.advance(2000)
+    world.write(fsync=False)
+    world.settle()
+    world.log.shards[0]._sync.start()
+    world.ring.write_now = slow  # type: ignore[method-assign]
+    assert world.is_answered_at_once(fsync=False)
+    world.ring.write_now = write_now  # type: ignore[method-assign]
+    world.advance(1001)
+    assert world.is_answered_at_once(fsync=False, writes=2)
+    assert not is_answered_beside_a_sync()
+    world.advance(60_000)
+    assert is_answered_beside_a_sync()
+
+
+def test_without_being_asked_commits_are_left_to_the_ring() -> None:
+    world = LogWorld()
+    write = world.write()
+    world.passes(1)
+    assert not write.acked
+    world.settle()
+    assert write.acked
