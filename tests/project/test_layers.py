@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "topics"
-COMMON = {"errors", "clock", "config", "memory", "metrics", "names", "tuples"}
+COMMON = {"errors", "clock", "config", "common"}
 BELOW: dict[str, set[str]] = {
+    "common": set(),
     "uring": set(),
     "loop": {"uring"},
     "store": {"loop"},
@@ -23,22 +24,105 @@ BELOW: dict[str, set[str]] = {
     "server": {"http", "ws", "engine", "store", "loop", "uring"},
     "cli": {"server", "http", "pipelines", "engine", "store", "loop", "uring"},
 }
+INSIDE: dict[str, dict[str, set[str]]] = {
+    "store": {
+        "format": set(),
+        "disk": {"format"},
+        "in_memory": {"format"},
+        "segments": {"disk", "format"},
+        "read": {"disk", "format", "in_memory"},
+        "wal": {"disk", "format", "in_memory"},
+        "recovery": {"disk", "format", "segments"},
+        "checkpoint": {"disk", "format", "read", "segments", "wal"},
+        "repair": {"disk", "format", "recovery", "segments"},
+    },
+    "engine": {
+        "json": set(),
+        "values": {"json"},
+        "index": {"values"},
+        "state": {"index", "values"},
+        "shared": {"index", "state", "values"},
+        "write": {"index", "json", "shared", "state", "values"},
+        "read": {"index", "shared", "state", "values", "write"},
+        "scheduling": {"state", "values"},
+        "delivery": {"read", "state", "values"},
+        "queue": {"index", "json", "read", "shared", "state", "values", "write"},
+        "routers": {"index", "json", "read", "shared", "state", "values", "write"},
+        "producers": {"queue", "read", "routers", "shared", "state", "values", "write"},
+        "recovery": {"index", "queue", "routers", "shared", "state", "values", "write"},
+    },
+    "http": {
+        "wire": set(),
+        "access": {"wire"},
+        "openapi": {"access", "wire"},
+        "streams": {"wire"},
+        "plan": {"access", "openapi", "streams", "wire"},
+        "http1": {"access", "plan", "wire"},
+        "http2": {"access", "plan", "wire"},
+        "handlers": {"access", "openapi", "plan", "streams", "wire"},
+        "lane": {"access", "handlers", "http1", "plan", "protocol_choice", "wire"},
+    },
+    "loop": {"portable": {"ring"}},
+    "spark": {
+        "reading": {"client", "errors", "options", "schema"},
+        "writing": {"client", "errors", "options", "schema"},
+    },
+    "pipelines": {"values": {"seqs"}, "target": {"errors", "seqs", "values"}},
+}
+"""By room, what each of its folders may import of the rest of it: folders, and modules beside them. Those modules may
+import all folders."""
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("engine/shared/core.py", "engine/delivery"): "the core makes the parts that share it, which know the core in turn",
+    ("engine/shared/core.py", "engine/read"): "the core makes the parts that share it, which know the core in turn",
+    ("engine/shared/core.py", "engine/scheduling"): "the core makes the parts that share it",
+    ("http/lane/scan.c", "store"): "the lane fills rows of plain reads, whose layout is that of the C code that reads",
+}
+"""Arrows that are there in spite of the rules, each with its reason. One that is no longer needed fails a test."""
 SANS_IO = ("http", "ws")
 FORBIDDEN_MODULES = {"socket", "select", "selectors", "asyncio", "time"}
 
 
-def imported_rooms(tree: ast.AST) -> Iterator[str]:
-    """ "store" for `topics.store.wal.sharded_log`, for every import statement of a module."""
+def imported_modules(tree: ast.AST) -> Iterator[str]:
+    """`store.wal.shard` for `topics.store.wal.shard`, for each import statement; and the same with each name of it."""
     for node in ast.walk(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module] if node.module != "topics" else [f"topics.{alias.name}" for alias in node.names]
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == "topics" and len(parts) > 1:
-                yield parts[1]
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        yield from (name.removeprefix("topics.") for name in names if name.startswith("topics."))
+
+
+def imported_rooms(tree: ast.AST) -> Iterator[str]:
+    """ "store" for `topics.store.wal.shard`, for every import statement of a module."""
+    yield from (name.partition(".")[0] for name in imported_modules(tree))
+
+
+def imports_at_run_time(tree: ast.AST) -> Iterator[str]:
+    """As `imported_modules`, without what is named for the sake of types alone."""
+    if isinstance(tree, ast.If) and ast.unparse(tree.test) == "TYPE_CHECKING":
+        return
+    if isinstance(tree, ast.Import | ast.ImportFrom):
+        yield from imported_modules(tree)
+    for child in ast.iter_child_nodes(tree):
+        yield from imports_at_run_time(child)
+
+
+def included_files(source: Path) -> Iterator[Path]:
+    """The files of this project that a C file includes."""
+    for name in re.findall(r'^#include "([^"]+)"', source.read_text(), re.M):
+        yield (source.parent / name).resolve().relative_to(ROOT)
+
+
+def is_allowed(source: Path, target: str) -> bool:
+    return any(
+        str(source.relative_to(ROOT)) == exempt and (target + "/").startswith(room + "/") for exempt, room in EXCEPTIONS
+    )
+
+
+def c_files() -> list[Path]:
+    """Without what cffi makes of them."""
+    return [path for path in (*ROOT.rglob("*.c"), *ROOT.rglob("*.h")) if not path.name.startswith("_")]
 
 
 @pytest.mark.parametrize("package", sorted(BELOW))
@@ -49,12 +133,57 @@ def test_each_package_imports_only_what_lies_below_it(package: str) -> None:
             assert room in allowed | {"__version__"}, f"{path} imports topics.{room}"
 
 
+@pytest.mark.parametrize("package", sorted(INSIDE))
+def test_each_folder_imports_only_what_lies_below_it_in_its_room(package: str) -> None:
+    assert {path.parent.name for path in (ROOT / package).glob("*/__init__.py")} == set(INSIDE[package])
+    for folder, below in INSIDE[package].items():
+        for path in (ROOT / package / folder).rglob("*.py"):
+            for name in imports_at_run_time(ast.parse(path.read_text())):
+                room, inner, *_ = [*name.split("."), ""]
+                if room == package and inner not in below | {folder}:
+                    assert is_allowed(path, f"{package}/{inner}"), f"{path} imports topics.{name}"
+
+
+def test_no_two_folders_of_a_room_import_each_other_however_indirectly() -> None:
+    for package, folders in INSIDE.items():
+        left = {folder: {one for one in below if one in folders} for folder, below in folders.items()}
+        while left:
+            lowest = [folder for folder, below in left.items() if not below & set(left)]
+            assert lowest, f"{package}: a circle among {sorted(left)}"
+            for folder in lowest:
+                del left[folder]
+
+
+def test_c_files_include_only_what_lies_below_them() -> None:
+    for path in c_files():
+        room, folder, *_ = path.relative_to(ROOT).parts
+        for target in included_files(path):
+            assert (ROOT / target).exists(), f"{path} includes {target}"
+            other, inner, *_ = target.parts
+            if other != room:
+                assert other in BELOW[room] or is_allowed(path, other), f"{path} includes {target}"
+            elif inner != folder and folder in INSIDE.get(room, {}):
+                assert inner in INSIDE[room][folder] or is_allowed(path, f"{room}/{inner}"), f"{path} includes {target}"
+
+
+def test_every_exception_is_still_needed() -> None:
+    for exempt, room in EXCEPTIONS:
+        path = ROOT / exempt
+        if path.suffix == ".py":
+            named = {name.replace(".", "/") for name in imports_at_run_time(ast.parse(path.read_text()))}
+        else:
+            named = {str(target) for target in included_files(path)}
+        assert any(name.startswith(f"{room}/") for name in named), f"{exempt} does not need {room}"
+
+
 def test_the_page_about_the_rooms_has_each_of_them_and_the_same_arrows() -> None:
     page = (ROOT.parent / "ARCHITECTURE.md").read_text()
     rows = re.findall(r"^\| `([a-z]+)/` \| .* \| ([^|]*) \|$", page, re.M)
     assert {room: set(re.findall(r"`(\w+)`", below)) for room, below in rows} == BELOW
-    for path in ROOT.glob("*/*/__init__.py"):
-        assert f"| `{path.parent.relative_to(ROOT)}/` |" in page
+    rows = re.findall(r"^\| `([a-z]+/[a-z0-9_]+)/` \| .* \| ([^|]*) \|$", page, re.M)
+    assert {room: set(re.findall(r"`(\w+)`", below)) for room, below in rows} == {
+        f"{package}/{folder}": below for package, folders in INSIDE.items() for folder, below in folders.items()
+    }
 
 
 def test_nothing_turns_data_into_code() -> None:
@@ -72,8 +201,9 @@ def test_nothing_turns_data_into_code() -> None:
 
 @pytest.mark.parametrize("module", sorted(COMMON))
 def test_the_common_modules_import_no_room(module: str) -> None:
-    path = ROOT / f"{module}.py"
-    assert set(imported_rooms(ast.parse(path.read_text()))) <= COMMON
+    paths = [ROOT / f"{module}.py"] if module != "common" else list((ROOT / module).glob("*.py"))
+    for path in paths:
+        assert set(imported_rooms(ast.parse(path.read_text()))) <= COMMON, path
 
 
 @pytest.mark.parametrize("package", SANS_IO)
