@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.loop.fake_ring import fake_loop
+from topics.loop.files import SyncFailedError
 
 
 def test_a_short_write_is_finished_by_further_ones() -> None:
@@ -91,9 +92,9 @@ def test_an_interrupted_sync_has_failed() -> None:
     loop, ring = fake_loop()
     syncs: list[int] = []
     ring.answers["fsync"] = lambda *_: syncs.append(1) or -errno.EINTR
-    with pytest.raises(InterruptedError):
+    with pytest.raises(SyncFailedError) as raised:
         loop.run_task(loop.files.fdatasync(5))
-    assert len(syncs) == 1
+    assert (raised.value.errno, len(syncs)) == (errno.EINTR, 1)
 
 
 def test_an_error_carries_errno_and_the_path_of_the_descriptor() -> None:
