@@ -1,4 +1,4 @@
-"""`topics`: an append-only event log for one machine. The embedded API: see docs/embedded.md."""
+"""`topics`: an append-only event log for one machine. The embedded API: see docs/guides/embedded.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """A TCP echo server on the loop. Run: python -m examples.loop.tcp_echo [PORT], then: nc localhost PORT
 
-The messages of a pass are columns where there are many (docs/loop.md, "Handlers of byte streams"): no Python a message.
+The messages of a pass are columns where there are many, so no Python runs for each message
+(docs/internals/loop.md, "Handlers of byte streams").
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def headings(page: Path) -> set[str]:
 
 
 def test_every_link_in_the_documents_leads_somewhere() -> None:
-    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("perf/*.md")]:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("perf/*.md")]:
         for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
             goal = page.parent / target if target else page
             assert goal.exists(), f"{page.name} links to {target}"
@@ -55,8 +55,8 @@ def test_every_file_that_the_code_or_a_page_names_is_there() -> None:
 
 
 def test_every_heading_that_the_code_names_is_there() -> None:
-    """As `docs/loop.md, "A pass"`."""
+    """As `docs/internals/loop.md, "A pass"`."""
     for folder in ("topics", "tests", "perf", "examples"):
         for source in (ROOT / folder).rglob("*.py"):
-            for page, title in re.findall(r"(docs/\w+\.md), \"([^\"]+)\"", source.read_text()):
+            for page, title in re.findall(r"(docs/[\w/]+\.md), \"([^\"]+)\"", source.read_text()):
                 assert f" {title}\n" in (ROOT / page).read_text(), f"{source.relative_to(ROOT)} names {page}, {title}"

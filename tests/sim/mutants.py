@@ -3,8 +3,8 @@
 python -m tests.sim.mutants [--seeds 400] [--only NAME]
 
 A mutant is a few replacements of text in a copy of the tree; seeds run against it until one fails. How many it takes is
-what the table in docs/simulation.md says. What chance meets too seldom has a test of its own instead, and C is compiled
-anew. A text that is no longer found is an error, so that no mutant dies unseen.
+what the table in docs/internals/simulation.md says. What chance meets too seldom has a test of its own instead, and C
+is compiled anew. A text that is no longer found is an error, so that no mutant dies unseen.
 """
 
 from __future__ import annotations

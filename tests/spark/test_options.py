@@ -54,7 +54,7 @@ def test_sparks_own_options_pass() -> None:
     [
         ({"startingOffset": "latest"}, "unknown option startingOffset: did you mean startingOffsets?"),
         ({"kafka.bootstrap.servers": "h:1"}, "unknown option kafka.bootstrap.servers: use url here"),
-        ({"zzz": "1"}, "unknown option zzz: docs/spark.md lists the options"),
+        ({"zzz": "1"}, "unknown option zzz: docs/guides/spark.md lists the options"),
         ({"topic": "a"}, "option topic is for the sink, not for batch reads: leave it out"),
         (
             {"maxOffsetsPerTrigger": "5"},
@@ -193,7 +193,7 @@ def test_options_travel_to_executors() -> None:
 
 
 def test_the_page_has_every_option_with_its_default() -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "guides" / "spark.md"
     rows = dict(re.findall(r"^\| `(\w+)` \|\s*([^|]*?)\s*\|", page.read_text(), re.M))
     assert {option.name for option in TABLE} <= set(rows)
     for option in TABLE:

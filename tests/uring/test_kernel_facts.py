@@ -1,4 +1,4 @@
-"""What the kernel really does, where the design leans on it. docs/io_uring.md names the rule that follows from each.
+"""What the kernel really does, where the design leans on it. docs/internals/io_uring.md names the rule from each.
 
 A kernel that stops doing one of these is no failure of ours, but the rule that follows from it should be looked at.
 """

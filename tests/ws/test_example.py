@@ -1,4 +1,4 @@
-"""The client of docs/websocket.md runs as it stands there."""
+"""The client of docs/guides/websocket.md runs as it stands there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.contract.world.live_world import LiveWorld
 
-PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "websocket.md"
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "guides" / "websocket.md"
 
 
 def test_the_client_of_the_page_publishes_and_reads(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ WRONG, COULD_NOT_RUN = 1, 2
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Jobs over whole topics, read from a data directory beside its server (docs/pipelines.md).",
+    help="Jobs over whole topics, read from a data directory beside its server (docs/guides/pipelines.md).",
 )
 
 Path = Annotated[str, typer.Option("--path", help="The data directory.")]

@@ -12,7 +12,7 @@ from topics.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Names a part of a producer's records; see docs/producers.md.
+    """Names a part of a producer's records; see docs/guides/producers.md.
 
     A write with the same name and the same records appends nothing, however much later, and answers as the first one.
     """

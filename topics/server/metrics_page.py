@@ -195,7 +195,7 @@ def _engine_families(now: MetricsValues) -> Iterator[Metric]:
 
 
 def _load_families(now: MetricsValues) -> Iterator[Metric]:
-    """How deliveries keep up, and what is shed when they do not (docs/scheduling.md)."""
+    """How deliveries keep up, and what is shed when they do not (docs/guides/scheduling.md)."""
     load = now.backend.engine.load() if now.backend is not None else NO_LOAD
     yield GaugeMetricFamily("topics_pressure", "How hard deliveries are pressed, 0 to 1", load.pressure)
     yield GaugeMetricFamily("topics_delivery_backlog", "Topics that wait for their delivery", load.backlog)

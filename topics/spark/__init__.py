@@ -1,4 +1,4 @@
-"""Spark connector: `spark.read.format("topics")`, streams and an exactly-once sink. See docs/spark.md.
+"""Spark connector: `spark.read.format("topics")`, streams and an exactly-once sink. See docs/guides/spark.md.
 
 The modules that an executor imports need pyarrow, numpy, xxhash and the standard library; msgspec makes
 reading over HTTP faster where it is installed. Only `data_source.py`, `stream_reader.py`, `sink.py`, `pushdown.py`

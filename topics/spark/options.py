@@ -392,7 +392,7 @@ def _nearest(name: str) -> str:
     if name in HINTS:
         return f": use {HINTS[name]} here"
     near = difflib.get_close_matches(name, _BY_NAME, n=1)
-    return f": did you mean {_BY_NAME[near[0]].name}?" if near else ": docs/spark.md lists the options"
+    return f": did you mean {_BY_NAME[near[0]].name}?" if near else ": docs/guides/spark.md lists the options"
 
 
 def _with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ JAVA_MIN = 17
 PYSPARK_MIN = (4, 2, 1)
 PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""With it a micro-batch takes about 60% of the time that it takes with Spark's default (docs/spark.md)."""
+"""With it a micro-batch takes about 60% of the time that it takes with Spark's default (docs/guides/spark.md)."""
 
 
 def session(

@@ -1,6 +1,6 @@
 """UringRing: the Ring Protocol (topics/loop/ring.py) on io_uring, through the few bulk calls of ring.c.
 
-What the kernel really does, and what this does about it: docs/io_uring.md.
+What the kernel really does, and what this does about it: docs/internals/io_uring.md.
 """
 
 from __future__ import annotations

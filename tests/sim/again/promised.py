@@ -50,7 +50,7 @@ class Promised:
             self._know(topic, state["config"]["durability"])
 
     def forget(self) -> None:
-        """What was acknowledged so far may be lost, and nobody knows of it (docs/simulation.md, "Its limits")."""
+        """Drop what was acknowledged so far: it may be lost unnoticed (docs/internals/simulation.md, "Its limits")."""
         self._data.clear()
 
     def check(self, seen: Seen) -> int:

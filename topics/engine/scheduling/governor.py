@@ -1,4 +1,4 @@
-"""How hard the engine is pressed, and what is shed for it. Source: docs/scheduling.md.
+"""How hard the engine is pressed, and what is shed for it. Source: docs/guides/scheduling.md.
 
 Three signals, each as a share of what counts as full: topics that wait for their delivery, how long they wait, and how
 late a timer of this loop comes. The worst of them, smoothed, is the pressure. Each step of the ladder is taken at one

@@ -1,7 +1,8 @@
 """Delivers what changed: the end of a pass, within a budget of time, in an order that starves nobody.
 
 Usually everything that changed in a pass is delivered at its end, in order of names. When the time is over before that,
-what is left stays for the following passes, and receives and commits go on in between. Source: docs/scheduling.md.
+what is left stays for the following passes, and receives and commits go on in between.
+Source: docs/guides/scheduling.md.
 """
 
 from __future__ import annotations

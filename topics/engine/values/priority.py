@@ -1,6 +1,6 @@
 """The effective priority of a topic: reported, and the order of deliveries when time is short. Source: R-PRI.
 
-The records of a topic keep their order whatever it is, and no answer depends on it (docs/scheduling.md).
+The records of a topic keep their order whatever it is, and no answer depends on it (docs/guides/scheduling.md).
 """
 
 from __future__ import annotations
