@@ -17,6 +17,7 @@ from tests.sim.world.ring_core import LATENCY_NS
 from tests.store.log_world import DIRECTORY, LogWorld, recover
 from topics.errors import DiskFullError, LogReadOnlyError
 from topics.store.format.log_format import shard_directory
+from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.wal.commit import Commit
 
 
@@ -333,6 +334,20 @@ def test_what_nobody_waits_to_be_synced_is_committed_in_place_while_a_sync_runs_
     assert not is_answered_beside_a_sync()
     world.advance(60_000)
     assert is_answered_beside_a_sync()
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+@pytest.mark.parametrize("fsync", [True, False])
+def test_a_lone_write_of_many_records_is_one_submission_in_the_peak_of_the_queue(fsync: bool, exclusive: bool) -> None:
+    world = Alone()
+    if exclusive:
+        world.log.commit_in_place()
+    if not fsync:
+        world.settle(world.write(fsync=False))  # a sync is planned
+    world.log.counters.queue_depth_peak = 0
+    rows = pack_rows([RowRecord(b"1")] * 100)
+    assert world.log.write_alone(1, 3, 5, rows, None, fsync=fsync) is not None
+    assert world.log.counters.queue_depth_peak == 1
 
 
 def test_without_being_asked_commits_are_left_to_the_ring() -> None:

@@ -35,6 +35,10 @@ class LogCounters:
     answer: Histogram = field(default_factory=Histogram)
     """Running the callbacks of a batch: publication and answers."""
 
+    def on_queue_depth(self, submissions: int) -> None:
+        """Note how many submissions wait for their commit; one is what waits with one callback, of any size."""
+        self.queue_depth_peak = max(self.queue_depth_peak, submissions)
+
     def count_sync(self, ns: int) -> None:
         """One sync of the log that took so long."""
         us = ns // 1000

@@ -189,7 +189,7 @@ class Shard:
         staging = self.staging
         if staging.is_empty:
             return
-        self._counters.queue_depth_peak = max(self._counters.queue_depth_peak, self.queue_depth)
+        self._counters.on_queue_depth(self.queue_depth)
         if self._flight is None:
             self._send_next()
         staging.close_large()
@@ -204,9 +204,10 @@ class Shard:
         if not (in_place.always or in_place.takes_alone()):
             return None
         written = self._alone.write(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)
+        if written is not None:
+            self._counters.on_queue_depth(1)
         if written is not None and not in_place.always:
             self._counters.in_place += 1
-            self._counters.queue_depth_peak = max(self._counters.queue_depth_peak, rows.count)
             in_place.watch(self._end.committed_ns - written[1].write_ns, sync_running=False)
         return written
 
