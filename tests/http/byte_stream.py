@@ -167,11 +167,15 @@ class Echo:
 
 
 def make_service(
-    routes: RouteTable, bound_host: str = "127.0.0.1", keyring: Keyring = NO_KEYS, **settings: Any
+    routes: RouteTable,
+    bound_host: str = "127.0.0.1",
+    keyring: Keyring = NO_KEYS,
+    loop: FakeLoop | None = None,
+    **settings: Any,
 ) -> Service:
     base = tiny_config("/nowhere")
     values = {name: getattr(base, name) for name in Config.__slots__} | {"pass_requests_us": 0} | settings
-    loop = FakeLoop()
+    loop = loop or FakeLoop()
     service = Service(Config(**values), loop.clock, routes, FakeProbes(), bound_host, keyring)
     service.use_loop(loop, lambda count: bytes(range(count)))
     return service

@@ -6,6 +6,7 @@ import zlib
 
 import pytest
 
+from tests.engine.fake_store import FakeLoop
 from tests.http.byte_stream import Echo, Peer, make_service
 from topics.http.access.keyring import parse_keys
 from topics.http.access.routes import Body, Route, RouteTable
@@ -223,12 +224,45 @@ def test_a_refused_request_with_a_small_body_keeps_its_connection(peer: Peer) ->
     assert peer.ask("GET", "/v0/topics/jobs").status == 200
 
 
+EMPTY_BLOCKS = gzip.compress(b"")[:10] + b"\0\0\0\xff\xff" * 200_000 + b"\3\0" + bytes(8)
+"""Unpacked there is nothing of them."""
+
+
 def test_a_gzip_body_that_holds_next_to_nothing_is_unpacked_in_steps_too() -> None:
     """Blocks of deflate may be empty: time goes by without any output."""
-    empty_blocks, end = b"\0\0\0\xff\xff" * 200_000, b"\3\0"
-    data = gzip.compress(b"")[:10] + empty_blocks + end + bytes(8)
-    steps = sum(1 for _ in unpack(data, 1 << 20, 1 << 20))
-    assert steps == len(data) // 65_536
+    steps = sum(1 for _ in unpack(EMPTY_BLOCKS, 1 << 20, 1 << 20))
+    assert steps == len(EMPTY_BLOCKS) // 65_536
+
+
+def test_so_is_one_of_a_route_whose_bodies_are_small(echo: Echo) -> None:
+    loop = FakeLoop()
+    route = Route("POST", "/v0/topics/:topic/claim", Scope.WRITE, echo.echo, body=Body.JSON_OR_EMPTY)
+    peer = Peer(make_service(RouteTable([route]), loop=loop, pass_body_bytes=1 << 20))
+    head = HEAD.replace(b"jobs", b"jobs/claim") + b"Content-Encoding: gzip\r\n"
+    passes = 0
+    answers = peer.send(head + b"Content-Length: %d\r\n\r\n" % len(EMPTY_BLOCKS) + EMPTY_BLOCKS)
+    while not answers and loop.waiting:
+        passes += 1
+        loop.advance_ms(0)
+        answers = peer.wire.take()
+    assert [answer.json["body"] for answer in answers] == [""]
+    assert passes == len(EMPTY_BLOCKS) // 65_536, "the first step is taken where it was received"
+
+
+def test_one_of_those_whose_client_leaves_reaches_no_handler(echo: Echo) -> None:
+    loop = FakeLoop()
+    route = Route("POST", "/v0/topics/:topic/claim", Scope.WRITE, echo.park, body=Body.JSON_OR_EMPTY)
+    for turns_before in (0, 1):
+        peer = Peer(make_service(RouteTable([route]), loop=loop, pass_body_bytes=1 << 20))
+        head = HEAD.replace(b"jobs", b"jobs/claim") + b"Content-Encoding: gzip\r\n"
+        peer.send(head + b"Content-Length: %d\r\n\r\n" % len(EMPTY_BLOCKS) + EMPTY_BLOCKS)
+        for _ in range(turns_before):
+            loop.advance_ms(0)
+        peer.http.lost()
+        while loop.waiting:
+            loop.advance_ms(0)
+        assert peer.service.in_progress == 0
+    assert echo.parked == []
 
 
 def test_a_long_body_that_waits_for_its_turns_is_counted_until_its_client_leaves() -> None:

@@ -71,6 +71,33 @@ def test_answers_and_records_are_the_same(make_world: MakeWorld, step_bytes: int
     assert len(records[0]) > 500
 
 
+def test_gzipped_bodies_of_other_requests_are_answered_the_same(make_world: MakeWorld) -> None:
+    """2.3/2; each gets what the one before has left."""
+    at_once, in_turns = make_world(pass_body_bytes=0), make_world(pass_body_bytes=30)
+    padding = b" " * 500
+    asked = (
+        ("PUT", "/v0/topics/t", b'{"type":"queue"%b}' % padding),
+        ("POST", "/v0/topics/t", BODIES[0]),
+        ("POST", "/v0/topics/t/diff", b'{"limit":3%b}' % padding),
+        ("POST", "/v0/topics/t/claim", b'{"node":"n","max":2,"lease_ms":1000%b}' % padding),
+        ("POST", "/v0/topics/t/claim", b'{"node":7%b}' % padding),
+        ("POST", "/v0/topics/t/delete", b'{"match":"t1"%b}' % padding),
+        ("POST", "/v0/topics/t/delete", b'{"match":"t1"%b' % padding),
+        ("POST", "/v0/wait", b'{"topics":{"t":{"seq":1}}%b}' % padding),
+    )
+    for method, path, body in asked:
+        for sent in (gzip.compress(body), gzip.compress(body)[:-5], body):
+            answers = [world.request(method, path, sent, GZIPPED) for world in (in_turns, at_once)]
+            statuses = [answer.status for answer in answers]
+            assert statuses[0] == statuses[1], (method, path, body)
+            found, expected = (dict(answer.json) for answer in answers)
+            for each in (found, expected):
+                each.pop("performance", None)
+                each.pop("incarnation", None)
+            assert set(found) == set(expected)
+            assert found.get("error") == expected.get("error")
+
+
 def test_one_that_unpacks_beyond_the_limit_is_refused_amid_its_turns(make_world: MakeWorld) -> None:
     """2.3/1."""
     world = make_world(pass_body_bytes=100, max_body_bytes=5000)

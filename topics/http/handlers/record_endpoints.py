@@ -18,8 +18,7 @@ from topics.engine.write.long_bodies import Frames, Work
 from topics.engine.write.write_body import WriteBody, producer_and_key
 from topics.errors import RequestError, TopicsError
 from topics.http.access.scope import Scope
-from topics.http.plan.call import Call
-from topics.http.plan.gatekeeping import check_type
+from topics.http.plan.call import Call, unpacked
 from topics.http.wire.json_text import json_bool
 from topics.http.wire.query import boolean
 
@@ -41,11 +40,9 @@ def _write_long(call: Call) -> Work:
     try:
         if not call.answered:
             call.is_only = False
-            long_bodies, plan = call.service.long_bodies, call.plan
+            long_bodies = call.service.long_bodies
             if call.unpacking is not None:
-                call.body = yield from call.unpacking.steps
-                call.held_bytes = len(call.body)
-                check_type(plan, is_empty=not call.body)
+                yield from unpacked(call, call.unpacking)
             body = yield from long_bodies.scan(call.body)
             frames = None
             if body.violation is None:

@@ -8,10 +8,12 @@ from typing import Protocol, TypeVar
 from topics.engine.values.durations import milliseconds
 from topics.engine.values.json_fields import Fields, read_object
 from topics.engine.values.results import Done
+from topics.engine.write.long_bodies import Work
 from topics.errors import TopicsError, as_request_error
 from topics.http.access.principal import Principal
-from topics.http.access.routes import Body
+from topics.http.access.routes import Body, Handler
 from topics.http.plan.body import Unpacking
+from topics.http.plan.gatekeeping import check_type
 from topics.http.plan.plan import Plan
 from topics.http.plan.service import Service
 from topics.http.wire.error_answers import envelope, extra_headers, status_of
@@ -83,7 +85,7 @@ class Call:
         self.service = service
         self.plan = plan
         self.unpacking: Unpacking | None = None
-        """Of a write: what unpacks the rest of its body, which is empty until then."""
+        """What unpacks the rest of the body, which is empty until then."""
         self.held_bytes = 0
         """Of a long body that waits for its turns."""
         if isinstance(body, bytes | bytearray):
@@ -238,6 +240,29 @@ def run(call: Call) -> None:
         counted.in_flight += 1
     service.requests_total += 1
     try:
-        route.handler(call)
+        if call.unpacking is None or route.large:  # the handler of a large body takes these turns with its own
+            route.handler(call)
+        else:
+            service.long_bodies.run(_run_unpacked(call, route.handler))
     except Exception as error:
         call.fail(error)
+
+
+def unpacked(call: Call, unpacking: Unpacking) -> Work:
+    """Do the rest of the unpacking of the call's body, in turns. Raises RequestError."""
+    call.body = yield from unpacking.steps
+    call.unpacking, call.held_bytes = None, len(call.body)
+    check_type(call.plan, is_empty=not call.body)
+
+
+def _run_unpacked(call: Call, handler: Handler) -> Work:
+    """Hand a call to its handler once its body is unpacked, unless the client leaves before."""
+    try:
+        if call.unpacking is not None:
+            yield from unpacked(call, call.unpacking)
+        if not call.answered:
+            handler(call)
+    except Exception as error:
+        call.fail(error)
+    finally:
+        call.held_bytes = 0

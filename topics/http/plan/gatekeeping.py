@@ -46,11 +46,10 @@ def ignores_body(plan: Plan) -> bool:
 
 
 def usable_body(plan: Plan, body: bytes | bytearray, step_bytes: int) -> bytes | bytearray | Unpacking:
-    """A whole body of a JSON route as the handler gets it, decompressed: of a write that takes more than a step, what
-    unpacks the rest. Raises RequestError."""
+    """Return a whole body of a JSON route as the handler gets it, decompressed; of one that takes more than a step,
+    what unpacks the rest. Raises RequestError."""
     if plan.gzip:
-        assert plan.route is not None, "a body of a request without a route"
-        steps = unpack(body, plan.max_body_bytes, step_bytes if plan.route.large else 1 << 62)
+        steps = unpack(body, plan.max_body_bytes, step_bytes)
         unpacked = begun(steps)
         if unpacked is None:
             return Unpacking(steps, len(body))
