@@ -21,7 +21,7 @@ from topics.store.disk.whole_files import make_directories, unlink_if_there
 from topics.store.format.catalog import RowColumns
 from topics.store.format.file_table import FileKind
 from topics.store.format.log_format import FLAG_COPY
-from topics.store.format.row_columns import select
+from topics.store.format.row_columns import index_of, select
 from topics.store.format.segment_format import SEGMENT_HEADER_MIN, index_path, topic_directory
 from topics.store.segments.manifest import Segment, Totals
 from topics.store.segments.segment import cut_back, extend, new_segment, packed_footer, packed_index
@@ -198,7 +198,10 @@ class SegmentCopy:
         path = self._path_of(segment)
         await self._turns.turn()
         with self._turns.working():
-            index = packed_index(segment, [*self._earlier_rows(), *self._rows])
+            columns = index_of([*self._earlier_rows(), *self._rows], segment.first_seq)
+        await self._turns.turn()
+        with self._turns.working():
+            index = packed_index(segment, columns)
             footer = packed_footer(segment, self._share.before, self._copying.now_ms, self._description)
         fd = await self._files.open(index_path(path), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:

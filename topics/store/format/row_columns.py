@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -131,13 +131,24 @@ def live_rows(rows: RowColumns) -> RowColumns:
     return rows if live.all() else select(rows, live)
 
 
+def _renumbered(parts: list[RowColumns], table: dict[bytes, int]) -> NDArray[np.uint32]:
+    """Tag numbers of parts that share their tag table, in `table`, which gets the tags that occur."""
+    own = list(parts[0].tag_table)
+    tags = np.concatenate([np.minimum(part.tags, len(own)) for part in parts])
+    if not own:
+        return np.full(len(tags), NO_TAG, np.uint32)
+    occurs = np.zeros(len(own) + 1, np.bool_)
+    occurs[tags] = True
+    places = np.flatnonzero(occurs[:-1])
+    numbers = np.full(len(own) + 1, NO_TAG, np.uint32)
+    numbers[places] = [table.setdefault(own[place], len(table)) for place in places.tolist()]
+    return numbers[tags]
+
+
 def index_of(rows: list[RowColumns], first_seq: int) -> IndexColumns:
     """Index columns of live rows that lie in one file, in order."""
     table: dict[bytes, int] = {}
-    tags = []
-    for part in rows:
-        numbers = np.array([table.setdefault(tag, len(table)) for tag in part.tag_table] + [NO_TAG], np.uint32)
-        tags.append(numbers[np.minimum(part.tags, len(part.tag_table))])
+    tags = [_renumbered(list(parts), table) for _own, parts in groupby(rows, lambda part: id(part.tag_table))]
 
     def join(name: str, dtype: type) -> NDArray[Any]:
         parts = [getattr(part, name) for part in rows]

@@ -20,6 +20,7 @@ from topics.store.format.row_columns import index_of, index_rows, live_rows, row
 from topics.store.format.segment_format import (
     FOOTER_BYTES,
     SEGMENT_FOOTER_MAGIC,
+    IndexColumns,
     IndexHeader,
     SegmentFooter,
     SegmentHeader,
@@ -83,9 +84,8 @@ def extend(segment: Segment, added: Extension) -> None:
     segment.sum = added.sum
 
 
-def packed_index(segment: Segment, rows: list[RowColumns]) -> bytearray:
-    """The whole index file of a segment whose live rows these are."""
-    columns = index_of(rows, segment.first_seq)
+def packed_index(segment: Segment, columns: IndexColumns) -> bytearray:
+    """Return the whole index file of a segment whose live rows these are."""
     return IndexHeader(
         segment.topic_id, segment.epoch, segment.first_seq, len(columns.ts), len(columns.tag_table), segment.sum
     ).pack(columns)
@@ -163,7 +163,7 @@ async def scan_rows(files: ReadCalls, path: str, segment: Segment) -> RowColumns
 
 async def rewrite_index(files: FileCalls, path: str, segment: Segment, rows: RowColumns) -> None:
     """Puts a derived index back beside its segment, which lies at `path`."""
-    await write_new_file(files, index_path(path), packed_index(segment, [rows]))
+    await write_new_file(files, index_path(path), packed_index(segment, index_of([rows], segment.first_seq)))
 
 
 class Described(NamedTuple):
