@@ -122,12 +122,13 @@ venv: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml setup.py scripts/setup.sh
 	PYTHON=$(PYTHON) bash scripts/setup.sh $(VENV)
 
-C_FILES := $(wildcard topics/*/*.c topics/*/*.h topics/*/*/*.c topics/*/*/*.h)
+# Without what cffi makes of them.
+C_FILES := $(shell find topics -name '[!_]*.[ch]')
 build: $(VENV)/.built
-$(VENV)/.built: build_ffi.py $(filter-out %/_ring.c %/_codec.c %/_records.c %/_scan.c %/_links.c,$(C_FILES)) | $(VENV)/.ready
+$(VENV)/.built: build_ffi.py $(C_FILES) | $(VENV)/.ready
 	@echo "building the C modules" >&2
 	$(BIN)/python build_ffi.py
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info topics/*/*.so topics/*/*/*.so topics/*/_*.c topics/*/*/_*.c .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build *.egg-info topics/*/*.so topics/*/*/*.so topics/*/*.o topics/*/*/*.o topics/*/_*.c topics/*/*/_*.c .mypy_cache .ruff_cache .pytest_cache

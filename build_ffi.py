@@ -1,11 +1,13 @@
-"""Compiles the few C files of `topics`, each lying beside the Python that owns it.
+"""Compiles the C files of `topics`, each lying beside the Python that owns it.
 
-A room's `NAME.h` holds plain declarations, read twice: by the C compiler and, as they stand, by cffi.
-Run by setuptools (see setup.py) or by hand: `python build_ffi.py` builds every extension in place.
+A folder with C is one extension module: all its `.c` files, which compile one by one, and one header that cffi reads as
+it stands, with the project's headers that it includes. Run by setuptools (see setup.py) or by hand:
+`python build_ffi.py` builds every extension in place.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -17,44 +19,88 @@ from typing import NamedTuple
 from cffi import FFI
 
 ROOT = Path(__file__).resolve().parent
+FLAGS = ("-O3", "-std=gnu11", "-fno-strict-aliasing", "-fvisibility=hidden", "-flto=auto", "-Wall", "-Wextra")
+"""Link-time optimization: functions are inlined across the files of an extension as they would be within one."""
+_INCLUDE = re.compile(r'^#include "([^"]+)"$', re.M)
+_NOT_FOR_CFFI = re.compile(r"^#(?!define \w+ \w+$)[^\n]*\n|^_Static_assert\([^;]*\);\n", re.M)
+"""Preprocessor lines except numbers by name, and assertions."""
 
 
 class Extension(NamedTuple):
-    """One cffi module: `module` is its dotted name, `source` its C file without the ending."""
+    """One cffi module: `module` is its dotted name, `header` what Python sees of its C files."""
 
     module: str
-    source: str
+    header: str
     libraries: tuple[str, ...] = ()
     needs_header: str = ""
     remedy: str = ""
 
+    @property
+    def folder(self) -> Path:
+        return (ROOT / self.header).parent
+
+    @property
+    def sources(self) -> list[Path]:
+        """Its C files, without what cffi makes."""
+        return sorted(path for path in self.folder.glob("*.c") if not path.name.startswith("_"))
+
 
 EXTENSIONS = (
-    Extension("topics.uring._ring", "topics/uring/ring", ("uring",), "liburing.h", "apt-get install liburing-dev"),
+    Extension("topics.uring._ring", "topics/uring/ring.h", ("uring",), "liburing.h", "apt-get install liburing-dev"),
     Extension(
-        "topics.store.format._codec", "topics/store/format/codec", (), "xxhash.h", "apt-get install libxxhash-dev"
+        "topics.store.format._codec", "topics/store/format/codec.h", (), "xxhash.h", "apt-get install libxxhash-dev"
     ),
-    Extension("topics.engine.json._records", "topics/engine/json/records"),
-    Extension("topics.loop._links", "topics/loop/links"),
-    Extension("topics.http.lane._scan", "topics/http/lane/scan"),
+    Extension("topics.engine.json._records", "topics/engine/json/records.h"),
+    Extension("topics.loop._links", "topics/loop/links.h"),
+    Extension("topics.http.lane._scan", "topics/http/lane/scan.h"),
 )
 
 
+def included_by(path: Path) -> list[Path]:
+    """The project's headers that a C file includes, directly or not; each comes after those that it includes."""
+    found: list[Path] = []
+    for name in _INCLUDE.findall(path.read_text()):
+        header = (path.parent / name).resolve()
+        found += (one for one in (*included_by(header), header) if one not in found)
+    return found
+
+
+def declarations(header: Path) -> str:
+    """What cffi reads of one header: without preprocessor lines and assertions."""
+    return _NOT_FOR_CFFI.sub("", header.read_text())
+
+
 def make_ffi(extension: Extension) -> FFI:
-    """The cffi builder of one extension; its C file is compiled as one unit with the generated glue."""
-    source = ROOT / extension.source
+    """The cffi builder of one extension. Types of headers in another extension's folder are those of its module."""
+    header = ROOT / extension.header
+    headers = [*included_by(header), header]
+    shared = [
+        other for other in EXTENSIONS if other is not extension and any(path.parent == other.folder for path in headers)
+    ]
     ffi = FFI()
-    ffi.cdef(source.with_suffix(".h").read_text())
+    for other in shared:
+        ffi.include(make_ffi(other))
+    ffi.cdef("".join(declarations(path) for path in headers if path.parent == extension.folder))
     ffi.set_source(
         extension.module,
-        f'#include "{source.name}.c"\n',
-        include_dirs=[str(source.parent)],
+        "".join(f'#include "{one.header}"\n' for one in (*shared, extension)),
+        sources=[str(path.relative_to(ROOT)) for path in extension.sources],
+        include_dirs=[str(ROOT)],
         libraries=list(extension.libraries),
-        extra_compile_args=["-O3", "-std=gnu11", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Wno-unused-parameter"],
+        extra_compile_args=[*FLAGS, "-Wno-unused-parameter"],  # those of cffi's glue
+        extra_link_args=list(FLAGS),
         py_limited_api=False,
-        depends=[str(path) for path in (source.with_suffix(".c"), source.with_suffix(".h"))],
+        depends=[str(path) for path in dependencies(extension)],
     )
     return ffi
+
+
+def dependencies(extension: Extension) -> list[Path]:
+    """All files of the project that an extension is made of."""
+    found = {ROOT / extension.header, *extension.sources}
+    for path in tuple(found):
+        found.update(included_by(path))
+    return sorted(found)
 
 
 def ring_ffi() -> FFI:
@@ -96,10 +142,11 @@ def check_toolchain() -> str:
     return ""
 
 
-def build(*sources: str) -> None:
-    """Builds the extensions of these C files, named without the ending, in place."""
+def build(*changed: str) -> None:
+    """Builds in place the extensions that any of these files (paths from the root) is part of."""
+    paths = {ROOT / name for name in changed}
     for extension in EXTENSIONS:
-        if extension.source in sources:
+        if not paths.isdisjoint(dependencies(extension)):
             make_ffi(extension).compile(tmpdir=str(ROOT), verbose=False)
 
 
@@ -107,7 +154,7 @@ def main() -> int:
     if problem := check_toolchain():
         print(problem, file=sys.stderr)
         return 1
-    build(*(extension.source for extension in EXTENSIONS))
+    build(*(extension.header for extension in EXTENSIONS))
     return 0
 
 

@@ -53,8 +53,8 @@ def broken_tree(mutant: Mutant) -> Iterator[Path]:
             if code.count(text) != mutant.places:
                 raise SystemExit(f"{mutant.name}: {path} holds {code.count(text)} times: {text}")
             file.write_text(code.replace(text, instead))
-            if file.suffix == ".c":
-                run_in(tree, "-c", f"import build_ffi; build_ffi.build('topics/{path[:-2]}')", check=True)
+            if file.suffix in (".c", ".h"):
+                run_in(tree, "-c", f"import build_ffi; build_ffi.build('topics/{path}')", check=True)
         yield tree
 
 

@@ -4,6 +4,10 @@
  * A link is a connection's row, by slot. It is owned by the columns or left to its Connection object; an owned one has
  * at most one request unit at a time: received, then taken, then answered by one send. A `ref` names a link for good:
  * its send's user_data without the kind, (serial << 24 | slot). */
+#ifndef TOPICS_LOOP_LINKS_H
+#define TOPICS_LOOP_LINKS_H
+
+#include <stdint.h>
 
 typedef struct tp_links tp_links;
 
@@ -54,3 +58,5 @@ uint32_t tp_links_answer(tp_links *l, int buffer, const uint64_t *refs, const ui
 int64_t tp_links_answer_spans(tp_links *l, const char *memory, uint64_t bytes, const uint64_t *refs,
                               const uint64_t *starts, const uint64_t *ends, uint32_t count, uint64_t tick,
                               uint32_t *lengths, uint64_t *user_data, int *fds, char **data);
+
+#endif

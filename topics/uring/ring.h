@@ -1,6 +1,11 @@
 /* The few C functions behind topics/uring/uring_ring.py: prepare SQEs, submit and wait, copy CQEs out. No policy.
    Read twice, by the C compiler and by cffi: plain declarations only.
    Every function answers 0 (or a count) or -errno; a refused ring (tp_refuse) answers its reason to all of them. */
+#ifndef TOPICS_URING_RING_H
+#define TOPICS_URING_RING_H
+
+#include <stddef.h>
+#include <stdint.h>
 
 typedef struct tp_ring tp_ring;
 
@@ -67,3 +72,5 @@ uint64_t tp_spins(tp_ring *ring);
 int tp_submit_and_wait(tp_ring *ring, int64_t timeout_ns);
 /* Copies up to `room` CQEs out, oldest first, our own (user_data 0) left out; the count copied. */
 int tp_reap(tp_ring *ring, uint64_t *user_data, int *res, uint32_t *flags, unsigned room);
+
+#endif

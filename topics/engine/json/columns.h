@@ -1,5 +1,5 @@
-/* The requests of one pass, as columns: filled by http/lane/scan.c, completed by engine/json/records.c, read by Python as packed
- * numbers (http/lane/lane.py). Not read by cffi. */
+/* The requests of one pass, as columns: filled by http/lane/scan.c, completed by engine/json/write_scan.c, read by Python as
+ * packed numbers (http/lane/lane.py). */
 #ifndef TOPICS_ENGINE_COLUMNS_H
 #define TOPICS_ENGINE_COLUMNS_H
 

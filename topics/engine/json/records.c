@@ -1,19 +1,10 @@
-/* Strict JSON in bulk, for the engine: one value, the members of one, the body of a whole write.
+/* Strict JSON in bulk: one value, and the members of one. Bodies of writes: write_scan.c.
  *
- * json_strict.h walks a value, write_scan.h fills rows, keep_last.h drops repeated keys, work.h has long calls take turns. Equal keys of an object inside
- * a payload are noticed by a keyed 64-bit hash of each key (the keys of all open objects lie on one stack); the rare
- * text that has some is rewritten by keep_last, which compares the keys themselves.
+ * Equal keys of an object inside a payload are noticed by a keyed 64-bit hash of each key (the keys of all open objects
+ * are on one stack); the rare text that has some is rewritten by keep_last.c, which compares the keys themselves.
  */
-#include <stdint.h>
 #include <string.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
-#include "records.h"
-#include "../../store/format/rows.h"
-#include "columns.h"
-#include "work.h"
 #include "json_strict.h"
 
 int tp_scan_value(struct tp_value *out, const unsigned char *text, uint64_t len, uint32_t open,
@@ -103,47 +94,3 @@ refused:
     *error = s.error;
     return -1;
 }
-
-/* Into memory that was never touched, perhaps, which takes longer than the copy. */
-static inline void copy_in_turns(struct scan *s, uint8_t *to, const uint8_t *from, uint64_t len)
-{
-    for (; __builtin_expect(s->work != NULL, 0) && len > s->work->bytes; to += s->work->bytes, from += s->work->bytes, len -= s->work->bytes) {
-        memcpy(to, from, s->work->bytes);
-        rest(s->work);
-    }
-    memcpy(to, from, len);
-}
-
-/* Copies the valid JSON at s->start without its blanks. */
-static uint64_t compact(struct scan *s, uint8_t *out)
-{
-    const uint8_t *p = s->start, *end = s->end, *from = p;
-    uint8_t *to = out;
-    while (p < end) {
-        if (*p == '"') {
-            MAY_REST(s, p);
-            do p += *p == '\\' ? 2 : 1; while (*p != '"');
-            p++;
-        } else if (is_blank(*p)) {
-            MAY_REST(s, p);
-            copy_in_turns(s, to, from, (uint64_t)(p - from));
-            to += p - from;
-            p++;
-            if (p < end && is_blank(*p)) p = blanks_end(p, end);
-            from = p;
-        } else {
-            p++;
-        }
-    }
-    copy_in_turns(s, to, from, (uint64_t)(p - from));
-    return (uint64_t)(to + (p - from) - out);
-}
-
-uint64_t tp_compact(const unsigned char *text, uint64_t len, unsigned char *out)
-{
-    struct scan s = start_scan(text, len);
-    return compact(&s, out);
-}
-
-#include "keep_last.h"
-#include "write_scan.h"

@@ -1,6 +1,49 @@
-/* Strict JSON, in bulk: see records.c. json_strict.h and write_scan.h number the kinds (KIND_*), errors (E_*), fields
- * (FIELD_*), marks of rows (MARK_*) and broken limits (V_*); strict_json.py and write_body.py know them by number.
- * Plain declarations, read by the C compiler and by cffi. */
+/* Strict JSON, in bulk: values (records.c), bodies of writes (write_scan.c), long texts in turns (work.c). The numbers that
+ * Python knows, too, are the enums here. Plain declarations, read by the C compiler and by cffi. */
+#ifndef TOPICS_ENGINE_RECORDS_H
+#define TOPICS_ENGINE_RECORDS_H
+
+#include <stdint.h>
+
+#include "../../store/format/rows.h"
+#include "columns.h"
+
+enum {
+    DEPTH_MAX = 127,         /* containers around a value */
+    NO_RECORD = 0xffffffff,  /* in tp_error.record: outside of one */
+};
+
+/* What a value is; 0: nothing. */
+enum { KIND_NULL = 1, KIND_FALSE, KIND_TRUE, KIND_NUMBER, KIND_STRING, KIND_ARRAY, KIND_OBJECT };
+
+/* Why a text was refused; worded in strict_json.py and write_body.py. */
+enum {
+    E_END = 1, E_SYNTAX, E_UTF8, E_CONTROL, E_ESCAPE, E_SURROGATE, E_NUMBER, E_RANGE, E_DEPTH, E_LITERAL, E_TRAILING,
+    E_BOM, E_LONG,
+    E_ROOM,    /* more keys than there is room for: call again with more */
+    E_TYPE,    /* a field, or the text, is of another kind */
+    E_MISSING, /* a field */
+    E_TWICE,   /* a field */
+    E_MANY     /* members of the body or of a record */
+};
+
+/* The fields of a write. */
+enum {
+    FIELD_RECORDS, FIELD_NODE, FIELD_KEY, FIELD_CREATE, FIELD_CONFIG, FIELD_BACKPRESSURE, /* of the body ... */
+    FIELD_INCARNATION, FIELD_PRODUCER,                                                    /* ... and more of it */
+    FIELD_DATA, FIELD_TAG, FIELD_RECORD_NODE, FIELD_META,                                 /* of a record */
+    FIELD_BODY, FIELD_RECORD, FIELD_UNKNOWN,                                              /* the thing itself; others */
+    FIELD_OP, FIELD_TOPIC, FIELD_REQUEST_ID, FIELD_RETURN_SEQS, FIELDS                    /* of a command; how many */
+};
+
+/* In tp_row.flags until the rows are cleaned: payloads with white space, labels with escapes, keys that may be there twice. */
+enum { MARK_WHITE = 8, MARK_TAG_ESCAPED = 16, MARK_NODE_ESCAPED = 32, MARK_TWICE = 64 };
+
+/* The limit that a record breaks; 0: none. */
+enum { V_TAG = 2, V_NODE, V_META_BYTES, V_META_KEYS, V_SIZE };
+
+/* What tp_keep_last needs of memory: so much a key, and so much besides. */
+enum { KEY_WORK_BYTES = 40, KEY_WORK_LEAST = 128 };
 
 struct tp_span {
     uint32_t off, len, kind; /* kind: KIND_*, 0 = absent */
@@ -36,7 +79,7 @@ struct tp_writer {
     uint32_t violation;    /* V_* of the first record over a limit, 0 = none */
     uint32_t violation_record;
     struct tp_error error;
-    struct tp_span fields[19]; /* by FIELD_*: of the body and of a command */
+    struct tp_span fields[FIELDS]; /* by FIELD_*: of the body and of a command */
     uint32_t alone;        /* 1: no other field than records, within all limits, if perhaps with rows to clean */
 };
 
@@ -97,3 +140,5 @@ uint64_t tp_compact(const unsigned char *text, uint64_t len, unsigned char *out)
  * is room for as much. `work`: 40 bytes a key, of which there are at most `keys`, and 128 more. Returns the bytes that
  * are left; 0: there are more keys. */
 uint64_t tp_keep_last(unsigned char *text, uint64_t len, void *work, uint64_t keys, const uint64_t *secret);
+
+#endif

@@ -19,7 +19,7 @@ from topics.errors import RequestError
 
 
 class JsonKind:
-    """What a JSON value is: the numbers of records.c."""
+    """What a JSON value is: the numbers of records.h."""
 
     NULL: Final = 1
     FALSE: Final = 2

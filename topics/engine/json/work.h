@@ -1,14 +1,21 @@
-/* Included by records.c alone: a long call that rests half-way and goes on later, so that others have their turns.
+/* A long call that rests half-way and goes on later, so that others have their turns. Internal to this folder; what Python
+ * calls is in records.h.
  *
  * It runs on a stack of its own, which it leaves in `rest` and enters again in tp_work_on: so what it does is the code of
  * the short call, and a place where it may rest is one comparison (MAY_REST in json_strict.h). It touches nothing but its
  * arguments and may be dropped at any rest. Without ucontext (musl) it never rests.
  */
-#include <stdlib.h>
+#ifndef TOPICS_ENGINE_WORK_H
+#define TOPICS_ENGINE_WORK_H
+
+#include <stdint.h>
 #ifdef __GLIBC__
 #include <ucontext.h>
-enum { WORK_STACK = 64 << 10 }; /* the deepest call, has_equal_among_many inside a body, takes some 8 KiB */
 #endif
+
+#include "records.h"
+
+enum { WORK_STACK = 64 << 10 }; /* the deepest call, has_equal_among_many inside a body, takes some 8 KiB */
 
 struct tp_work {
     void (*run)(struct tp_work *);
@@ -27,57 +34,10 @@ struct tp_work {
 #endif
 };
 
-static struct tp_work *new_work(void (*run)(struct tp_work *), struct tp_writer *writer, const unsigned char *text,
-                                uint64_t len)
-{
-    struct tp_work *work = malloc(sizeof *work);
-    if (!work) return NULL;
-    work->run = run;
-    work->writer = writer;
-    work->text = text;
-    work->len = len;
-    work->result = work->over = 0;
-#ifdef __GLIBC__
-    work->begun = 0;
+/* Work whose first turn calls run(work), which sets the result; NULL: no memory. */
+struct tp_work *new_work(void (*run)(struct tp_work *), struct tp_writer *writer, const unsigned char *text,
+                         uint64_t len);
+/* The end of a turn, called by what `run` calls; returns when the next one begins. */
+void rest(struct tp_work *work);
+
 #endif
-    return work;
-}
-
-#ifdef __GLIBC__
-/* A context takes numbers: the pointer in two of them. */
-static void enter_work(unsigned low, unsigned high)
-{
-    struct tp_work *work = (struct tp_work *)((uintptr_t)low | (uintptr_t)high << 16 << 16);
-    work->run(work);
-    work->over = 1;
-    swapcontext(&work->own, &work->caller); /* for good */
-}
-
-static void rest(struct tp_work *work) { swapcontext(&work->own, &work->caller); }
-#else
-static void rest(struct tp_work *work) { (void)work; }
-#endif
-
-int tp_work_on(struct tp_work *work, uint64_t bytes)
-{
-    work->bytes = bytes;
-#ifdef __GLIBC__
-    if (!work->begun) {
-        uintptr_t self = (uintptr_t)work;
-        work->begun = 1;
-        if (getcontext(&work->own)) return -1;
-        work->own.uc_stack.ss_sp = work->stack;
-        work->own.uc_stack.ss_size = sizeof work->stack;
-        work->own.uc_link = NULL;
-        makecontext(&work->own, (void (*)(void))enter_work, 2, (unsigned)self, (unsigned)(self >> 16 >> 16));
-    }
-    if (!work->over) swapcontext(&work->caller, &work->own);
-#else
-    if (!work->over) work->run(work), work->over = 1;
-#endif
-    return !work->over;
-}
-
-int64_t tp_work_result(const struct tp_work *work) { return work->result; }
-
-void tp_work_free(struct tp_work *work) { free(work); }

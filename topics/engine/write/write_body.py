@@ -320,7 +320,7 @@ class WriteScanner:
         return None
 
     def _violation(self, violation: int, record: str) -> RequestError:
-        """Check 4 of section 7.5: the words for a V_* of records.c."""
+        """Check 4 of section 7.5: the words for a V_* of records.h."""
         limits = self._limits
         if violation == _V_SIZE:
             message = (
@@ -371,7 +371,7 @@ class WriteScanner:
 
 
 def _in_turns(work: Any, step_bytes: int) -> Generator[None, None, int]:
-    """Do a work of records.c some bytes a step; returns its result."""
+    """Do a work of work.c some bytes a step; returns its result."""
     if work == ffi.NULL:
         raise MemoryError
     work = ffi.gc(work, lib.tp_work_free)

@@ -1,7 +1,7 @@
 """The lane: plain requests of a whole pass handled as columns. Everything else is the general path's
 (http1_connection.py).
 
-    receives -> scan.c: plain requests, grouped by topic -> records.c: bodies of writes as rows
+    receives -> scan.c: plain requests, grouped by topic -> write_scan.c: bodies of writes as rows
         -> one append a topic -> committed: one call renders the answers of a group
     reads -> one call to the engine for all -> one call renders their answers
 

@@ -3,62 +3,18 @@
  * Nothing is decided here that the general path (http/http1/http1_connection.py) does not decide alike: whatever is unusual, a
  * repeated field, an unknown one, a value with white space at its end, is no error but "not plain". So what is taken
  * needs no error messages, and tests/server/test_lane.py can compare the two byte for byte. */
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "scan.h"
-#include "../../engine/json/columns.h"
-#include "../../store/format/reads.h"
+#include "scanner.h"
 #include "sha256.h"
 
-enum { HOSTS_MAX = 16, HOST_BYTES_MAX = 128, NAMES_MAX = 1 << 18, NAME_BYTES_MAX = 255, LENGTH_DIGITS_MAX = 9 };
+enum { NAMES_MAX = 1 << 18, NAME_BYTES_MAX = 255, LENGTH_DIGITS_MAX = 9 };
 static const uint64_t SCANS_BEFORE = 0xffffff00; /* so that every server comes to see more scans than 32 bits count */
-enum { NOBODY = 0xffffffff, NOT_ANY = 0xfffffffe };
-enum {
-    TP_MISS_PART = 1, /* head or body not whole */
-    TP_MISS_LINE,     /* another method, target or version */
-    TP_MISS_TOPIC,    /* a name not learnt */
-    TP_MISS_HOST,     /* a Host not learnt */
-    TP_MISS_FIELD,    /* a field, or a value of one, that is not known to be harmless */
-    TP_MISS_MIXED,    /* behind requests of another topic */
-    TP_MISS_ROOM,     /* more requests than the columns have room for */
-    TP_MISS_BUSY,     /* (known to lane.py alone) */
-    TP_MISS_BODY,     /* of a read: anything but its usual fields */
-};
-static const char READ_SUFFIX[] = "/diff";
 enum {
     SEEN_HOST = 1, SEEN_TYPE = 2, SEEN_LENGTH = 4, SEEN_ACCEPT = 8, SEEN_AGENT = 16, SEEN_ENCODING = 32,
     SEEN_CONNECTION = 64, SEEN_LANGUAGE = 128, SEEN_KEY = 256, SEEN_IDEMPOTENCY = 512
-};
-
-struct name {
-    uint64_t hash;
-    uint32_t off, len;     /* in the arena */
-    uint32_t key;
-    uint8_t forgotten, reads; /* reads: the target of reads, "<name>/diff" */
-    uint32_t group;           /* in the scan `stamp`; of reads, the slot */
-    uint64_t stamp;           /* 64 bits: one that comes again would give a name the group of another; 0: none yet */
-};
-
-struct tp_scanner {
-    uint32_t max_head_bytes, max_head_fields, max_key_bytes;
-    uint64_t max_body_bytes, max_command_bytes, secret; /* of a write; of a read, too; 0: any */
-    uint8_t *digests;
-    uint32_t key_count;
-    uint32_t host_count;
-    struct { uint64_t stamp; uint32_t len; char text[HOST_BYTES_MAX]; } hosts[HOSTS_MAX]; /* stamp: of the last scan that met it */
-    struct name *names;
-    uint32_t name_count, name_room;
-    uint32_t *slots, slot_count; /* number of a name + 1; a power of two of them */
-    char *arena;
-    uint64_t arena_used, arena_room;
-    uint64_t stamp; /* the number of this scan */
-    struct tp_request *found; /* in order of arrival */
-    struct tp_read *reads;    /* likewise, and the names they are for, each once */
-    uint32_t *read_topics;
-    uint32_t read_count, read_topic_count;
-    uint32_t found_room;      /* of all three */
 };
 
 tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, uint64_t max_body_bytes,
@@ -253,9 +209,6 @@ static inline int is_printable(const char *p, const char *end)
     return 1;
 }
 
-#define STARTS(p, end, text) ((uint64_t)((end) - (p)) >= sizeof(text) - 1 && !memcmp(p, text, sizeof(text) - 1))
-#define IS(p, len, text) ((len) == sizeof(text) - 1 && !memcmp(p, text, sizeof(text) - 1))
-
 /* One field, its line from p to `stop` (the CR). 0, or the reason why it is not plain. */
 static int read_field(tp_scanner *s, const char *p, const char *stop, uint32_t *seen, uint32_t *flags,
                       uint64_t *length, uint32_t *key, const char **idempotency_key, uint32_t *idempotency_len)
@@ -391,31 +344,6 @@ static int read_request(tp_scanner *s, const char *from, const char *end, struct
     r->key_len = idempotency_len;
     return 0;
 }
-
-/* ---- text -------------------------------------------------------------------------------------------------------- */
-
-static inline uint32_t digits_of(uint64_t v)
-{
-    uint32_t n = 1;
-    for (; v >= 10; v /= 10) n++;
-    return n;
-}
-
-static inline char *put_number(char *out, uint64_t v)
-{
-    uint32_t n = digits_of(v);
-    for (char *p = out + n; p > out; v /= 10) *--p = (char)('0' + v % 10);
-    return out + n;
-}
-
-static inline char *put(char *out, const void *text, uint64_t len)
-{
-    memcpy(out, text, len);
-    return out + len;
-}
-#define PUT(out, literal) put(out, literal, sizeof(literal) - 1)
-
-#include "scan_reads.h"
 
 /* ---- a pass ------------------------------------------------------------------------------------------------------- */
 

@@ -1,7 +1,24 @@
 /* Plain requests of a pass, found and answered in bulk: see scan.c. What is not plain is left to the general path.
  * Plain declarations, read by the C compiler and by cffi; the columns are those of engine/json/columns.h. */
+#ifndef TOPICS_HTTP_SCAN_H
+#define TOPICS_HTTP_SCAN_H
+
+#include <stdint.h>
 
 typedef struct tp_scanner tp_scanner;
+
+/* Why a receive, or the end of one, was not taken; 0: it was. */
+enum {
+    TP_MISS_PART = 1, /* head or body not whole */
+    TP_MISS_LINE,     /* another method, target or version */
+    TP_MISS_TOPIC,    /* a name not learnt */
+    TP_MISS_HOST,     /* a Host not learnt */
+    TP_MISS_FIELD,    /* a field, or a value of one, that is not known to be harmless */
+    TP_MISS_MIXED,    /* behind requests of another topic */
+    TP_MISS_ROOM,     /* more requests than the columns have room for */
+    TP_MISS_BUSY,     /* (known to lane.py alone) */
+    TP_MISS_BODY,     /* of a read: anything but its usual fields */
+};
 
 /* What a whole server's scans share: names and hosts learnt, limits. NULL: no memory. `secret` seeds the hash. */
 tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, uint64_t max_body_bytes,
@@ -57,3 +74,5 @@ int64_t tp_render_answers(char *out, uint64_t room, const void *requests, const 
                           uint64_t first_seq, const uint64_t *refs, const char *head, uint32_t head_len,
                           const char *before, uint32_t before_len, const char *after, uint32_t after_len,
                           uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends);
+
+#endif

@@ -1,72 +1,9 @@
 /* Frames and batches in bulk: one call per request, chunk or answer, never per record. Layouts: log_format.py. */
-#define XXH_INLINE_ALL
-#include <stdint.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "codec.h"
-#include "reads.h"
-#include "rows.h"
-
-#define FRAME_HEADER 52u
-#define FRAME_TRAILER 9u /* checksum, deleted */
-#define FRAME_MIN (FRAME_HEADER + FRAME_TRAILER)
-#define FRAME_VERSION 1u
-#define BATCH_HEADER 64u
-#define BATCH_MAGIC 0x54425054u /* "TPBT" */
-#define BATCH_VERSION 1u
-#define TYPE_RECORD 1u
-#define FLAG_TAG 1u
-#define FLAG_NODE 2u
-#define FLAG_META 4u
-#define FLAG_EXT 8u
-
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and so must the machine be");
-_Static_assert(sizeof(struct tp_frame) == 64, "FRAME_DTYPE of codec.py says so");
-
-static inline void put16(uint8_t *p, uint16_t v) { memcpy(p, &v, 2); }
-static inline void put32(uint8_t *p, uint32_t v) { memcpy(p, &v, 4); }
-static inline void put64(uint8_t *p, uint64_t v) { memcpy(p, &v, 8); }
-static inline uint16_t get16(const uint8_t *p) { uint16_t v; memcpy(&v, p, 2); return v; }
-static inline uint32_t get32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
-static inline uint64_t get64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
-
-struct text {
-    const uint8_t *at;
-    uint32_t len;
-};
-
-/* Writes one frame; the caller has made sure of the room. Returns its length. */
-static inline uint32_t put_frame(uint8_t *p, uint8_t type, uint8_t flags, uint64_t topic_id, uint64_t seq,
-                                 uint64_t ts_ms, uint32_t size, struct text ext, struct text node, struct text tag,
-                                 struct text data, struct text meta)
-{
-    uint32_t length = FRAME_MIN + ext.len + node.len + tag.len + data.len + meta.len;
-    put32(p, length - 4);
-    p[4] = type;
-    p[5] = flags;
-    put64(p + 6, topic_id);
-    put64(p + 14, seq);
-    put64(p + 22, ts_ms);
-    put16(p + 30, (uint16_t)node.len);
-    put16(p + 32, (uint16_t)tag.len);
-    put32(p + 34, data.len);
-    p[38] = FRAME_VERSION;
-    p[39] = 0;
-    put16(p + 40, (uint16_t)ext.len);
-    put16(p + 42, 0);
-    put32(p + 44, meta.len);
-    put32(p + 48, size);
-    uint8_t *q = p + FRAME_HEADER;
-    if (ext.len) { memcpy(q, ext.at, ext.len); q += ext.len; }
-    if (node.len) { memcpy(q, node.at, node.len); q += node.len; }
-    if (tag.len) { memcpy(q, tag.at, tag.len); q += tag.len; }
-    if (data.len) { memcpy(q, data.at, data.len); q += data.len; }
-    if (meta.len) { memcpy(q, meta.at, meta.len); q += meta.len; }
-    put64(q, XXH3_64bits(p + 4, (size_t)(q - p - 4)));
-    q[8] = 0;
-    return length;
-}
+#include "elements.h"
+#include "frames.h"
 
 static inline int outside(uint32_t off, uint32_t len, uint64_t bytes) { return (uint64_t)off + len > bytes; }
 
@@ -209,35 +146,6 @@ uint64_t tp_seal_batch(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t 
                           XXH3_64bits(batch + BATCH_HEADER, body_bytes));
 }
 
-/* Reads one frame's header into *f; 0 when its version is unknown or its lengths disagree with each other or `room`. */
-static inline int get_frame(const uint8_t *p, uint64_t room, struct tp_frame *f)
-{
-    if (room < FRAME_MIN) return 0;
-    uint64_t length = (uint64_t)get32(p) + 4;
-    if (length < FRAME_MIN || length > room || p[38] != FRAME_VERSION) return 0;
-    f->length = (uint32_t)length;
-    f->type = p[4];
-    f->flags = p[5];
-    f->payload_kind = p[39];
-    f->topic_id = get64(p + 6);
-    f->seq = get64(p + 14);
-    f->ts_ms = get64(p + 22);
-    f->node_len = get16(p + 30);
-    f->tag_len = get16(p + 32);
-    f->data_len = get32(p + 34);
-    f->ext_len = get16(p + 40);
-    f->meta_len = get32(p + 44);
-    f->size = get32(p + 48);
-    f->deleted = p[length - 1];
-    f->reserved = 0;
-    return (uint64_t)FRAME_MIN + f->ext_len + f->node_len + f->tag_len + f->data_len + f->meta_len == length;
-}
-
-static inline int frame_is_sound(const uint8_t *p, uint32_t length)
-{
-    return get64(p + length - FRAME_TRAILER) == XXH3_64bits(p + 4, length - FRAME_TRAILER - 4);
-}
-
 void tp_scan_log(const char *bytes, uint64_t size, uint64_t base, struct tp_log_scan *s, struct tp_frame *out,
                  uint64_t capacity)
 {
@@ -364,61 +272,6 @@ void tp_scan_frames(const char *bytes, uint64_t size, uint64_t base, struct tp_f
     }
 }
 
-static const char DIGITS[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
-                             "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
-                             "8081828384858687888990919293949596979899";
-
-static inline char *put_decimal(char *out, uint64_t v)
-{
-    char digits[20];
-    int at = 20;
-    while (v >= 100) {
-        at -= 2;
-        memcpy(digits + at, DIGITS + (v % 100) * 2, 2);
-        v /= 100;
-    }
-    if (v >= 10) {
-        at -= 2;
-        memcpy(digits + at, DIGITS + v * 2, 2);
-    } else {
-        digits[--at] = (char)('0' + v);
-    }
-    memcpy(out, digits + at, (size_t)(20 - at));
-    return out + (20 - at);
-}
-
-#define PUT(out, literal) (memcpy(out, literal, sizeof(literal) - 1), (out) + sizeof(literal) - 1)
-
-/* A JSON string with the shortest escapes; at most 6 bytes a byte, and the quotes. */
-static char *put_string(char *out, const uint8_t *at, uint32_t len)
-{
-    static const char HEX[] = "0123456789abcdef";
-    *out++ = '"';
-    for (uint32_t i = 0; i < len; i++) {
-        uint8_t c = at[i];
-        if (c >= 0x20 && c != '"' && c != '\\') {
-            *out++ = (char)c;
-            continue;
-        }
-        *out++ = '\\';
-        switch (c) {
-        case '"': *out++ = '"'; break;
-        case '\\': *out++ = '\\'; break;
-        case '\b': *out++ = 'b'; break;
-        case '\f': *out++ = 'f'; break;
-        case '\n': *out++ = 'n'; break;
-        case '\r': *out++ = 'r'; break;
-        case '\t': *out++ = 't'; break;
-        default:
-            out = PUT(out, "u00");
-            *out++ = HEX[c >> 4];
-            *out++ = HEX[c & 15];
-        }
-    }
-    *out++ = '"';
-    return out;
-}
-
 /* Whether a set of names (tp_project) has this node; 0 where its bytes are no set. */
 static int node_is_listed(const uint8_t *node, uint32_t len, const uint8_t *set, uint32_t size)
 {
@@ -436,73 +289,6 @@ static int node_is_listed(const uint8_t *node, uint32_t len, const uint8_t *set,
         else high = middle;
     }
     return 0;
-}
-
-#define ELEMENT_FIXED 96u /* braces, keys, two numbers of 20 digits, a comma */
-
-#define LEASE_MOST 112u /* three keys, 16 hex digits, two numbers */
-
-static char *put_lease(char *q, const struct tp_lease *lease)
-{
-    static const char HEX[] = "0123456789abcdef";
-    int shift = 60;
-    while (shift && !(lease->lease_id >> shift)) shift -= 4;
-    q = PUT(q, ",\"lease_id\":\"lease_");
-    for (; shift >= 0; shift -= 4) *q++ = HEX[lease->lease_id >> shift & 15];
-    q = PUT(q, "\",\"deadline\":");
-    q = put_decimal(q, lease->deadline_ms);
-    q = PUT(q, ",\"deliveries\":");
-    return put_decimal(q, lease->deliveries);
-}
-
-/* Whether exactly this record's frame lies at p, unharmed. */
-static inline int is_frame_of(const uint8_t *p, uint32_t length, uint64_t topic_id, uint64_t seq, struct tp_frame *f)
-{
-    return get_frame(p, length, f) && f->length == length && f->seq == seq && f->topic_id == topic_id &&
-           frame_is_sound(p, length);
-}
-
-/* The room one element may take, without a lease. */
-static inline uint64_t most_bytes(const struct tp_frame *f)
-{
-    return ELEMENT_FIXED + 6ull * f->node_len + 6ull * f->tag_len + f->data_len + f->meta_len;
-}
-
-/* One element of the array, with the comma before it, for the sound frame at p; counts it. lease: NULL without. */
-static inline char *put_element(char *q, const uint8_t *p, const struct tp_frame *f, const struct tp_lease *lease,
-                                struct tp_projection *s)
-{
-    const uint8_t *node = p + FRAME_HEADER + f->ext_len;
-    const uint8_t *tag = node + f->node_len, *data = tag + f->tag_len, *meta = data + f->data_len;
-    if (s->count) *q++ = ',';
-    q = PUT(q, "{\"$seq\":");
-    q = put_decimal(q, f->seq);
-    q = PUT(q, ",\"$ts\":");
-    q = put_decimal(q, f->ts_ms);
-    if (lease) {
-        q = put_lease(q, lease);
-    } else if (f->flags & FLAG_NODE) {
-        q = PUT(q, ",\"$node\":");
-        q = put_string(q, node, f->node_len);
-    }
-    if (s->include_tags && (f->flags & FLAG_TAG)) {
-        q = PUT(q, ",\"$tag\":");
-        q = put_string(q, tag, f->tag_len);
-    }
-    if (s->include_data) {
-        q = PUT(q, ",\"data\":");
-        memcpy(q, data, f->data_len);
-        q += f->data_len;
-    }
-    if (s->include_meta && (f->flags & FLAG_META)) {
-        q = PUT(q, ",\"meta\":");
-        memcpy(q, meta, f->meta_len);
-        q += f->meta_len;
-    }
-    *q++ = '}';
-    s->count++;
-    s->size += f->size;
-    return q;
 }
 
 /* leases: NULL for plain records. */
@@ -608,8 +394,6 @@ int64_t tp_copy_frames(char *out, const char *bytes, uint64_t size, uint64_t bas
     return (int64_t)(written + run);
 }
 
-#define ROW_COPY 0x20u /* FLAG_COPY in log_format.py */
-
 int64_t tp_reframe(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
                    const uint32_t *lengths, const uint64_t *seqs, const uint64_t *ts, const uint8_t *flags,
                    uint32_t count, uint64_t topic_id, uint32_t *lengths_out)
@@ -638,10 +422,6 @@ int64_t tp_reframe(char *out, const char *bytes, uint64_t size, uint64_t base, c
     }
     return (int64_t)(q - (uint8_t *)out);
 }
-
-#include "bulk_reads.h"
-#include "text_columns.h"
-#include "parts.h"
 
 uint64_t tp_checksum(const char *bytes, uint64_t size, uint64_t seed)
 {

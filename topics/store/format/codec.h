@@ -1,4 +1,11 @@
-/* Frames and batches in bulk. Layouts: log_format.py. Every function is total: any bytes give a result, never a crash. */
+/* Frames and batches in bulk. Layouts: log_format.py. Every function is total: any bytes give a result, never a crash.
+ * Plain declarations, read by the C compiler and by cffi. */
+#ifndef TOPICS_STORE_CODEC_H
+#define TOPICS_STORE_CODEC_H
+
+#include <stdint.h>
+
+#include "rows.h"
 
 /* Why a scan stopped. */
 enum {
@@ -218,3 +225,5 @@ int64_t tp_number_frames(char *frames, uint64_t size, uint64_t topic_id, uint64_
 
 /* XXH3-64. */
 uint64_t tp_checksum(const char *bytes, uint64_t size, uint64_t seed);
+
+#endif

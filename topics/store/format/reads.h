@@ -1,11 +1,11 @@
-/* Reads from cursors, as columns over one pass: filled by http/lane/scan.c, completed by store/format/codec.c, answered by http/lane/scan.c.
+/* Reads from cursors, as columns over one pass: filled by http/lane/scan.c, completed by bulk_reads.c, answered by http/lane/scan_reads.c.
  * Python sees packed numbers (engine/read/plain_reads.py, http/lane/lane.py). Not read by cffi: C files include it. */
 #ifndef TOPICS_STORE_READS_H
 #define TOPICS_STORE_READS_H
 
 #include <stdint.h>
 
-/* One read. Where a request stands in its receive is scan.c's business, and codec.c's what became of it. */
+/* One read. Where a request stands in its receive is the business of scan.c, and what became of it that of bulk_reads.c. */
 struct tp_read {
     uint32_t receive; /* whose bytes these are; those of one receive lie together, in order */
     uint32_t slot;    /* of its topic among those of the pass */

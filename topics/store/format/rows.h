@@ -1,5 +1,5 @@
-/* One record of a request: filled by engine/json/records.c, consumed by store/format/codec.c. Mirrored by store/format/rows.py.
- * Offsets count from the start of Rows.buffer. Not read by cffi: C files include it, Python sees packed bytes. */
+/* One record of a request: filled by engine/json/write_scan.c, consumed by store/format/codec.c. Mirrored by store/format/rows.py.
+ * Offsets count from the start of Rows.buffer. */
 #ifndef TOPICS_STORE_ROWS_H
 #define TOPICS_STORE_ROWS_H
 

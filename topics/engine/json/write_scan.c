@@ -1,8 +1,11 @@
-/* Included by records.c alone: the body of a write, or bare payloads, into rows. */
-/* In tp_row.flags until the rows are cleaned. */
-enum { MARK_WHITE = 8, MARK_TAG_ESCAPED = 16, MARK_NODE_ESCAPED = 32, MARK_TWICE = 64 };
+/* The body of a write, or bare payloads, into rows: see records.h. */
+#include <string.h>
+
+#include "json_strict.h"
+#include "keep_last.h"
+#include "work.h"
+
 enum { SHORT_ANSWER_RECORDS = 16 }; /* an answer with so many seqs is far below 1 KiB */
-enum { V_COUNT = 1, V_TAG, V_NODE, V_META_BYTES, V_META_KEYS, V_SIZE };
 
 struct known {
     const char *name;

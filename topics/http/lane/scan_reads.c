@@ -1,4 +1,8 @@
-/* Plain reads: the body of `POST /v0/topics/<name>/diff`, and the answers. Part of scan.c. */
+/* Plain reads: the body of `POST /v0/topics/<name>/diff`, and the answers: see scan.h. */
+#include <string.h>
+
+#include "scan.h"
+#include "scanner.h"
 
 enum { GIVEN_FROM = 1, GIVEN_LIMIT = 2, GIVEN_TAGS = 4, GIVEN_META = 8, GIVEN_WAIT = 16, GIVEN_BUDGET = 32 };
 
@@ -80,8 +84,7 @@ static int read_query(const char *p, const char *end, struct tp_read *read)
     }
 }
 
-/* The read of request r, its body at `body`, becomes a row. 0, or the reason why it does not. */
-static int add_read(tp_scanner *s, const struct tp_request *r, const char *body)
+int add_read(tp_scanner *s, const struct tp_request *r, const char *body)
 {
     struct tp_read read = {.receive = r->receive, .end = r->end, .flags = r->flags & TP_TAKES_GZIP ? TP_READ_GZIP : 0};
     if (read_query(body, body + r->len, &read)) return TP_MISS_BODY;

@@ -1,4 +1,8 @@
-/* Texts of frames into columns in Arrow's layout: part of codec.c. */
+/* Texts of frames into columns in Arrow's layout: see codec.h. */
+#include <string.h>
+
+#include "codec.h"
+#include "frames.h"
 
 /* Copies a text. Short ones, which nearly all are, go as whole blocks where both sides have room behind them: memory that
  * is copied too far is written again by the next text, or is not part of the column. */

@@ -1,4 +1,9 @@
-/* Included by codec.c alone: what parts of producers need, in bulk. */
+/* What parts of producers need, in bulk: see codec.h. */
+#include <string.h>
+
+#include "codec.h"
+#include "frames.h"
+#include "rows.h"
 
 enum { SUM_ROOM = 1024 }; /* a record up to here is summed in one go */
 

@@ -1,4 +1,8 @@
-/* Many reads in one call, from the rows of the index to JSON: part of codec.c. */
+/* Many reads in one call, from the rows of the index to JSON: see codec.h and reads.h. */
+#include "codec.h"
+#include "elements.h"
+#include "frames.h"
+#include "reads.h"
 
 #define ROW_DEAD 0x80u /* DEAD in engine/index/chunk.py */
 

@@ -1,0 +1,73 @@
+/* What scan.c and scan_reads.c share: the scanner, and text. Internal to these. */
+#ifndef TOPICS_HTTP_SCANNER_H
+#define TOPICS_HTTP_SCANNER_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "../../engine/json/columns.h"
+#include "../../store/format/reads.h"
+#include "scan.h"
+
+enum { HOSTS_MAX = 16, HOST_BYTES_MAX = 128 };
+enum { NOBODY = 0xffffffff, NOT_ANY = 0xfffffffe }; /* no receive, or no topic */
+#define READ_SUFFIX "/diff"
+
+struct name {
+    uint64_t hash;
+    uint32_t off, len;     /* in the arena */
+    uint32_t key;
+    uint8_t forgotten, reads; /* reads: the target of reads, "<name>/diff" */
+    uint32_t group;           /* in the scan `stamp`; of reads, the slot */
+    uint64_t stamp;           /* 64 bits: one that comes again would give a name the group of another; 0: none yet */
+};
+
+struct tp_scanner {
+    uint32_t max_head_bytes, max_head_fields, max_key_bytes;
+    uint64_t max_body_bytes, max_command_bytes, secret; /* of a write; of a read, too; 0: any */
+    uint8_t *digests;
+    uint32_t key_count;
+    uint32_t host_count;
+    struct { uint64_t stamp; uint32_t len; char text[HOST_BYTES_MAX]; } hosts[HOSTS_MAX]; /* stamp: of the last scan that met it */
+    struct name *names;
+    uint32_t name_count, name_room;
+    uint32_t *slots, slot_count; /* number of a name + 1; a power of two of them */
+    char *arena;
+    uint64_t arena_used, arena_room;
+    uint64_t stamp; /* the number of this scan */
+    struct tp_request *found; /* in order of arrival */
+    struct tp_read *reads;    /* likewise, and the names they are for, each once */
+    uint32_t *read_topics;
+    uint32_t read_count, read_topic_count;
+    uint32_t found_room;      /* of all three */
+};
+
+/* The read of request r, its body at `body`, becomes a row. 0, or the reason why it does not. */
+int add_read(tp_scanner *s, const struct tp_request *r, const char *body);
+
+/* Whether a text begins with a literal, or is one. */
+#define STARTS(p, end, text) ((uint64_t)((end) - (p)) >= sizeof(text) - 1 && !memcmp(p, text, sizeof(text) - 1))
+#define IS(p, len, text) ((len) == sizeof(text) - 1 && !memcmp(p, text, sizeof(text) - 1))
+
+static inline uint32_t digits_of(uint64_t v)
+{
+    uint32_t n = 1;
+    for (; v >= 10; v /= 10) n++;
+    return n;
+}
+
+static inline char *put_number(char *out, uint64_t v)
+{
+    uint32_t n = digits_of(v);
+    for (char *p = out + n; p > out; v /= 10) *--p = (char)('0' + v % 10);
+    return out + n;
+}
+
+static inline char *put(char *out, const void *text, uint64_t len)
+{
+    memcpy(out, text, len);
+    return out + len;
+}
+#define PUT(out, literal) put(out, literal, sizeof(literal) - 1)
+
+#endif
