@@ -102,6 +102,8 @@ def _parse(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
         topic = fields.string("topic")
         return_seqs = fields.boolean("return_seqs", True)
         return make_tuple(Publish, (request_id, topic, scanner.scan(message), return_seqs, None))
+    if op in ("subscribe", "unsubscribe", "ping") and not _fits(message, limits):
+        raise _too_long(limits)
     if op == "subscribe":
         return _subscribe(fields, request_id, limits)
     if op == "unsubscribe":
@@ -111,13 +113,23 @@ def _parse(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
     raise RequestError("invalid_request", 'op must be "subscribe", "unsubscribe", "publish" or "ping"')
 
 
-def parse_long(message: bytes | bytearray, bodies: LongBodies, limits: Config) -> Generator[None, None, Command]:
-    """`parse_command` of a long message, which may be a publish alone."""
+def parse_long(
+    message: bytes | bytearray, bodies: LongBodies, scanner: WriteScanner, limits: Config
+) -> Generator[None, None, Command]:
+    """`parse_command` of a long message: a publish in turns, any other command at one go, if it may be so long."""
     try:
-        body = yield from bodies.scan(message, command=True)
-        fields = bodies.command_fields(message)
-        if not fields.op or _text(fields.op, "op") != "publish":
-            raise RequestError("invalid_request", f"only a publish may have over {bodies.step_bytes} bytes")
+        try:
+            body = yield from bodies.scan(message, command=True)
+            fields = bodies.command_fields(message)
+            is_publish = bool(fields.op) and _text(fields.op, "op") == "publish"
+        except RequestError:
+            if not _fits(message, limits):
+                raise
+            is_publish = False  # or a broken one; fields of other commands have other types
+        if not is_publish:
+            if not _fits(message, limits):
+                raise _too_long(limits)
+            return parse_command(bytes(message), scanner, limits)
         request_id = _short(fields.request_id or b"null", limits.ws_max_request_id_bytes)
         if not fields.topic:
             raise RequestError("invalid_request", "topic is missing: it is required")
@@ -130,6 +142,16 @@ def parse_long(message: bytes | bytearray, bodies: LongBodies, limits: Config) -
         return publish._replace(frames=frames)
     except RequestError as error:
         return Invalid(error.message)
+
+
+def _fits(message: bytes | bytearray, limits: Config) -> bool:
+    """Return whether a command that is no publish may be so long: all of it is looked at in one pass."""
+    return limits.max_command_bytes == 0 or len(message) <= limits.max_command_bytes
+
+
+def _too_long(limits: Config) -> RequestError:
+    message = f"only a publish may have over {limits.max_command_bytes} bytes (TOPICS_MAX_COMMAND_BYTES)"
+    return RequestError("invalid_request", message)
 
 
 def _text(text: bytes, name: str) -> str:

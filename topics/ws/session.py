@@ -270,7 +270,8 @@ class WebSocketSession:
         if self._ended:
             return
         try:
-            command = yield from parse_long(self._long, self._host.long_bodies, self._host.config)
+            host = self._host
+            command = yield from parse_long(self._long, host.long_bodies, host.scanner, host.config)
             self._on_parsed(command)
         except Exception:
             self._on_bug()
