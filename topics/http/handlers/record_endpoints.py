@@ -22,6 +22,7 @@ from topics.http.plan.call import Call, unpacked
 from topics.http.wire.json_text import json_bool
 from topics.http.wire.query import boolean
 
+_Found = tuple[Identity | None, RequestError | None]
 _VISIBLE_ASCII = re.compile(rb"[\t\x20-\x7e]*")
 
 
@@ -32,7 +33,8 @@ def write(call: Call) -> None:
         call.held_bytes = call.held_bytes or len(call.body)
         service.long_bodies.run(_write_long(call))
         return
-    _append(call, service.scanner.scan(bytes(call.body)))
+    body = service.scanner.scan(bytes(call.body))
+    _append(call, body, _identity(call, body))
 
 
 def _write_long(call: Call) -> Work:
@@ -45,19 +47,18 @@ def _write_long(call: Call) -> Work:
                 yield from unpacked(call, call.unpacking)
             body = yield from long_bodies.scan(call.body)
             frames = None
-            if body.violation is None:
-                identity, violation = _identity(call, body)
-                if violation is None:
-                    frames = yield from long_bodies.frames(body.rows, body.node, identity)
-            _append(call, body, frames)
+            identity, violation = found = _identity(call, body)
+            if violation is None:
+                frames = yield from long_bodies.frames(body.rows, body.node, identity)
+            _append(call, body, found, frames)
             yield
             call.body, call.held_bytes = b"", 0  # giving memory back takes as long as using it does
     except Exception as error:
         call.fail(error)
 
 
-def _identity(call: Call, body: WriteBody) -> tuple[Identity | None, RequestError | None]:
-    """By what the write is known when it is sent again, and the limit that it breaks."""
+def _identity(call: Call, body: WriteBody) -> _Found:
+    """Return by what the write is known when it is sent again, and the limit that it breaks."""
     key, producer, violation = body.key, body.producer, body.violation
     if key is None:
         key = call.plan.request.headers.get(b"idempotency-key")
@@ -68,14 +69,14 @@ def _identity(call: Call, body: WriteBody) -> tuple[Identity | None, RequestErro
     return producer if key is None else Key(key), violation
 
 
-def _append(call: Call, body: WriteBody, frames: Frames | None = None) -> None:
+def _append(call: Call, body: WriteBody, found: _Found, frames: Frames | None = None) -> None:
     """The hot one: the answer is one format of bytes."""
     plan = call.plan
     service = call.service
     engine = service.engine
     if engine.refuses_writes and not body.disable_backpressure:
         raise engine.refuse_write()
-    identity, violation = _identity(call, body)
+    identity, violation = found
     piece = body.piece
     with_seqs = body.lists_seqs(boolean(plan.query, "return_seqs", True) if plan.query else True)
     topic = plan.name_json

@@ -142,7 +142,8 @@ def _renumbered(parts: list[RowColumns], table: dict[bytes, int]) -> NDArray[np.
     places = np.flatnonzero(occurs[:-1])
     numbers = np.full(len(own) + 1, NO_TAG, np.uint32)
     numbers[places] = [table.setdefault(own[place], len(table)) for place in places.tolist()]
-    return numbers[tags]
+    renumbered: NDArray[np.uint32] = numbers[tags]
+    return renumbered
 
 
 def index_of(rows: list[RowColumns], first_seq: int) -> IndexColumns:
