@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-_SELDOM = "tests/sim/whole/scenarios/test_seldom.py"
+_STARTS = "tests/sim/whole/scenarios/test_starts.py"
+_SEQS = "tests/sim/whole/scenarios/test_reserved_seqs.py"
+_DELETES = "tests/sim/whole/scenarios/test_lasting_deletes.py"
+_CHECKPOINTS = "tests/sim/whole/scenarios/test_failing_checkpoints.py"
+_FORWARDED = "tests/sim/whole/scenarios/test_forwarded_records.py"
 _FULL_DISKS = "tests/sim/whole/scenarios/test_full_disks.py"
-_FOUND = "tests/sim/whole/scenarios/test_found_checkpoints.py"
 _RECOVERY = "tests/store/recovery/test_recovery.py"
 _CRASHES = "tests/store/recovery/test_crash_points.py"
 _ECHO = "tests/sim/world/test_echo.py"
@@ -503,7 +506,7 @@ MUTANTS = (
             ("store/format/codec.c", "get32(p) != BATCH_MAGIC || get64(p + 8) != s->epoch", "get32(p) != BATCH_MAGIC"),
             ("store/format/codec.c", "get64(p + 16) != s->batch_no || get64(p + 32) != s->chain", "0"),
         ),
-        hunt=_SELDOM,
+        hunt=_STARTS,
     ),
     # --- seqs --------------------------------------------------------------------------------------------------------
     _one(
@@ -523,7 +526,7 @@ MUTANTS = (
         "engine/write/append.py",
         "            topic.reserved = 0\n        for write in",
         "            pass\n        for write in",
-        _SELDOM,
+        _SEQS,
     ),
     _one(
         "a start whose log fails does not note it",
@@ -561,7 +564,7 @@ MUTANTS = (
         "        await self._or_with_reserve("
         "lambda: write_session(loop, directory, self.checkpointer.snapshot_number))\n"
         "        await self._or_with_reserve(lambda: self._settle(found, has_gaps=has_gaps))\n",
-        _SELDOM,
+        _STARTS,
     ),
     _one(
         "a sync of the file before taken for one of all that is written",
@@ -575,49 +578,49 @@ MUTANTS = (
         "store/checkpoint/copy_context.py",
         "if len(died):",
         "if False:",
-        _SELDOM,
+        _DELETES,
     ),
     _one(
         "flags forgotten by a checkpoint that failed",
         "store/checkpoint/checkpointer.py",
         "        await flagging.flag(self._unflagged)\n        self._unflagged.clear()",
         "        unflagged, self._unflagged = self._unflagged, []\n        await flagging.flag(unflagged)",
-        _SELDOM,
+        _DELETES,
     ),
     _one(
         "frames in segments not flagged",
         "store/checkpoint/delete_flags.py",
         "                await self._flag_frames(path, offsets, lengths)\n                if segment",
         "                if segment",
-        _SELDOM,
+        _DELETES,
     ),
     _one(
         "flags before a snapshot has the floors",
         "store/checkpoint/checkpointer.py",
         "        await self.take_snapshot(clean=False, flagging=self._manifest.paths_of(about))\n        flagging =",
         "        flagging =",
-        _SELDOM,
+        _DELETES,
     ),
     _one(
         "flags that a kill cut short not synced by the next start",
         "store/recovery/recovery.py",
         "    await _sync_flags(files, tiers, manifest, flagging)\n",
         "",
-        _FOUND,
+        _DELETES,
     ),
     _one(
         "runs read again that were merged elsewhere",
         "store/segments/pack.py",
         "        wanted[list(runs)] = True\n",
         "        wanted[:] = True\n",
-        _SELDOM,
+        _DELETES,
     ),
     _one(
         "a delete that leaves what is under way",
         "engine/write/delete.py",
         "RecordDeletion(core, topic, topic.next_seq - 1,",
         "RecordDeletion(core, topic, topic.head,",
-        _SELDOM,
+        _DELETES,
     ),
     _one(
         "records of a time in another class shown by an ephemeral topic",
@@ -698,7 +701,7 @@ MUTANTS = (
         "store/store.py",
         'await loop.files.sync_directory(f"{directory}/{TOPICS_DIRECTORY}")',
         "pass",
-        _FOUND,
+        _CHECKPOINTS,
     ),
     _one(
         "a dead letter's copy not synced",
@@ -712,21 +715,21 @@ MUTANTS = (
         "store/checkpoint/checkpointer.py",
         "        replay.update((shard, ReplayStart(number)) for shard, number in kept.items())\n",
         "",
-        _SELDOM,
+        f"{_FULL_DISKS}::test_a_checkpoint_that_has_space_for_few_log_files_leaves_the_others_to_the_replay",
     ),
     _one(
         "what a failed checkpoint wrote of a segment counted",
         "store/checkpoint/segment_copy.py",
         "self._segment = copy.copy(tail)",
         "self._segment = tail",
-        _SELDOM,
+        _CHECKPOINTS,
     ),
     _one(
         "what a killed checkpoint left behind a segment not cut off by a start",
         "store/recovery/recovery.py",
         "    if not segment.sealed:\n        await cut_back(files, directory, segment, lost_writes=lost_writes)\n",
         "",
-        _SELDOM,
+        _CHECKPOINTS,
     ),
     # --- space -------------------------------------------------------------------------------------------------------
     _one(
@@ -763,7 +766,7 @@ MUTANTS = (
         "engine/recovery/engine_catalog.py",
         "        topic.head = max(topic.head, change.head)\n",
         "",
-        _SELDOM,
+        _SEQS,
     ),
     _one(
         "what went while a topic was ephemeral not told when its class changes",
@@ -836,21 +839,21 @@ MUTANTS = (
         "engine/recovery/engine_catalog.py",
         "        if image.hops:",
         "        if False:",
-        _SELDOM,
+        _FORWARDED,
     ),
     _one(
         "frames that a router keeps not synced",
         "engine/routers/kept.py",
         "stage(synced=True)",
         "stage(synced=False)",
-        _SELDOM,
+        "tests/sim/whole/scenarios/test_routed_jobs.py",
     ),
     _one(
         "a copy taken by a checkpoint without the direct writes before it",
         "store/checkpoint/evacuation.py",
         "        from_files = self._log_files()\n",
         "",
-        "tests/sim/whole/scenarios/test_found_routers.py",
+        _FORWARDED,
     ),
     _one(
         "routers made and deleted without a sync",
@@ -878,7 +881,7 @@ MUTANTS = (
         "store/recovery/recovery.py",
         "doubtful=None if lost_writes else flagging)",
         "doubtful=set())",
-        _FOUND,
+        _DELETES,
     ),
     # --- parts of producers ------------------------------------------------------------------------------------------
     _one(

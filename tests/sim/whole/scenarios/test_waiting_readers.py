@@ -1,4 +1,4 @@
-"""What a reading of loop, protocols and deliveries found, each as the scenario it is: readers that stay."""
+"""Readers that wait hear of a change at once, and of nothing that they may not see."""
 
 from __future__ import annotations
 
@@ -11,6 +11,24 @@ from tests.sim.world.ring_core import LATENCY_NS
 from tests.ws.frame_client import text
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+def test_a_record_that_expires_while_it_is_written_is_not_shown_to_a_read_that_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R-TTL-3. The expiry of the first record, which the read waits for, is committed with the second."""
+    world = SimWorld()
+    world.start()
+    world.put("b", durability="fsync")
+    world.put("a", durability="fsync", ttl_ms=20)
+    world.write("a", 1)
+    monkeypatch.setitem(LATENCY_NS, "sync", 60_000_000)
+    world.ask("POST", "/v0/topics/b", {"records": [{"data": 0}]})
+    world.advance_ms(1)  # its commit is under way: what follows shares the next one
+    writer = world.ask("POST", "/v0/topics/a", {"records": [{"data": 2}]})
+    world.advance_ms(25)
+    assert world.diff("a")["records"] == []
+    assert writer.answer().status == 200
 
 
 def test_an_ack_comes_before_its_records_when_deliveries_have_waited_for_another_ack(
@@ -76,3 +94,22 @@ def test_a_long_poll_hears_of_a_write_that_came_behind_a_read_which_waited_its_t
     while world.server.service.in_progress:
         world.loop.run_pass(None)  # as a server's loop does: no pass without a reason
     assert world.ring.clock.monotonic_ns() - begun_ns < 50_000_000
+
+
+def test_a_wait_whose_time_is_over_while_a_router_is_held_up_is_answered_once_it_has_caught_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R-WAIT-5, R-WAIT-4, R-RTR-4: it shows no less than a wait without time, which waits for the router, too."""
+    world = SimWorld()
+    world.start()
+    for name in ("a", "b"):
+        world.put(name, durability="fsync")
+    world.request("PUT", "/v0/routers/r", {"source": "a", "dest": "b"})
+    world.write("a", 1)
+    with monkeypatch.context() as slowly:
+        slowly.setitem(LATENCY_NS, "write", 400_000_000)
+        slowly.setitem(LATENCY_NS, "sync", 400_000_000)
+        asked = world.ask("POST", "/v0/wait", {"topics": {"b": 0}, "wait_ms": 100})
+        world.advance_ms(200)
+        assert asked.waiting
+        assert asked.answer(within_ms=1000).json["topics"]["b"]["head_seq"] == 1
