@@ -9,6 +9,7 @@ from tests.store.segments.record_frames import DIRECTORY, Disk, record, records
 from topics.errors import CorruptError
 from topics.store.format import codec
 from topics.store.format.catalog import RowColumns
+from topics.store.format.row_columns import index_of
 from topics.store.format.segment_format import FOOTER_BYTES, index_path
 from topics.store.segments.manifest import Segment, Totals
 from topics.store.segments.segment import (
@@ -45,7 +46,7 @@ class Written:
         self.write(self.data)
         if sealed:
             rows = self.disk.run(scan_rows(self.disk.files, self.path, self.segment))
-            self.disk.write(index_path(self.segment.path), bytes(packed_index(self.segment, [rows])))
+            self.disk.write(index_path(self.segment.path), bytes(packed_index(self.segment, index_of([rows], 3))))
 
     @property
     def path(self) -> str:
@@ -133,7 +134,7 @@ def spoil(written: Written, how: str) -> None:
     elif how == "empty":
         written.disk.write(index, b"")
     else:
-        written.disk.write(index, bytes(packed_index(other_epoch(written.segment), [])))
+        written.disk.write(index, bytes(packed_index(other_epoch(written.segment), index_of([], 3))))
 
 
 def other_epoch(segment: Segment) -> Segment:
