@@ -1,0 +1,206 @@
+"""Prose for a stranger, as far as a program can check it: words, widths and first sentences.
+
+`PAGES` are checked now. `ROOMS` grows: add a folder of `topics/` once its docstrings and comments hold to the same
+rules. `python scripts/same_code.py main` shows that a change of prose changed no code.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from scripts.same_code import code_of
+
+ROOT = Path(__file__).resolve().parents[2]
+FOUND = [page for glob in ("*.md", "docs/**/*.md", "perf/*.md", "tests/*.md") for page in ROOT.glob(glob)]
+LATER = {"CHANGELOG.md", "docs/contract.md", "perf/README.md"}
+"""Pages that are still to be rewritten."""
+PAGES = [page for page in sorted(FOUND) if page.relative_to(ROOT).as_posix() not in LATER]
+ROOMS: tuple[str, ...] = ()
+"""Folders of `topics/` whose docstrings and comments are checked, too."""
+COLUMNS = 100
+
+BETTER = {
+    r"whoever|whomever": "name the actor: the caller, the client, a process that ...",
+    r"nobody|no one": "name the actor (no client, no reader), or use the passive",
+    r"somebody|someone|anybody|anyone": "name the actor: a client, another process",
+    r"everybody|everyone": "name the actors: all clients, every reader",
+    r"behind(?! (?:an? |the |your )?(?:proxy|proxies|nginx|HAProxy|Caddy)\b)": "after; lags",
+    r"told|tells|tell": "reports, states, distinguishes",
+    r"but for": "except",
+    r"such a one|such ones?": "name the thing again",
+    r"lies|lie|lying|lain": "is, is stored, is in",
+    r"goes|go on|went on|gone on|going on": "continues; is sent; is written",
+    r"alone": "only; by itself; exclusive",
+    r"that (?:is|are) none": "does not exist; is no ...",
+    r"at one go": "at once, in one step",
+    r"hardly|seldom": "rarely, barely",
+    r"as ever": "as before, unchanged",
+    r"(?:is|are|was|were) over(?! \d)": "has ended",
+    r"made again": "created again",
+    r"brings? about": "creates, causes",
+    r"let in": "admitted, accepted",
+}
+"""What is written by habit, as a regular expression, and what to write instead."""
+WORDS = re.compile("|".join(rf"(?P<w{at}>\b(?:{words})\b)" for at, words in enumerate(BETTER)), re.IGNORECASE)
+BEGINNINGS = re.compile(r"(?:So (?:is|are|do|does|did|has|have|was|were)|Such|Those|Whoever|Who)\b")
+"""How no sentence begins: its subject is a word that a stranger has to look for."""
+
+
+class Line(NamedTuple):
+    number: int
+    text: str
+
+
+def prose(page: Path) -> Iterator[Line]:
+    """Yield the lines of a page without its code: fenced and indented blocks left out, `code` and targets blanked."""
+    fenced = False
+    blank = in_list = code = False
+    for number, text in enumerate(page.read_text().split("\n"), 1):
+        if text.startswith("```"):
+            fenced = not fenced
+            continue
+        if not fenced:
+            if re.match(r"\s*(?:[-*]|\d+\.)\s", text):
+                in_list = True
+            elif text and not text.startswith(" "):
+                in_list = False
+            code = text.startswith("    ") and (code or (blank and not in_list) or not in_list)
+            if not code:
+                yield Line(number, re.sub(r"`[^`]*`", "`code`", re.sub(r"\]\([^)]*\)", "]", text)))
+        blank = not text
+
+
+def is_table(line: Line) -> bool:
+    return line.text.lstrip().startswith("|")
+
+
+def paragraphs(page: Path) -> Iterator[Line]:
+    """Yield each paragraph, list item and heading as one line, numbered by its first."""
+    start, words = 0, list[str]()
+    for line in (*prose(page), Line(0, "")):
+        if words and (not line.text.strip() or re.match(r"\s*(?:[-*]|\d+\.)\s|#|\|", line.text)):
+            yield Line(start, " ".join(words))
+            words = []
+        if line.text.strip() and not is_table(line):
+            start = start if words else line.number
+            words.append(line.text.strip())
+
+
+def names_mutants(page: Path) -> bool:
+    """The table of mutants quotes names of the tests."""
+    return page.name == "simulation.md"
+
+
+def checked(page: Path) -> list[Line]:
+    return [line for line in prose(page) if not (is_table(line) and names_mutants(page))]
+
+
+def better(text: str) -> list[str]:
+    """ "'behind': write after" for each word in a text that has a better one."""
+    found = []
+    for match in WORDS.finditer(text):
+        assert match.lastgroup is not None
+        found.append(f"{match[0]!r}: write {list(BETTER.values())[int(match.lastgroup[1:])]}")
+    return found
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_uses_the_words_of_the_field(page: Path) -> None:
+    faults = [f"{name(page)}:{line.number}: {fault}" for line in checked(page) for fault in better(line.text)]
+    assert not faults, "\n" + "\n".join(faults)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_line_of_a_page_ends_by_column_100(page: Path) -> None:
+    lines = page.read_text().split("\n")
+    wide = [
+        f"{name(page)}:{line.number}"
+        for line in prose(page)
+        if not is_table(line) and len(lines[line.number - 1]) > COLUMNS
+    ]
+    assert not wide, "\n" + "\n".join(wide)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_sentence_of_a_page_has_a_subject_of_its_own(page: Path) -> None:
+    faults = []
+    for line in paragraphs(page):
+        text = re.sub(r"^(?:[-*]|\d+\.)\s+", "", line.text)
+        for sentence in re.split(r"(?<=[.?!])\s+(?=[A-Z])", text):
+            if match := BEGINNINGS.match(sentence.lstrip("*_( ")):
+                faults.append(f"{name(page)}:{line.number}: begins with {match[0]!r}: {sentence[:60]}")
+    assert not faults, "\n" + "\n".join(faults)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_begins_with_its_title_and_what_it_is_for(page: Path) -> None:
+    lines = page.read_text().split("\n")
+    assert re.match(r"# \S", lines[0]), "the first line is the title"
+    first = [line.text for line in paragraphs(page)][1]
+    assert re.match(r"[A-Z`*]", first), f"a sentence comes first, not {first[:40]!r}"
+    assert len(first.split()) >= 6, f"a sentence comes first, not {first!r}"
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/guides/*.md")), ids=name)
+def test_a_guide_shows_a_command_on_its_first_screen(page: Path) -> None:
+    screen = page.read_text().split("\n")[:24]
+    assert any(line.startswith(("    ", "```")) for line in screen)
+
+
+# --- docstrings and comments ---
+DOCSTRING_BEGINNINGS = re.compile(
+    r"(?:What|Of|The same|Those|Such|Whoever|Who|Whose|Nobody|Somebody|So|As|For who|None|Is|Does|Has)\b"
+)
+
+
+def docstrings(tree: ast.AST) -> Iterator[Line]:
+    """Yield docstrings of modules, classes and functions, and texts below attributes, by their first line."""
+    for node in ast.walk(tree):
+        for statement in getattr(node, "body", None) or () if not isinstance(node, ast.Lambda | ast.IfExp) else ():
+            if (
+                isinstance(statement, ast.Expr)
+                and isinstance(statement.value, ast.Constant)
+                and isinstance(statement.value.value, str)
+            ):
+                yield Line(statement.lineno, statement.value.value)
+
+
+def comments(source: Path) -> Iterator[Line]:
+    for token in tokenize.generate_tokens(io.StringIO(source.read_text()).readline):
+        if token.type == tokenize.COMMENT and not re.match(r"#!|# (?:type|noqa|fmt|---)", token.string):
+            yield Line(token.start[0], token.string)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_docstrings_and_comments_of_a_room_that_is_done_hold_to_the_same_rules(room: str) -> None:
+    faults = []
+    for source in sorted((ROOT / "topics" / room).rglob("*.py")):
+        found = list(docstrings(ast.parse(source.read_text())))
+        for line in found:
+            if match := DOCSTRING_BEGINNINGS.match(line.text):
+                faults.append(f"{name(source)}:{line.number}: begins with {match[0]!r}: {line.text[:60]!r}")
+        for line in (*found, *comments(source)):
+            text = re.sub(r"`[^`]*`", "`code`", line.text)
+            faults += [f"{name(source)}:{line.number}: {fault}" for fault in better(text)]
+            widths = [len(part) for part in line.text.split("\n")]
+            faults += [f"{name(source)}:{line.number}: wider than {COLUMNS}"] if max(widths) > COLUMNS else []
+    assert not faults, "\n" + "\n".join(faults)
+
+
+def test_code_is_compared_without_its_prose() -> None:
+    bare = "class A:\n    x = 1\n    def f(self): pass\n"
+    commented = '"""A."""\nclass A:\n    """A."""\n    x = 1  # so\n    """X."""\n    def f(self):\n        """F."""\n'
+    assert code_of(bare) == code_of(commented)
+    assert code_of(bare) != code_of(bare.replace("1", "2"))
