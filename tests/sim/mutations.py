@@ -177,9 +177,9 @@ MUTANTS = (
     ),
     _one(
         "seqs not reserved ahead of use",
-        "engine/write/append.py",
-        "reserves = first + count - 1 > topic.reserved",
-        "reserves = False",
+        "engine/state/topic_numbers.py",
+        "return self.next_seq + count - 1 > self.reserved",
+        "return False",
     ),
     _one(
         "a crash gap not told",
@@ -312,9 +312,9 @@ MUTANTS = (
     ),
     _one(
         "a reservation that covers the first record only",
-        "engine/write/append.py",
-        "if last > topic.reserved or is_short",
-        "if first > topic.reserved or is_short",
+        "engine/state/topic_numbers.py",
+        "return self.next_seq + count - 1 > self.reserved",
+        "return self.next_seq > self.reserved",
     ),
     _one(
         "order numbers given out again after a checkpoint",
@@ -386,12 +386,11 @@ MUTANTS = (
     _one(
         "a copy in the cold directory not synced", "store/checkpoint/tiering.py", "await files.fsync(write_fd)", "pass"
     ),
-    Mutant(
+    _one(
         "the last $ts forgotten by recovery",
-        (
-            ("engine/recovery/engine_catalog.py", "        topic.last_ts = max(topic.last_ts, image.last_ts)\n", ""),
-            ("engine/recovery/engine_catalog.py", "        topic.last_ts = max(topic.last_ts, int(rows.ts[-1]))\n", ""),
-        ),
+        "engine/state/topic_numbers.py",
+        "        self.last_ts = max(self.last_ts, ts)\n",
+        "",
     ),
     _one(
         "expiry not logged", "engine/write/retention.py", 'if topic.stage_class == "ephemeral":', "if True:", "passing"
@@ -511,9 +510,9 @@ MUTANTS = (
     # --- seqs --------------------------------------------------------------------------------------------------------
     _one(
         "a reservation counted on that a snapshot has released",
-        "engine/recovery/engine_catalog.py",
-        "                topic.reserved = topic.next_seq - 1\n                topic.growing = 0\n",
-        "                topic.reserved = topic.next_seq - 1\n",
+        "engine/state/topic_numbers.py",
+        "            self.reserved = self.next_seq - 1\n            self.growing = 0\n",
+        "            self.reserved = self.next_seq - 1\n",
     ),
     _one(
         "reservations that add up in a replay",
@@ -523,9 +522,9 @@ MUTANTS = (
     ),
     _one(
         "a reservation counted on that failed",
-        "engine/write/append.py",
-        "            topic.reserved = 0\n        for write in",
-        "            pass\n        for write in",
+        "engine/state/topic_numbers.py",
+        "            self.reserved = self.growing = 0\n",
+        "            pass\n",
         _SEQS,
     ),
     _one(
@@ -764,7 +763,7 @@ MUTANTS = (
     _one(
         "seqs of a time in class ephemeral given out again",
         "engine/recovery/engine_catalog.py",
-        "        topic.head = max(topic.head, change.head)\n",
+        "        topic.found(change.head)\n",
         "",
         _SEQS,
     ),
@@ -954,7 +953,7 @@ MUTANTS = (
     _one(
         "the seqs of a topic that was dormant given out again",
         "engine/shared/dormant.py",
-        "        topic.next_seq = topic.head + 1\n",
+        "        topic.begin(0)\n",
         "",
         "tests/engine/recovery/test_dormant.py",
     ),

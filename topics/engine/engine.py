@@ -274,7 +274,7 @@ class Engine:
             core.reads.clear()
         if core.filled:
             for topic in core.filled:
-                topic.filling = None
+                topic.stop_filling()
             core.filled = []
         if core.awake or core.forwardable:
             another_pass(core.loop)  # by what ran behind a read: its waiters have a pass of their own

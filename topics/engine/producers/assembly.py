@@ -166,7 +166,7 @@ class Assembly:
             return
         try:
             check_caps(topic, self._total.records, self._total.size)
-            if topic.next_seq + self._total.records - 1 > topic.reserved:
+            if topic.lacks(self._total.records):
                 self._reserve()
                 return
             tags = np.concatenate(self._tags) if self._has_tags else None
@@ -183,19 +183,16 @@ class Assembly:
         core, topic, count = self._core, self._topic, self._total.records
         core.check_backlog()
         upto = reserve(core, topic, topic.next_seq + count - 1, core.clock.now_ms(), count)
-        generation = topic.growing = topic.generation
+        generation = topic.reserve_ahead()
 
         def on_commit(commit: Commit) -> None:
-            if topic.growing == generation:  # else a snapshot has released it, or the class is another
-                topic.growing = 0
-                if commit.error is None:
-                    topic.reserved = max(topic.reserved, upto)
+            topic.reserved_ahead(generation, upto if commit.error is None else 0)
             if commit.error is not None:
                 self._fail(commit.error)
             else:
                 self._append()
 
-        topic.filling = None
+        topic.stop_filling()
         core.log.when_committed(topic.id, True, on_commit)
 
     # --- other ends ---------------------------------------------------------------------------------------------------

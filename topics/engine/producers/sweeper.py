@@ -149,7 +149,6 @@ class Drop(Operation):
         with core.log.use_reserve():
             payload = encode(RemovalPayload(upto, seqs=self.runs))
             core.log.stage_control(topic.id, FrameType.CONSUME, upto, core.clock.now_ms(), payload)
-        topic.filling = None
         self.stage(synced=False)
 
     def apply(self, commit: Commit) -> None:

@@ -145,7 +145,6 @@ def stage_consumption(core: Core, topic: Topic, jobs: list[LeasedJob], now_ms: i
         core.log.stage_control(topic.id, FrameType.CONSUME, payload.upto, now_ms, encode(payload))
     for job in jobs:
         job.state = JobState.ENDING if job.state is _LEASED else job.state
-    topic.filling = None
     operation.stage(synced=topic.stage_class == "fsync")
 
 

@@ -55,5 +55,4 @@ def log_ended(core: Core, topic: Topic, jobs: Sequence[LeasedJob], then: Then) -
 def _stage(core: Core, topic: Topic, payload: LeasesPayload, then: Then) -> None:
     with core.log.use_reserve():
         core.log.stage_control(topic.id, FrameType.LEASES, topic.next_seq - 1, core.clock.now_ms(), encode(payload))
-    topic.filling = None
     LeaseChange(core, topic, then).stage(synced=topic.stage_class == "fsync")

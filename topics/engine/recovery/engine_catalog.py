@@ -126,9 +126,8 @@ class EngineCatalog:
             topic = self._add(image.name, image.id, image.order, config, image.incarnation)
             if topic is None:
                 return None
-        topic.head = max(topic.head, image.head)
-        topic.last_ts = max(topic.last_ts, image.last_ts)
-        topic.generation = max(topic.generation, image.generation)
+        topic.found(image.head, image.last_ts)
+        topic.found_generation(image.generation)
         image.floors.raise_floors(topic.floors)
         if image.gaps:
             self._gaps[topic.id] = image.gap_list()
@@ -171,9 +170,7 @@ class EngineCatalog:
         topic = self._topic(topic_id)
         if topic is None or not len(rows.seqs):
             return
-        last = int(rows.seqs[-1])
-        topic.head = max(topic.head, last)
-        topic.last_ts = max(topic.last_ts, int(rows.ts[-1]))
+        topic.found(int(rows.seqs[-1]), int(rows.ts[-1]))
         if self._log_rows.holds(topic_id) and self._core.usage.is_log(rows.file_id):
             return  # they come with `_add_held`, in one order with the copies between them
         if add_rows(topic, rows):
@@ -190,7 +187,7 @@ class EngineCatalog:
             for topic_id, upto in copied_upto.items():
                 topic = self._topic(topic_id)
                 if topic is not None:
-                    topic.head = max(topic.head, upto)
+                    topic.found(upto)
 
     def see_rows(self, topic_id: int, rows: RowColumns) -> None:
         self._log_rows.see(topic_id, rows)
@@ -251,7 +248,7 @@ class EngineCatalog:
         elif kind == FrameType.HEAD_RESERVATION:
             generation = msgspec.json.decode(payload, type=ReservationPayload).generation
             if generation > topic.generation:
-                topic.generation = generation
+                topic.found_generation(generation)
                 self._reserved[topic_id] = max(seq, self._reserved.get(topic_id, 0))
         elif kind == FrameType.LEASES and topic.queue is not None:
             change = msgspec.json.decode(payload, type=LeasesPayload)
@@ -264,7 +261,7 @@ class EngineCatalog:
         elif kind in (FrameType.DELETE_RECORDS, FrameType.FLOORS, FrameType.CONSUME):
             # Up to here seqs were given out, if only to writes that failed. Were one given out again, this frame would
             # take its record at the next replay.
-            topic.next_seq = max(topic.next_seq, seq + 1)
+            topic.found_taken(seq)
             removal = msgspec.json.decode(payload, type=RemovalPayload)
             topic.enforce_caps(removal.upto, *removal.cap)
             if kind == FrameType.FLOORS:
@@ -288,12 +285,12 @@ class EngineCatalog:
         config = parse_config(change.config)
         self._core.registry.configure(topic, config, config)
         topic.incarnation = change.incarnation or topic.incarnation
-        topic.head = max(topic.head, change.head)
+        topic.found(change.head)
         if change.floors is not None:
             change.floors.raise_floors(topic.floors)
             topic.index.kill_through(topic.floors.dead_through)
         if change.generation and change.generation >= topic.generation:
-            topic.generation = change.generation
+            topic.found_generation(change.generation)
             self._reserved.pop(topic.id, None)
 
     def add_idempotency(self, topic_id: int, key: bytes, first_seq: int, count: int, started_ms: int) -> None:
@@ -325,7 +322,7 @@ class EngineCatalog:
             # failed, which a process killed at once could not note; but others know of these seqs.
             known = self._routers.given_out(topic)
             if topic.config.durability == "ephemeral":
-                topic.head = max(topic.head, known)
+                topic.found(known)
                 index.kill_through(topic.head)
                 floors.raise_to(deleted=topic.head)  # rows of a time in another class stay gone (R-DUR-5)
                 topic.keys = None  # as long as their records (R-IDEM-8)
@@ -337,11 +334,9 @@ class EngineCatalog:
             given_out = max(known, reserved if power_lost else 0)
             if given_out > topic.head:
                 floors.add_gap(Gap(topic.head + 1, given_out, CRASH))
-                topic.head = given_out
+                topic.found(given_out)
                 has_lost = True
-            if topic.stage_class == "disk":
-                topic.reserved = max(topic.head, reserved)
-            topic.next_seq = max(topic.next_seq, topic.head + 1)
+            topic.begin(reserved)
             topic.retain_caps()
             if topic.id in self._lost:
                 has_lost |= self._tell_lost(topic, np.concatenate(self._lost.pop(topic.id)))
@@ -575,9 +570,7 @@ class EngineCatalog:
         plain: list[Topic] = []
         others: list[bytes] = []
         for topic in topics:
-            if topic.stage_class == "disk":
-                topic.reserved = topic.next_seq - 1
-                topic.growing = 0
+            topic.release_reservation()
             if is_plain(topic):
                 plain.append(topic)
             else:

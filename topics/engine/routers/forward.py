@@ -80,7 +80,7 @@ class Forward(AppendBatch):
     def __init__(self, owner: StepOwner, appender: Appender, router: Router, step: ForwardStep, *, fsync: bool) -> None:
         topic = router.dest
         self.first_hole = topic.next_seq
-        topic.next_seq += step.holes
+        topic.take_holes(step.holes)
         super().__init__(appender, topic, fsync=fsync)
         self.owner = owner
         self.router = router
@@ -109,7 +109,7 @@ class Forward(AppendBatch):
         """
         originals = self.step.originals
         assert originals is not None, "somebody found out that the originals may be shared"
-        topic, count = self.topic, len(originals.seqs)
+        count = len(originals.seqs)
         size = int(originals.sizes.sum(dtype=np.uint64))
         if keep & FLAG_TAG:
             self.tags = tags_of(self.router.source.index, originals.seqs)
@@ -119,10 +119,7 @@ class Forward(AppendBatch):
         self.file_id = int(originals.file_ids[0])
         self.core.usage.placed(self.file_id, count)
         self.rows, self.size = count, size
-        topic.next_seq += count
-        topic.pending_records += count
-        topic.pending_bytes += size
-        self.core.usage.pending_bytes += size
+        self.hold(count, size, ts)
 
     def _publish(self, file_id: int, base: int) -> None:
         shared = self.shared
@@ -150,7 +147,7 @@ class Forward(AppendBatch):
 def take_holes(topic: Topic, first: int, count: int) -> None:
     """Seqs that stand for what the source had lost: never live (R-TRIM-1, -2)."""
     last = first + count - 1
-    topic.head = max(topic.head, last)
+    topic.show(max(topic.head, last))
     topic.floors.add_gap(Gap(first, last, TRIM))
     topic.floors.settle_gaps(topic.earliest)
 
@@ -167,8 +164,7 @@ def stage_forward(owner: StepOwner, appender: Appender, router: Router, step: Fo
     core, topic = appender.core, router.dest
     now_ms = core.clock.now_ms()
     first = topic.next_seq
-    last = first + step.holes + step.copies - 1
-    ts = max(now_ms, topic.last_ts)
+    ts = topic.stamp(now_ms)
     core.check_log()
     fsync = topic.stage_class == "fsync"
     runs = hole_runs(first, step.hole_hops) + hop_runs(first + step.holes, step.hops, step.copies)
@@ -181,22 +177,20 @@ def stage_forward(owner: StepOwner, appender: Appender, router: Router, step: Fo
         if not core.log.is_one_shard:  # else what takes the originals takes this frame
             sizes: list[int] = step.originals.sizes.tolist()
             payload.sizes = sizes[:1] if min(sizes) == max(sizes) else sizes
-    reserved = reserve(core, topic, last, now_ms, step.copies) if last > topic.reserved else 0
+    seqs = step.holes + step.copies
+    reserved = reserve(core, topic, first + seqs - 1, now_ms, step.copies) if topic.lacks(seqs) else 0
     core.log.stage_control(topic.id, FrameType.FORWARD, first, ts, encode(payload), counted=False)
     forward = Forward(owner, appender, router, step, fsync=fsync)
     forward.runs = runs
     if step.rows is not None and step.rows.count:
         _stage_copies(core, forward, step.rows, ts, fsync=fsync)
-        topic.last_ts = ts
     elif step.originals is not None:
         forward.share(payload.keep, ts)
-        topic.last_ts = ts
     if step.copies and topic.memory_through:
         log_evictions(core, topic, topic.config, records=topic.pending_records, size=topic.pending_bytes)
-    topic.filling = None
     if reserved:
         forward.reserves = True
-        topic.reserved = reserved
+        topic.reserve(reserved)
     seen = bool(step.copies or step.holes)
     forward.stage(synced=(fsync and seen) or bool(reserved))
     return forward
@@ -209,7 +203,7 @@ def _stage_copies(core: Core, forward: Forward, rows: Rows, ts: int, *, fsync: b
         forward.file_id, framed = core.memory.stage_records(topic.id, first, ts, rows, routed=routed)
     else:
         framed = core.log.stage_records(topic.id, first, ts, rows, fsync=fsync, counted=False, routed=routed)
-    forward.add((rows.count, None, False, _nobody), rows, framed)
+    forward.add((rows.count, None, False, _nobody), rows, framed, ts)
 
 
 def hole_runs(first: int, holes: list[tuple[int, int]]) -> list[Run]:

@@ -51,7 +51,7 @@ def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, boun
     Durable when `done` is called, for the ack that follows may lie in another shard of the log. bounded: RequestError
     when the router would keep more than `router_keep_bytes`, which stay in memory and in the log until it goes on.
     """
-    source, dest = router.source, router.dest
+    source = router.source
     deleting = _deletion_of(router)
     if deleting is not None:  # it may fail
         deleting.append(lambda: keep_frames(core, router, seqs, done, bounded=bounded))
@@ -88,7 +88,6 @@ def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, boun
         except TopicsError as error:
             done(error)
             return
-        dest.filling = None
         KeptFrames(core, router, frames, done).stage(synced=True)
 
     core.reader.fetch(plan.pieces, on_fetched)

@@ -130,7 +130,6 @@ class RouterManager:
             self._end(router, partial(done, RouterPut(True, router.config)))
 
         for topic in (source, dest):
-            topic.filling = None
             _ChangeFrame(core, topic, partial(on_part, topic)).stage(synced=True)
 
     def _stage_deletion(self, router: Router, topics: list[Topic], then: Callable[[], None]) -> None:
@@ -157,7 +156,6 @@ class RouterManager:
             except TopicsError:
                 continue  # nothing can be written any more
             waits += 1
-            topic.filling = None
             _ChangeFrame(core, topic, one).stage(synced=True)
         one()
 
@@ -185,7 +183,6 @@ class RouterManager:
             done(RouterPut(False, config))
 
         router.changing += 1
-        router.dest.filling = None
         _ChangeFrame(core, router.dest, on_part).stage(synced=True)
 
     # --- delete ------------------------------------------------------------------------------------------------------
@@ -230,7 +227,6 @@ class RouterManager:
                 self._forwarding.note(router)
             self._end(router, partial(done, error))
 
-        router.dest.filling = None
         _ChangeFrame(core, router.dest, on_part).stage(synced=True)
 
     # --- look --------------------------------------------------------------------------------------------------------

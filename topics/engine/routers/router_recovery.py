@@ -138,15 +138,14 @@ class RouterRecovery:
             return
         if forward.holes:
             gap = Gap(first, first + forward.holes - 1, TRIM)
-            topic.head = max(topic.head, gap.last)
+            topic.found(gap.last)
             self._add_gap(topic, gap)
         if forward.hops:
             add_hops(topic, forward.hops)
-            topic.head = max(topic.head, forward.hops[-1][1])  # else others would have these seqs, and the hops
+            topic.found(forward.hops[-1][1])  # else others would have these seqs, and the hops
         if forward.refs:
             # Those that a power cut took from the source are not there, and their seqs are not given out again.
-            topic.head = max(topic.head, at + sum(end - begin + 1 for begin, end in forward.refs) - 1)
-            topic.last_ts = max(topic.last_ts, ts_ms)
+            topic.found(at + sum(end - begin + 1 for begin, end in forward.refs) - 1, ts_ms)
 
     def _add_gap(self, topic: Topic, gap: Gap) -> None:
         if gap.last > topic.floors.lost:

@@ -130,12 +130,10 @@ class Dormant:
         incarnation = f"{int(self.incarnations[row]):016x}"
         topic = Topic(self.names[row], topic_id, self.configs[row], int(self.orders[row]), self._usage, incarnation)
         topic.life, topic.is_made = Life.LIVE, True
-        topic.head, topic.last_ts = int(self.heads[row]), int(self.last_ts[row])
-        topic.next_seq = topic.head + 1
-        topic.generation = int(self.generations[row])
+        topic.found(int(self.heads[row]), int(self.last_ts[row]))
+        topic.found_generation(int(self.generations[row]))
+        topic.begin(0)
         topic.consumed_ms = int(self.consumed_ms[row])
-        if topic.stage_class == "disk":
-            topic.reserved = topic.head
         self._usage.records -= int(self.live[row])
         self._usage.bytes -= int(self.bytes[row])
         for pack, at in self._runs_of(row):

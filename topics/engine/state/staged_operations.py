@@ -41,12 +41,12 @@ class Operation:
     # --- the way there -----------------------------------------------------------------------------------------------
     def stage(self, *, synced: bool) -> None:
         """Queues it behind what is staged on the topic; its frames are in the log's filling batch."""
-        self.topic.pending.append(self)
+        self.topic.enqueue(self)
         self.core.log.when_committed(self.topic.id, synced, self.on_commit)
 
     def stage_unlogged(self) -> None:
         """Queues it without a frame: it is applied as soon as all before it is."""
-        self.topic.pending.append(self)
+        self.topic.enqueue(self)
         self.on_commit(AT_ONCE)
 
     def on_commit(self, commit: Commit) -> None:

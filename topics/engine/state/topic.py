@@ -11,6 +11,7 @@ from topics.engine.index.usage import Usage
 from topics.engine.state.idempotency import KeyStore
 from topics.engine.state.leases import Leases
 from topics.engine.state.losses import Floors
+from topics.engine.state.topic_numbers import TopicNumbers
 from topics.engine.values.priority import effective_priority
 from topics.engine.values.results import QueueState, TopicState
 from topics.engine.values.topic_config import DURABILITIES, TopicConfig
@@ -20,15 +21,11 @@ if TYPE_CHECKING:
     from topics.engine.state.identity import Waiting
     from topics.engine.state.known_producers import Producers
     from topics.engine.state.router import Router
-    from topics.engine.state.staged_operations import Operation
     from topics.engine.state.waiters import Waiter
-    from topics.engine.write.append import AppendBatch
     from topics.engine.write.retention import Expiry
 
 STAGING = " staged"
 """The name of the staging area, in the log and in snapshots: no topic can have it."""
-NO_RESERVATION = (1 << 64) - 1
-"""`reserved` of a class that needs none."""
 
 
 class Life(Enum):
@@ -40,11 +37,8 @@ class Life(Enum):
     GONE = 4
 
 
-class Topic:
-    """Readers see seqs up to `head`; seqs up to `next_seq` - 1 are given out.
-
-    `pending` are the operations staged and not yet applied, in the order they will be, which is that of their seqs.
-    """
+class Topic(TopicNumbers):
+    """`config` and what follows from it, the index, and who waits; the numbers are those of `TopicNumbers`."""
 
     __slots__ = (
         "config",
@@ -52,12 +46,8 @@ class Topic:
         "consumed_ms",
         "expiry",
         "feeders",
-        "filling",
         "floors",
-        "generation",
-        "growing",
         "has_caps",
-        "head",
         "hops",
         "id",
         "incarnation",
@@ -66,22 +56,16 @@ class Topic:
         "keys",
         "keys_forgotten",
         "last_read_ms",
-        "last_ts",
         "last_write_ms",
         "life",
         "memory_through",
         "name",
         "next_config",
-        "next_seq",
         "order",
         "parked",
-        "pending",
-        "pending_bytes",
-        "pending_records",
         "plain",
         "producers",
         "queue",
-        "reserved",
         "routers",
         "running",
         "stage_class",
@@ -91,6 +75,7 @@ class Topic:
     def __init__(  # noqa: PLR0917 - what makes a topic
         self, name: str, topic_id: int, config: TopicConfig, order: int, usage: Usage, incarnation: str
     ) -> None:
+        super().__init__()
         self.name = name
         self.id = topic_id
         self.incarnation = incarnation
@@ -100,9 +85,6 @@ class Topic:
         self.life = Life.CREATING
         self.is_made = False
         """Its creation is durable: else readers do not see it, though it is being deleted already."""
-        self.head = 0
-        self.next_seq = 1
-        self.last_ts = 0
         self.memory_through = 0
         """Records up to here may lie in memory though the class is not `ephemeral` any more: see evictions.py."""
         self.floors = Floors()
@@ -116,18 +98,7 @@ class Topic:
         """Identities of writes that are not decided yet, and the duplicates that wait for each; None: as {}."""
         self.queue = Leases(self.index, self.floors) if config.is_queue else None
         """Who works on what; None for a log."""
-        self.reserved = NO_RESERVATION
-        """Class `disk`: seqs up to here may be acknowledged before they are on stable storage (R-DUR-6)."""
-        self.growing = 0
-        """Generation of a reservation on its way to stable storage, which nobody waits for; 0: there is none."""
-        self.generation = 0
-        """Counts reservations: those of a generation that a snapshot released do not count in recovery."""
         # --- staged
-        self.pending: list[Operation] = []
-        self.filling: AppendBatch | None = None
-        """The last of `pending` while it may still take rows of this pass."""
-        self.pending_records = 0
-        self.pending_bytes = 0
         self.config_doubtful = False
         """A change failed and may yet be found after a restart: `config` is not durable by itself any more."""
         self.expiry: Expiry | None = None
@@ -155,7 +126,7 @@ class Topic:
         A write is staged in the stronger of both classes: it may be acknowledged after the change (R-CFG-3).
         """
         self.config, self.next_config = applied, staged
-        self.filling = None
+        self.stop_filling()
         self.stage_class = max(applied.durability, staged.durability, key=DURABILITIES.index)
         self.plain = (
             not applied.ttl_ms
@@ -166,11 +137,7 @@ class Topic:
         """An append needs no admission and no retention first."""
         self.has_caps = applied.discard == "old" and bool(applied.cap_records or applied.cap_bytes)
         """Records may have to go after an append."""
-        if self.stage_class != "disk":
-            self.reserved = NO_RESERVATION
-            self.growing = 0
-        elif self.reserved == NO_RESERVATION:
-            self.reserved = 0
+        self.need_reservation(self.stage_class == "disk")
 
     def leave_memory(self) -> None:
         """None of the records that count is in memory any more."""

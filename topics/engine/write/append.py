@@ -16,6 +16,7 @@ from topics.engine.state.control_frames import ReservationPayload, encode
 from topics.engine.state.identity import Identity, Waiting
 from topics.engine.state.staged_operations import AT_ONCE, Operation, Turn
 from topics.engine.state.topic import Life, Topic
+from topics.engine.state.topic_numbers import TakesRows
 from topics.engine.values.results import AppendRequest, AppendResult, Done
 from topics.engine.write.admission import check_admission
 from topics.engine.write.evictions import eviction_payload, has_to_wait, log_evictions
@@ -28,11 +29,6 @@ from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.commit import Commit
 
 _PLACED_BYTES = PLACED.size
-_RESERVE_MIN = 256
-_RESERVE_MAX = 1 << 20
-_RESERVE_REQUESTS = 64
-"""Of the size that passed the last reservation: what writes in large batches reserves more."""
-_AHEAD_MAX = _RESERVE_MAX // 2
 
 Write = tuple[int, Identity | None, bool, Done[AppendResult]]
 """One request: count of its records, identity, created (the topic), done."""
@@ -61,7 +57,7 @@ class AppendBatch(Operation):
         self.tags: list[bytes | None] | NDArray[np.uint32] | None = None
         """A tag a record, or its number in the index; None while none has one."""
 
-    def add(self, write: Write, rows: Rows, framed: Framed) -> None:
+    def add(self, write: Write, rows: Rows, framed: Framed, ts: int) -> None:
         """One request."""
         count, size = rows.count, rows.size
         tags = tags_in(rows)
@@ -69,18 +65,19 @@ class AppendBatch(Operation):
             self._add_tags(tags)
         elif isinstance(self.tags, list):
             self.tags += [None] * count
-        self.take(write, count, size, framed)
+        self.take(write, count, size, framed, ts)
 
-    def take(self, write: Write, count: int, size: int, framed: Framed) -> None:
+    def take(self, write: Write, count: int, size: int, framed: Framed, ts: int) -> None:
         """Add one request whose tags are there already."""
         self.placed += framed.placed
         self.writes.append(write)
         self.rows += count
         self.size += size
-        topic = self.topic
-        topic.next_seq += count
-        topic.pending_records += count
-        topic.pending_bytes += size
+        self.hold(count, size, ts)
+
+    def hold(self, count: int, size: int, ts: int) -> None:
+        """Give out seqs to records, which are pending from now on."""
+        self.topic.take(count, size, ts)
         self.core.usage.pending_bytes += size
 
     def _add_tags(self, tags: list[bytes | None]) -> None:
@@ -91,11 +88,7 @@ class AppendBatch(Operation):
         self.tags += tags
 
     def _undo_pending(self) -> None:
-        topic = self.topic
-        if topic.filling is self:
-            topic.filling = None
-        topic.pending_records -= self.rows
-        topic.pending_bytes -= self.size
+        self.topic.unstage(self, self.rows, self.size)
         self.core.usage.pending_bytes -= self.size
 
     # --- committed ---------------------------------------------------------------------------------------------------
@@ -105,7 +98,7 @@ class AppendBatch(Operation):
         topic, core = self.topic, self.core
         file_id = self.file_id or commit.file_id
         self._publish(file_id, commit.base)
-        topic.head = self.first_seq + self.rows - 1
+        topic.show(self.first_seq + self.rows - 1)
         topic.retain_caps()
         if topic.waiters:
             core.awake[topic] = None
@@ -136,8 +129,8 @@ class AppendBatch(Operation):
             self.core.usage.left(self.file_id, self.rows)
         if isinstance(self.tags, np.ndarray):
             topic.index.give_back_tags(self.tags)
-        if self.reserves and topic.stage_class == "disk":
-            topic.reserved = 0
+        if self.reserves:
+            topic.lose_reservation()
         for write in self.writes:
             _count, identity, _created, done = write
             waiting: Waiting = []
@@ -260,20 +253,16 @@ class Appender:
         ):
             return None
         core, count, first = self.core, rows.count, topic.next_seq
-        last = first + count - 1
-        if last > topic.reserved or is_short(topic, first):
+        if topic.lacks(count) or topic.is_short(first):
             return None
-        now_ms = core.clock.now_ms()
-        ts = now_ms if now_ms > topic.last_ts else topic.last_ts
+        ts = topic.stamp(core.clock.now_ms())
         fsync = topic.stage_class == "fsync"
         written = core.log.write_alone(topic.id, first, ts, rows, request.node, fsync=fsync)
         if written is None:
             return None
         framed, commit = written
-        topic.last_ts = ts
-        topic.next_seq = last + 1
         publish(topic, first, commit.file_id, commit.base - framed.start, framed.placed, tags_in(rows))
-        topic.head = last
+        last = topic.write_through(count, ts)
         topic.retain_caps()
         core.in_log.add(topic.id)
         return make_tuple(AppendResult, (first, last, last, count, False, False, commit.write_ns, commit.sync_ns))
@@ -294,9 +283,9 @@ class Appender:
         try:
             if topic is None:
                 topic = self._lifecycle.create_for(AppendRequest(name, rows))
-            topic.filling = None
+            topic.stop_filling()
             self._stage(topic, rows, None, self.core.clock.now_ms(), None, False, done, synced=True)
-            topic.filling = None
+            topic.stop_filling()
         except TopicsError as error:
             done(error)
 
@@ -381,17 +370,18 @@ class Appender:
         """Gives out seqs and puts the frames into the log's filling batch. Raises, and then nothing was staged."""
         count = rows.count
         first = topic.next_seq
-        ts = now_ms if now_ms > topic.last_ts else topic.last_ts
+        ts = topic.stamp(now_ms)
         extension = b"" if identity is None else identity.begin(self.core, topic, rows, node, now_ms)
+        filling: TakesRows | None = topic.filling
+        in_memory: AppendBatch | None = None
         if topic.stage_class == "ephemeral":
-            batch = AppendBatch(self, topic, fsync=False)
-            batch.file_id, framed = self.core.memory.stage_records(
-                topic.id, first, ts, rows, node=node, extension=extension
-            )
+            file_id, framed = self.core.memory.stage_records(topic.id, first, ts, rows, node=node, extension=extension)
+            filling = in_memory = AppendBatch(self, topic, fsync=False)
+            in_memory.file_id = file_id
+            topic.enqueue(in_memory)
         else:
             fsync = topic.stage_class == "fsync"
-            reserves = first + count - 1 > topic.reserved
-            filling = topic.filling
+            reserves = topic.lacks(count)
             if reserves or filling is None:
                 filling = None
                 if created:  # its creation is staged already, and found room
@@ -402,20 +392,17 @@ class Appender:
             framed = self.core.log.stage_records(topic.id, first, ts, rows, fsync=fsync, node=node, extension=extension)
             if filling is None:
                 filling = self._open(topic, reserved, fsync=fsync, synced=synced)
-            batch = filling
             if topic.memory_through:
                 records, size = topic.pending_records + count, topic.pending_bytes + rows.size
                 log_evictions(self.core, topic, topic.config, records=records, size=size)
-            if is_short(topic, first):
+            if topic.is_short(first):
                 self.grow(topic, first + count - 1, now_ms, count)
-        topic.last_ts = ts
         if identity is not None:
             topic.begin_identity(identity.name)
             identity.hold(self.core, topic)
-        batch.add((count, identity, created, done), rows, framed)
-        if batch.file_id:
-            topic.pending.append(batch)
-            batch.on_commit(AT_ONCE)
+        filling.add((count, identity, created, done), rows, framed, ts)
+        if in_memory is not None:
+            in_memory.on_commit(AT_ONCE)
 
     def append_piece(self, topic: Topic, request: AppendRequest, identity: Identity, done: Done[AppendResult]) -> None:
         """Stage a piece's records in the staging area. Raises, and then nothing was staged."""
@@ -445,17 +432,18 @@ class Appender:
                 core.check_backlog()
             else:
                 core.check_log()
-            if last > topic.reserved:
+            if topic.lacks(rows.count):
                 reserved = reserve(core, topic, last, now_ms, rows.count)
-        batch, framed = self._place(topic, frames, rows.size, synced=reserved > 0)
+        ts = topic.stamp(now_ms)
+        batch, framed = self._place(topic, frames, rows.size, ts, synced=reserved > 0)
         if reserved:
             batch.reserves = True
-            topic.reserved = reserved
+            topic.reserve(reserved)
         if identity is not None:
             topic.begin_identity(identity.name)
             identity.hold(core, topic)
-        batch.add((rows.count, identity, created, done), rows, framed)
-        if not batch.file_id and is_short(topic, first):
+        batch.add((rows.count, identity, created, done), rows, framed, ts)
+        if not batch.file_id and topic.is_short(first):
             self.grow(topic, last, now_ms, rows.count)
         self._queue(batch)
 
@@ -475,23 +463,22 @@ class Appender:
         """
         if topic.stage_class != "ephemeral":
             self.core.check_log()
-        batch, framed = self._place(topic, frames, size)
+        ts = topic.stamp(self.core.clock.now_ms())
+        batch, framed = self._place(topic, frames, size, ts)
         batch.tags = tags
-        batch.take((frames.count, identity, created, done), frames.count, size, framed)
+        batch.take((frames.count, identity, created, done), frames.count, size, framed, ts)
         self._queue(batch)
 
     def _place(
-        self, topic: Topic, frames: PrebuiltFrames, size: int, *, synced: bool = False
+        self, topic: Topic, frames: PrebuiltFrames, size: int, ts: int, *, synced: bool = False
     ) -> tuple[AppendBatch, Framed]:
         """Numbers frames from the topic's next seq on and stages them as a batch of their own.
 
         synced: also where the topic's class does not ask for it.
         """
         core, first = self.core, topic.next_seq
-        now_ms = core.clock.now_ms()
-        ts = now_ms if now_ms > topic.last_ts else topic.last_ts
         fsync = topic.stage_class == "fsync"
-        topic.filling = None
+        topic.stop_filling()
         batch = AppendBatch(self, topic, fsync=fsync)
         if topic.stage_class == "ephemeral":
             batch.file_id, framed = core.memory.stage_gathered(topic.id, frames, first, ts)
@@ -501,22 +488,22 @@ class Appender:
             framed = core.log.stage_gathered(
                 topic.id, frames, first, ts, fsync=fsync, synced=fsync or synced, done=batch.on_commit, floors=floors
             )
-        topic.last_ts = ts
         return batch, framed
 
     @staticmethod
     def _queue(batch: AppendBatch) -> None:
-        batch.topic.pending.append(batch)
+        batch.topic.enqueue(batch)
         if batch.file_id:
             batch.on_commit(AT_ONCE)
 
     def _open(self, topic: Topic, reserved: int, *, fsync: bool, synced: bool) -> AppendBatch:
         """A batch for this pass's further writes; with a reservation, they wait until that is on stable storage."""
-        batch = topic.filling = AppendBatch(self, topic, fsync=fsync)
+        batch = AppendBatch(self, topic, fsync=fsync)
         if reserved:
             batch.reserves = True
-            topic.reserved = reserved
+            topic.reserve(reserved)
         batch.stage(synced=synced or fsync or bool(reserved))
+        topic.fill(batch)
         self.core.filled.append(topic)
         return batch
 
@@ -524,32 +511,23 @@ class Appender:
         """The next reservation, before the last one is used up: no write waits for it to be on stable storage."""
         log = self.core.log
         upto = reserve(self.core, topic, last_seq, now_ms, count)
-        generation = topic.growing = topic.generation
+        generation = topic.reserve_ahead()
 
         def on_commit(commit: Commit) -> None:
             if commit.error is None:
                 log.when_durable(topic.id, on_durable)
-            elif topic.growing == generation:
-                topic.growing = 0
+            else:
+                topic.reserved_ahead(generation, 0)
 
         def on_durable() -> None:
-            if topic.growing == generation:  # else a snapshot has released it, or the class is another
-                topic.growing = 0
-                topic.reserved = max(topic.reserved, upto)
+            topic.reserved_ahead(generation, upto)
 
         log.when_committed(topic.id, False, on_commit)
 
 
-def is_short(topic: Topic, first_seq: int) -> bool:
-    """Little is left of the reservation at `first_seq`, and more is not on its way."""
-    left = topic.reserved - first_seq
-    return left < _AHEAD_MAX and left < first_seq >> 2 and not topic.growing
-
-
 def reserve(core: Core, topic: Topic, last_seq: int, now_ms: int, count: int) -> int:
     """Stages a reservation of seqs beyond `last_seq`, a write of `count`; returns the highest. Source: R-DUR-6."""
-    reserved = last_seq + max(_RESERVE_MIN, min(_RESERVE_MAX, max(last_seq // 2, _RESERVE_REQUESTS * count)))
-    topic.generation += 1
+    reserved = topic.next_reservation(last_seq, count)
     payload = encode(ReservationPayload(topic.generation))
     core.log.stage_control(topic.id, FrameType.HEAD_RESERVATION, reserved, now_ms, payload)
     return reserved

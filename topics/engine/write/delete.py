@@ -141,5 +141,4 @@ def _stage(
     except TopicsError as error:
         done(error)
         return
-    topic.filling = None
     operation.stage(synced=topic.stage_class == "fsync")

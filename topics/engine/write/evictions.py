@@ -31,7 +31,8 @@ def has_to_wait(topic: Topic) -> bool:
 
 def is_busy(topic: Topic) -> bool:
     """Something is on its way, but for what waits for its turn and the writes of this pass."""
-    return any(not isinstance(operation, Turn) and operation is not topic.filling for operation in topic.pending)
+    filling: object = topic.filling
+    return any(not isinstance(operation, Turn) and operation is not filling for operation in topic.pending)
 
 
 def log_evictions(core: Core, topic: Topic, config: TopicConfig, *, records: int = 0, size: int = 0) -> None:

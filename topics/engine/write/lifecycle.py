@@ -211,7 +211,7 @@ class Lifecycle:
         leaves_disk = _leaves_disk(topic, config)
         topic.set_config(topic.config, config)
         if leaves_disk and topic.stage_class == "disk":  # the next change may be back before this one is applied
-            topic.reserved = topic.growing = 0
+            topic.lose_reservation()
         Reconfiguration(core, topic, config, order, done).stage(synced=True)
 
     def _stage_configuration(self, topic: Topic, config: TopicConfig, now_ms: int) -> int:
@@ -285,7 +285,6 @@ class Lifecycle:
             done(error)
             return
         topic.life = Life.DELETING
-        topic.filling = None
         Removal(core, topic, done).stage(synced=True)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from topics.common.tuples import make_tuple
 from topics.engine.state.staged_operations import Operation, settle
 from topics.engine.state.topic import Life, Topic
-from topics.engine.write.append import Appender, is_short, publish, reserve
+from topics.engine.write.append import Appender, publish, reserve
 from topics.engine.write.write_columns import GroupRow
 from topics.errors import TopicsError
 from topics.store.format.rows import PLACED, ROW_BYTES, any_tagged
@@ -106,11 +106,8 @@ class PlainBatch(Operation):
         at = records = size = 0
         for topic, group, first, ts in zip(self._topics, self._groups, self._first_seqs, self._stamps, strict=True):
             rows, nbytes = group[5], group[6]
-            pending = topic.pending
-            assert pending[0] is self, "a topic's operations are decided in order"
-            del pending[0]
-            topic.pending_records -= rows
-            topic.pending_bytes -= nbytes
+            topic.dequeue(self)
+            topic.unstage(self, rows, nbytes)
             chunk = topic.index.extend(first, rows, nbytes, file_id)
             if chunk is None:
                 others.append((topic, first, at, rows))
@@ -121,8 +118,8 @@ class PlainBatch(Operation):
                 size += nbytes
                 topic.last_write_ms = ts
             at += rows
-            topic.head = first + rows - 1
-            if pending or topic.has_caps or topic.waiters or topic.routers:
+            topic.show(first + rows - 1)
+            if topic.pending or topic.has_caps or topic.waiters or topic.routers:
                 busy.append(topic)
         if runs:
             place_rows(b"".join(columns), runs, self._placed, file_id, base)
@@ -138,12 +135,10 @@ class PlainBatch(Operation):
     def _undo(self) -> list[Topic]:
         """Nothing becomes visible; the seqs are burned, since the frames may still be found after a restart."""
         for topic, group in zip(self._topics, self._groups, strict=True):
-            assert topic.pending[0] is self, "a topic's operations are decided in order"
-            del topic.pending[0]
-            topic.pending_records -= group[5]
-            topic.pending_bytes -= group[6]
-            if self._reserves and topic.stage_class == "disk":
-                topic.reserved = 0
+            topic.dequeue(self)
+            topic.unstage(self, group[5], group[6])
+            if self._reserves:
+                topic.lose_reservation()
         return self._topics
 
 
@@ -198,7 +193,7 @@ class PlainAppender:
                 left.append(at)
             elif topic.stage_class == "fsync":
                 synced.append((topic, group, at))
-            elif topic.next_seq + group[5] - 1 > topic.reserved:
+            elif topic.lacks(group[5]):
                 short.append((topic, group, at))
             else:
                 others.append((topic, group, at))
@@ -238,7 +233,7 @@ class PlainAppender:
         records = size = 0
         for topic, (_number, _first, _count, _requests, row, rows, nbytes), _at in taken:
             first = topic.next_seq
-            ts = max(topic.last_ts, now_ms)
+            ts = topic.stamp(now_ms)
             numbers += (topic.id, first, ts, row, rows)
             first_seqs.append(first)
             stamps.append(ts)
@@ -259,18 +254,14 @@ class PlainAppender:
             reserves=reserves,
         )
         for topic, upto in zip(topics, reserved, strict=reserves):
-            topic.reserved = upto
+            topic.reserve(upto)
         for (topic, group, _at), ts in zip(taken, stamps, strict=True):
-            rows = group[5]
-            topic.last_ts = ts
-            topic.next_seq += rows
-            topic.pending_records += rows
-            topic.pending_bytes += group[6]
-            topic.pending.append(batch)
+            topic.take(group[5], group[6], ts)
+            topic.enqueue(batch)
         core.usage.pending_bytes += size
         core.log.when_committed(topics[0].id, fsync or reserves, batch.on_commit)
         for topic, first in zip(topics, first_seqs, strict=True):
-            if topic.reserved - first < first >> 2 and is_short(topic, first):
+            if topic.reserved - first < first >> 2 and topic.is_short(first):
                 self._appender.grow(topic, topic.next_seq - 1, now_ms, topic.next_seq - first)
 
 

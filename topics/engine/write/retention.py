@@ -74,7 +74,6 @@ def expire(core: Core, topic: Topic, now_ms: int) -> Expiry | None:
         payload = encode(removal(topic, ttl=ttl))
         core.log.stage_control(topic.id, FrameType.FLOORS, topic.next_seq - 1, now_ms, payload)
     topic.expiry = expiry
-    topic.filling = None
     expiry.stage(synced=topic.stage_class == "fsync")
     return expiry
 
