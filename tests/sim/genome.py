@@ -6,6 +6,7 @@ A genome is a line of text, `42;1.kill=17;client 0=7;@120=5`: the seed 42, but
 - `@N=S`: once N requests were answered all streams go on as those of seed S, and so do those that begin then;
 - `L.NAME=V`: the plan of life L, changed after all streams had their say (tests/sim/whole/genes.py says which names
   there are);
+- `L.end KIND FILE=N`, `L.fail KIND FILE=N`: life L ends with the N-th such operation on such a file, or that fails;
 - `operations=V`, `crashes=V`, `cast=V`: how long the run is, and whose clients there are.
 
 Without a gene it is the run that the seed has always been.

@@ -6,19 +6,22 @@ import gc
 import random
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from tests.sim.genome import Genome
 from tests.sim.hunt.blocks import Blocks
 from tests.sim.hunt.corpus import Corpus, Told
-from tests.sim.hunt.life_changes import Shape, changed
+from tests.sim.hunt.life_changes import Shape, aimed, changed
 from tests.sim.hunt.steps import Steps
 from tests.sim.whole.run_seed import run_genome
 from tests.sim.whole.seed_plan import WHOLE, Length
 
-_FRESH = 0.25
-"""Share of the lives that are a new seed."""
+_FRESH = 0.75
+"""Share of the lives that are a new seed: what is changed in a place or two repeats the coincidences of its parent."""
+_TIMES_CRASHES = 3
+"""So many times the crashes of a seed, in as many requests: an end costs little, and the next start sees it."""
 _SMALLER_RUNS = 60
 _AIMED_FIRST = 6
 """So many lives come first because of what they have run; then every other one is a new seed."""
@@ -73,6 +76,11 @@ class Hunt:
         """How often each failure came, by its kind."""
         self._rng = rng
         self._base = {"cast": cast} if cast else {}
+        if is_guided:
+            self._base["crashes"] = length.crashes * _TIMES_CRASHES
+        self._moments: Counter[str] = Counter()
+        self._lives: Counter[str] = Counter()
+        """How many of each moment runs have told of, a life, and in how many runs."""
         self._is_guided = is_guided
         self._to_run, self._is_aimed = corpus.read() if is_guided else ([], False)
         self._to_run.reverse()
@@ -95,7 +103,9 @@ class Hunt:
                 return self._to_run.pop()
             is_fresh = turn % 2 == 0  # what every life runs is not found any better by those that were aimed at it
         if is_fresh:
-            return Genome(rng.randrange(_SEEDS), dict(self._base))
+            fresh = Genome(rng.randrange(_SEEDS), dict(self._base))
+            usual = {name: -(-number // self._lives[name]) for name, number in self._moments.items()}
+            return aimed(fresh, usual, self._base.get("crashes", 0), rng)
         parent = self.corpus.choose(rng)
         return changed(parent.genome, parent.shape, [other.genome for other in kept], rng)
 
@@ -110,6 +120,8 @@ class Hunt:
                 return self.failures[kind]
         elif self._is_guided:
             self.corpus.add(outcome.genome, outcome.shape, outcome.told)
+            self._moments.update(outcome.shape.moments)
+            self._lives.update(outcome.shape.moments.keys())
         return None
 
 
@@ -125,6 +137,8 @@ def smaller(failure: Failure, length: Length, run: Callable[[Genome], Outcome]) 
         if operations > 1:
             yield genome.with_gene("operations", operations // 2)
         crashes = genome.genes.get("crashes", length.crashes)
+        if crashes > 2:
+            yield genome.with_gene("crashes", crashes // 2)
         if crashes > 1:
             yield genome.with_gene("crashes", crashes - 1)
 

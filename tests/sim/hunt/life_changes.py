@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tests.sim.genome import Genome
@@ -18,6 +18,8 @@ class Shape(NamedTuple):
     streams: tuple[str, ...]
     lives: int
     operations: int
+    moments: Mapping[str, int]
+    """Which operations there were on files of which kinds, and how many in a life (tests/sim/whole/genes.py)."""
 
 
 def _number(rng: random.Random) -> int:
@@ -39,6 +41,8 @@ _OF_LIFE: dict[str, tuple[int, Callable[[random.Random], int]]] = {
     "graceful": (1, lambda rng: int(rng.random() < 0.2)),
 }
 """Genes of a life, how often each is chosen, and its value."""
+_AIMS = (("end", 0.5), ("fail", 0.1))
+"""In which share of the lives of a run."""
 _NAMES = tuple(_OF_LIFE)
 _WEIGHTS = tuple(weight for weight, _ in _OF_LIFE.values())
 
@@ -47,6 +51,17 @@ def changed(genome: Genome, shape: Shape, others: Sequence[Genome], rng: random.
     """The genome with one to eight changes; others: the lives that parts may be taken from."""
     for _ in range(rng.choice((1, 2, 4, 8))):
         genome = _changed_once(genome, shape, others, rng)
+    return genome
+
+
+def aimed(genome: Genome, moments: Mapping[str, int], lives: int, rng: random.Random) -> Genome:
+    """The genome with ends and failures at operations that chance would seldom choose: all kinds count as much."""
+    names = sorted(moments)
+    for life in range(lives if names else 0):
+        for verb, share in _AIMS:
+            if rng.random() < share:
+                name = rng.choice(names)
+                genome = genome.with_gene(f"{life}.{verb} {name}", rng.randint(1, moments[name]))
     return genome
 
 
@@ -67,7 +82,7 @@ def _changed_once(genome: Genome, shape: Shape, others: Sequence[Genome], rng: r
                 if name != "cast" and rng.random() < 0.5:
                     genome = genome.with_gene(name, value)
             return genome
-        case "drop" if droppable := [name for name in genome.genes if name != "cast"]:
+        case "drop" if droppable := [name for name in genome.genes if name not in {"cast", "crashes"}]:
             return genome.without(rng.choice(droppable))
     name = rng.choices(_NAMES, _WEIGHTS)[0]
     return genome.with_gene(f"{rng.randrange(shape.lives + 1)}.{name}", _OF_LIFE[name][1](rng))

@@ -10,9 +10,8 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import combinations
 from typing import Any
 from zlib import crc32
@@ -20,15 +19,16 @@ from zlib import crc32
 from tests.sim.genome import Choices
 from tests.sim.hunt.blocks import Blocks
 from tests.sim.hunt.life_changes import Shape
+from tests.sim.whole.genes import MOMENTS
 from tests.sim.whole.library_host import LibraryMachine
 from tests.sim.whole.machine import Machine
+from tests.sim.world.faults import file_kind
 from tests.sim.world.sim_disk import SimDirectory
 from tests.sim.world.sim_file import SimFile
 
 _GRADES = (1, 2, 3, 3, 3, 3, 3, 3)
 _PHASES = ("", "kill", "cut", "serve")
 _OF_TEXT = 1 << 32
-_FILE_KINDS = {"read", "write", "sync", "open", "close", "rename", "unlink"}
 
 
 class Steps:
@@ -45,6 +45,7 @@ class Steps:
         self._at_start: list[int] = []
         self._phase = 1
         self._choices: Choices | None = None
+        self._operations: Counter[str] = Counter()
         self._blocks.clear()
 
     def watch(self, machine: Machine, choices: Choices) -> None:
@@ -54,13 +55,16 @@ class Steps:
         machine.on_serving = self._serving
         machine.on_end = self._ended
         machine.ring.faults.on_struck = self._struck
+        machine.ring.faults.on_seen = self._operation
         self._at_start = [*self._blocks.counts]
 
     def shape(self) -> Shape:
         machine, choices = self._machine, self._choices
         if machine is None or choices is None:
-            return Shape((), 0, 0)
-        return Shape(tuple(choices.names), len(machine.plan.lives), machine.counts["operations"])
+            return Shape((), 0, 0, {})
+        lives = len(machine.plan.lives)
+        moments = {name: -(-count // lives) for name, count in self._operations.items()}
+        return Shape(tuple(choices.names), lives, machine.counts["operations"], moments)
 
     def features(self) -> set[int]:
         """Those of the run so far."""
@@ -106,9 +110,13 @@ class Steps:
         self._add("then", self._history, state)
         self._history = state
 
+    def _operation(self, kind: str, path: str) -> None:
+        if kind in MOMENTS:
+            self._operations[f"{kind} {file_kind(path)}"] += 1
+
     def _struck(self, kind: str, error: int, path: str) -> None:
         assert self._machine is not None
-        if kind in _FILE_KINDS:
+        if kind in MOMENTS:
             fault = f"{kind} {error} {file_kind(path)}"
             self._add(fault)
             under_way = [*_under_way(self._machine)]
@@ -118,12 +126,6 @@ class Steps:
 
     def _add_frames(self, event: str, under_way: list[str]) -> None:
         self.frames.update(f"{event} {frame}" for step in under_way if ">" in step for frame in step.split(">"))
-
-
-@lru_cache(maxsize=4096)
-def file_kind(path: str) -> str:
-    """What all files of its kind are called."""
-    return re.sub(r"[0-9a-f]{4,}|\d+", "#", path)
 
 
 def _under_way(machine: Machine) -> Iterator[str]:
@@ -144,7 +146,7 @@ def _under_way(machine: Machine) -> Iterator[str]:
         if len(lines) > 1:  # else it waits to be asked for something
             seen[">".join(lines)] = None
     for operation in machine.ring._core.in_flight.values():
-        if operation.kind in _FILE_KINDS:
+        if operation.kind in MOMENTS:
             path = operation.handle.path if operation.handle is not None else ""
             seen[f"{operation.kind} {file_kind(path)}"] = None
     engine = machine.engine

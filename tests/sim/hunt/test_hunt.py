@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 from tests.sim.genome import Choices, Genome
 from tests.sim.hunt.blocks import Blocks, Function
 from tests.sim.hunt.corpus import Corpus, Told
 from tests.sim.hunt.hunting import Failure, Hunt, Outcome, kind_of, smaller
-from tests.sim.hunt.life_changes import Shape, changed
-from tests.sim.whole.genes import LIFE_GENES
+from tests.sim.hunt.life_changes import Shape, aimed, changed
+from tests.sim.whole.genes import AIMS, LIFE_GENES
+from tests.sim.whole.machine import Machine
 from tests.sim.whole.run_seed import run, run_genome
 from tests.sim.whole.seed_plan import SHORT, WHOLE
 
 ROOT = Path(__file__).resolve().parents[3]
-SHAPE = Shape(("plan", "client 0", "1:ring"), 3, 200)
+SHAPE = Shape(("plan", "client 0", "1:ring"), 3, 200, {"sync /srv/topics/wal": 3})
 
 
 def test_a_genome_is_one_line_of_text() -> None:
@@ -46,6 +49,35 @@ def test_a_stream_of_another_seed_leaves_the_others_alone() -> None:
     usual, other = Choices(Genome(1)), Choices(Genome(1, {"plan": 2}))
     assert usual.stream("clock").random() == other.stream("clock").random()
     assert usual.stream("plan").random() != other.stream("plan").random()
+
+
+def test_a_life_ends_with_the_operation_that_its_gene_names() -> None:
+    trace: list[str] = []
+    run_genome(Genome(7, {"0.end rename /srv/topics/snapshots/snapshot-#": 1}), trace.append)
+    at = next(number for number, line in enumerate(trace) if "FAULT in wait" in line and "ends=True" in line)
+    renames = [number for number, line in enumerate(trace) if "RENAME" in line and "/snapshots/" in line]
+    assert "POWER CUT" in trace[next(number for number in renames if number > at) + 1]
+
+
+def test_an_operation_fails_that_a_gene_names() -> None:
+    struck: list[tuple[str, int, str]] = []
+
+    def watch(machine: Machine, _choices: Choices) -> None:
+        machine.ring.faults.on_struck = lambda *fault: struck.append(fault)
+
+    run_genome(Genome(3, {"0.faults": 0, "0.start": 0, "0.fail sync /srv/topics/snapshots": 1}), watch=watch)
+    assert ("sync", errno.EIO, "/srv/topics/snapshots") in struck
+
+
+def test_new_lives_end_and_fail_where_others_had_operations() -> None:
+    moments = {"sync /srv/topics/wal": 3, "rename /srv/topics/session": 1}
+    names: Counter[str] = Counter()
+    for seed in range(100):
+        genes = aimed(Genome(seed), moments, 3, random.Random(seed)).genes
+        assert all(1 <= nth <= moments[name.partition(" ")[2]] for name, nth in genes.items())
+        names.update(name.partition(".")[2] for name in genes)
+    assert names.keys() == {f"{aim} {moment}" for aim in AIMS for moment in moments}
+    assert aimed(Genome(1), {}, 3, random.Random(1)) == Genome(1)
 
 
 def test_whatever_is_changed_can_be_said_and_run() -> None:

@@ -3,17 +3,21 @@
 Of the life L, counted from 0, the last of them only audited: `L.kill` how many operations of the ring come after its
 requests, `L.cut` whether the power goes, `L.tear` what that leaves, `L.graceful`, `L.settles`, `L.clock` in ms,
 `L.faults` and `L.start` the numbers that choose its faults and its starts anew, 0: there are none.
+
+`L.end sync /srv/topics/wal=3` ends it with the third sync of the file, `L.fail sync /srv/topics/wal=3` lets that fail;
+the number that a file has in its name is `#`, and all files of a kind count as one.
 """
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable
 from typing import Any
 
 from tests.sim.genome import Genome
 from tests.sim.whole.aim import choose_killed, choose_trouble
-from tests.sim.whole.seed_plan import Faulty, Length, Life, Plan, Starting, choose_faults
+from tests.sim.whole.seed_plan import Faulty, Length, Life, Plan, PlannedFault, Starting, choose_faults
 
 
 def _faults(value: int) -> dict[str, Any]:
@@ -40,6 +44,21 @@ LIFE_GENES: dict[str, Callable[[int], dict[str, Any]]] = {
 }
 
 
+AIMS = ("end", "fail")
+MOMENTS = ("read", "write", "sync", "open", "close", "rename", "unlink")
+"""Kinds of operations that a life can be made to end with, or that can be made to fail."""
+
+
+def _aimed(life: Life, aim: str, nth: int) -> Life:
+    """The life, with an end or a failure at an operation on a file of some kind."""
+    verb, kind, file = aim.split(" ", 2)
+    ends = verb == "end"
+    if life.faulty.lies is not None and not ends:
+        return life  # what a lie left in the cache a failure would take out of it
+    fault = PlannedFault(kind, 0 if ends else errno.EIO, nth=max(1, nth), file=file, ends=ends)
+    return life._replace(faulty=life.faulty._replace(plans=(*life.faulty.plans, fault)))
+
+
 def length_of(genome: Genome, length: Length) -> Length:
     genes = genome.genes
     return Length(max(1, genes.get("crashes", length.crashes)), max(1, genes.get("operations", length.operations)))
@@ -48,8 +67,13 @@ def length_of(genome: Genome, length: Length) -> Length:
 def alter(plan: Plan, genome: Genome) -> None:
     """Changes what the genome says; genes of lives that there are not change nothing."""
     lives: list[Life] = [*plan.lives, plan.last]
-    for name, value in genome.genes.items():
-        number, _, field = name.partition(".")
-        if number.isdecimal() and field in LIFE_GENES and int(number) < len(lives):
-            lives[int(number)] = lives[int(number)]._replace(**LIFE_GENES[field](value))
+    for is_aim in (False, True):  # what is aimed comes on top of what is chosen anew
+        for name, value in genome.genes.items():
+            number, _, field = name.partition(".")
+            if not number.isdecimal() or int(number) >= len(lives):
+                continue
+            if is_aim and field.startswith(AIMS):
+                lives[int(number)] = _aimed(lives[int(number)], field, value)
+            elif not is_aim and field in LIFE_GENES:
+                lives[int(number)] = lives[int(number)]._replace(**LIFE_GENES[field](value))
     *plan.lives, plan.last = lives

@@ -120,6 +120,7 @@ class Machine:
         self.ring = SimRing(plan.seed, shuffle=True, split=plan.split, fd_limit=4096, **plan.ring_options)
         if plan.stall_ns:
             self.ring.network.socket_buffer_bytes = _SMALL_SOCKET_BYTES
+        self.ring.faults.on_end = lambda: self.ring.stop_at(self.ring.effects + 1)
         self.ring.disk.capacity_bytes = None
         self.ring.disk.make_directory("/srv")
         self.ring.disk.sync_everything()
@@ -487,10 +488,19 @@ class Machine:
         faults = self.ring.faults
         for fault in plans:
             self.say("FAULT in wait:", fault)
-            if fault.keep is not None:
+            if fault.ends:
+                faults.end(fault.kind, nth=fault.nth, file=fault.file)
+            elif fault.keep is not None:
                 faults.shorten(fault.kind, fault.keep, nth=fault.nth, times=fault.times, path_part=fault.path_part)
             else:
-                faults.fail(fault.kind, fault.error, nth=fault.nth, times=fault.times, path_part=fault.path_part)
+                faults.fail(
+                    fault.kind,
+                    fault.error,
+                    nth=fault.nth,
+                    times=fault.times,
+                    path_part=fault.path_part,
+                    file=fault.file,
+                )
 
     # --- audits ------------------------------------------------------------------------------------------------------
     def audit(self, actors: list[Actor]) -> None:

@@ -35,7 +35,10 @@ _PASS_NS = ((1000,), (1000, 20_000, 60_000), (1000, 20_000, 60_000), (30_000, 10
 
 
 class PlannedFault(NamedTuple):
-    """`keep` bytes of a transfer, or `error`; the `nth` of its kind from now on, `times` in a row."""
+    """`keep` bytes of a transfer, or `error`; the `nth` of its kind from now on, `times` in a row.
+
+    ends: nothing goes wrong, and the life ends with it. file: what all files of its kind are called.
+    """
 
     kind: str
     error: int = 0
@@ -43,6 +46,8 @@ class PlannedFault(NamedTuple):
     nth: int = 1
     times: int = 1
     path_part: str = ""
+    file: str = ""
+    ends: bool = False
 
 
 class Faulty(NamedTuple):

@@ -8,9 +8,11 @@ list_directory file_size lock allocate (blocking calls).
 from __future__ import annotations
 
 import errno
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 FOREVER = 1 << 62
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -29,6 +31,10 @@ class Rule:
     skip: int
     left: int
     path_part: str
+    file: str = ""
+    """What all files of its kind are called (`file_kind`); "": any."""
+    ends: bool = False
+    """It goes well, and nothing comes after it: `on_end` is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +55,25 @@ class Faults:
         """Kind and path of each operation that failed or transferred nothing. No cut, interruption or lie is here."""
         self.on_struck: Callable[[str, int, str], object] = _nobody
         """Told of each operation that is to go wrong: its kind, the errno, its path."""
+        self.on_seen: Callable[[str, str], object] | None = None
+        """Told of each operation: its kind and its path."""
+        self.on_end: Callable[[], object] = _nobody
+        """Called by the operation that the process is to end with."""
         self._rules: list[Rule] = []
         self.lies = 0
         self.deceived: dict[object, int] = {}
         """Files and directories that no sync has made durable up to this change, although one has said so."""
 
-    def fail(self, kind: str, error: int, *, nth: int = 1, times: int = 1, path_part: str = "") -> None:
+    def fail(self, kind: str, error: int, *, nth: int = 1, times: int = 1, path_part: str = "", file: str = "") -> None:
         """The `nth` operation of this kind from now on fails with `error` (an errno), and `times` in all.
 
         A failing sync loses what it should have made durable: reads still show it, the disk never gets it.
         """
-        self._rules.append(Rule(kind, error, 0, nth - 1, times, path_part))
+        self._rules.append(Rule(kind, error, 0, nth - 1, times, path_part, file))
+
+    def end(self, kind: str, *, nth: int, file: str) -> None:
+        """The `nth` operation of this kind from now on, on a file of this kind, is the last."""
+        self._rules.append(Rule(kind, 0, 0, nth - 1, 1, "", file, ends=True))
 
     def shorten(self, kind: str, keep: int, *, nth: int = 1, times: int = 1, path_part: str = "") -> None:
         """The `nth` read, write or send from now on transfers only `keep` bytes."""
@@ -83,13 +97,20 @@ class Faults:
     def take(self, kind: str, path: str = "") -> Fault | None:
         """Counts an operation; returns its fault if one is planned for it."""
         self.seen[kind] += 1
+        if self.on_seen is not None:
+            self.on_seen(kind, path)
         for rule in self._rules:
             if rule.kind != kind or rule.path_part not in path or rule.left == 0:
+                continue
+            if rule.file and rule.file != file_kind(path):
                 continue
             if rule.skip > 0:
                 rule.skip -= 1
                 continue
             rule.left -= 1
+            if rule.ends:
+                self.on_end()
+                continue
             self.struck[kind] += 1
             self.on_struck(kind, rule.error, path)
             if kind == "sync":
@@ -102,8 +123,14 @@ class Faults:
         return None
 
 
-def _nobody(_kind: str, _error: int, _path: str) -> None:
+def _nobody(*_told: object) -> None:
     pass
+
+
+@lru_cache(maxsize=4096)
+def file_kind(path: str) -> str:
+    """What all files of its kind are called."""
+    return re.sub(r"[0-9a-f]{4,}|\d+", "#", path)
 
 
 def sweep(run: Callable[[Faults], None], errors: dict[str, int], *, once: bool = True) -> int:
