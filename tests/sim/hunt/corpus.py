@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heapreplace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,7 +85,7 @@ class Corpus:
         lives = [msgspec.json.decode(line, type=Stored) for line in lines]
         changed = {name for name, (text_sum, _, _) in known.items() if self._sum(name) != text_sum}
         if changed:
-            lives = _by_what_they_ran(lives, changed, known)
+            lives = by_what_they_ran(lives, changed, known)
         return [Genome.parse(life.genome) for life in lives], bool(changed)
 
     def _sum(self, name: str) -> int:
@@ -132,7 +133,7 @@ class Corpus:
         return chosen[::-1]
 
 
-def _by_what_they_ran(
+def by_what_they_ran(
     lives: Sequence[Stored], changed: set[str], known: dict[str, tuple[int, int, int]]
 ) -> list[Stored]:
     """Greedily those that ran most of the changed functions' blocks, and were at an end or a fault in most of their
@@ -146,12 +147,19 @@ def _by_what_they_ran(
         shows.append(found)
     count = Counter(feature for found in shows for feature in found)
     weight = {feature: 1 / number for feature, number in count.items()}
-    left = dict(enumerate(shows))
+    # Weights only fall: a sum of then is no less than that of now, and is added up anew where it may be the largest.
+    left = [(-sum(map(weight.__getitem__, found)), index) for index, found in enumerate(shows)]
+    heapify(left)
     ordered: list[Stored] = []
     while left:
-        best = max(left, key=lambda index: (sum(weight[feature] for feature in left[index]), -index))
-        ordered.append(lives[best])
-        for feature in left.pop(best):
+        index = left[0][1]
+        now = (-sum(map(weight.__getitem__, shows[index])), index)
+        if now > left[0]:
+            heapreplace(left, now)
+            continue
+        heappop(left)
+        ordered.append(lives[index])
+        for feature in shows[index]:
             weight[feature] *= _FADES
     return ordered
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.sim.genome import Choices, Genome
 from tests.sim.hunt.blocks import Blocks, Function
-from tests.sim.hunt.corpus import Corpus, Told
+from tests.sim.hunt.corpus import Corpus, Stored, Told, by_what_they_ran
 from tests.sim.hunt.hunting import Failure, Hunt, Outcome, kind_of, smaller
 from tests.sim.hunt.life_changes import Shape, aimed, changed
 from tests.sim.whole.genes import AIMS, LIFE_GENES
@@ -132,6 +132,24 @@ def test_lives_that_ran_what_has_changed_come_first(tmp_path: Path) -> None:
     genomes, is_aimed = Corpus(tmp_path, blocks).read()
     assert is_aimed
     assert {genome.seed for genome in genomes[:2]} == {2, 9}
+
+
+def test_each_life_comes_next_that_ran_most_of_what_few_have_run() -> None:
+    rng = random.Random(1)
+    lives = [Stored(str(seed), [f"{rng.getrandbits(12) & rng.getrandbits(12):x}"] * 3, []) for seed in range(60)]
+    ran = [
+        {f"{phase} {block}" for block in range(12) if int(life.phases[0], 16) >> block & 1 for phase in range(3)}
+        for life in lives
+    ]
+    weight = {feature: 1 / number for feature, number in Counter(name for names in ran for name in names).items()}
+    ordered = []
+    left = set(range(60))
+    while left:
+        best = max(left, key=lambda index: (sum(weight[feature] for feature in ran[index]), -index))
+        left.remove(best)
+        ordered.append(lives[best])
+        weight |= {feature: weight[feature] / 2 for feature in ran[best]}
+    assert by_what_they_ran(lives, {"store/a.py:f"}, {"store/a.py:f": (1, 0, 12)}) == ordered
 
 
 def test_the_same_hunt_is_the_same_hunt(tmp_path: Path) -> None:
