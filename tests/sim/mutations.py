@@ -505,7 +505,7 @@ MUTANTS = (
             ("store/format/codec.c", "get32(p) != BATCH_MAGIC || get64(p + 8) != s->epoch", "get32(p) != BATCH_MAGIC"),
             ("store/format/codec.c", "get64(p + 16) != s->batch_no || get64(p + 32) != s->chain", "0"),
         ),
-        hunt=_STARTS,
+        hunt=f"{_STARTS}::test_batches_of_a_recycled_log_file_are_not_taken_for_what_follows_its_last_one",
     ),
     # --- seqs --------------------------------------------------------------------------------------------------------
     _one(
@@ -525,7 +525,7 @@ MUTANTS = (
         "engine/state/topic_numbers.py",
         "            self.reserved = self.growing = 0\n",
         "            pass\n",
-        _SEQS,
+        f"{_SEQS}::test_a_reservation_that_found_no_space_is_made_again_by_the_next_write",
     ),
     _one(
         "a start whose log fails does not note it",
@@ -563,7 +563,7 @@ MUTANTS = (
         "        await self._or_with_reserve("
         "lambda: write_session(loop, directory, self.checkpointer.snapshot_number))\n"
         "        await self._or_with_reserve(lambda: self._settle(found, has_gaps=has_gaps))\n",
-        _STARTS,
+        f"{_STARTS}::test_a_start_after_a_power_cut_may_be_killed_anywhere_and_no_seq_comes_again",
     ),
     _one(
         "a sync of the file before taken for one of all that is written",
@@ -577,49 +577,49 @@ MUTANTS = (
         "store/checkpoint/copy_context.py",
         "if len(died):",
         "if False:",
-        _DELETES,
+        f"{_DELETES}::test_a_record_deleted_while_a_checkpoint_copies_it_stays_deleted",
     ),
     _one(
         "flags forgotten by a checkpoint that failed",
         "store/checkpoint/checkpointer.py",
         "        await flagging.flag(self._unflagged)\n        self._unflagged.clear()",
         "        unflagged, self._unflagged = self._unflagged, []\n        await flagging.flag(unflagged)",
-        _DELETES,
+        f"{_DELETES}::test_flags_that_found_no_descriptor_are_set_by_the_next_checkpoint",
     ),
     _one(
         "frames in segments not flagged",
         "store/checkpoint/delete_flags.py",
         "                await self._flag_frames(path, offsets, lengths)\n                if segment",
         "                if segment",
-        _DELETES,
+        f"{_DELETES}::test_flags_that_found_no_descriptor_are_set_by_the_next_checkpoint",
     ),
     _one(
         "flags before a snapshot has the floors",
         "store/checkpoint/checkpointer.py",
         "        await self.take_snapshot(clean=False, flagging=self._manifest.paths_of(about))\n        flagging =",
         "        flagging =",
-        _DELETES,
+        f"{_DELETES}::test_what_a_cap_evicted_stays_gone_when_a_crash_follows_the_flags_of_a_checkpoint",
     ),
     _one(
         "flags that a kill cut short not synced by the next start",
         "store/recovery/recovery.py",
         "    await _sync_flags(files, tiers, manifest, flagging)\n",
         "",
-        _DELETES,
+        f"{_DELETES}::test_a_delete_stays_done_whose_flags_a_killed_checkpoint_left_in_the_page_cache",
     ),
     _one(
         "runs read again that were merged elsewhere",
         "store/segments/pack.py",
         "        wanted[list(runs)] = True\n",
         "        wanted[:] = True\n",
-        _DELETES,
+        f"{_DELETES}::test_a_run_that_was_merged_into_a_segment_is_not_read_again",
     ),
     _one(
         "a delete that leaves what is under way",
         "engine/write/delete.py",
         "RecordDeletion(core, topic, topic.next_seq - 1,",
         "RecordDeletion(core, topic, topic.head,",
-        _DELETES,
+        f"{_DELETES}::test_a_delete_takes_what_was_written_before_it_though_nobody_was_told_of_that_yet",
     ),
     _one(
         "records of a time in another class shown by an ephemeral topic",
@@ -700,7 +700,7 @@ MUTANTS = (
         "store/store.py",
         'await loop.files.sync_directory(f"{directory}/{TOPICS_DIRECTORY}")',
         "pass",
-        _CHECKPOINTS,
+        f"{_CHECKPOINTS}::test_segments_in_directories_that_a_killed_checkpoint_made_survive_a_power_cut",
     ),
     _one(
         "a dead letter's copy not synced",
@@ -721,14 +721,14 @@ MUTANTS = (
         "store/checkpoint/segment_copy.py",
         "self._segment = copy.copy(tail)",
         "self._segment = tail",
-        _CHECKPOINTS,
+        f"{_CHECKPOINTS}::test_what_a_checkpoint_wrote_of_a_segment_before_space_ran_out_is_written_over_by_the_next",
     ),
     _one(
         "what a killed checkpoint left behind a segment not cut off by a start",
         "store/recovery/recovery.py",
         "    if not segment.sealed:\n        await cut_back(files, directory, segment, lost_writes=lost_writes)\n",
         "",
-        _CHECKPOINTS,
+        f"{_CHECKPOINTS}::test_what_a_killed_checkpoint_left_behind_a_segment_is_no_part_of_it_when_it_is_sealed",
     ),
     # --- space -------------------------------------------------------------------------------------------------------
     _one(
@@ -765,7 +765,7 @@ MUTANTS = (
         "engine/recovery/engine_catalog.py",
         "        topic.found(change.head)\n",
         "",
-        _SEQS,
+        f"{_SEQS}::test_seqs_of_a_time_in_class_ephemeral_are_not_given_out_again",
     ),
     _one(
         "what went while a topic was ephemeral not told when its class changes",
@@ -838,21 +838,22 @@ MUTANTS = (
         "engine/recovery/engine_catalog.py",
         "        if image.hops:",
         "        if False:",
-        _FORWARDED,
+        f"{_FORWARDED}::test_hops_outlive_a_checkpoint_while_a_router_is_blocked",
     ),
     _one(
         "frames that a router keeps not synced",
         "engine/routers/kept.py",
         "stage(synced=True)",
         "stage(synced=False)",
-        "tests/sim/whole/scenarios/test_routed_jobs.py",
+        "tests/sim/whole/scenarios/test_routed_jobs.py"
+        "::test_jobs_acked_while_their_router_was_blocked_are_forwarded_after_a_power_cut",
     ),
     _one(
         "a copy taken by a checkpoint without the direct writes before it",
         "store/checkpoint/evacuation.py",
         "        from_files = self._log_files()\n",
         "",
-        _FORWARDED,
+        f"{_FORWARDED}::test_a_direct_write_goes_with_the_copy_behind_it_though_its_original_lies_in_an_older_file",
     ),
     _one(
         "routers made and deleted without a sync",
@@ -880,7 +881,7 @@ MUTANTS = (
         "store/recovery/recovery.py",
         "doubtful=None if lost_writes else flagging)",
         "doubtful=set())",
-        _DELETES,
+        f"{_DELETES}::test_a_delete_stays_done_whose_flags_a_failed_sync_has_lost",
     ),
     # --- parts of producers ------------------------------------------------------------------------------------------
     _one(

@@ -38,40 +38,6 @@ def test_everything_is_back_after_a_kill() -> None:
     world.check_every_record()
 
 
-def test_a_checkpoint_moves_records_out_of_the_log_and_frees_it() -> None:
-    world = StoreWorld().open()
-    world.create(1)
-    for _ in range(30):
-        world.append(1, 10, size=300)
-    world.checkpoint()
-    assert world.store.checkpointer.counters.copied_rows == 300
-    world.check_every_record()
-    before = world.catalog.state()
-    kinds = {world.store.files[row.file_id].kind.name for row in world.topic(1).rows.values()}
-    assert kinds == {"SEGMENT"}
-    world = world.next_life()
-    assert world.catalog.state() == before
-    world.check_every_record()
-
-
-def test_small_topics_share_a_pack_and_many_runs_are_merged() -> None:
-    world = StoreWorld().open()
-    for topic_id in range(1, 6):
-        world.create(topic_id)
-    for turn in range(20):
-        for topic_id in range(1, 6):
-            world.append(topic_id, 2, tag=b"t%d" % (turn % 3))
-        world.checkpoint()
-        assert len(world.store.checkpointer._manifest.runs.get(1, ())) <= 8
-    world.check_every_record()
-    assert len(world.files("packs")) <= 8
-    assert world.files("topics") == []
-    before = world.catalog.state()
-    world = world.next_life()
-    assert world.catalog.state() == before
-    world.check_every_record()
-
-
 def test_a_clean_close_needs_no_log() -> None:
     world = StoreWorld().open()
     world.create(1)
@@ -82,38 +48,6 @@ def test_a_clean_close_needs_no_log() -> None:
     world = StoreWorld(world.ring.next_life(power_cut=True), config=world.config).open()
     assert world.catalog.state() == before
     assert world.catalog.power_lost is False
-    world.check_every_record()
-
-
-def test_deleted_records_stay_deleted_when_the_log_is_gone() -> None:
-    world = StoreWorld().open()
-    world.create(1)
-    world.create(2)
-    world.append(1, 250, size=100)
-    world.append(2, 10)
-    world.checkpoint()
-    world.delete(1, [1, 50, 101, 250])
-    world.delete(2, [3, 10])
-    world.checkpoint()
-    world.checkpoint()
-    before = world.catalog.state()
-    world = world.next_life(power_cut=True)
-    assert world.catalog.state() == before
-    world.check_every_record()
-
-
-def test_what_lies_below_the_floor_is_dropped() -> None:
-    world = StoreWorld().open()
-    world.create(1)
-    world.append(1, 450, size=100)
-    world.checkpoint()
-    segments = world.files("topics/0000000000000001")
-    world.evict(1, 320)
-    world.checkpoint()
-    assert len(world.files("topics/0000000000000001")) < len(segments)
-    before = world.catalog.state()
-    world = world.next_life()
-    assert world.catalog.state() == before
     world.check_every_record()
 
 
@@ -265,21 +199,6 @@ def begun(world: StoreWorld) -> list[SimFile]:
     """Files of the log that were taken into use, oldest first."""
     nodes = [world.ring.disk.find(f"{DIRECTORY}/wal/shard-00/{name}") for name in world.files("wal/shard-00")]
     return [node for node in nodes if isinstance(node, SimFile) and bytes(node.live[:4]).strip(b"\0")]
-
-
-def test_a_checkpoint_that_waits_for_the_last_one_does_not_begin_behind_it() -> None:
-    """It would write to descriptors that are closed by then, and into a directory that is somebody else's."""
-    world = StoreWorld().open()
-    world.create(1)
-    world.append(1, 5)
-    before = world.store.checkpointer.snapshot_number
-    closing = world.loop.spawn(world.store.close(), "close")
-    while world.store.checkpointer._running is None:
-        world.passes(1)
-    late = world.loop.spawn(world.store.checkpointer.run(), "checkpoint")
-    world.loop.run_until(lambda: closing.done and late.done)
-    late.result()
-    assert world.store.checkpointer.snapshot_number == before + 2, "the two copies of one snapshot"
 
 
 def test_a_start_whose_own_commit_fails_notes_that_for_the_next_one() -> None:

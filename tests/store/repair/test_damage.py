@@ -305,18 +305,3 @@ def test_a_directory_made_for_more_cores_is_refused() -> None:
     ring.put_file(f"{DIRECTORY}/topics.json", b'{"format":1,"cores":4}')
     with pytest.raises(FormatError, match="made for 4 cores"):
         StoreWorld(ring).open()
-
-
-def test_records_damaged_in_the_log_are_not_copied_into_a_segment() -> None:
-    world = StoreWorld(config=small_config(hot_tail_bytes=0)).open()
-    world.create(1)
-    world.append(1, 3)
-    world.append(1, 2)
-    row = world.topic(1).rows[2]
-    world = world.next_life()
-    row = world.topic(1).rows[2]
-    world.ring.corrupt_file(world.store.files[row.file_id].path, row.offset + 60)
-    with pytest.raises(CorruptError, match="topic 1, seq 2"):
-        world.checkpoint()
-    assert world.store.checkpointer.counters.error
-    assert not world.store.log.read_only

@@ -1,0 +1,181 @@
+"""What a checkpoint copies out of the log, and where to."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from tests.sim.world.faults import Fault
+from tests.store.store_world import StoreWorld, small_config
+from topics.errors import CorruptError
+from topics.store.checkpoint.evacuation import RUNS_MAX
+from topics.store.format.file_table import FileKind
+
+_NEVER = {"checkpoint_wal_bytes": 1 << 30, "checkpoint_every_ms": 1 << 40}
+"""No checkpoint begins by itself."""
+
+
+def begun(**changes: int) -> StoreWorld:
+    """Topics 1 and 2, without records."""
+    world = StoreWorld(config=small_config(**{**_NEVER, **changes})).open()
+    world.create(1)
+    world.create(2)
+    return world
+
+
+def kinds(world: StoreWorld, topic_id: int) -> list[FileKind]:
+    """Where each record of a topic is, in the order of their seqs."""
+    return [world.store.files[row.file_id].kind for _, row in sorted(world.topic(topic_id).rows.items())]
+
+
+def test_small_topics_share_a_pack_and_many_runs_are_merged() -> None:
+    world = StoreWorld().open()
+    for topic_id in range(1, 6):
+        world.create(topic_id)
+    for turn in range(20):
+        for topic_id in range(1, 6):
+            world.append(topic_id, 2, tag=b"t%d" % (turn % 3))
+        world.checkpoint()
+        assert len(world.store.checkpointer._manifest.runs.get(1, ())) <= 8
+    world.check_every_record()
+    assert len(world.files("packs")) <= 8
+    assert world.files("topics") == []
+    before = world.catalog.state()
+    world = world.next_life()
+    assert world.catalog.state() == before
+    world.check_every_record()
+
+
+def test_records_damaged_in_the_log_are_not_copied_into_a_segment() -> None:
+    world = StoreWorld(config=small_config(hot_tail_bytes=0)).open()
+    world.create(1)
+    world.append(1, 3)
+    world.append(1, 2)
+    row = world.topic(1).rows[2]
+    world = world.next_life()
+    row = world.topic(1).rows[2]
+    world.ring.corrupt_file(world.store.files[row.file_id].path, row.offset + 60)
+    with pytest.raises(CorruptError, match="topic 1, seq 2"):
+        world.checkpoint()
+    assert world.store.checkpointer.counters.error
+    assert not world.store.log.read_only
+
+
+def test_few_bytes_of_a_topic_go_into_a_pack_and_many_into_a_segment() -> None:
+    world = begun(pack_run_bytes=2000)
+    world.append(1, 3)
+    world.append(2, 10, size=300)
+    world.checkpoint()
+    assert (kinds(world, 1), kinds(world, 2)) == ([FileKind.PACK] * 3, [FileKind.SEGMENT] * 10)
+    world.next_life(power_cut=True).check_every_record()
+
+
+def test_a_topic_that_has_a_segment_gets_no_runs_beside_it() -> None:
+    world = begun(pack_run_bytes=2000)
+    world.append(1, 10, size=300)
+    world.checkpoint()
+    world.append(1, 1)
+    world.checkpoint()
+    assert kinds(world, 1) == [FileKind.SEGMENT] * 11
+    assert world.files("packs") == []
+
+
+def test_runs_go_into_the_first_segment_of_their_topic_and_their_packs_go() -> None:
+    world = begun(pack_run_bytes=2000)
+    for _ in range(3):
+        world.append(1, 1, size=500)
+        world.checkpoint()
+    assert kinds(world, 1) == [FileKind.PACK] * 3
+    world.append(1, 1, size=2000)
+    world.checkpoint()
+    assert kinds(world, 1) == [FileKind.SEGMENT] * 4
+    assert world.files("packs") == []
+    world.next_life(power_cut=True).check_every_record()
+
+
+def test_runs_that_are_many_become_one_run() -> None:
+    world = begun(pack_run_bytes=1 << 20)
+    for _ in range(RUNS_MAX - 1):
+        world.append(1, 1)
+        world.checkpoint()
+    assert len(world.files("packs")) == RUNS_MAX - 1
+    world.append(1, 1)
+    world.checkpoint()
+    assert len(world.files("packs")) == 1
+    assert kinds(world, 1) == [FileKind.PACK] * RUNS_MAX
+    world.next_life(power_cut=True).check_every_record()
+
+
+def test_a_deleted_record_is_not_copied() -> None:
+    world = begun()
+    world.append(1, 5)
+    world.delete(1, [2, 4])
+    world.checkpoint()
+    assert world.store.checkpointer.counters.copied_rows == 3
+    world.next_life(power_cut=True).check_every_record()
+
+
+def test_a_topic_of_which_nothing_is_in_the_log_is_left_where_it_is() -> None:
+    world = begun()
+    world.append(1, 5)
+    world.append(2, 5)
+    world.checkpoint()
+    places = dict(world.topic(1).rows)
+    world.append(2, 5)
+    world.checkpoint()
+    assert world.topic(1).rows == places
+    assert world.store.checkpointer.counters.copied_rows == 15
+
+
+def test_every_file_that_was_written_is_synced_before_the_snapshot_that_lists_it() -> None:
+    world = begun(pack_run_bytes=2000, segment_max_events=4)
+    world.append(1, 3)
+    world.append(2, 10, size=300)
+    take, seen = world.ring.faults.take, list[tuple[str, str]]()
+
+    def watch(kind: str, path: str = "") -> Fault | None:
+        seen.append((kind, path))
+        return take(kind, path)
+
+    world.ring.faults.take = watch  # type: ignore[method-assign]
+    world.checkpoint()
+    snapshot = next(at for at, (_, path) in enumerate(seen) if "/snapshot-" in path)
+    files = {path for kind, path in seen[:snapshot] if kind == "write" and ("/seg-" in path or "/pack-" in path)}
+    assert len(files) == 1 + 3 + 2, "a pack, three segments, the indexes of two that are full"
+    for file in files:
+        of_file = [kind for kind, path in seen[:snapshot] if path == file and kind in ("write", "sync")]
+        assert of_file[-1] == "sync", file
+
+
+def test_a_segment_that_does_not_fill_is_sealed_when_it_is_old() -> None:
+    world = begun(pack_run_bytes=100, segment_max_age_ms=5000)
+    world.append(1, 5)
+    world.checkpoint()
+    index = f"seg-{1:020d}.idx"
+    world.run(world.loop.sleep(4_000_000_000))
+    world.checkpoint()
+    assert index not in world.files(f"topics/{1:016x}")
+    world.run(world.loop.sleep(2_000_000_000))
+    world.checkpoint()
+    assert index in world.files(f"topics/{1:016x}")
+    world.append(1, 2)
+    world.checkpoint()
+    assert len([name for name in world.files(f"topics/{1:016x}") if name.endswith(".data")]) == 2
+    world.next_life(power_cut=True).check_every_record()
+
+
+@pytest.mark.parametrize("path_part", ["/pack-", "/seg-"])
+def test_records_whose_copies_found_no_space_are_read_in_the_log(path_part: str) -> None:
+    world = begun(pack_run_bytes=2000)
+    world.append(1, 3)
+    world.append(2, 10, size=300)
+    world.ring.faults.fail("write", errno.ENOSPC, path_part=path_part)
+    with pytest.raises(OSError, match="No space left"):
+        world.checkpoint()
+    assert kinds(world, 1 if path_part == "/pack-" else 2).count(FileKind.WAL) in (3, 10)
+    world.check_every_record()
+    world.checkpoint()
+    world.checkpoint()
+    assert FileKind.WAL not in kinds(world, 1) + kinds(world, 2)
+    world.next_life(power_cut=True).check_every_record()
