@@ -45,7 +45,7 @@ PUT_BACK = (
         "adf5925",
         "seqs that a failed write had taken given out again behind a delete",
         "engine/recovery/engine_catalog.py",
-        "            topic.next_seq = max(topic.next_seq, seq + 1)\n",
+        "            topic.found_taken(seq)\n",
         "",
     ),
     _one(

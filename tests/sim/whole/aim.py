@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from tests.sim.genome import stream
 from tests.sim.whole.seed_plan import Faulty, Life, Plan, PlannedFault, Starting
-from topics.engine.write import append
+from topics.engine.state import topic_numbers as numbers
 from topics.store.checkpoint import checkpointer
 from topics.store.disk import disk_space
 
@@ -143,9 +143,9 @@ def _change(plan: Plan, at: int, **changes: object) -> None:
 @contextlib.contextmanager
 def small_numbers(plan: Plan) -> Iterator[None]:
     """For the run of a plan."""
-    reserve, look_ns = (append._RESERVE_MIN, append._RESERVE_REQUESTS), checkpointer._LOOK_EVERY_NS
+    reserve, look_ns = (numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS), checkpointer._LOOK_EVERY_NS
     check_ns = disk_space._CHECK_NS
-    append._RESERVE_MIN, append._RESERVE_REQUESTS = stream(plan.seed, "reserve").choice((reserve, (1, 1), (4, 2)))
+    numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS = stream(plan.seed, "reserve").choice((reserve, (1, 1), (4, 2)))
     looks_ns = (look_ns, look_ns, 20_000_000, 3_000_000)
     checkpointer._LOOK_EVERY_NS = plan.look_every_ns or stream(plan.seed, "look").choice(looks_ns)
     quick_ns = stream(plan.seed, "check").choice((check_ns, 3_000_000, 3_000_000))
@@ -154,5 +154,5 @@ def small_numbers(plan: Plan) -> Iterator[None]:
         yield
     finally:
         disk_space._CHECK_NS = check_ns
-        append._RESERVE_MIN, append._RESERVE_REQUESTS = reserve
+        numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS = reserve
         checkpointer._LOOK_EVERY_NS = look_ns

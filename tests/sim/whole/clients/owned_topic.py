@@ -22,7 +22,7 @@ from tests.sim.whole.clients.operation import (
     follow,
 )
 from tests.sim.whole.clients.state import Part, Record, State
-from topics.engine.write import append
+from topics.engine.state import topic_numbers
 
 _BURNED_MAX = 24
 """Seqs that failed writes may have taken, one after another."""
@@ -131,7 +131,7 @@ class OwnedTopic:
         """The highest seq that may be reserved, by those that writes may have had: a power cut skips none above it."""
         given = max((state.head for state in candidates if state is not None), default=0)
         given += self.burned + _rows(self.limbo)
-        return given + max(append._RESERVE_MIN, given // 2, append._RESERVE_REQUESTS * self.rows_max)
+        return given + max(topic_numbers._RESERVE_MIN, given // 2, topic_numbers._RESERVE_REQUESTS * self.rows_max)
 
     def certain(self, under_way: list[Operation], *, may_lose: bool) -> set[str]:
         """The data of records that are there whatever comes of its limbo and of what is under way."""

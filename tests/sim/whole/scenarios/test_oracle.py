@@ -16,7 +16,7 @@ from tests.sim.whole.clients.waiting import Waiting
 from tests.sim.whole.machine import Machine
 from tests.sim.whole.seed_plan import LONGEST_SHORT_LOG
 from topics.config import Config
-from topics.engine.write import append
+from topics.engine.state import topic_numbers
 
 
 def a_topic(**config: Any) -> OwnedTopic:
@@ -65,7 +65,7 @@ def test_what_a_power_cut_skips_is_at_most_a_reservation_above_what_was_given_ou
     topic.burn([a_write("1", "2")])
     topic.limbo = [a_write("3")]
     assert topic.reserved_most([None, state]) == 1003 + 1003 // 2
-    assert topic.reserved_most([None]) == 3 + append._RESERVE_MIN
+    assert topic.reserved_most([None]) == 3 + topic_numbers._RESERVE_MIN
 
 
 def test_ways_to_equal_states_are_one() -> None:
