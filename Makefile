@@ -125,10 +125,10 @@ $(VENV)/.ready: pyproject.toml setup.py scripts/setup.sh
 # Without what cffi makes of them.
 C_FILES := $(shell find topics -name '[!_]*.[ch]')
 build: $(VENV)/.built
-$(VENV)/.built: build_ffi.py $(C_FILES) | $(VENV)/.ready
+$(VENV)/.built: build_ffi.py topics/store/format/log_format.py $(C_FILES) | $(VENV)/.ready
 	@echo "building the C modules" >&2
 	$(BIN)/python build_ffi.py
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info topics/*/*.so topics/*/*/*.so topics/*/*.o topics/*/*/*.o topics/*/_*.c topics/*/*/_*.c .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build *.egg-info topics/*/*.so topics/*/*/*.so topics/*/*.o topics/*/*/*.o topics/*/_*.c topics/*/*/_*.[ch] .mypy_cache .ruff_cache .pytest_cache

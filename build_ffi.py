@@ -7,14 +7,18 @@ it stands, with the project's headers that it includes. Run by setuptools (see s
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import sysconfig
 import tempfile
+from contextlib import suppress
+from enum import IntEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cffi import FFI
 
@@ -56,11 +60,40 @@ EXTENSIONS = (
 )
 
 
+LAYOUT = ROOT / "topics/store/format/log_format.py"
+"""The numbers of the log's layout. Python that runs without C modules knows them, too, so they are declared there."""
+
+
+def layout() -> dict[str, int]:
+    """The numbers of LAYOUT by name, read without an import, which needs what is being built."""
+    names: dict[str, Any] = {"struct": struct, "IntEnum": IntEnum}
+    for node in ast.parse(LAYOUT.read_text()).body:
+        if isinstance(node, ast.Assign | ast.ClassDef):
+            with suppress(NameError):
+                exec(compile(ast.Module([node], []), str(LAYOUT), "exec"), names)
+    found = {name: value for name, value in names.items() if name.isupper() and not name.startswith("_")}
+    found |= {f"TYPE_{kind.name}": kind.value for kind in names["FrameType"]}
+    found = {name: int.from_bytes(value, "little") if type(value) is bytes else value for name, value in found.items()}
+    return {name: value for name, value in found.items() if type(value) is int and value < 1 << 32}
+
+
+def write_layout() -> None:
+    """Makes _log_format.h, which C files include."""
+    target = LAYOUT.with_name("_log_format.h")
+    lines = [f"/* Made by build_ffi.py of {LAYOUT.name}. */", "#ifndef TOPICS_STORE_LOG_FORMAT_H"]
+    lines += ["#define TOPICS_STORE_LOG_FORMAT_H", "", *(f"#define {name} {n}u" for name, n in layout().items())]
+    text = "\n".join((*lines, "", "#endif", ""))
+    if not target.exists() or target.read_text() != text:
+        target.write_text(text)
+
+
 def included_by(path: Path) -> list[Path]:
     """The project's headers that a C file includes, directly or not; each comes after those that it includes."""
     found: list[Path] = []
     for name in _INCLUDE.findall(path.read_text()):
         header = (path.parent / name).resolve()
+        if header == LAYOUT.with_name("_log_format.h"):
+            write_layout()
         found += (one for one in (*included_by(header), header) if one not in found)
     return found
 
@@ -70,20 +103,29 @@ def declarations(header: Path) -> str:
     return _NOT_FOR_CFFI.sub("", header.read_text())
 
 
+def shared_by(extension: Extension) -> list[Extension]:
+    """The extensions whose types this one uses: a header that it shows to Python includes one in their folder."""
+    folders = {path.parent for path in included_by(ROOT / extension.header)}
+    return [other for other in EXTENSIONS if other is not extension and other.folder in folders]
+
+
+def shown(extension: Extension) -> list[str]:
+    """The headers that the code cffi makes includes: its own, after those of extensions whose types are shared."""
+    headers = [name for other in shared_by(extension) for name in shown(other)]
+    return [*dict.fromkeys(headers), extension.header]
+
+
 def make_ffi(extension: Extension) -> FFI:
     """The cffi builder of one extension. Types of headers in another extension's folder are those of its module."""
     header = ROOT / extension.header
-    headers = [*included_by(header), header]
-    shared = [
-        other for other in EXTENSIONS if other is not extension and any(path.parent == other.folder for path in headers)
-    ]
     ffi = FFI()
-    for other in shared:
+    for other in shared_by(extension):
         ffi.include(make_ffi(other))
-    ffi.cdef("".join(declarations(path) for path in headers if path.parent == extension.folder))
+    own = [path for path in (*included_by(header), header) if path.parent == extension.folder]
+    ffi.cdef("".join(declarations(path) for path in own))
     ffi.set_source(
         extension.module,
-        "".join(f'#include "{one.header}"\n' for one in (*shared, extension)),
+        "".join(f'#include "{name}"\n' for name in shown(extension)),
         sources=[str(path.relative_to(ROOT)) for path in extension.sources],
         include_dirs=[str(ROOT)],
         libraries=list(extension.libraries),
@@ -97,10 +139,11 @@ def make_ffi(extension: Extension) -> FFI:
 
 def dependencies(extension: Extension) -> list[Path]:
     """All files of the project that an extension is made of."""
-    found = {ROOT / extension.header, *extension.sources}
+    found = {*(ROOT / name for name in shown(extension)), *extension.sources}
     for path in tuple(found):
         found.update(included_by(path))
-    return sorted(found)
+    made = {path for path in found if path.name.startswith("_")}
+    return sorted(found - made | ({LAYOUT} if made else set()))
 
 
 def ring_ffi() -> FFI:

@@ -496,14 +496,14 @@ MUTANTS = (
     _one(
         "what batches of a former use knew to be synced is believed",
         "store/format/codec.c",
-        "if (get32(p) != BATCH_MAGIC || get64(p + 8) != epoch) continue;",
-        "if (get32(p) != BATCH_MAGIC) continue;",
+        "if (h->magic != BATCH_MAGIC || h->epoch != epoch) continue;",
+        "if (h->magic != BATCH_MAGIC) continue;",
     ),
     Mutant(
         "batches of a former use taken for live ones: epoch, number and chain not compared",
         (
-            ("store/format/codec.c", "get32(p) != BATCH_MAGIC || get64(p + 8) != s->epoch", "get32(p) != BATCH_MAGIC"),
-            ("store/format/codec.c", "get64(p + 16) != s->batch_no || get64(p + 32) != s->chain", "0"),
+            ("store/format/codec.c", "h->magic != BATCH_MAGIC || h->epoch != s->epoch", "h->magic != BATCH_MAGIC"),
+            ("store/format/codec.c", "h->batch_no != s->batch_no || h->chain != s->chain", "0"),
         ),
         hunt=f"{_STARTS}::test_batches_of_a_recycled_log_file_are_not_taken_for_what_follows_its_last_one",
     ),

@@ -61,7 +61,7 @@ static int read_one(char *out, uint64_t *at, uint64_t room, struct tp_read *read
                 more = 1;
                 break;
             }
-            if (flags[row] & ROW_COPY) return 0;
+            if (flags[row] & FLAG_COPY) return 0;
             const struct tp_hot_range *r = hot_range(hot, hot_count, *last, file_ids[row], offsets[row], lengths[row]);
             if (!r) return 0;
             *last = r;

@@ -27,7 +27,7 @@ int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer
         if (row.tag_len && outside(row.tag_off, row.tag_len, buffer_bytes)) return 0;
         if (row.node_len && outside(row.node_off, row.node_len, buffer_bytes)) return 0;
         uint32_t own = row.flags & TP_ROW_NODE ? row.node_len : has_node ? node_len : 0;
-        uint64_t length = (uint64_t)FRAME_MIN + row.data_len + row.meta_len + row.tag_len + own;
+        uint64_t length = (uint64_t)FRAME_MIN_BYTES + row.data_len + row.meta_len + row.tag_len + own;
         if (length + ext_len > INT32_MAX) return 0;
         needed += length;
     }
@@ -103,47 +103,57 @@ uint64_t tp_place_rows(const uint64_t *columns, const uint32_t *runs, uint32_t c
 int64_t tp_frame_control(char *dest, uint64_t at, uint64_t room, uint32_t type, uint32_t flags, uint64_t topic_id,
                          uint64_t seq, uint64_t ts_ms, const char *payload, uint32_t payload_len)
 {
-    uint64_t needed = at + FRAME_MIN + payload_len;
+    uint64_t needed = at + FRAME_MIN_BYTES + payload_len;
     if (needed > room) return -(int64_t)needed;
     struct text none = {0, 0}, data = {(const uint8_t *)payload, payload_len};
     return put_frame((uint8_t *)dest + at, (uint8_t)type, (uint8_t)flags, topic_id, seq, ts_ms, 0, none, none, none, data,
                      none);
 }
 
-static inline uint64_t header_checksum(const uint8_t *batch, uint64_t body_sum)
+/* The beginning of every batch; its frames follow. */
+struct __attribute__((packed)) batch_header {
+    uint32_t magic;
+    uint16_t version, flags;
+    uint64_t epoch, batch_no, synced_upto, chain;
+    uint32_t body_bytes, frame_count;
+    uint64_t written_ms, checksum;
+};
+
+_Static_assert(sizeof(struct batch_header) == BATCH_HEADER_BYTES, "the header of a batch as log_format.py has it");
+
+static inline uint64_t header_checksum(const struct batch_header *h, uint64_t body_sum)
 {
-    return XXH3_64bits_withSeed(batch, BATCH_HEADER - 8, body_sum);
+    return XXH3_64bits_withSeed(h, offsetof(struct batch_header, checksum), body_sum);
 }
 
-static inline uint64_t batch_checksum(const uint8_t *batch, uint32_t body_bytes)
+/* Whether a batch whose body is all there has its checksum. */
+static inline int batch_is_sound(const struct batch_header *h)
 {
-    return header_checksum(batch, XXH3_64bits(batch + BATCH_HEADER, body_bytes));
+    return h->checksum == header_checksum(h, XXH3_64bits((const uint8_t *)h + BATCH_HEADER_BYTES, h->body_bytes));
 }
 
 uint64_t tp_seal_summed(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t synced_upto, uint64_t chain,
                         uint32_t body_bytes, uint32_t frame_count, uint64_t written_ms, uint64_t body_sum)
 {
-    uint8_t *p = (uint8_t *)batch;
-    put32(p, BATCH_MAGIC);
-    put16(p + 4, BATCH_VERSION);
-    put16(p + 6, 0);
-    put64(p + 8, epoch);
-    put64(p + 16, batch_no);
-    put64(p + 24, synced_upto);
-    put64(p + 32, chain);
-    put32(p + 40, body_bytes);
-    put32(p + 44, frame_count);
-    put64(p + 48, written_ms);
-    uint64_t checksum = header_checksum(p, body_sum);
-    put64(p + 56, checksum);
-    return checksum;
+    struct batch_header *h = (struct batch_header *)batch;
+    h->magic = BATCH_MAGIC;
+    h->version = BATCH_VERSION;
+    h->flags = 0;
+    h->epoch = epoch;
+    h->batch_no = batch_no;
+    h->synced_upto = synced_upto;
+    h->chain = chain;
+    h->body_bytes = body_bytes;
+    h->frame_count = frame_count;
+    h->written_ms = written_ms;
+    return h->checksum = header_checksum(h, body_sum);
 }
 
 uint64_t tp_seal_batch(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t synced_upto, uint64_t chain,
                        uint32_t body_bytes, uint32_t frame_count, uint64_t written_ms)
 {
     return tp_seal_summed(batch, epoch, batch_no, synced_upto, chain, body_bytes, frame_count, written_ms,
-                          XXH3_64bits(batch + BATCH_HEADER, body_bytes));
+                          XXH3_64bits(batch + BATCH_HEADER_BYTES, body_bytes));
 }
 
 void tp_scan_log(const char *bytes, uint64_t size, uint64_t base, struct tp_log_scan *s, struct tp_frame *out,
@@ -153,32 +163,32 @@ void tp_scan_log(const char *bytes, uint64_t size, uint64_t base, struct tp_log_
     s->needed = 0;
     for (;;) {
         uint64_t at = (s->position + 7) & ~(uint64_t)7;
-        if (at > size || size - at < BATCH_HEADER) {
-            s->needed = BATCH_HEADER;
+        if (at > size || size - at < BATCH_HEADER_BYTES) {
+            s->needed = BATCH_HEADER_BYTES;
             s->reason = TP_STOP_MORE;
             return;
         }
-        const uint8_t *p = (const uint8_t *)bytes + at;
-        if (get32(p) != BATCH_MAGIC || get64(p + 8) != s->epoch) {
-            s->reason = get32(p) == 0 && get64(p + 8) == 0 ? TP_STOP_END : TP_STOP_FOREIGN;
+        const struct batch_header *h = (const struct batch_header *)(bytes + at);
+        if (h->magic != BATCH_MAGIC || h->epoch != s->epoch) {
+            s->reason = h->magic == 0 && h->epoch == 0 ? TP_STOP_END : TP_STOP_FOREIGN;
             return;
         }
-        uint32_t body_bytes = get32(p + 40), frame_count = get32(p + 44);
-        if (size - at - BATCH_HEADER < body_bytes) {
-            uint64_t needed = (uint64_t)BATCH_HEADER + body_bytes;
+        uint32_t body_bytes = h->body_bytes, frame_count = h->frame_count;
+        if (size - at - BATCH_HEADER_BYTES < body_bytes) {
+            uint64_t needed = (uint64_t)BATCH_HEADER_BYTES + body_bytes;
             s->needed = needed > UINT32_MAX ? UINT32_MAX : (uint32_t)needed;
             s->reason = TP_STOP_MORE;
             return;
         }
-        if (get64(p + 56) != batch_checksum(p, body_bytes)) {
+        if (!batch_is_sound(h)) {
             s->reason = TP_STOP_TORN;
             return;
         }
-        if (get16(p + 4) != BATCH_VERSION) {
+        if (h->version != BATCH_VERSION) {
             s->reason = TP_STOP_BAD;
             return;
         }
-        if (get64(p + 16) != s->batch_no || get64(p + 32) != s->chain) {
+        if (h->batch_no != s->batch_no || h->chain != s->chain) {
             s->reason = TP_STOP_ORDER;
             return;
         }
@@ -186,7 +196,7 @@ void tp_scan_log(const char *bytes, uint64_t size, uint64_t base, struct tp_log_
             s->reason = TP_STOP_ROOM;
             return;
         }
-        const uint8_t *q = p + BATCH_HEADER, *end = q + body_bytes;
+        const uint8_t *q = (const uint8_t *)h + BATCH_HEADER_BYTES, *end = q + body_bytes;
         struct tp_frame *f = out + s->frames;
         for (uint32_t i = 0; i < frame_count; i++, f++) {
             if (!get_frame(q, (uint64_t)(end - q), f)) {
@@ -204,22 +214,21 @@ void tp_scan_log(const char *bytes, uint64_t size, uint64_t base, struct tp_log_
         s->frames += frame_count;
         s->batches++;
         s->batch_no++;
-        s->chain = get64(p + 56);
-        s->written_ms = get64(p + 48);
-        if (get64(p + 24) > s->synced_upto) s->synced_upto = get64(p + 24);
-        s->position = at + BATCH_HEADER + body_bytes;
+        s->chain = h->checksum;
+        s->written_ms = h->written_ms;
+        if (h->synced_upto > s->synced_upto) s->synced_upto = h->synced_upto;
+        s->position = at + BATCH_HEADER_BYTES + body_bytes;
     }
 }
 
 int64_t tp_find_batch(const char *bytes, uint64_t size, uint64_t start, uint64_t epoch, struct tp_log_scan *s)
 {
-    for (uint64_t at = (start + 7) & ~(uint64_t)7; at <= size && size - at >= BATCH_HEADER; at += 8) {
-        const uint8_t *p = (const uint8_t *)bytes + at;
-        if (get32(p) != BATCH_MAGIC || get64(p + 8) != epoch) continue;
-        uint32_t body_bytes = get32(p + 40);
-        if (size - at - BATCH_HEADER < body_bytes || get64(p + 56) != batch_checksum(p, body_bytes)) continue;
-        s->batch_no = get64(p + 16);
-        s->synced_upto = get64(p + 24);
+    for (uint64_t at = (start + 7) & ~(uint64_t)7; at <= size && size - at >= BATCH_HEADER_BYTES; at += 8) {
+        const struct batch_header *h = (const struct batch_header *)(bytes + at);
+        if (h->magic != BATCH_MAGIC || h->epoch != epoch) continue;
+        if (size - at - BATCH_HEADER_BYTES < h->body_bytes || !batch_is_sound(h)) continue;
+        s->batch_no = h->batch_no;
+        s->synced_upto = h->synced_upto;
         return (int64_t)at;
     }
     return -1;
@@ -239,12 +248,12 @@ void tp_scan_frames(const char *bytes, uint64_t size, uint64_t base, struct tp_f
             s->reason = TP_STOP_MORE;
             return;
         }
-        uint64_t length = (uint64_t)get32(p) + 4;
-        if (length == 4) {
+        uint64_t length = (uint64_t)get32(p) + REST_FROM;
+        if (length == REST_FROM) {
             s->reason = TP_STOP_END;
             return;
         }
-        if (length < FRAME_MIN) {
+        if (length < FRAME_MIN_BYTES) {
             s->reason = TP_STOP_TORN;
             return;
         }
@@ -267,7 +276,7 @@ void tp_scan_frames(const char *bytes, uint64_t size, uint64_t base, struct tp_f
         }
         f->offset = base + s->position;
         f->batch = 0;
-        s->sum = XXH3_64bits_withSeed(p + length - FRAME_TRAILER, 8, s->sum);
+        s->sum = XXH3_64bits_withSeed(p + length - FRAME_TRAILER_BYTES, 8, s->sum);
         s->position += length;
     }
 }
@@ -313,7 +322,7 @@ static void project(char *out, uint64_t room, const char *bytes, uint64_t size, 
             s->reason = TP_STOP_TORN;
             break;
         }
-        const uint8_t *node = p + FRAME_HEADER + f.ext_len;
+        const uint8_t *node = p + FRAME_HEADER_BYTES + f.ext_len;
         if (nodes_bytes && (f.flags & FLAG_NODE) &&
             node_is_listed(node, f.node_len, (const uint8_t *)nodes, nodes_bytes))
             continue;
@@ -358,7 +367,7 @@ int64_t tp_project_columns(char *out, const char *bytes, uint64_t size, uint64_t
         if (offsets[i] < base || at > size || lengths[i] > size - at ||
             !is_frame_of(p, lengths[i], topic_id, seqs[i], &f))
             return -1 - (int64_t)i;
-        memcpy(out, p + FRAME_HEADER + f.ext_len + f.node_len + f.tag_len, f.data_len);
+        memcpy(out, p + FRAME_HEADER_BYTES + f.ext_len + f.node_len + f.tag_len, f.data_len);
         out += f.data_len;
         ts[i] = f.ts_ms;
         ends[i] = end += f.data_len;
@@ -379,7 +388,7 @@ int64_t tp_copy_frames(char *out, const char *bytes, uint64_t size, uint64_t bas
         if (offsets[i] < base || at > size || lengths[i] > size - at ||
             !is_frame_of(p, lengths[i], topic_id, seqs[i], &f) || f.type != TYPE_RECORD)
             return -1 - (int64_t)i;
-        s->sum = XXH3_64bits_withSeed(p + lengths[i] - FRAME_TRAILER, 8, s->sum);
+        s->sum = XXH3_64bits_withSeed(p + lengths[i] - FRAME_TRAILER_BYTES, 8, s->sum);
         s->size += f.size;
         s->last_ts = f.ts_ms;
         if (at != begin + run) {
@@ -403,7 +412,7 @@ int64_t tp_reframe(char *out, const char *bytes, uint64_t size, uint64_t base, c
         uint64_t at = (uint64_t)offsets[i] - base;
         if (offsets[i] < base || at > size || lengths[i] > size - at) return -1 - (int64_t)i;
         const uint8_t *p = (const uint8_t *)bytes + at;
-        if (!(flags[i] & ROW_COPY)) {
+        if (!(flags[i] & FLAG_COPY)) {
             memcpy(q, p, lengths[i]);
             q += lengths_out[i] = lengths[i];
             continue;
@@ -412,7 +421,7 @@ int64_t tp_reframe(char *out, const char *bytes, uint64_t size, uint64_t base, c
         if (!get_frame(p, lengths[i], &f) || f.length != lengths[i] || f.type != TYPE_RECORD || !frame_is_sound(p, f.length))
             return -1 - (int64_t)i;
         uint8_t kept = f.flags & flags[i] & (FLAG_TAG | FLAG_NODE | FLAG_META);
-        const uint8_t *node = p + FRAME_HEADER + f.ext_len, *tag = node + f.node_len, *data = tag + f.tag_len;
+        const uint8_t *node = p + FRAME_HEADER_BYTES + f.ext_len, *tag = node + f.node_len, *data = tag + f.tag_len;
         struct text none = {0, 0};
         struct text n = {node, f.node_len}, t = {tag, f.tag_len}, d = {data, f.data_len};
         struct text m = {data + f.data_len, f.meta_len};

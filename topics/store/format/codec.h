@@ -148,9 +148,9 @@ int64_t tp_copy_frames(char *out, const char *bytes, uint64_t size, uint64_t bas
                        const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
                        struct tp_copied *state);
 
-/* Makes frames of topic_id's own of rows that may be copies: row i, with ROW_COPY in flags[i], has another record's
+/* Makes frames of topic_id's own of rows that may be copies: row i, with FLAG_COPY in flags[i], has another record's
  * frame at bytes[offsets[i] - base, + lengths[i]) and says its own seq, ts and which of tag and node it keeps; its frame
- * has no extension. Without ROW_COPY the frame is taken as it is. The frames lie back to back in out, whose room is the sum
+ * has no extension. Without FLAG_COPY the frame is taken as it is. The frames lie back to back in out, whose room is the sum
  * of the lengths; lengths_out[i] is the new length. Verifies what it rewrites. Returns the bytes written, or -1 - i when
  * row i is not a sound record frame in its place. */
 int64_t tp_reframe(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,

@@ -94,7 +94,7 @@ static inline uint64_t most_bytes(const struct tp_frame *f)
 static inline char *put_element(char *q, const uint8_t *p, const struct tp_frame *f, const struct tp_lease *lease,
                                 struct tp_projection *s)
 {
-    const uint8_t *node = p + FRAME_HEADER + f->ext_len;
+    const uint8_t *node = p + FRAME_HEADER_BYTES + f->ext_len;
     const uint8_t *tag = node + f->node_len, *data = tag + f->tag_len, *meta = data + f->data_len;
     if (s->count) *q++ = ',';
     q = PUT(q, "{\"$seq\":");

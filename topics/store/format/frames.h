@@ -3,102 +3,115 @@
 #ifndef TOPICS_STORE_FRAMES_H
 #define TOPICS_STORE_FRAMES_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "_log_format.h"
 #include "codec.h"
-
-#define FRAME_HEADER 52u
-#define FRAME_TRAILER 9u /* checksum, deleted */
-#define FRAME_MIN (FRAME_HEADER + FRAME_TRAILER)
-#define FRAME_VERSION 1u
-#define BATCH_HEADER 64u
-#define BATCH_MAGIC 0x54425054u /* "TPBT" */
-#define BATCH_VERSION 1u
-#define TYPE_RECORD 1u
-#define FLAG_TAG 1u
-#define FLAG_NODE 2u
-#define FLAG_META 4u
-#define FLAG_EXT 8u
-#define ROW_COPY 0x20u /* FLAG_COPY in log_format.py */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and so must the machine be");
 _Static_assert(sizeof(struct tp_frame) == 64, "FRAME_DTYPE of codec.py says so");
 
-static inline void put16(uint8_t *p, uint16_t v) { memcpy(p, &v, 2); }
 static inline void put32(uint8_t *p, uint32_t v) { memcpy(p, &v, 4); }
 static inline void put64(uint8_t *p, uint64_t v) { memcpy(p, &v, 8); }
-static inline uint16_t get16(const uint8_t *p) { uint16_t v; memcpy(&v, p, 2); return v; }
 static inline uint32_t get32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
 static inline uint64_t get64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
+
+/* The beginning of every frame, at any address; then ext, node, tag, data, meta, a trailer: the checksum of all from `type` on
+ * (u64), and a byte that says whether it is deleted. */
+struct __attribute__((packed)) frame_header {
+    uint32_t rest_bytes; /* of the frame, behind this field */
+    uint8_t type, flags;
+    uint64_t topic_id, seq, ts_ms;
+    uint16_t node_len, tag_len;
+    uint32_t data_len;
+    uint8_t version, payload_kind;
+    uint16_t ext_len, zero;
+    uint32_t meta_len, size;
+};
+enum { REST_FROM = offsetof(struct frame_header, type) }; /* where that begins, and what the checksum covers */
+
+_Static_assert(sizeof(struct frame_header) == FRAME_HEADER_BYTES, "the header of a frame as log_format.py has it");
+_Static_assert(TP_ROW_TAG == FLAG_TAG && TP_ROW_NODE == FLAG_NODE && TP_ROW_META == FLAG_META,
+               "a row's flags are put into its frame");
 
 struct text {
     const uint8_t *at;
     uint32_t len;
 };
 
+/* The checksum that a frame of `length` bytes should have. */
+static inline uint64_t frame_checksum(const uint8_t *p, uint32_t length)
+{
+    return XXH3_64bits(p + REST_FROM, length - FRAME_TRAILER_BYTES - REST_FROM);
+}
+
 /* Writes one frame; the caller has made sure of the room. Returns its length. */
 static inline uint32_t put_frame(uint8_t *p, uint8_t type, uint8_t flags, uint64_t topic_id, uint64_t seq,
                                  uint64_t ts_ms, uint32_t size, struct text ext, struct text node, struct text tag,
                                  struct text data, struct text meta)
 {
-    uint32_t length = FRAME_MIN + ext.len + node.len + tag.len + data.len + meta.len;
-    put32(p, length - 4);
-    p[4] = type;
-    p[5] = flags;
-    put64(p + 6, topic_id);
-    put64(p + 14, seq);
-    put64(p + 22, ts_ms);
-    put16(p + 30, (uint16_t)node.len);
-    put16(p + 32, (uint16_t)tag.len);
-    put32(p + 34, data.len);
-    p[38] = FRAME_VERSION;
-    p[39] = 0;
-    put16(p + 40, (uint16_t)ext.len);
-    put16(p + 42, 0);
-    put32(p + 44, meta.len);
-    put32(p + 48, size);
-    uint8_t *q = p + FRAME_HEADER;
+    uint32_t length = FRAME_MIN_BYTES + ext.len + node.len + tag.len + data.len + meta.len;
+    struct frame_header *h = (struct frame_header *)p;
+    h->rest_bytes = length - REST_FROM;
+    h->type = type;
+    h->flags = flags;
+    h->topic_id = topic_id;
+    h->seq = seq;
+    h->ts_ms = ts_ms;
+    h->node_len = (uint16_t)node.len;
+    h->tag_len = (uint16_t)tag.len;
+    h->data_len = data.len;
+    h->version = FRAME_VERSION;
+    h->payload_kind = PAYLOAD_JSON;
+    h->ext_len = (uint16_t)ext.len;
+    h->zero = 0;
+    h->meta_len = meta.len;
+    h->size = size;
+    uint8_t *q = p + FRAME_HEADER_BYTES;
     if (ext.len) { memcpy(q, ext.at, ext.len); q += ext.len; }
     if (node.len) { memcpy(q, node.at, node.len); q += node.len; }
     if (tag.len) { memcpy(q, tag.at, tag.len); q += tag.len; }
     if (data.len) { memcpy(q, data.at, data.len); q += data.len; }
     if (meta.len) { memcpy(q, meta.at, meta.len); q += meta.len; }
-    put64(q, XXH3_64bits(p + 4, (size_t)(q - p - 4)));
-    q[8] = 0;
+    put64(q, XXH3_64bits(p + REST_FROM, (size_t)(q - p - REST_FROM)));
+    q[FRAME_TRAILER_BYTES - 1] = DELETED_LIVE;
     return length;
 }
 
 /* Reads one frame's header into *f; 0 when its version is unknown or its lengths disagree with each other or `room`. */
 static inline int get_frame(const uint8_t *p, uint64_t room, struct tp_frame *f)
 {
-    if (room < FRAME_MIN) return 0;
-    uint64_t length = (uint64_t)get32(p) + 4;
-    if (length < FRAME_MIN || length > room || p[38] != FRAME_VERSION) return 0;
+    const struct frame_header *h = (const struct frame_header *)p;
+    if (room < FRAME_MIN_BYTES) return 0;
+    uint64_t length = (uint64_t)h->rest_bytes + REST_FROM;
+    if (length < FRAME_MIN_BYTES || length > room || h->version != FRAME_VERSION) return 0;
     f->length = (uint32_t)length;
-    f->type = p[4];
-    f->flags = p[5];
-    f->payload_kind = p[39];
-    f->topic_id = get64(p + 6);
-    f->seq = get64(p + 14);
-    f->ts_ms = get64(p + 22);
-    f->node_len = get16(p + 30);
-    f->tag_len = get16(p + 32);
-    f->data_len = get32(p + 34);
-    f->ext_len = get16(p + 40);
-    f->meta_len = get32(p + 44);
-    f->size = get32(p + 48);
+    f->type = h->type;
+    f->flags = h->flags;
+    f->payload_kind = h->payload_kind;
+    f->topic_id = h->topic_id;
+    f->seq = h->seq;
+    f->ts_ms = h->ts_ms;
+    f->node_len = h->node_len;
+    f->tag_len = h->tag_len;
+    f->data_len = h->data_len;
+    f->ext_len = h->ext_len;
+    f->meta_len = h->meta_len;
+    f->size = h->size;
     f->deleted = p[length - 1];
     f->reserved = 0;
-    return (uint64_t)FRAME_MIN + f->ext_len + f->node_len + f->tag_len + f->data_len + f->meta_len == length;
+    return (uint64_t)FRAME_MIN_BYTES + f->ext_len + f->node_len + f->tag_len + f->data_len + f->meta_len == length;
 }
 
+/* Whether a frame of `length` bytes has its checksum. */
 static inline int frame_is_sound(const uint8_t *p, uint32_t length)
 {
-    return get64(p + length - FRAME_TRAILER) == XXH3_64bits(p + 4, length - FRAME_TRAILER - 4);
+    return get64(p + length - FRAME_TRAILER_BYTES) == frame_checksum(p, length);
 }
 
 /* Whether exactly this record's frame lies at p, unharmed. */

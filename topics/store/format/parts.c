@@ -65,14 +65,15 @@ int64_t tp_take_frames(char *out, const char *bytes, uint64_t size, uint64_t bas
         if (offsets[i] < base || at > size || lengths[i] > size - at ||
             !is_frame_of(p, lengths[i], topic_id, seqs[i], &f) || f.type != TYPE_RECORD)
             return -1 - (int64_t)i;
-        uint32_t texts = lengths[i] - FRAME_MIN - f.ext_len, length = FRAME_MIN + ext_len + texts;
-        memcpy(q, p, FRAME_HEADER);
-        put32(q, length - 4);
-        q[5] = (uint8_t)((f.flags & (FLAG_TAG | FLAG_NODE | FLAG_META)) | (ext_len ? FLAG_EXT : 0));
-        put16(q + 40, (uint16_t)ext_len);
-        if (ext_len) memcpy(q + FRAME_HEADER, ext, ext_len);
-        memcpy(q + FRAME_HEADER + ext_len, p + FRAME_HEADER + f.ext_len, texts);
-        memset(q + length - FRAME_TRAILER, 0, FRAME_TRAILER);
+        uint32_t texts = lengths[i] - FRAME_MIN_BYTES - f.ext_len, length = FRAME_MIN_BYTES + ext_len + texts;
+        memcpy(q, p, FRAME_HEADER_BYTES);
+        struct frame_header *h = (struct frame_header *)q;
+        h->rest_bytes = length - REST_FROM;
+        h->flags = (uint8_t)((f.flags & (FLAG_TAG | FLAG_NODE | FLAG_META)) | (ext_len ? FLAG_EXT : 0));
+        h->ext_len = (uint16_t)ext_len;
+        if (ext_len) memcpy(q + FRAME_HEADER_BYTES, ext, ext_len);
+        memcpy(q + FRAME_HEADER_BYTES + ext_len, p + FRAME_HEADER_BYTES + f.ext_len, texts);
+        memset(q + length - FRAME_TRAILER_BYTES, 0, FRAME_TRAILER_BYTES);
         q += length;
     }
     return (int64_t)(q - (uint8_t *)out);
@@ -85,14 +86,15 @@ int64_t tp_number_frames(char *frames, uint64_t size, uint64_t topic_id, uint64_
     uint32_t i = 0;
     for (struct tp_frame f; p < end; p += f.length, i++) {
         if (i == count || !get_frame(p, (uint64_t)(end - p), &f) || f.type != TYPE_RECORD) return -1;
-        p[5] = (uint8_t)(f.flags | flags);
-        put64(p + 6, topic_id);
-        put64(p + 14, first_seq + i);
-        put64(p + 22, ts_ms);
-        put64(p + f.length - FRAME_TRAILER, XXH3_64bits(p + 4, f.length - FRAME_TRAILER - 4));
+        struct frame_header *h = (struct frame_header *)p;
+        h->flags = (uint8_t)(f.flags | flags);
+        h->topic_id = topic_id;
+        h->seq = first_seq + i;
+        h->ts_ms = ts_ms;
+        put64(p + f.length - FRAME_TRAILER_BYTES, frame_checksum(p, f.length));
         struct tp_placed entry = {.start = (uint32_t)(start + (uint64_t)(p - (uint8_t *)frames)), .length = f.length};
         entry.size = f.size;
-        entry.flags = p[5];
+        entry.flags = h->flags;
         entry.ts_ms = ts_ms;
         memcpy(placed + (size_t)i * sizeof entry, &entry, sizeof entry);
     }

@@ -48,7 +48,7 @@ void tp_fill_texts(const char *bytes, uint64_t size, uint64_t base, const uint32
                 return;
             }
         }
-        const uint8_t *q = p + FRAME_HEADER + f.ext_len;
+        const uint8_t *q = p + FRAME_HEADER_BYTES + f.ext_len;
         uint32_t row = s->rows++;
         for (uint32_t k = 0; k < TP_TEXT_COLUMNS; q += texts[k++]) {
             struct tp_text_column *column = s->columns + k;
