@@ -50,7 +50,7 @@ def test_answers_of_many_topics_are_what_the_general_path_would_say(
     sends = ffi.new("uint32_t *")
     names = "\0".join(name for name, _first, _asked in topics).encode()
     arguments = (
-        ffi.from_buffer("unsigned char[]", requests),
+        ffi.from_buffer("struct tp_request[]", requests),
         ffi.from_buffer("uint32_t[]", array("I", counts)),
         ffi.from_buffer("uint64_t[]", array("Q", numbers)),
         len(topics),
@@ -80,7 +80,7 @@ def test_a_name_learnt_since_is_no_other_ones_group_however_many_scans_there_wer
     scanner = ffi.gc(lib.tp_scanner_new(1 << 14, 100, 1 << 20, 0, 255, 0), lib.tp_scanner_free)
     assert lib.tp_learn_host(scanner, b"x", 1) == 0
     suffix, rows, topics, count = b"/diff" * reads, ffi.new("void **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
-    requests, groups = ffi.new("unsigned char[]", 10 * REQUEST.size), ffi.new("unsigned char[]", 10 * GROUP.size)
+    requests, groups = ffi.new("struct tp_request[]", 10), ffi.new("struct tp_group[]", 10)
     first, reasons = lib.tp_learn_topic(scanner, b"a" + suffix, 1 + len(suffix), lib.TP_NO_KEY), ffi.new("uint8_t[]", 2)
     for scan in range(600):
         name = b"b%d" % scan + suffix
@@ -104,7 +104,7 @@ def test_a_name_learnt_since_is_no_other_ones_group_however_many_scans_there_wer
 def test_of_too_many_hosts_the_one_not_met_for_the_longest_time_is_forgotten() -> None:
     scanner = ffi.gc(lib.tp_scanner_new(1 << 14, 100, 1 << 20, 0, 255, 0), lib.tp_scanner_free)
     lib.tp_learn_topic(scanner, b"a", 1, lib.TP_NO_KEY)
-    requests, groups = ffi.new("unsigned char[]", REQUEST.size), ffi.new("unsigned char[]", GROUP.size)
+    requests, groups = ffi.new("struct tp_request *"), ffi.new("struct tp_group *")
 
     def is_known(host: int) -> bool:
         head = b"POST /v0/topics/a HTTP/1.1\r\nHost: h%d\r\nContent-Type: application/json\r\n" % host

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
+import struct
 import subprocess
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import build_ffi
+from topics.engine.write.write_columns import GROUP
+from topics.http.lane._scan import ffi
+from topics.http.lane.lane_answers import REQUEST
+from topics.store.format.rows import PLACED, ROW
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(path for path in (ROOT / "topics").rglob("*.[ch]") if not path.name.startswith("_"))
@@ -47,11 +55,12 @@ def test_a_header_holds_no_code_but_inline_functions_and_no_file_includes_anothe
 
 def test_a_build_is_made_again_when_any_of_its_files_changes() -> None:
     parts = {extension.module: build_ffi.dependencies(extension) for extension in build_ffi.EXTENSIONS}
-    assert sorted({path for files in parts.values() for path in files}) == FILES
+    assert sorted({path for files in parts.values() for path in files}) == sorted([*FILES, build_ffi.LAYOUT])
     rows = ROOT / "topics/store/format/rows.h"
-    assert [module for module, files in parts.items() if rows in files] == [
-        "topics.store.format._codec",
-        "topics.engine.json._records",
+    assert [module.rpartition(".")[2] for module, files in parts.items() if rows in files] == [
+        "_codec",
+        "_records",
+        "_scan",
     ]
 
 
@@ -66,3 +75,65 @@ def test_make_watches_the_same_files() -> None:
     if done.returncode != 0:
         pytest.skip(f"no make: {done.stderr[-200:]}")
     assert sorted(ROOT / name for name in done.stdout.split()) == FILES
+
+
+def constants_of_c() -> Iterator[tuple[str, int | None]]:
+    """Name and value of all numbers that C files declare; None: not a plain number."""
+    for path in FILES:
+        text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
+        for name, value in re.findall(r"^#define (\w+) (\w+)u?$", text, re.M):
+            yield name, int(value.rstrip("u"), 0) if value[0].isdigit() else None
+        for body in re.findall(r"^enum \{(.*?)\}", text, re.M | re.S):
+            number: int | None = -1
+            for entry in filter(None, map(str.strip, body.split(","))):
+                name, given, expression = (part.strip() for part in entry.partition("="))
+                if given:
+                    plain = re.fullmatch(r"(\d\w*?)u?(?: << (\d+))?", expression)
+                    number = int(plain[1], 0) << int(plain[2] or 0) if plain else None
+                elif number is not None:
+                    number += 1
+                yield name, number
+
+
+def constants_of_python() -> Iterator[tuple[Path, str, int]]:
+    """Where a module gives a name to a number that stands there."""
+    for path in (ROOT / "topics").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+                continue
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                both = [target], [node.value]
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    both = target.elts, node.value.elts
+                for name, value in zip(*both, strict=False):
+                    if isinstance(name, ast.Name) and isinstance(value, ast.Constant) and type(value.value) is int:
+                        yield path, name.id, value.value
+
+
+def test_no_number_is_declared_in_two_places_of_c_or_in_c_and_python() -> None:
+    """Python takes numbers of C from its module (`lib.E_ROOM`)."""
+    declared = Counter(name for name, _value in constants_of_c())
+    assert len(declared) > 80, "the numbers are written in another way"
+    assert {name for name, places in declared.items() if places > 1} == set()
+    numbers = {(name.removeprefix("TP_"), value) for name, value in constants_of_c()}
+    again = {(str(path), name) for path, name, value in constants_of_python() if (name.strip("_"), value) in numbers}
+    assert again == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [("tp_row", ROW), ("tp_placed", PLACED), ("tp_request", REQUEST), ("tp_group", GROUP)],
+)
+def test_what_python_unpacks_has_the_layout_that_c_declares(name: str, row: struct.Struct) -> None:
+    fields = [
+        (field.offset, ffi.sizeof(field.type))
+        for label, field in ffi.typeof(f"struct {name}").fields
+        if label not in ("zero", "reserved")
+    ]
+    found, at = [], 0
+    for count, letter in re.findall(r"(\d*)([a-zA-Z])", row.format):
+        size = struct.calcsize("=" + letter)
+        for _ in range(int(count or 1)):
+            found += [(at, size)] if letter != "x" else []
+            at += size
+    assert (found, at) == (fields, ffi.sizeof(f"struct {name}"))

@@ -3,6 +3,15 @@
 from typing import Any
 
 class _Lib:
+    TP_KIND_BITS: int
+    TP_SLOT_BITS: int
+    TP_FILE: int
+    TP_RECV: int
+    TP_SEND: int
+    TP_ACCEPT: int
+    TP_CONTROL: int
+    TP_F_BUFFER: int
+    TP_F_MORE: int
     def __getattr__(self, name: str) -> Any: ...
 
 class _FFI:

@@ -6,8 +6,8 @@
 
 #include "links.h"
 
-enum { KIND_BITS = 4, RECV = 2, SEND = 3, SLOT_BITS = 24, F_BUFFER = 1, F_MORE = 2, BUFFERS_MAX = 4096, IDLE_KEPT = 8 };
-#define SLOT_OF(user_data) ((uint32_t)((user_data) >> KIND_BITS) & ((1u << SLOT_BITS) - 1))
+enum { BUFFERS_MAX = 4096, IDLE_KEPT = 8 };
+#define SLOT_OF(user_data) ((uint32_t)((user_data) >> TP_KIND_BITS) & ((1u << TP_SLOT_BITS) - 1))
 
 struct link {
     uint64_t send_data, recv_data, since;
@@ -68,7 +68,7 @@ int64_t tp_link_open(tp_links *l)
         slot = l->free - 1;
         l->free = l->links[slot].next_free;
     } else {
-        if (l->count == 1u << SLOT_BITS) return -ENOMEM;
+        if (l->count == 1u << TP_SLOT_BITS) return -ENOMEM;
         if (l->count == l->room) {
             uint32_t room = l->room ? 2 * l->room : 64;
             struct link *links = realloc(l->links, room * sizeof *links);
@@ -150,9 +150,9 @@ uint32_t tp_links_sort(tp_links *l, uint32_t count, uint64_t *user_data, int *re
 {
     uint32_t rest = 0;
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t kind = user_data[i] & ((1u << KIND_BITS) - 1);
+        uint64_t kind = user_data[i] & ((1u << TP_KIND_BITS) - 1);
         uint32_t slot = SLOT_OF(user_data[i]);
-        if (slot < l->count && kind == SEND) {
+        if (slot < l->count && kind == TP_SEND) {
             struct link *link = l->links + slot;
             if (link->send_data == user_data[i] && link->buffer >= 0) {
                 int whole = link->owned && (uint32_t)res[i] == link->length;
@@ -165,13 +165,13 @@ uint32_t tp_links_sort(tp_links *l, uint32_t count, uint64_t *user_data, int *re
                     continue;
                 }
             }
-        } else if (slot < l->count && kind == RECV && (flags[i] & (F_BUFFER | F_MORE)) == (F_BUFFER | F_MORE)) {
+        } else if (slot < l->count && kind == TP_RECV && (flags[i] & (TP_F_BUFFER | TP_F_MORE)) == (TP_F_BUFFER | TP_F_MORE)) {
             struct link *link = l->links + slot;
             if (link->owned && link->recv_data == user_data[i] && !link->busy && !link->length &&
                 link->passed != l->pass && l->rows < l->rows_room) {
                 uint32_t row = l->rows++;
                 link->busy = 1;
-                l->refs[row] = link->send_data >> KIND_BITS;
+                l->refs[row] = link->send_data >> TP_KIND_BITS;
                 l->flags[row] = flags[i];
                 l->starts[row] = buffer_bytes ? (flags[i] >> 16) * buffer_bytes : row ? l->ends[row - 1] : 0;
                 l->ends[row] = l->starts[row] + (uint32_t)res[i];
@@ -259,9 +259,9 @@ uint32_t tp_links_answer(tp_links *l, int buffer, const uint64_t *refs, const ui
     uint32_t odd = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint64_t ref = refs[i];
-        uint32_t slot = (uint32_t)ref & ((1u << SLOT_BITS) - 1);
+        uint32_t slot = (uint32_t)ref & ((1u << TP_SLOT_BITS) - 1);
         struct link *link = slot < l->count ? l->links + slot : NULL;
-        user_data[i] = ref << KIND_BITS | SEND;
+        user_data[i] = ref << TP_KIND_BITS | TP_SEND;
         if (link && link->owned && link->send_data == user_data[i] && !link->length) {
             fds[i] = link->fd;
             link->busy = 0;

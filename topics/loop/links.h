@@ -9,6 +9,12 @@
 
 #include <stdint.h>
 
+/* A user_data is a serial, the slot of its connection (or listener) and its kind, from the highest bits down. */
+enum { TP_KIND_BITS = 4, TP_SLOT_BITS = 24 };
+enum { TP_FILE = 1, TP_RECV, TP_SEND, TP_ACCEPT, TP_CONTROL };
+/* Flags of a completion, as io_uring's: data in a provided buffer, whose number is flags >> 16; a multishot goes on. */
+enum { TP_F_BUFFER = 1, TP_F_MORE = 2 };
+
 typedef struct tp_links tp_links;
 
 /* `receives`: rows of a pass there is room for. NULL: no memory. */

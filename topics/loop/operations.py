@@ -14,14 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from topics.loop._links import lib
+
 if TYPE_CHECKING:
     from topics.loop.connection import Connection
     from topics.loop.listener import Listener
 
-KIND_BITS = 4
-SLOT_BITS = 24
+KIND_BITS = lib.TP_KIND_BITS
+SLOT_BITS = lib.TP_SLOT_BITS
 SERIAL_MAX = (1 << 64 - KIND_BITS - SLOT_BITS) - 1
-FILE, RECV, SEND, ACCEPT, CONTROL = 1, 2, 3, 4, 5
+FILE, RECV, SEND, ACCEPT, CONTROL = lib.TP_FILE, lib.TP_RECV, lib.TP_SEND, lib.TP_ACCEPT, lib.TP_CONTROL
 
 Done = Callable[[int], None]
 """Takes the raw result of an operation: a count, a descriptor or -errno."""

@@ -18,9 +18,11 @@ from typing import Protocol
 
 from typing_extensions import Buffer
 
-F_BUFFER = 1
+from topics.loop._links import lib
+
+F_BUFFER = lib.TP_F_BUFFER
 """Completion flag: data lies in a provided buffer, number `flags >> 16` (io_uring's IORING_CQE_F_BUFFER)."""
-F_MORE = 2
+F_MORE = lib.TP_F_MORE
 """Completion flag: a multishot goes on; without it, it has ended and is re-armed on that ground alone."""
 
 F_DATA_AND_MORE = F_BUFFER | F_MORE

@@ -296,9 +296,9 @@ def _lane_families(lane: Lane | None) -> Iterator[Metric]:
     missed = CounterMetricFamily(
         "topics_http_lane_missed_total", "Receives, or ends of some, that the lane left alone", labels=["reason"]
     )
-    for reason, count in zip(REASONS, () if lane is None else lane.missed, strict=lane is not None):
-        if reason:
-            missed.add_metric([reason], count)
+    if lane is not None:
+        for number, reason in REASONS.items():
+            missed.add_metric([reason], lane.missed[number])
     yield missed
 
 

@@ -3,6 +3,63 @@
 from typing import Any
 
 class _Lib:
+    KIND_NULL: int
+    KIND_FALSE: int
+    KIND_TRUE: int
+    KIND_NUMBER: int
+    KIND_STRING: int
+    KIND_ARRAY: int
+    KIND_OBJECT: int
+    DEPTH_MAX: int
+    NO_RECORD: int
+    E_END: int
+    E_SYNTAX: int
+    E_UTF8: int
+    E_CONTROL: int
+    E_ESCAPE: int
+    E_SURROGATE: int
+    E_NUMBER: int
+    E_RANGE: int
+    E_DEPTH: int
+    E_LITERAL: int
+    E_TRAILING: int
+    E_BOM: int
+    E_LONG: int
+    E_ROOM: int
+    E_TYPE: int
+    E_MISSING: int
+    E_TWICE: int
+    E_MANY: int
+    FIELD_RECORDS: int
+    FIELD_NODE: int
+    FIELD_KEY: int
+    FIELD_CREATE: int
+    FIELD_CONFIG: int
+    FIELD_BACKPRESSURE: int
+    FIELD_INCARNATION: int
+    FIELD_PRODUCER: int
+    FIELD_DATA: int
+    FIELD_TAG: int
+    FIELD_RECORD_NODE: int
+    FIELD_META: int
+    FIELD_BODY: int
+    FIELD_RECORD: int
+    FIELD_OP: int
+    FIELD_TOPIC: int
+    FIELD_REQUEST_ID: int
+    FIELD_RETURN_SEQS: int
+    MARK_WHITE: int
+    MARK_TAG_ESCAPED: int
+    MARK_NODE_ESCAPED: int
+    MARK_TWICE: int
+    V_TAG: int
+    V_NODE: int
+    V_META_BYTES: int
+    V_META_KEYS: int
+    V_SIZE: int
+    KEY_WORK_BYTES: int
+    KEY_WORK_LEAST: int
+    TP_KEYED: int
     def tp_scan_write(self, writer: Any, body: bytes, length: int) -> int: ...
     def tp_scan_writes(
         self,

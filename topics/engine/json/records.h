@@ -40,7 +40,7 @@ enum {
 enum { MARK_WHITE = 8, MARK_TAG_ESCAPED = 16, MARK_NODE_ESCAPED = 32, MARK_TWICE = 64 };
 
 /* The limit that a record breaks; 0: none. */
-enum { V_TAG = 2, V_NODE, V_META_BYTES, V_META_KEYS, V_SIZE };
+enum { V_TAG = 1, V_NODE, V_META_BYTES, V_META_KEYS, V_SIZE };
 
 /* What tp_keep_last needs of memory: so much a key, and so much besides. */
 enum { KEY_WORK_BYTES = 40, KEY_WORK_LEAST = 128 };
@@ -67,7 +67,7 @@ struct tp_limits {
 /* One scanner of write bodies: settings and caller-given room, then the results of the last call. */
 struct tp_writer {
     struct tp_limits limits;
-    void *rows;            /* room for limits.records rows (struct tp_row) */
+    struct tp_row *rows;   /* room for limits.records of them */
     uint64_t *keys;        /* room for the hashes of the keys of all objects open at once */
     uint64_t key_room;
     uint64_t secret[2];    /* random, so that nobody can prepare colliding keys */
@@ -90,8 +90,8 @@ int tp_scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len);
  * then what follows it in its receive is not looked at. upto[r]: end of the last plain request of receive r, as it was
  * before when there is none. `room`: rows there is room for. A body whose rows must be cleaned is written over with what
  * they point at, if it fits into `scratch`; nothing else of the buffer changes. */
-void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const void *requests, void *groups,
-                    uint32_t group_count, uint32_t room, uint32_t *counts, uint32_t *upto, unsigned char *scratch,
+void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const struct tp_request *requests,
+                    struct tp_group *groups, uint32_t group_count, uint32_t room, uint32_t *counts, uint32_t *upto, unsigned char *scratch,
                     uint64_t scratch_bytes);
 /* As tp_scan_texts for texts that each end with a newline and hold no other: `count` of them in `size` bytes. 0, or 1 when
  * anything is not so or not plain: nothing was said about it, ask tp_scan_texts. */

@@ -21,19 +21,26 @@ from topics.errors import RequestError
 class JsonKind:
     """What a JSON value is: the numbers of records.h."""
 
-    NULL: Final = 1
-    FALSE: Final = 2
-    TRUE: Final = 3
-    NUMBER: Final = 4
-    STRING: Final = 5
-    ARRAY: Final = 6
-    OBJECT: Final = 7
+    NULL: Final = lib.KIND_NULL
+    FALSE: Final = lib.KIND_FALSE
+    TRUE: Final = lib.KIND_TRUE
+    NUMBER: Final = lib.KIND_NUMBER
+    STRING: Final = lib.KIND_STRING
+    ARRAY: Final = lib.KIND_ARRAY
+    OBJECT: Final = lib.KIND_OBJECT
 
 
-KIND_NAMES = ("nothing", "null", "false", "true", "a number", "a string", "an array", "an object")
+KIND_NAMES = {
+    JsonKind.NULL: "null",
+    JsonKind.FALSE: "false",
+    JsonKind.TRUE: "true",
+    JsonKind.NUMBER: "a number",
+    JsonKind.STRING: "a string",
+    JsonKind.ARRAY: "an array",
+    JsonKind.OBJECT: "an object",
+}
 """By kind, as they read in a message."""
 
-DEPTH_MAX = 127
 FIELDS_MAX = 1000
 """Members of an object that is read field by field, unknown ones included (R-JSON-9)."""
 SECRET = ffi.new("uint64_t[2]", [int.from_bytes(os.urandom(8), "little") | 1 for _ in range(2)])
@@ -41,8 +48,7 @@ SECRET = ffi.new("uint64_t[2]", [int.from_bytes(os.urandom(8), "little") | 1 for
 
 _KEY_ROOM = 1024
 _SPAN_ROOM = 64
-_SPAN_BYTES = 12
-_WORK_BYTES_A_KEY, _WORK_BYTES = 40, 128
+_SPAN_BYTES = ffi.sizeof("struct tp_span")
 _new_dirty = ffi.new_allocator(should_clear_after_alloc=False)
 _NO_LIMIT = 2**64 - 1
 
@@ -87,7 +93,7 @@ def check(text: bytes, what: str = "the body", open_containers: int = 0) -> Chec
     out = ffi.new("struct tp_value *")
     room = _KEY_ROOM
     while lib.tp_scan_value(out, text, len(text), open_containers, ffi.new("uint64_t[]", room), room, SECRET) < 0:
-        if out.error.code != E_ROOM:
+        if out.error.code != lib.E_ROOM:
             raise json_error(out.error, text, what)
         room = key_room(text)
     return Checked(out.kind, out.keys, out.white, out.compact, bool(out.maybe_twice))
@@ -194,7 +200,7 @@ def _fill(text: bytes, kind: int, what: str, members_max: int | None = None) -> 
         lib.tp_members(text, len(text), kind, room.spans, count, count, room.error)
     if count >= 0:
         return room, count
-    if room.error.code == E_TYPE:
+    if room.error.code == lib.E_TYPE:
         raise JsonError(f"{what} must be {KIND_NAMES[kind]}, not {KIND_NAMES[room.error.kind]}", room.error.at)
     raise json_error(room.error, text, what)
 
@@ -256,7 +262,7 @@ def keep_last(text: bytes) -> bytes:
 
 def new_key_work(keys: int) -> Any:
     """What a call needs that drops repeated keys of a text with so many keys."""
-    return new_dirty(_WORK_BYTES_A_KEY * keys + _WORK_BYTES)
+    return new_dirty(lib.KEY_WORK_BYTES * keys + lib.KEY_WORK_LEAST)
 
 
 def new_dirty(size: int) -> Any:
@@ -271,21 +277,20 @@ def key_room(text: bytes | bytearray) -> int:
 
 # --- errors -----------------------------------------------------------------------------------------------------------
 
-E_ROOM, E_TYPE, E_MISSING, E_TWICE, E_MANY = 14, 15, 16, 17, 18
 _CAUSES = {
-    1: "it ends before it is complete",
-    2: "{found} is unexpected here",
-    3: "it is not valid UTF-8",
-    4: "a control character inside a string must be escaped, as in \\n or \\u0000",
-    5: 'unknown escape: after a backslash comes one of " \\ / b f n r t or u with four hex digits',
-    6: "half of a surrogate pair stands alone: escape both halves, or send the character as UTF-8",
-    7: "this is no JSON number",
-    8: "a number is too large for a double: send it as a string",
-    9: f"more than {DEPTH_MAX} arrays and objects are nested",
-    10: "literals are spelled true, false and null; NaN and Infinity are not JSON",
-    11: "there is text after the end of the JSON value",
-    12: "it starts with a byte order mark: leave it out",
-    13: "it is longer than 4 GiB",
+    lib.E_END: "it ends before it is complete",
+    lib.E_SYNTAX: "{found} is unexpected here",
+    lib.E_UTF8: "it is not valid UTF-8",
+    lib.E_CONTROL: "a control character inside a string must be escaped, as in \\n or \\u0000",
+    lib.E_ESCAPE: 'unknown escape: after a backslash comes one of " \\ / b f n r t or u with four hex digits',
+    lib.E_SURROGATE: "half of a surrogate pair stands alone: escape both halves, or send the character as UTF-8",
+    lib.E_NUMBER: "this is no JSON number",
+    lib.E_RANGE: "a number is too large for a double: send it as a string",
+    lib.E_DEPTH: f"more than {lib.DEPTH_MAX} arrays and objects are nested",
+    lib.E_LITERAL: "literals are spelled true, false and null; NaN and Infinity are not JSON",
+    lib.E_TRAILING: "there is text after the end of the JSON value",
+    lib.E_BOM: "it starts with a byte order mark: leave it out",
+    lib.E_LONG: "it is longer than 4 GiB",
 }
 
 

@@ -383,7 +383,7 @@ static uint64_t clean_rows(struct tp_writer *w, const unsigned char *body, uint6
     s.secret = w->secret;
     s.work = work;
     for (uint32_t i = 0; i < count; i++) {
-        struct tp_row *row = (struct tp_row *)w->rows + i;
+        struct tp_row *row = w->rows + i;
         struct counted data = {0, 0}, meta = {0, 0};
         uint32_t flags = row->flags, twice = flags & MARK_TWICE;
         if (w->violation && i >= w->violation_record) return n; /* the rows are of no use */
@@ -437,14 +437,13 @@ static int clean_in_place(struct tp_writer *w, unsigned char *body, uint32_t len
     return 1;
 }
 
-void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const void *request_rows, void *group_rows,
-                    uint32_t groups, uint32_t room, uint32_t *counts, uint32_t *upto, unsigned char *scratch,
+void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const struct tp_request *requests,
+                    struct tp_group *groups, uint32_t group_count, uint32_t room, uint32_t *counts, uint32_t *upto, unsigned char *scratch,
                     uint64_t scratch_bytes)
 {
-    const struct tp_request *requests = request_rows;
     struct tp_row *rows = w->rows;
     uint32_t used = 0;
-    for (struct tp_group *group = group_rows, *last = group + groups; group < last; group++) {
+    for (struct tp_group *group = groups; group < groups + group_count; group++) {
         uint32_t refused = NO_RECORD; /* the receive whose bodies are not looked at any more */
         group->row = used;
         group->taken = group->rows = 0;
@@ -492,7 +491,7 @@ static void begin_texts(struct tp_writer *w, uint32_t count)
 static inline int scan_text(struct tp_writer *w, const uint8_t *text, uint64_t from, uint64_t end, uint32_t i)
 {
     struct scan s = start_scan(text, end);
-    struct tp_row *row = (struct tp_row *)w->rows + i;
+    struct tp_row *row = w->rows + i;
     uint64_t compact;
     memset(row, 0, sizeof *row);
     s.error.record = i;

@@ -17,11 +17,6 @@ from topics.common.tuples import make_tuple
 from topics.config import Config
 from topics.engine.json._records import ffi, lib
 from topics.engine.json.strict_json import (
-    E_MANY,
-    E_MISSING,
-    E_ROOM,
-    E_TWICE,
-    E_TYPE,
     FIELDS_MAX,
     KIND_NAMES,
     SECRET,
@@ -44,7 +39,8 @@ _HEAD = struct.Struct("=QI")
 """size, count."""
 _RESULTS = struct.Struct("=QIIII")
 """size, count, marks, violation, violation_record."""
-_FIELDS = struct.Struct("=24I")
+_FIELDS = struct.Struct(f"={3 * (lib.FIELD_PRODUCER + 1)}I")
+"""off, len, kind of each field of a body; those of a command come after."""
 _KEY_ROOM = 4096
 _CLEAN_ROOM = 65_536
 _LONG_TEXT = CUT_BYTES = 65_536
@@ -53,25 +49,59 @@ _ESCAPE_BYTES_MAX = 6
 """Of a byte."""
 _KEY_BYTES_MIN = 4
 """Of a member in a payload: its quotes, the colon and a digit."""
-_V_SIZE = 6
-_MARK_TWICE = 64
-_MARKS = 8 | 16 | 32 | _MARK_TWICE
+_MARKS = lib.MARK_WHITE | lib.MARK_TAG_ESCAPED | lib.MARK_NODE_ESCAPED | lib.MARK_TWICE
 """Of rows that have to be cleaned."""
-_NO_RECORD = 0xFFFFFFFF
 
-_BODY, _RECORD = 12, 13
-_FIELD_NAMES = (
-    *("records", "node", "idempotency_key", "create", "config", "disable_backpressure", "incarnation", "producer"),
-    *("data", "tag", "node", "meta"),
-    *("", "", "", "op", "topic", "request_id", "return_seqs"),
+_NODE, _KEY, _CREATE, _CONFIG, _BACKPRESSURE, _INCARNATION, _PRODUCER = (
+    slice(3 * field, 3 * field + 3)
+    for field in (
+        lib.FIELD_NODE,
+        lib.FIELD_KEY,
+        lib.FIELD_CREATE,
+        lib.FIELD_CONFIG,
+        lib.FIELD_BACKPRESSURE,
+        lib.FIELD_INCARNATION,
+        lib.FIELD_PRODUCER,
+    )
 )
-_OP = 15
-_MUST_BE = (
-    *("an array", "a string or null", "a string or null", "true, false or null", "an object or null", "true or false"),
-    *("a string or null", "an object or null"),
-    *("any JSON", "a string or null", "a string or null", "any JSON", "an object", "an object"),
-    *("", "a string", "a string", "any JSON", "true or false"),
-)
+"""Where a field's three numbers are among those of all."""
+_COMMAND_FIELDS = (lib.FIELD_OP, lib.FIELD_TOPIC, lib.FIELD_REQUEST_ID, lib.FIELD_RETURN_SEQS)
+_FIELD_NAMES = {
+    lib.FIELD_RECORDS: "records",
+    lib.FIELD_NODE: "node",
+    lib.FIELD_KEY: "idempotency_key",
+    lib.FIELD_CREATE: "create",
+    lib.FIELD_CONFIG: "config",
+    lib.FIELD_BACKPRESSURE: "disable_backpressure",
+    lib.FIELD_INCARNATION: "incarnation",
+    lib.FIELD_PRODUCER: "producer",
+    lib.FIELD_DATA: "data",
+    lib.FIELD_TAG: "tag",
+    lib.FIELD_RECORD_NODE: "node",
+    lib.FIELD_META: "meta",
+    lib.FIELD_OP: "op",
+    lib.FIELD_TOPIC: "topic",
+    lib.FIELD_REQUEST_ID: "request_id",
+    lib.FIELD_RETURN_SEQS: "return_seqs",
+}
+_MUST_BE = {
+    lib.FIELD_RECORDS: "an array",
+    lib.FIELD_NODE: "a string or null",
+    lib.FIELD_KEY: "a string or null",
+    lib.FIELD_CREATE: "true, false or null",
+    lib.FIELD_CONFIG: "an object or null",
+    lib.FIELD_BACKPRESSURE: "true or false",
+    lib.FIELD_INCARNATION: "a string or null",
+    lib.FIELD_PRODUCER: "an object or null",
+    lib.FIELD_TAG: "a string or null",
+    lib.FIELD_RECORD_NODE: "a string or null",
+    lib.FIELD_BODY: "an object",
+    lib.FIELD_RECORD: "an object",
+    lib.FIELD_OP: "a string",
+    lib.FIELD_TOPIC: "a string",
+    lib.FIELD_RETURN_SEQS: "true or false",
+}
+"""Fields that are not any JSON."""
 
 
 class WriteBody(NamedTuple):
@@ -135,13 +165,13 @@ def new_writer(config: Config) -> Any:
 class WriteScanner:
     """Scans write bodies with the limits of one server's settings; not for two threads at once.
 
-    Its room (40 bytes for each record of the largest batch, and key hashes) is made once and used by every call.
+    Its room (a row for each record of the largest batch, and key hashes) is made once and used by every call.
     """
 
     def __init__(self, config: Config) -> None:
         self._limits = config
         self._writer = writer = new_writer(config)
-        self._rows = ffi.new("unsigned char[]", ROW.size * max(1, config.max_batch_records))
+        self._rows = ffi.new("struct tp_row[]", max(1, config.max_batch_records))
         writer.rows = self._rows
         self._clean = ffi.new("unsigned char[]", _CLEAN_ROOM)
         self._spans: Any = ffi.buffer(self._rows)
@@ -162,7 +192,7 @@ class WriteScanner:
                 return self.scan(body)
             return self._unusual(body)
         size, count = _HEAD.unpack(self._head)
-        rows = make_tuple(Rows, (body, self._spans[: count * 40], count, size))
+        rows = make_tuple(Rows, (body, self._spans[: count * ROW.size], count, size))
         return make_tuple(WriteBody, (rows, None, None, None, None, False, None, None, None))
 
     def scan_in_turns(
@@ -192,18 +222,18 @@ class WriteScanner:
         """Of the body that was scanned last, in turns, as a command. A long text is cut."""
         spans = self._writer.fields
         texts = []
-        for field in range(_OP, _OP + 4):
+        for field in _COMMAND_FIELDS:
             span = spans[field]
             size = min(span.len, CUT_BYTES) if span.kind else 0
             texts.append(bytes(body[span.off : span.off + size]))
-        return CommandFields(bool(spans[0].kind), *texts)
+        return CommandFields(bool(spans[lib.FIELD_RECORDS].kind), *texts)
 
     def scan_lines(self, lines: bytes, count: int) -> Rows | None:
         """One row of `data` alone per line, each ended by a newline; None where that is not so, or a line not plain."""
         if lib.tp_scan_lines(self._writer, lines, len(lines), count) != 0:
             return None
         size, count = _HEAD.unpack(self._head)
-        return make_tuple(Rows, (lines, self._spans[: count * 40], count, size))
+        return make_tuple(Rows, (lines, self._spans[: count * ROW.size], count, size))
 
     def scan_texts(self, texts: Sequence[bytes]) -> Rows:
         """One row of `data` alone per JSON text. Raises: RequestError, not JSON, or over a limit."""
@@ -215,10 +245,10 @@ class WriteScanner:
         status = lib.tp_scan_texts(self._writer, buffer, ffi.from_buffer("uint64_t[]", ends), len(texts))
         if status == 0:
             size, count = _HEAD.unpack(self._head)
-            return Rows(buffer, self._spans[: count * 40], count, size)
+            return Rows(buffer, self._spans[: count * ROW.size], count, size)
         if status < 0:
             error = self._writer.error
-            if error.code == E_ROOM:
+            if error.code == lib.E_ROOM:
                 self._grow_key_room(f"records[{error.record}]")
                 return self.scan_texts(texts)
             raise json_error(error, texts[error.record], f"records[{error.record}].data")
@@ -236,29 +266,31 @@ class WriteScanner:
     def _told(self, body: bytes | bytearray, buffer: bytes | bytearray | memoryview) -> WriteBody:
         """What the scan of `body` has found; the rows, which are clean, point into `buffer`."""
         size, count, _marks, violation, record = _RESULTS.unpack(self._results)
-        rows = Rows(buffer, self._spans[: min(count, self._limits.max_batch_records) * 40], count, size)
+        rows = Rows(buffer, self._spans[: min(count, self._limits.max_batch_records) * ROW.size], count, size)
         fields = _FIELDS.unpack(self._fields)
         limits = self._limits
         node = key = over = None
         try:
-            key = self._string(body, fields[6:9], "idempotency_key", limits.max_idempotency_key_bytes)
-            node = self._string(body, fields[3:6], "node", limits.max_node_bytes)
+            key = self._string(body, fields[_KEY], "idempotency_key", limits.max_idempotency_key_bytes)
+            node = self._string(body, fields[_NODE], "node", limits.max_node_bytes)
         except RequestError as error:
             over = error
-        create = None if fields[11] < JsonKind.FALSE else fields[11] == JsonKind.TRUE
+        creates = fields[_CREATE.stop - 1]
+        create = creates == JsonKind.TRUE if creates in (JsonKind.TRUE, JsonKind.FALSE) else None
         config = None
-        if fields[14] == JsonKind.OBJECT:
-            config = TopicConfig.parse(self._inner(body, fields[12:15], "config"), "config", "config.")
-        incarnation = self._incarnation(body, fields[18:21])
+        if fields[_CONFIG.stop - 1] == JsonKind.OBJECT:
+            config = TopicConfig.parse(self._inner(body, fields[_CONFIG], "config"), "config", "config.")
+        incarnation = self._incarnation(body, fields[_INCARNATION])
         producer = None
-        if fields[23] == JsonKind.OBJECT:
-            producer = parse_part(self._inner(body, fields[21:24], "producer"), self._limits)
+        if fields[_PRODUCER.stop - 1] == JsonKind.OBJECT:
+            producer = parse_part(self._inner(body, fields[_PRODUCER], "producer"), self._limits)
         over = self.over_limit(count, node, key) or over
         if over is None and producer is not None and key is not None:
             over = producer_and_key()
         if over is None and violation:
             over = self._violation(violation, f"records[{record}]")
-        return WriteBody(rows, node, key, create, config, fields[17] == JsonKind.TRUE, over, incarnation, producer)
+        presses = fields[_BACKPRESSURE.stop - 1] == JsonKind.TRUE
+        return WriteBody(rows, node, key, create, config, presses, over, incarnation, producer)
 
     def _cleaned(self, body: bytes, marks: int) -> bytes:
         """What the rows point at: payloads without blanks and repeated keys, tags and nodes decoded. Moves the rows
@@ -273,7 +305,7 @@ class WriteScanner:
 
     def _cleaning_room(self, body: bytes | bytearray, marks: int) -> tuple[Any, int, int]:
         """For the cleaning of a body's rows: what repeated keys need and their most, and bytes of the output."""
-        if not marks & _MARK_TWICE:
+        if not marks & lib.MARK_TWICE:
             return ffi.NULL, 0, len(body)
         keys = self._keys_max  # counted only where that is quick
         if len(body) < _KEY_BYTES_MIN * keys:
@@ -322,19 +354,18 @@ class WriteScanner:
     def _violation(self, violation: int, record: str) -> RequestError:
         """Check 4 of section 7.5: the words for a V_* of records.h."""
         limits = self._limits
-        if violation == _V_SIZE:
+        if violation == lib.V_SIZE:
             message = (
                 f"{record} is larger than {limits.max_record_bytes} bytes of compact JSON (data and meta): split it"
             )
             return RequestError("record_too_large", message)
-        return _invalid(
-            (
-                f"{record}.tag is longer than {limits.max_tag_bytes} bytes: shorten it",
-                f"{record}.node is longer than {limits.max_node_bytes} bytes: shorten it",
-                f"{record}.meta is larger than {limits.max_meta_bytes} bytes of compact JSON: use data for more",
-                f"{record}.meta has more than {limits.max_meta_keys} keys: use data for more",
-            )[violation - 2]
-        )
+        causes = {
+            lib.V_TAG: f"tag is longer than {limits.max_tag_bytes} bytes: shorten it",
+            lib.V_NODE: f"node is longer than {limits.max_node_bytes} bytes: shorten it",
+            lib.V_META_BYTES: f"meta is larger than {limits.max_meta_bytes} bytes of compact JSON: use data for more",
+            lib.V_META_KEYS: f"meta has more than {limits.max_meta_keys} keys: use data for more",
+        }
+        return _invalid(f"{record}.{causes[violation]}")
 
     # --- errors -----------------------------------------------------------------------------------------------------
     def _set_key_room(self, room: int) -> None:
@@ -345,27 +376,29 @@ class WriteScanner:
     def _grow_key_room(self, record: str) -> None:
         """Makes room for all keys that a record within its limit can have. Raises: RequestError, it has more."""
         if self._writer.key_room >= self._keys_max:
-            raise self._violation(_V_SIZE, record)
+            raise self._violation(lib.V_SIZE, record)
         self._set_key_room(self._keys_max)
 
     def _grow_or_refuse(self, body: bytes | bytearray) -> None:
         """Makes room for an object of very many keys, or raises the error of the last scan."""
         error = self._writer.error
-        if error.code == E_ROOM:
+        if error.code == lib.E_ROOM:
             self._grow_key_room(f"records[{error.record}]")
             return
-        where = "" if error.record == _NO_RECORD else f"records[{error.record}]"
-        if error.code not in (E_TYPE, E_MISSING, E_TWICE, E_MANY):
+        where = "" if error.record == lib.NO_RECORD else f"records[{error.record}]"
+        if error.code not in (lib.E_TYPE, lib.E_MISSING, lib.E_TWICE, lib.E_MANY):
             raise json_error(error, body, "the body", where)
-        name = _FIELD_NAMES[error.field] or ("the body" if error.field == _BODY else where)
-        if where and _FIELD_NAMES[error.field]:
+        name = _FIELD_NAMES.get(error.field)
+        if name is None:
+            name = "the body" if error.field == lib.FIELD_BODY else where
+        elif where:
             name = f"{where}.{name}"
-        if error.code == E_MISSING:
-            fix = '"records": [...]' if error.field == 0 else '"data" (null is allowed)'
+        if error.code == lib.E_MISSING:
+            fix = '"records": [...]' if error.field == lib.FIELD_RECORDS else '"data" (null is allowed)'
             raise JsonError(f"{name} is missing: it is required, send {fix}", error.at)
-        if error.code == E_MANY:
+        if error.code == lib.E_MANY:
             raise JsonError(too_many(name, FIELDS_MAX), error.at)
-        if error.code == E_TWICE:
+        if error.code == lib.E_TWICE:
             raise JsonError(f"{name} is given twice: send it once", error.at)
         raise JsonError(f"{name} must be {_MUST_BE[error.field]}, not {KIND_NAMES[error.kind]}", error.at)
 

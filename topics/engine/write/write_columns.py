@@ -14,7 +14,7 @@ from topics.store.format.rows import ROW, Rows
 
 GROUP = struct.Struct("=6IQ")
 """topic, first, count, taken, row, rows, size: a tp_group of columns.h."""
-KEYED = 1 << 31
+KEYED = lib.TP_KEYED
 """In `topic`: the group is one request with an idempotency key."""
 
 GroupRow = tuple[int, int, int, int, int, int, int]
@@ -33,7 +33,7 @@ class WriteColumns:
 
     def __init__(self, config: Config) -> None:
         self._room = max(_ROWS_MIN, _ROOM_BODIES * config.max_batch_records)
-        self._rows = ffi.new("unsigned char[]", ROW.size * self._room)
+        self._rows = ffi.new("struct tp_row[]", self._room)
         self._scratch = ffi.new("unsigned char[]", _SCRATCH_BYTES)
         self._keys = ffi.new("uint64_t[]", _KEY_ROOM)
         self._writer = writer = new_writer(config)

@@ -3,6 +3,16 @@
 from typing import Any
 
 class _Lib:
+    TP_MISS_PART: int
+    TP_MISS_LINE: int
+    TP_MISS_TOPIC: int
+    TP_MISS_HOST: int
+    TP_MISS_FIELD: int
+    TP_MISS_MIXED: int
+    TP_MISS_ROOM: int
+    TP_MISS_BUSY: int
+    TP_MISS_BODY: int
+    TP_WITHOUT_SEQS: int
     def tp_scanner_new(
         self,
         max_head_bytes: int,

@@ -30,9 +30,18 @@ from topics.http.plan.service import Service
 from topics.http.protocol_choice import FirstBytes
 from topics.http.wire.head import HEAD_END
 
-REASONS = ("", "part", "line", "topic", "host", "field", "mixed", "room", "busy", "body")
-"""Why a receive, or the end of one, was not the lane's: TP_MISS_* of scan.c, and two known here alone."""
-_TOPIC, _HOST, _BUSY, _BODY = 3, 4, 8, 9
+REASONS = {
+    lib.TP_MISS_PART: "part",
+    lib.TP_MISS_LINE: "line",
+    lib.TP_MISS_TOPIC: "topic",
+    lib.TP_MISS_HOST: "host",
+    lib.TP_MISS_FIELD: "field",
+    lib.TP_MISS_MIXED: "mixed",
+    lib.TP_MISS_ROOM: "room",
+    lib.TP_MISS_BUSY: "busy",
+    lib.TP_MISS_BODY: "body",
+}
+"""Why a receive, or the end of one, was not the lane's."""
 _ROOM = 8192
 _RECEIVES = 4096
 _LEAST = 2
@@ -91,8 +100,8 @@ class Lane:
         self._declined: dict[bytes, int] = {}
         """How often a name was not learnt, in this tick."""
         self._declined_tick = 0
-        self._requests = ffi.new("unsigned char[]", REQUEST.size * _ROOM)
-        self._groups = ffi.new("unsigned char[]", GROUP.size * _ROOM)
+        self._requests = ffi.new("struct tp_request[]", _ROOM)
+        self._groups = ffi.new("struct tp_group[]", _ROOM)
         self._counts = ffi.new("uint32_t[]", _ROOM)
         self._request_bytes: Any = ffi.buffer(self._requests)
         self._group_bytes: Any = ffi.buffer(self._groups)
@@ -106,7 +115,7 @@ class Lane:
         """Receives in a pass below which no connection becomes a column: for one alone the general path is faster."""
         self.taken = 0
         """Requests."""
-        self.missed = [0] * len(REASONS)
+        self.missed = [0] * (max(REASONS) + 1)
         """Receives, or ends of some, by reason."""
 
     # --- a pass ------------------------------------------------------------------------------------------------------
@@ -162,7 +171,7 @@ class Lane:
                     seen.add(conn)  # what follows in this pass are not its first bytes
             if conn.owned and conn not in seen:
                 self.leave(conn)
-                self.missed[_BUSY] += 1
+                self.missed[lib.TP_MISS_BUSY] += 1
                 others.append(row)
                 seen.add(conn)  # or the next receive of this pass would overtake this one
             elif (
@@ -177,7 +186,7 @@ class Lane:
                 fresh.append(row)
                 seen.add(conn)
             else:
-                self.missed[_BUSY] += 1
+                self.missed[lib.TP_MISS_BUSY] += 1
                 others.append(row)
                 seen.add(conn)
         if fresh:
@@ -225,7 +234,7 @@ class Lane:
         missed = lib.tp_missed(ends, self._upto, count, self._missed)
         for at in range(missed):
             row = self._missed[at]
-            self.missed[self._reasons[row] or _BODY] += 1
+            self.missed[self._reasons[row] or lib.TP_MISS_BODY] += 1
             upto = self._upto[row]
             rest = view(row)[upto - starts[row] :] if upto else view(row)
             self._give_back(refs[row], rest, left, answered=not upto)

@@ -22,7 +22,7 @@ from topics.http.wire.error_answers import envelope, extra_headers, status_of
 
 REQUEST = struct.Struct("=8I")
 """receive, topic, off, len, flags, end, key_off, key_len: a tp_request of columns.h."""
-_WITHOUT_SEQS = 1
+_WITHOUT_SEQS = lib.TP_WITHOUT_SEQS
 _ANSWER = Phase.ANSWER
 _FIXED_BYTES = 450
 """Of an answer, beyond head, name and seqs."""
@@ -66,7 +66,7 @@ class Taken:
     __slots__ = ("counts", "refs", "requests", "started_ns")
 
     def __init__(self, requests: bytes, counts: bytes, refs: bytes, started_ns: int) -> None:
-        self.requests = ffi.from_buffer("unsigned char[]", requests)
+        self.requests = ffi.from_buffer("struct tp_request[]", requests)
         self.counts = ffi.from_buffer("uint32_t[]", counts)
         self.refs = ffi.from_buffer("uint64_t[]", refs)
         self.started_ns = started_ns
@@ -103,7 +103,7 @@ class Group:
     def requests(self) -> list[tuple[int, int, int]]:
         """ref, records, flags of each that was taken, in order."""
         columns, found = self.columns, []
-        rows = ffi.buffer(columns.requests + self.first * REQUEST.size, self.count * REQUEST.size)
+        rows = ffi.buffer(columns.requests + self.first, self.count * REQUEST.size)
         for at, row in enumerate(REQUEST.iter_unpack(rows), self.first):
             if columns.counts[at]:
                 found.append((columns.refs[row[0]], columns.counts[at], row[4]))
@@ -244,7 +244,7 @@ class Answers:
             size = lib.tp_render_answers(
                 memory + at,
                 room - at,
-                columns.requests + group.first * REQUEST.size,
+                columns.requests + group.first,
                 columns.counts + group.first,
                 group.count,
                 result.first_seq,

@@ -10,7 +10,7 @@
 #include "scanner.h"
 #include "sha256.h"
 
-enum { NAMES_MAX = 1 << 18, NAME_BYTES_MAX = 255, LENGTH_DIGITS_MAX = 9 };
+enum { NAMES_MAX = 1 << 18, TOPIC_NAME_BYTES_MAX = 255, LENGTH_DIGITS_MAX = 9 };
 static const uint64_t SCANS_BEFORE = 0xffffff00; /* so that every server comes to see more scans than 32 bits count */
 enum {
     SEEN_HOST = 1, SEEN_TYPE = 2, SEEN_LENGTH = 4, SEEN_ACCEPT = 8, SEEN_AGENT = 16, SEEN_ENCODING = 32,
@@ -372,10 +372,9 @@ uint32_t tp_missed(const uint64_t *ends, const uint32_t *upto, uint32_t count, u
 }
 
 int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *starts, const uint64_t *ends,
-                         uint32_t count, void *requests, void *group_rows, uint32_t room, uint8_t *reasons)
+                         uint32_t count, struct tp_request *requests, struct tp_group *groups, uint32_t room,
+                         uint8_t *reasons)
 {
-    struct tp_request *sorted = requests;
-    struct tp_group *groups = group_rows;
     uint32_t found = 0, group_count = 0;
     int far = 0;
     for (uint32_t i = 0; i < count; i++) far |= ends[i] > 0xffffffffu;
@@ -425,8 +424,8 @@ int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *star
         reasons[i] = (uint8_t)reason;
     }
     if (group_count == 1) {
-        memcpy(sorted, s->found, found * sizeof *sorted);
-        sorted->flags &= TP_FLAGS;
+        memcpy(requests, s->found, found * sizeof *requests);
+        requests->flags &= TP_FLAGS;
         return 1;
     }
     uint32_t first = 0;
@@ -439,7 +438,7 @@ int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *star
         struct tp_request *r = s->found + i;
         struct tp_group *group = groups + (r->flags > TP_FLAGS ? (r->flags >> 8) - 1 : s->names[r->topic].group);
         r->flags &= TP_FLAGS;
-        sorted[group->first + group->count++] = *r;
+        requests[group->first + group->count++] = *r;
     }
     return group_count;
 }
@@ -462,13 +461,12 @@ static uint64_t list_bytes(uint64_t first, uint64_t last)
     return bytes;
 }
 
-int64_t tp_render_answers(char *out, uint64_t room, const void *request_rows, const uint32_t *counts, uint32_t count,
-                          uint64_t first_seq, const uint64_t *refs, const char *head, uint32_t head_len,
+int64_t tp_render_answers(char *out, uint64_t room, const struct tp_request *requests, const uint32_t *counts,
+                          uint32_t count, uint64_t first_seq, const uint64_t *refs, const char *head, uint32_t head_len,
                           const char *before, uint32_t before_len, const char *after, uint32_t after_len,
                           uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends)
 {
     static const char LAST[] = ",\"last_seq\":", SEQS[] = ",\"seqs\":[", HEAD[] = "\"head_seq\":", COUNT[] = ",\"count\":";
-    const struct tp_request *requests = request_rows;
     const uint64_t fixed = before_len + sizeof LAST - 1 + sizeof HEAD + sizeof COUNT - 1 + after_len;
     uint64_t needed = 0;
     for (uint32_t i = 0; i < count; i++)
@@ -518,19 +516,18 @@ int64_t tp_render_answers(char *out, uint64_t room, const void *request_rows, co
     return p - out;
 }
 
-int64_t tp_render_topics(char *out, uint64_t room, const void *request_rows, const uint32_t *counts,
+int64_t tp_render_topics(char *out, uint64_t room, const struct tp_request *requests, const uint32_t *counts,
                          const uint64_t *topics, uint32_t count, const char *names, const uint64_t *refs,
                          const char *head, uint32_t head_len, const char *after, uint32_t after_len,
                          uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends)
 {
     static const char TOPIC[] = "{\"topic\":\"", FIRST[] = "\",\"first_seq\":";
-    const struct tp_request *requests = request_rows;
-    char before[sizeof TOPIC + NAME_BYTES_MAX + sizeof FIRST], *p = out;
+    char before[sizeof TOPIC + TOPIC_NAME_BYTES_MAX + sizeof FIRST], *p = out;
     uint32_t n = 0;
     memcpy(before, TOPIC, sizeof TOPIC - 1);
     for (uint32_t i = 0; i < count; i++, topics += 3) {
         uint64_t len = strlen(names);
-        if (len > NAME_BYTES_MAX) return -1;
+        if (len > TOPIC_NAME_BYTES_MAX) return -1;
         char *end = put(before + sizeof TOPIC - 1, names, len);
         end = PUT(end, FIRST);
         uint32_t more = 0;

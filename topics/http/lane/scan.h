@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "../../engine/json/columns.h"
+
 typedef struct tp_scanner tp_scanner;
 
 /* Why a receive, or the end of one, was not taken; 0: it was. */
@@ -16,7 +18,7 @@ enum {
     TP_MISS_FIELD,    /* a field, or a value of one, that is not known to be harmless */
     TP_MISS_MIXED,    /* behind requests of another topic */
     TP_MISS_ROOM,     /* more requests than the columns have room for */
-    TP_MISS_BUSY,     /* (known to lane.py alone) */
+    TP_MISS_BUSY,     /* what a connection said before is not answered yet: noted by lane.py */
     TP_MISS_BODY,     /* of a read: anything but its usual fields */
 };
 
@@ -46,7 +48,8 @@ void tp_forget_topics(tp_scanner *s);
  * (room too) one row a topic, with topic, first and count set; a request with an idempotency key, the only one taken of its
  * receive, has one of its own. Returns the number of groups. */
 int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *starts, const uint64_t *ends,
-                         uint32_t count, void *requests, void *groups, uint32_t room, uint8_t *reasons);
+                         uint32_t count, struct tp_request *requests, struct tp_group *groups, uint32_t room,
+                         uint8_t *reasons);
 /* The reads among them, which are not in `requests`: the number of struct tp_read (store/format/reads.h) in *reads, and the
  * numbers of their topics, by slot, in *topics. To be completed by tp_project_reads; good until the next scan. */
 uint32_t tp_scanned_reads(tp_scanner *s, void **reads, uint32_t **topics, uint32_t *topic_count);
@@ -61,7 +64,7 @@ uint32_t tp_missed(const uint64_t *ends, const uint32_t *upto, uint32_t count, u
 
 /* tp_render_answers for several groups; topics: three u64 each: its first request among `requests` and `counts`, how many
  * requests it has, its first seq; names: their names, each ended by a zero byte, to be put between quotes as they are. Returns the bytes written; -1: no room. */
-int64_t tp_render_topics(char *out, uint64_t room, const void *requests, const uint32_t *counts,
+int64_t tp_render_topics(char *out, uint64_t room, const struct tp_request *requests, const uint32_t *counts,
                          const uint64_t *topics, uint32_t count, const char *names, const uint64_t *refs,
                          const char *head, uint32_t head_len, const char *after, uint32_t after_len,
                          uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends);
@@ -70,8 +73,8 @@ int64_t tp_render_topics(char *out, uint64_t room, const void *requests, const u
  * `first_seq` and the others following: head, Content-Length, body = before, seqs, count, after. Those of one receive
  * are one send: out_refs gets refs[receive], out_lengths its bytes, *sends how many there are. Returns the bytes
  * written, or the negative room needed. */
-int64_t tp_render_answers(char *out, uint64_t room, const void *requests, const uint32_t *counts, uint32_t count,
-                          uint64_t first_seq, const uint64_t *refs, const char *head, uint32_t head_len,
+int64_t tp_render_answers(char *out, uint64_t room, const struct tp_request *requests, const uint32_t *counts,
+                          uint32_t count, uint64_t first_seq, const uint64_t *refs, const char *head, uint32_t head_len,
                           const char *before, uint32_t before_len, const char *after, uint32_t after_len,
                           uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends);
 

@@ -246,19 +246,19 @@ ffi: Any = _codec.ffi
 class ScanStop(IntEnum):
     """Why a scan stopped. Source: codec.h."""
 
-    END = 0
+    END = _codec.lib.TP_STOP_END
     """Nothing more: zeros, or exactly the end of the bytes given (frames)."""
-    MORE = 1
+    MORE = _codec.lib.TP_STOP_MORE
     """What lies here goes on past the bytes given."""
-    FOREIGN = 2
+    FOREIGN = _codec.lib.TP_STOP_FOREIGN
     """No batch of this epoch: what an earlier use of the file left, or no batch at all."""
-    TORN = 3
+    TORN = _codec.lib.TP_STOP_TORN
     """A batch (or frame) of ours whose checksum is wrong."""
-    ORDER = 4
+    ORDER = _codec.lib.TP_STOP_ORDER
     """A sound batch of this epoch that does not follow the one before: number or chain."""
-    BAD = 5
+    BAD = _codec.lib.TP_STOP_BAD
     """Checksum right, contents impossible: unknown version, or lengths that disagree."""
-    ROOM = 6
+    ROOM = _codec.lib.TP_STOP_ROOM
     """No room in the output."""
 
 

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from topics.store.format import _codec  # type: ignore[attr-defined]  # built by cffi
+
 ROW = struct.Struct("=10I")
 """data_off, data_len, meta_off, meta_len, tag_off, tag_len, node_off, node_len, size, flags."""
 
@@ -38,12 +40,12 @@ PLACED_DTYPE = np.dtype(
 )
 """A row as a frame: where it starts, its length, accounted size, the frame's flags, ms."""
 
-TAG, NODE, META = 1, 2, 4
+TAG, NODE, META = _codec.lib.TP_ROW_TAG, _codec.lib.TP_ROW_NODE, _codec.lib.TP_ROW_META
 """Flags: which optional parts a row has."""
 
 ROW_BYTES = ROW.size
 _FLAGS_AT = ROW_BYTES - 4
-_FLAGS_WITHOUT_TAG = bytes(flags for flags in range(8) if not flags & TAG)
+_FLAGS_WITHOUT_TAG = bytes(flags for flags in range((TAG | NODE | META) + 1) if not flags & TAG)
 
 
 class Rows(NamedTuple):
