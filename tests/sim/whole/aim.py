@@ -22,7 +22,7 @@ import random
 from collections.abc import Iterator
 
 from tests.sim.genome import stream
-from tests.sim.whole.seed_plan import Faulty, Life, Plan, PlannedFault, Starting
+from tests.sim.whole.seed_plan import WHOLE, Faulty, Life, Plan, PlannedFault, Starting
 from topics.engine.state import topic_numbers as numbers
 from topics.store.checkpoint import checkpointer
 from topics.store.disk import disk_space
@@ -40,13 +40,17 @@ _BLOCK_BYTES = 4096
 
 
 def aim(plan: Plan) -> None:
-    """Changes what a plan has in store, if it is the seed for it."""
-    rng = stream(plan.seed, "aim")
-    if rng.random() < _AIMED:
+    """Changes what a plan has in store, if it is the seed for it; a plan with many crashes more than once."""
+    aims, others = stream(plan.seed, "aim"), stream(plan.seed, "chain")
+    for _ in range(max(1, plan.crashes // WHOLE.crashes)):
+        _aim_once(plan, aims, others)
+
+
+def _aim_once(plan: Plan, aims: random.Random, rng: random.Random) -> None:
+    if aims.random() < _AIMED:
         kinds = (_short_commits, _failed_sync, _failed_sync, _failed_stop, _scarce_checkpoint, _scarce_checkpoint)
-        rng.choice(kinds)(plan, rng)
+        aims.choice(kinds)(plan, aims)
         return
-    rng = stream(plan.seed, "chain")
     if rng.random() < _CHAINS:
         _broken_chain(plan, rng)
     elif rng.random() < _KILLED_STARTS:
@@ -58,7 +62,7 @@ def aim(plan: Plan) -> None:
 def _short_commits(plan: Plan, rng: random.Random) -> None:
     times = rng.choice((20, _ALWAYS, _ALWAYS))
     fault = PlannedFault("write", keep=_BLOCK_BYTES, nth=rng.randint(1, 30), times=times, path_part="/wal-")
-    plan.forced = {"commit": rng.choice(("dsync", "dsync", "dsync", "link", "direct", "auto"))}
+    plan.forced |= {"commit": rng.choice(("dsync", "dsync", "dsync", "link", "direct", "auto"))}
     plan.large = True
     _change(plan, rng.randrange(len(plan.lives)), faulty=Faulty((fault,)))
 
@@ -89,7 +93,7 @@ def _scarce_checkpoint(plan: Plan, rng: random.Random) -> None:
     part = rng.choice(("/seg-", "/seg-", "/pack-", "/snapshot-", "/wal-", "", *_cold(plan)))
     kind, error = rng.choice((("open", errno.EMFILE), ("open", errno.ENOSPC), ("write", errno.ENOSPC)))
     faults = [PlannedFault(kind, error, nth=rng.randint(1, 12), path_part=part) for _ in range(rng.choice((1, 1, 3)))]
-    plan.forced = {"checkpoint_every_ms": 3, "checkpoint_wal_bytes": rng.choice((1, 4096))}
+    plan.forced |= {"checkpoint_every_ms": 3, "checkpoint_wal_bytes": rng.choice((1, 4096))}
     plan.look_every_ns = 3_000_000
     _change(plan, rng.randrange(len(plan.lives)), faulty=Faulty(tuple(faults)), graceful=False, power_cut=True)
 
@@ -98,12 +102,12 @@ def _broken_chain(plan: Plan, rng: random.Random) -> None:
     error = rng.choice((errno.EINTR, errno.EAGAIN))
     times = rng.choice((1, 3, 20))
     fault = PlannedFault("write", error, nth=rng.randint(1, 30), times=times, path_part="/wal-")
-    plan.forced = {"commit": rng.choice(("link", "direct", "auto", "auto"))}
+    plan.forced |= {"commit": rng.choice(("link", "direct", "auto", "auto"))}
     _change(plan, rng.randrange(len(plan.lives)), faulty=Faulty((fault,)))
 
 
 def _killed_starts(plan: Plan, rng: random.Random) -> None:
-    plan.forced = {"checkpoint_every_ms": 3, "checkpoint_wal_bytes": rng.choice((1, 4096, 1 << 20))}
+    plan.forced |= {"checkpoint_every_ms": 3, "checkpoint_wal_bytes": rng.choice((1, 4096, 1 << 20))}
     plan.look_every_ns = 3_000_000
     plan.shard_counts = (1, 2, 3, 4)
     for at in range(1, len(plan.lives)):

@@ -136,6 +136,7 @@ class Plan:
 
     def __init__(self, seed: Seed, length: Length = WHOLE) -> None:
         self.seed = seed
+        self.crashes = length.crashes
         rng = stream(seed, "plan")
         self.split = rng.random() < 0.5
         buffers = rng.choice((4, 16, 64))
