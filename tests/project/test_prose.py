@@ -19,10 +19,7 @@ import pytest
 from scripts.same_code import code_of
 
 ROOT = Path(__file__).resolve().parents[2]
-FOUND = [page for glob in ("*.md", "docs/**/*.md", "perf/*.md", "tests/*.md") for page in ROOT.glob(glob)]
-LATER = {"CHANGELOG.md"}
-"""Pages that are still to be rewritten."""
-PAGES = [page for page in sorted(FOUND) if page.relative_to(ROOT).as_posix() not in LATER]
+PAGES = sorted(page for glob in ("*.md", "docs/**/*.md", "perf/*.md", "tests/*.md") for page in ROOT.glob(glob))
 ROOMS: tuple[str, ...] = ()
 """Folders of `topics/` whose docstrings and comments are checked, too."""
 COLUMNS = 100
