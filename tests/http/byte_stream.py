@@ -127,7 +127,7 @@ class Echo:
             "method": request.method,
             "name": call.name,
             "query": call.plan.query,
-            "body": call.body.decode("latin-1"),
+            "body": bytes(call.body).decode("latin-1"),
             "headers": {name.decode(): value.decode("latin-1") for name, value in request.headers.items()},
         }
         call.reply(json.dumps(shown, sort_keys=True).encode())

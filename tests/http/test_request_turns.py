@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -100,6 +101,53 @@ def test_a_body_whose_end_comes_when_the_pass_is_spent_waits() -> None:
     assert names(writer) == ["w"]
     server.end_pass()
     assert (names(writer), writer.wire.paused) == (["behind"], False)
+
+
+def test_what_comes_of_a_body_before_its_end_is_taken_at_once() -> None:
+    """Nothing begins with it; kept apart, it would be copied twice."""
+    server = Server(requests=1)
+    writer, other = server.peer(), server.peer()
+    request = POST % (b"w", 4, b"1234")
+    writer.http.receive(request[:-4])
+    other.http.receive(GET % b"o")
+    server.service.turns.look()
+    writer.http.receive(request[-4:-2])
+    writer.http.receive(request[-2:-1])
+    assert (writer.wire.paused, len(writer.http._pending), writer.http.held_bytes) == (False, 0, 3)
+    writer.http.receive(request[-1:])
+    assert names(writer) == []
+    server.end_pass()
+    assert names(writer) == ["w"]
+
+
+@pytest.mark.parametrize("begun", [b"GE", b"GET /v0/topics/a HTTP/1.1\r\n", POST % (b"w", 90_000, b"")])
+def test_what_comes_in_line_is_put_behind_what_is_here(begun: bytes) -> None:
+    """Many receives of a pass were copied again with each of them."""
+    server = Server(requests=1)
+    peer, other = server.peer(), server.peer()
+    other.http.receive(GET % b"o")
+    server.service.turns.look()
+    peer.http.receive(begun)
+    kept = peer.http._pending
+    for _ in range(40):
+        peer.http.receive(b"x" * 2000)
+    assert peer.http._pending is kept
+    assert kept == begun + b"x" * 80_000
+
+
+def test_so_does_what_comes_over_http2() -> None:
+    server = Server(requests=1)
+    other, peer = server.peer(), H2Peer(server.service)
+    peer.flush()
+    other.http.receive(GET % b"o")
+    server.service.turns.look()
+    ping = b"\0\0\x08\x06\0\0\0\0\0" + bytes(8)
+    peer.server.receive(ping)
+    kept = peer.server._unread
+    for _ in range(40):
+        peer.server.receive(ping)
+    assert peer.server._unread is kept
+    assert kept.endswith(ping * 41)
 
 
 def test_what_is_here_when_the_client_has_finished_is_answered() -> None:

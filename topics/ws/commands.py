@@ -68,7 +68,7 @@ class Publish(NamedTuple):
 class Long(NamedTuple):
     """A message that is parsed in turns with everybody else, and is a command then."""
 
-    data: bytes | bytearray
+    data: bytes | bytearray | memoryview
 
 
 class Ping(NamedTuple):
@@ -114,7 +114,7 @@ def _parse(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
 
 
 def parse_long(
-    message: bytes | bytearray, bodies: LongBodies, scanner: WriteScanner, limits: Config
+    message: bytes | bytearray | memoryview, bodies: LongBodies, scanner: WriteScanner, limits: Config
 ) -> Generator[None, None, Command]:
     """`parse_command` of a long message: a publish in turns, any other command at one go, if it may be so long."""
     try:
@@ -144,7 +144,7 @@ def parse_long(
         return Invalid(error.message)
 
 
-def _fits(message: bytes | bytearray, limits: Config) -> bool:
+def _fits(message: bytes | bytearray | memoryview, limits: Config) -> bool:
     """Return whether a command that is no publish may be so long: all of it is looked at in one pass."""
     return limits.max_command_bytes == 0 or len(message) <= limits.max_command_bytes
 

@@ -16,6 +16,7 @@ from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessa
 from wsproto.extensions import Extension
 from wsproto.frame_protocol import CloseReason, FrameDecoder, FrameProtocol, Opcode, RsvBits
 
+from topics.common.memory import GrowingBytes
 from topics.common.tuples import make_tuple
 from topics.ws.frame_turns import FrameTurns
 
@@ -44,8 +45,8 @@ class Received(NamedTuple):
     """
 
     kind: int
-    data: bytes | bytearray
-    """A bytearray where a message is long."""
+    data: bytes | bytearray | memoryview
+    """A view where a message is long."""
     code: int = 0
 
 
@@ -107,7 +108,7 @@ class Framing:
         self._connection: Connection | None = None
         self._events: Generator[Event, None, None] | None = None
         """What wsproto makes of what it was given; None: nothing more."""
-        self._partial = bytearray()
+        self._partial = GrowingBytes()
         """Of the message that is not whole."""
         self.closed = False
         """Nothing is received or sent any more."""
@@ -233,7 +234,7 @@ class Framing:
             self._partial += data
             if not event.message_finished:
                 return None
-            whole, self._partial = self._partial, bytearray()
+            whole = self._partial.take()
             return Received(kind, whole if len(whole) > self._long_bytes else bytes(whole))
         if isinstance(event, Ping):
             return Received(PING, bytes(event.payload))

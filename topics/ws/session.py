@@ -110,7 +110,7 @@ class WebSocketSession:
         config = host.config
         step_bytes = host.long_bodies.step_bytes
         self._framing = Framing(config.ws_max_frame_bytes, config.ws_max_message_bytes, host.turns, step_bytes)
-        self._long: bytes | bytearray = b""
+        self._long: bytes | bytearray | memoryview = b""
         """A long message that is parsed, or waits for that: nothing else begins."""
         self._replies: deque[Reply] = deque()
         """Of commands begun, oldest first; the first is not done."""
@@ -358,7 +358,11 @@ class WebSocketSession:
         """A command begun is done: its reply, or why there is none."""
         if self._ended:
             return
-        text = result if isinstance(result, bytes) else replies.refusal(reply.request_id, as_request_error(result))
+        if isinstance(result, bytes):
+            text = result
+        else:
+            text = replies.refusal(reply.request_id, as_request_error(result))
+            result.__traceback__ = None  # its frames hold the message, which holds a violation that it found
         reply.text = text
         waiting = self._replies
         if waiting[0] is not reply:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 from typing import Any
@@ -12,6 +13,7 @@ from tests.contract.conftest import MakeWorld
 from tests.contract.world import websocket_client
 from tests.contract.world.world import World
 from tests.ws.frame_client import TEXT, Incoming, frame
+from topics.common.memory import LARGE_BYTES, PagedMemory
 
 JSON_TYPE = {"Content-Type": "application/json"}
 GZIPPED = {**JSON_TYPE, "Content-Encoding": "gzip"}
@@ -187,3 +189,28 @@ def test_other_commands_may_be_as_long_as_requests_may(make_world: MakeWorld) ->
         ]
         message = b'{"op":"publish","topic":"p",' + BODIES[0][1:]
         assert [answer["op"] for answer in commands(world, message)] == ["ack"]
+
+
+def test_one_that_is_refused_is_let_go_of_with_its_answer(make_world: MakeWorld) -> None:
+    """No cycle of an error, its traceback and what that holds keeps megabytes for the garbage collector."""
+    world = make_world(pass_body_bytes=1 << 20, max_body_bytes=1 << 24)
+    world.write("t", 1)
+    data = b"x" * (1 << 19)
+    for end in (b',"tag":"%b"}]}' % (b"x" * 257), b'}],"incarnation":"0123456789abcdef"}', b"}]} and more"):
+        body = b'{"records":[%b{"data":0%b' % (b'{"data":"%b"},' % data * 10, end)
+        gc.collect()
+        before = large_memory()
+        gc.disable()
+        try:
+            assert world.request("POST", "/v0/topics/t", body, JSON_TYPE).status in (400, 409)
+            world.request("GET", "/v0/topics/t")
+            assert large_memory() == before
+        finally:
+            gc.enable()
+
+
+def large_memory() -> int:
+    """How many pieces of large memory this process holds; a server in another one is not looked at."""
+    return sum(
+        isinstance(each, PagedMemory) and not each.closed and len(each) >= LARGE_BYTES for each in gc.get_objects()
+    )

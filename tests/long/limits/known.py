@@ -17,8 +17,7 @@ class Known(NamedTuple):
 
 
 LARGE_BODY = (
-    "memory for a body of megabytes is taken and given back at one go, and so are its frames numbered, and made where "
-    "the write creates its topic"
+    "the frames of a body of megabytes are numbered at one go, and made at one go where the write creates its topic"
 )
 MS_A_MIB = 1.5
 """What that takes at most."""

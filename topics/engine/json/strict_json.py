@@ -270,7 +270,7 @@ def new_dirty(size: int) -> Any:
     return _new_dirty("unsigned char[]", size)
 
 
-def key_room(text: bytes | bytearray) -> int:
+def key_room(text: bytes) -> int:
     """At least the number of keys in a JSON text: each has its colon."""
     return text.count(b":") + 1
 
@@ -294,7 +294,7 @@ _CAUSES = {
 }
 
 
-def json_error(error: Any, text: bytes | bytearray, what: str, where: str = "") -> JsonError:
+def json_error(error: Any, text: bytes | bytearray | memoryview, what: str, where: str = "") -> JsonError:
     """The exception for a struct tp_error about the JSON itself.
 
     what: names the whole text; where: the part it lies in ("records[3]"), or "".

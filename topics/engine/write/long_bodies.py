@@ -59,13 +59,13 @@ class LongBodies:
         if self._waiting:
             self._timers.call_later(0, self._step)
 
-    def scan(self, body: bytes | bytearray, *, command: bool = False) -> Generator[None, None, WriteBody]:
+    def scan(self, body: bytes | bytearray | memoryview, *, command: bool = False) -> Generator[None, None, WriteBody]:
         """For a work: what `WriteScanner.scan` finds. command: see `WriteScanner.scan_in_turns`."""
         if self._scanner is None:
             self._scanner = WriteScanner(self._config)
         return self._scanner.scan_in_turns(body, self.step_bytes, command=command)
 
-    def command_fields(self, body: bytes | bytearray) -> CommandFields:
+    def command_fields(self, body: bytes | bytearray | memoryview) -> CommandFields:
         """For a work: of the command that it has just scanned."""
         assert self._scanner is not None, "it was scanned"
         return self._scanner.command_fields(body)

@@ -196,7 +196,7 @@ class WriteScanner:
         return make_tuple(WriteBody, (rows, None, None, None, None, False, None, None, None))
 
     def scan_in_turns(
-        self, body: bytes | bytearray, step_bytes: int, *, command: bool = False
+        self, body: bytes | bytearray | memoryview, step_bytes: int, *, command: bool = False
     ) -> Generator[None, None, WriteBody]:
         """`scan` of a long body, about `step_bytes` of it a step. No other call of this scanner may come in between.
 
@@ -218,7 +218,7 @@ class WriteScanner:
             buffer = memoryview(memory)[:size]
         return self._told(body, buffer)
 
-    def command_fields(self, body: bytes | bytearray) -> CommandFields:
+    def command_fields(self, body: bytes | bytearray | memoryview) -> CommandFields:
         """Of the body that was scanned last, in turns, as a command. A long text is cut."""
         spans = self._writer.fields
         texts = []
@@ -263,7 +263,7 @@ class WriteScanner:
         marks = _RESULTS.unpack(self._results)[2]
         return self._told(body, self._cleaned(body, marks) if marks & _MARKS else body)
 
-    def _told(self, body: bytes | bytearray, buffer: bytes | bytearray | memoryview) -> WriteBody:
+    def _told(self, body: bytes | bytearray | memoryview, buffer: bytes | bytearray | memoryview) -> WriteBody:
         """What the scan of `body` has found; the rows, which are clean, point into `buffer`."""
         size, count, _marks, violation, record = _RESULTS.unpack(self._results)
         rows = Rows(buffer, self._spans[: min(count, self._limits.max_batch_records) * ROW.size], count, size)
@@ -303,17 +303,17 @@ class WriteScanner:
         copied: bytes = view[: lib.tp_clean_rows(self._writer, body, len(body), out, room, keys)]
         return copied
 
-    def _cleaning_room(self, body: bytes | bytearray, marks: int) -> tuple[Any, int, int]:
+    def _cleaning_room(self, body: bytes | bytearray | memoryview, marks: int) -> tuple[Any, int, int]:
         """For the cleaning of a body's rows: what repeated keys need and their most, and bytes of the output."""
         if not marks & lib.MARK_TWICE:
             return ffi.NULL, 0, len(body)
         keys = self._keys_max  # counted only where that is quick
         if len(body) < _KEY_BYTES_MIN * keys:
-            keys = min(key_room(body), keys)
+            keys = min(key_room(bytes(body)), keys)
         return new_key_work(keys), keys, 2 * len(body)
 
     @staticmethod
-    def _string(body: bytes | bytearray, span: tuple[int, ...], name: str, most: int) -> bytes | None:
+    def _string(body: bytes | bytearray | memoryview, span: tuple[int, ...], name: str, most: int) -> bytes | None:
         """Raises: RequestError, the text is over its limit by so much that it is not decoded to see."""
         off, size, kind = span
         if kind != JsonKind.STRING:
@@ -322,14 +322,14 @@ class WriteScanner:
             raise _invalid(f"{name} is longer than {most} bytes: shorten it")
         return string_value(bytes(body[off : off + size])).encode()
 
-    def _incarnation(self, body: bytes | bytearray, span: tuple[int, ...]) -> str | None:
+    def _incarnation(self, body: bytes | bytearray | memoryview, span: tuple[int, ...]) -> str | None:
         if span[2] != JsonKind.STRING:
             return None
         found = string_value(self._inner(body, span, "incarnation"))
         check_incarnation("incarnation", found)
         return found
 
-    def _inner(self, body: bytes | bytearray, span: tuple[int, ...], name: str) -> bytes:
+    def _inner(self, body: bytes | bytearray | memoryview, span: tuple[int, ...], name: str) -> bytes:
         """The text of a field that is read at one go. Raises: RequestError, it is longer than a command may be."""
         off, size, _kind = span
         most = self._limits.max_command_bytes
@@ -379,7 +379,7 @@ class WriteScanner:
             raise self._violation(lib.V_SIZE, record)
         self._set_key_room(self._keys_max)
 
-    def _grow_or_refuse(self, body: bytes | bytearray) -> None:
+    def _grow_or_refuse(self, body: bytes | bytearray | memoryview) -> None:
         """Makes room for an object of very many keys, or raises the error of the last scan."""
         error = self._writer.error
         if error.code == lib.E_ROOM:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from topics.common.memory import GrowingBytes
 from topics.http.wire.error_answers import BadRequestError
 
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
@@ -30,7 +31,7 @@ class ChunkedBody:
 
     def __init__(self) -> None:
         self.size = 0
-        self._body = bytearray()
+        self._body = GrowingBytes()
         self._pending = b""
         self._left = 0
         self._overhead = 0
@@ -44,10 +45,10 @@ class ChunkedBody:
         """Bytes of the body that have come."""
         return len(self._body)
 
-    def take(self) -> bytearray:
+    def take(self) -> bytes | memoryview:
         """The body, once `done`."""
         assert self._state == DONE, "a chunked body taken before its end"
-        return self._body
+        return self._body.take()
 
     def feed(self, data: bytes) -> bytes:
         """Takes more of the stream; returns what lies behind the body's end, b"" before it. Raises BadRequestError."""

@@ -20,6 +20,7 @@ import enum
 import logging
 from collections.abc import Callable, Sequence
 
+from topics.common.memory import GrowingBytes
 from topics.errors import RequestError
 from topics.http.access.principal import NOBODY, Principal
 from topics.http.http1.chunked import ChunkedBody
@@ -88,12 +89,12 @@ class HttpConnection:
         self.admitted = False
         self.since = service.tick if since is None else since
         """The tick at which the present wait began: for a head, or for more of a body."""
-        self._pending = b""
+        self._pending = bytearray()
         """Bytes not yet handled: a partial head, or what came while a request is being answered."""
         self._looked = 0
         """So many of `_pending` are known to begin a head, and to hold no end of one."""
         self._plan: Plan | None = None
-        self._body: bytearray | ChunkedBody | None = None
+        self._body: GrowingBytes | ChunkedBody | None = None
         self._bodies = 0
         """That did not come with their heads."""
         self._refusal: RequestError | None = None
@@ -164,11 +165,11 @@ class HttpConnection:
         """Bytes from the peer; a view is only read during the call."""
         phase = self.phase
         if phase is HEAD:
-            pending = self._pending
-            if pending:
-                looked = self._looked
-                self._pending, self._looked = b"", 0
-                self._advance(pending + data, looked)
+            if self._in_line:
+                self._pending += data  # of many receives, and each is copied once
+            elif self._pending:
+                looked, self._looked = self._looked, 0
+                self._advance(self._take_pending() + data, looked)
             else:
                 self._advance(bytes(data))
         elif phase is ANSWER or phase is STREAM:
@@ -179,12 +180,21 @@ class HttpConnection:
                 self.transport.pause_reading()
         elif phase is BODY:
             self.since = self.service.tick
-            if self.service.turns.over:
+            if self._in_line or (self.service.turns.over and not self._is_middle(data)):
                 self._pending += data
                 self._stand_in_line()
                 self._settle()
             else:
                 self._advance(self._take_body(bytes(data)))
+
+    def _is_middle(self, data: bytes | memoryview) -> bool:
+        """More of the body comes behind this, so that no request begins with it."""
+        assert self._plan is not None, "a body of a request"
+        return isinstance(self._body, GrowingBytes) and len(self._body) + len(data) < self._plan.content_length
+
+    def _take_pending(self) -> bytes:
+        pending, self._pending = bytes(self._pending), bytearray()
+        return pending
 
     def end_of_stream(self) -> None:
         """The peer will send no more. Requests that are here get their answers, but a mere wait ends (R-NET-11)."""
@@ -203,7 +213,7 @@ class HttpConnection:
         self._uncount()
         call, self._call = self._call, None
         self._plan = self._body = None
-        self._pending = b""
+        self._pending = bytearray()
         if call is not None:
             call.abandon()
 
@@ -255,7 +265,7 @@ class HttpConnection:
                 turns.look()
         self._running = False
         if at < size and self.phase in (HEAD, ANSWER, STREAM):
-            self._pending = data[at:]
+            self._pending = bytearray(data[at:])
         elif at < size and self._successor is not None:
             self._successor.receive(data[at:])
         waits = self._in_line or self.transport.over_high_water
@@ -378,7 +388,7 @@ class HttpConnection:
             self._counted = plan.counted
             self._counted.in_flight += 1
         self._refusal = refusal
-        self._body = ChunkedBody() if chunked else bytearray()
+        self._body = ChunkedBody() if chunked else GrowingBytes()
         return self._take_body(data)
 
     def _take_body(self, data: bytes) -> bytes:
@@ -407,7 +417,7 @@ class HttpConnection:
                 body += data
                 return b""
             body += data[:missing]
-            whole = body
+            whole = body.take()
             rest = data[missing:]
         self._body = None
         self._uncount()
@@ -423,7 +433,7 @@ class HttpConnection:
             self.service.turns.look()
         return rest
 
-    def _serve(self, plan: Plan, body: bytes | bytearray, *, only: bool = False) -> None:
+    def _serve(self, plan: Plan, body: bytes | bytearray | memoryview, *, only: bool = False) -> None:
         """A whole request whose path, method and size are in order: the rest of the body's steps, then the handler.
 
         only: nothing else was received with it.
@@ -437,7 +447,7 @@ class HttpConnection:
         if self._ended and plan.route is not None and plan.route.stream:
             self._close()  # nobody listens, and jobs may be leased as soon as it is open
             return
-        usable: bytes | bytearray | Unpacking = body
+        usable: bytes | bytearray | memoryview | Unpacking = body
         if ignores_body(plan):
             usable = b""
         elif not plan.usual_body:
@@ -535,7 +545,7 @@ class HttpConnection:
         config = self.service.config
         transport.set_water_marks(config.stream_high_water_bytes, config.stream_low_water_bytes)
         upgraded = self._successor = transport.state = open_upgraded(transport)
-        data, self._pending = self._pending, b""
+        data = self._take_pending()
         if data:
             upgraded.receive(data)
         if self._ended:
@@ -570,7 +580,7 @@ class HttpConnection:
 
     def _go_on(self) -> None:
         """Input that waited for the answer."""
-        data, self._pending, self._looked = self._pending, b"", 0
+        data, self._looked = self._take_pending(), 0
         if self.phase is BODY:
             self._running = True  # an answer at once may not end the connection before what is behind the body
             data = self._take_body(data)
@@ -611,5 +621,5 @@ class HttpConnection:
         self.phase = CLOSED
         self._uncount()
         self._plan = self._body = self._refusal = None
-        self._pending = b""
+        self._pending = bytearray()
         self.transport.close()

@@ -30,6 +30,7 @@ from h2.events import (
 from h2.exceptions import H2Error, ProtocolError
 from h2.settings import SettingCodes
 
+from topics.common.memory import GrowingBytes
 from topics.errors import RequestError
 from topics.http.access.principal import NOBODY
 from topics.http.access.rate_limit import Allowance
@@ -108,7 +109,7 @@ class Http2Connection:
         self._sender = Sender(self._h2, transport, self._on_sent)
         self._streams: dict[int, Http2Stream] = {}
         """Requests that are not over: received, handled or answered."""
-        self._waiting: deque[tuple[Http2Stream, bytes | bytearray]] = deque()
+        self._waiting: deque[tuple[Http2Stream, bytes | bytearray | memoryview]] = deque()
         """Whole requests that are not run while the peer leaves answers unread, and those that wait for their turn."""
         self._held_bodies = 0
         """Bytes of bodies in `_streams` and `_waiting`."""
@@ -132,7 +133,7 @@ class Http2Connection:
         self._paused = False
         self._in_line = False
         """Waits for its turn (request_turns.py): what came is handled then, and no more is read before."""
-        self._unread = b""
+        self._unread = bytearray()
         """What came and was not looked at: whole frames, and a part of one."""
         self._at_end = False
         """The peer sends nothing behind `_unread`."""
@@ -200,7 +201,7 @@ class Http2Connection:
                 events += told
                 turns.look()
                 if turns.over and at < len(data):
-                    self._unread = bytes(data[at:])
+                    self._unread = bytearray(data[at:])
                     self._stand_in_line()
                     break
         except ProtocolError as error:
@@ -240,7 +241,7 @@ class Http2Connection:
         try:
             self._settle()
             if self._unread and not turns.over:
-                data, self._unread = self._unread, b""
+                data, self._unread = bytes(self._unread), bytearray()
                 self._take(data)
             if self._unread:
                 self._stand_in_line()
@@ -268,7 +269,7 @@ class Http2Connection:
     def lost(self) -> None:
         """The connection is gone, with whatever it was doing."""
         self._closed = True
-        self._unread = b""
+        self._unread = bytearray()
         self._cutter.held_bytes = 0
         self._waiting.clear()
         for stream in list(self._streams.values()):
@@ -337,7 +338,7 @@ class Http2Connection:
         elif whole or ignores_body(plan):
             self._serve(stream, b"")
         else:
-            stream.body = bytearray()
+            stream.body = GrowingBytes()
             stream.count()
             if plan.expects_continue:
                 with contextlib.suppress(H2Error):  # the connection is over, by an event still to be handled
@@ -428,7 +429,7 @@ class Http2Connection:
             self._close()
 
     # --- requests ----------------------------------------------------------------------------------------------------
-    def _serve(self, stream: Http2Stream, body: bytes | bytearray) -> None:
+    def _serve(self, stream: Http2Stream, body: bytes | bytearray | memoryview) -> None:
         """A whole request. It waits while the peer leaves answers unread, and for its turn."""
         turns = self.service.turns
         if self._waiting or self._clogged or turns.over:
@@ -444,7 +445,7 @@ class Http2Connection:
         held = self._sender.held_bytes - self._sender.held_streaming_bytes
         return self.transport.over_high_water or held > self.service.config.send_high_water_bytes
 
-    def _run(self, stream: Http2Stream, body: bytes | bytearray) -> None:
+    def _run(self, stream: Http2Stream, body: bytes | bytearray | memoryview) -> None:
         service, plan = self.service, stream.plan
         started_ns = service.now_ns()
         assert plan is not None, "a request was let in without a plan"
@@ -457,7 +458,7 @@ class Http2Connection:
         if self._gone and plan.route is not None and plan.route.stream:
             self._forget(stream)  # nobody listens, and jobs may be leased as soon as it is open
             return
-        usable: bytes | bytearray | Unpacking = body
+        usable: bytes | bytearray | memoryview | Unpacking = body
         if not ignores_body(plan) and not plan.usual_body:
             try:
                 usable = usable_body(plan, body, service.step_bytes)
@@ -469,8 +470,8 @@ class Http2Connection:
         if self._gone and stream.waits:
             self._forget(stream)
 
-    def _take_body(self, stream: Http2Stream) -> bytes | bytearray:
-        body: bytes | bytearray = stream.body or b""
+    def _take_body(self, stream: Http2Stream) -> bytes | bytearray | memoryview:
+        body: bytes | bytearray | memoryview = b"" if stream.body is None else stream.body.take()
         if len(body) <= self.service.step_bytes:
             body = bytes(body)
         self._held_bodies -= len(body)

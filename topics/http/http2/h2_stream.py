@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from topics.common.memory import GrowingBytes
 from topics.errors import RequestError
 from topics.http.access.principal import Principal
 from topics.http.plan.call import SHARED_BYTES_MIN, Call
@@ -55,7 +56,7 @@ class Http2Stream:
     def __init__(self, connection: Http2Connection, number: int, plan: Plan | None, *, input_ended: bool) -> None:
         self.id = number
         self.plan = plan
-        self.body: bytearray | None = None
+        self.body: GrowingBytes | None = None
         """What has come of the request's body, while it is wanted."""
         self.call: Call | None = None
         """In a handler's hands, not answered."""

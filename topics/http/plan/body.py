@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Generator
 from typing import NamedTuple
 
+from topics.common.memory import GrowingBytes
 from topics.errors import RequestError
 from topics.http.plan.plan import too_large
 
@@ -17,7 +18,7 @@ _INPUT_WEIGHT = 16
 _MEMBERS_MAX = 1000
 """An empty member takes 20 bytes and a decompressor of 40 KiB; one stream has one, a concatenation a few."""
 
-Steps = Generator[None, None, bytearray]
+Steps = Generator[None, None, bytes | memoryview]
 """Of the unpacking of a body."""
 
 
@@ -30,12 +31,12 @@ class Unpacking(NamedTuple):
     """Of the body as it came."""
 
 
-def unpack(data: bytes | bytearray, max_bytes: int, step_bytes: int) -> Steps:
+def unpack(data: bytes | bytearray | memoryview, max_bytes: int, step_bytes: int) -> Steps:
     """The decompressed body, members joined, about `step_bytes` of it a step; max_bytes 0 is no limit.
 
     Raises: RequestError payload_too_large as soon as the output crosses the limit, invalid_request for corrupt input.
     """
-    out = bytearray()
+    out = GrowingBytes()
     at = members = step = 0
     while at < len(data):
         members += 1
@@ -62,7 +63,7 @@ def unpack(data: bytes | bytearray, max_bytes: int, step_bytes: int) -> Steps:
             if step >= step_bytes:
                 step = 0
                 yield
-    return out
+    return out.take()
 
 
 def begun(steps: Steps) -> bytes | None:

@@ -58,7 +58,7 @@ class Call:
     """One request. Exactly one of `reply`, `fail`, `respond`, `open_stream` and `upgrade` is called, once; after the
     client left the first three do nothing.
 
-    body: decompressed, b"" where there is none; a bytearray where a write is long. on_disconnect: set it while waiting
+    body: decompressed, b"" where there is none; a view where a write is long. on_disconnect: set it while waiting
     for something that may take long; called when the client is gone, and nothing is to be answered then.
     """
 
@@ -79,7 +79,7 @@ class Call:
         service: Service,
         exchange: Exchange,
         plan: Plan,
-        body: bytes | bytearray | Unpacking,
+        body: bytes | bytearray | memoryview | Unpacking,
         started_ns: int,
     ) -> None:
         self.service = service
@@ -88,7 +88,7 @@ class Call:
         """What unpacks the rest of the body, which is empty until then."""
         self.held_bytes = 0
         """Of a long body that waits for its turns."""
-        if isinstance(body, bytes | bytearray):
+        if not isinstance(body, Unpacking):
             self.body = body
         else:
             self.unpacking, self.body, self.held_bytes = body, b"", body.size
@@ -152,6 +152,7 @@ class Call:
     def fail(self, error: BaseException) -> None:
         """The error envelope for any exception."""
         request_error = as_request_error(error)
+        error.__traceback__ = None  # its frames hold the body, which holds a violation that it found
         self.service.refused_total += 1
         self.respond(status_of(request_error), envelope(request_error), JSON, extra_headers(request_error))
 

@@ -45,7 +45,9 @@ def ignores_body(plan: Plan) -> bool:
     return plan.route is None or plan.route.body is Body.IGNORED
 
 
-def usable_body(plan: Plan, body: bytes | bytearray, step_bytes: int) -> bytes | bytearray | Unpacking:
+def usable_body(
+    plan: Plan, body: bytes | bytearray | memoryview, step_bytes: int
+) -> bytes | bytearray | memoryview | Unpacking:
     """Return a whole body of a JSON route as the handler gets it, decompressed; of one that takes more than a step,
     what unpacks the rest. Raises RequestError."""
     if plan.gzip:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from topics.clock import Clock
+from topics.common.memory import MemoryReturns
 from topics.common.metrics import Histogram
 from topics.config import Config
 from topics.engine.values.name_rules import Prefixes
@@ -58,13 +59,14 @@ class Probes(Protocol):
 class Service:
     """The shared state of a server's HTTP side. One thread; `server/` builds it and flips its switches.
 
-    heartbeats, sessions (of watch), turns (of requests), long_bodies: there from `use_loop` on.
+    heartbeats, sessions (of watch), turns (of requests), long_bodies, memory_returns: there from `use_loop` on.
     """
 
     heartbeats: Heartbeats
     sessions: Sessions
     turns: RequestTurns
     long_bodies: LongBodies
+    memory_returns: MemoryReturns
 
     def __init__(  # noqa: PLR0917 - what `server/` has at hand
         self,
@@ -134,6 +136,7 @@ class Service:
         config = self.config
         self.turns = RequestTurns(timers, self.now_ns, config.pass_requests_us)
         self.long_bodies = LongBodies(config, timers)
+        self.memory_returns = MemoryReturns(timers.call_later)
         limits = config.max_watch_sessions, config.max_watch_sessions_per_key, config.max_client_bytes
         self.sessions = Sessions(timers.clock, random_bytes, *limits)
 

@@ -1,0 +1,136 @@
+"""Memory of megabytes: it grows without being copied, and goes back to the system some of it a pass."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import random
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from topics.common import memory
+from topics.common.memory import LARGE_BYTES, GrowingBytes, MemoryReturns, PagedMemory, page_aligned
+
+MIB = 1 << 20
+
+
+class Passes:
+    """Calls what is due in the next pass."""
+
+    def __init__(self) -> None:
+        self.due: list[Callable[[], None]] = []
+        self.given_back: list[int] = []
+        """Bytes, a pass."""
+
+    def call_later(self, delay_ns: int, fn: Callable[[], None]) -> None:
+        assert delay_ns == 0
+        self.due.append(fn)
+
+    def run(self) -> int:
+        """Runs passes until nothing is due; returns how many."""
+        count = 0
+        while self.due:
+            due, self.due = self.due, []
+            for fn in due:
+                fn()
+            count += 1
+        return count
+
+
+@pytest.fixture
+def passes() -> Passes:
+    return Passes()
+
+
+@pytest.fixture
+def returns(passes: Passes, monkeypatch: pytest.MonkeyPatch) -> MemoryReturns:
+    monkeypatch.setattr(memory, "_returns", None)
+    return MemoryReturns(passes.call_later)
+
+
+def test_large_memory_goes_back_in_steps_whoever_lets_go_of_it_last(passes: Passes, returns: MemoryReturns) -> None:
+    large, other = page_aligned(9 * MIB), page_aligned(LARGE_BYTES)
+    view = memoryview(large)[5:]
+    del large
+    assert passes.due == []
+    del view, other
+    assert len(returns) == 2
+    assert passes.run() == 4, "4, 4 and 1 MiB, and 4 of the other"
+    assert len(returns) == 0
+
+
+def test_a_step_gives_back_no_more_than_four_mebibytes(
+    passes: Passes, returns: MemoryReturns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[tuple[int, int]] = []
+
+    class Watched(PagedMemory):
+        def madvise(self, option: int, start: int = 0, length: int = 0) -> None:
+            steps.append((start, length))
+            super().madvise(option, start, length)
+
+    Watched(-1, 9 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    passes.run()
+    assert steps == [(0, 4 * MIB), (4 * MIB, 4 * MIB), (8 * MIB, MIB)]
+
+
+def test_small_memory_and_what_was_closed_go_at_once(passes: Passes, returns: MemoryReturns) -> None:
+    page_aligned(LARGE_BYTES - 1)
+    with page_aligned(9 * MIB) as closed:
+        assert len(closed) == 9 * MIB
+    del closed
+    assert passes.due == []
+
+
+def test_memory_in_a_cycle_goes_back_in_steps_too(passes: Passes, returns: MemoryReturns) -> None:
+    held: list[object] = [page_aligned(9 * MIB)]
+    held.append(held)
+    del held
+    gc.collect()
+    assert passes.run() == 3
+    assert len(returns) == 0
+
+
+def test_what_another_thread_lets_go_of_is_its_own_affair(passes: Passes, returns: MemoryReturns) -> None:
+    thread = threading.Thread(target=lambda: len(page_aligned(9 * MIB)))
+    thread.start()
+    thread.join()
+    assert (passes.due, len(returns)) == ([], 0)
+
+
+def test_nobody_has_to_take_it(passes: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_returns", None)
+    page_aligned(9 * MIB)
+    MemoryReturns(passes.call_later)  # and is gone
+    page_aligned(9 * MIB)
+    assert passes.due == []
+
+
+@pytest.mark.parametrize("most", [10, 300_000, 3_000_000])
+def test_bytes_that_grow_are_those_that_came(most: int) -> None:
+    rng = random.Random(most)
+    growing = GrowingBytes()
+    for size in (0, 5 * most, 2 * most):
+        expected = bytearray()
+        while len(expected) < size:
+            piece = rng.randbytes(rng.randrange(most))
+            growing += rng.choice((bytes, bytearray, memoryview))(piece)
+            expected += piece
+            assert len(growing) == len(expected)
+        taken = growing.take()
+        assert taken == expected
+        assert len(growing) == 0
+        assert isinstance(taken, bytes) is (len(expected) <= MIB)
+
+
+def test_many_bytes_are_not_copied_as_they_grow() -> None:
+    growing = GrowingBytes()
+    growing += bytes(MIB + 1)
+    lies_in = growing._many
+    for _ in range(40):
+        growing += bytes(MIB)
+    taken = growing.take()
+    assert isinstance(taken, memoryview)
+    assert taken.obj is lies_in, "the kernel moves pages"
