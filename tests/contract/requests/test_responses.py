@@ -61,6 +61,29 @@ def test_a_compressed_answer_says_so(world: World) -> None:
     assert small.header("content-encoding") is None
 
 
+def test_a_browser_is_told_not_to_guess_what_json_is(world: World) -> None:
+    """R-NET-13: of successes, large and compressed ones among them, and of failures; others have no such field."""
+    world.write("t", *["x" * 1000] * 100)
+    asked = (
+        ("POST", "/v0/topics/t", {"records": [{"data": 1}]}),
+        ("GET", "/v0/topics/t", None),
+        ("POST", "/v0/topics/t/diff", {"limit": 1000, "max_batch_bytes": 1 << 20}),
+        ("POST", "/v0/topics/t/diff", {"limit": 2}),
+        ("POST", "/v0/topics/absent/diff", {}),
+        ("GET", "/v0/absent", None),
+        ("DELETE", "/v0/health", None),
+    )
+    for headers in ({"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Mode": "cors"}, {"Origin": "http://evil.example"}):
+        for method, path, body in asked:
+            json_type = {"Content-Type": "application/json"} if body is not None else {}
+            text = b"" if body is None else json.dumps(body).encode()
+            for more in ({}, {"Accept-Encoding": "gzip"}):
+                answer = world.request(method, path, text, json_type | more | headers)
+                assert answer.header("x-content-type-options") == "nosniff", (method, path)
+                plain = world.request(method, path, text, json_type | more)
+                assert plain.header("x-content-type-options") is None
+
+
 # --- errors ---------------------------------------------------------------------------------------------------------
 def error_answers(world: World) -> dict[str, Answer]:
     world.put("t", cap_records=1, discard="reject")

@@ -591,10 +591,11 @@ class HttpConnection:
         self.service.refused_total += 1
         self.phase = ANSWER
         self._plan = plan
+        headers = extra_headers(error) + plan.answer_headers
         if not body_unread:
-            self.respond(status_of(error), envelope(error), JSON, extra_headers(error))
+            self.respond(status_of(error), envelope(error), JSON, headers)
             return
-        self._write(plan, status_of(error), envelope(error), JSON, extra_headers(error), connection=b"close")
+        self._write(plan, status_of(error), envelope(error), JSON, headers, connection=b"close")
         self._close()
 
     def _refuse_syntax(self, error: BadRequestError) -> None:

@@ -482,7 +482,8 @@ class Http2Connection:
     def _refuse(self, stream: Http2Stream, error: RequestError) -> None:
         """An error the handler never hears of."""
         self.service.refused_total += 1
-        self.answer(stream, status_of(error), (envelope(error),), JSON, extra_headers(error))
+        headers = extra_headers(error) + (b"" if stream.plan is None else stream.plan.answer_headers)
+        self.answer(stream, status_of(error), (envelope(error),), JSON, headers)
 
     # --- answers -----------------------------------------------------------------------------------------------------
     def answer(

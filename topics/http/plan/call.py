@@ -129,15 +129,16 @@ class Call:
         """JSON."""
         exchange = self._exchange
         if exchange is not None:
-            headers = b""
+            headers = self.plan.answer_headers
             if len(body) >= self.service.compressor.min_bytes and self.plan.accepts_gzip:
-                body, headers = self.service.compressor.encode(body)
+                body, encoding = self.service.compressor.encode(body)
+                headers += encoding
             self._head_ready()
             exchange.respond(status, body, JSON, headers)
 
     def reply_around(self, before: bytes, shared: bytes, after: bytes) -> None:
         """JSON in three parts, of which the middle one may be large, and that of other answers, too."""
-        if len(shared) < SHARED_BYTES_MIN or self._exchange is None:
+        if len(shared) < SHARED_BYTES_MIN or self._exchange is None or self.plan.answer_headers:
             self.reply(before + shared + after)
             return
         compressor = self.service.compressor
@@ -154,7 +155,8 @@ class Call:
         request_error = as_request_error(error)
         error.__traceback__ = None  # its frames hold the body, which holds a violation that it found
         self.service.refused_total += 1
-        self.respond(status_of(request_error), envelope(request_error), JSON, extra_headers(request_error))
+        headers = extra_headers(request_error) + self.plan.answer_headers
+        self.respond(status_of(request_error), envelope(request_error), JSON, headers)
 
     def or_fail(self, answer: Callable[[T], None]) -> Done[T]:
         """What the engine takes as `done`: results go to `answer`, an error is answered by `fail`."""

@@ -38,6 +38,9 @@ _SECRETS = (b"authorization", b"cookie")
 """Fields whose values are not to stay in memory; nobody reads them behind the guard."""
 _UNKEPT = b"idempotency-key"
 """A key that is new in every request would push out what repeats."""
+_OF_BROWSERS = (b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest", b"sec-fetch-user")
+"""Fields that nothing but a browser sends; the lane leaves requests with one of them to the general path."""
+_NOSNIFF = b"X-Content-Type-Options: nosniff\r\n"
 _JSON = b"application/json"
 
 
@@ -102,6 +105,7 @@ class Plan:
     __slots__ = (
         "_aim",
         "accepts_gzip",
+        "answer_headers",
         "content_length",
         "counted",
         "expects_continue",
@@ -146,6 +150,8 @@ class Plan:
         self.max_body_bytes = max_body_bytes
         self.too_large = too_large(max_body_bytes) if 0 < max_body_bytes < length else None
         self.accepts_gzip = b"accept-encoding" in headers and offers_gzip(headers[b"accept-encoding"])
+        self.answer_headers = _NOSNIFF if any(name in headers for name in _OF_BROWSERS) else b""
+        """Whole lines that JSON answers have besides (R-NET-13)."""
         encoding = headers.get(b"content-encoding")
         self.gzip = encoding is not None and encoding.lower() == b"gzip"
         self.usual_body = encoding is None and headers.get(b"content-type", b"").startswith(_JSON)
