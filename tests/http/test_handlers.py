@@ -498,7 +498,7 @@ def test_no_answer_has_cors_cookies_or_redirects(peer: Peer, engine: FakeEngine)
     """R-NET-10."""
     engine.answers["state"] = STATE
     headers = peer.ask("GET", "/v0/topics/jobs", Origin="http://localhost").headers
-    assert set(headers) == {"content-type", "content-length"}
+    assert set(headers) == {"content-type", "content-length", "x-content-type-options"}
 
 
 def test_a_write_is_refused_under_load_unless_it_opts_out(peer: Peer, engine: FakeEngine) -> None:
