@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 
 import pytest
+
+os.environ["TOPICS_VERIFY"] = "1"  # before topics.config is imported, whose default it is; servers inherit it
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

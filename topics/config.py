@@ -5,6 +5,7 @@ Raw values only; units are the last word of a name. `cli/environment.py` makes o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 
@@ -334,8 +335,9 @@ class Config:
     """Lowers the floor of heartbeat_ms, for tests."""
 
     # --- checks that cost
-    verify: bool = False
-    """TOPICS_VERIFY=1: costly assertions about our own state, always on in tests."""
+    verify: bool = os.environ.get("TOPICS_VERIFY") in {"true", "1"}
+    """Compare the engine's counters with what they count, at the end of each pass and at the close: see
+    topics/engine/verify.py. The variable counts for the library, too, so that a program's tests can be run with it."""
 
     def __post_init__(self) -> None:
         for setting in fields(self):

@@ -370,4 +370,4 @@ def columns_of(frames: Frames, log: bytes, file_id: int) -> RowColumns:
 
 
 def small_config(**values: object) -> Config:
-    return Config(data_dir="", verify=True, **values)  # type: ignore[arg-type]
+    return Config(data_dir="", **values)  # type: ignore[arg-type]

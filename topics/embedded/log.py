@@ -392,6 +392,7 @@ class Log:
         ended: Future[None] = Future()
         self._engine.end_routers(lambda: ended.set_result(None))
         await ended
+        self._engine.verify()
         await self._store.close(checkpoint=True)
 
     def __enter__(self) -> Log:

@@ -54,6 +54,7 @@ from topics.engine.values.results import (
 )
 from topics.engine.values.step_queue import another_pass
 from topics.engine.values.topic_config import TopicConfig
+from topics.engine.verify import StateVerifier
 from topics.engine.write.append import Appender
 from topics.engine.write.delete import delete_records
 from topics.engine.write.lifecycle import Lifecycle
@@ -83,6 +84,7 @@ class Engine:
         self._bulk_reads = BulkReads(core)
         self._routers = RouterManager(core, self._lifecycle, self._forwarding)
         self.catalog = EngineCatalog(core)
+        self._verifier = StateVerifier(core) if config.verify else None
 
     def start(self, store: StorePort) -> None:
         """Recovery is over: from now on requests are taken."""
@@ -278,6 +280,8 @@ class Engine:
             core.filled = []
         if core.awake or core.forwardable:
             another_pass(core.loop)  # by what ran behind a read: its waiters have a pass of their own
+        if self._verifier is not None:
+            self._verifier.check_pass()
 
     # --- files -------------------------------------------------------------------------------------------------------
     def checkpoint(self, wait_ms: int | None, done: Done[CheckpointResult], *, number: int = 0) -> Cancel:
@@ -309,6 +313,11 @@ class Engine:
     def load(self) -> LoadStats:
         """For metrics."""
         return self._core.scheduler.stats()
+
+    def verify(self) -> None:
+        """With TOPICS_VERIFY: raise AssertionError unless all counters are what a count of all rows says."""
+        if self._verifier is not None:
+            self._verifier.check_all()
 
     # --- the end -----------------------------------------------------------------------------------------------------
     def begin_shutdown(self) -> None:

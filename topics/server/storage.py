@@ -35,6 +35,7 @@ class StoredEngine:
         ended: Future[None] = Future()
         self.engine.end_routers(lambda: ended.set_result(None))
         await ended
+        self.engine.verify()
         await self._store.close(checkpoint=True)
 
 

@@ -130,6 +130,10 @@ class Tags:
                 numbers.popitem()
             yield
 
+    def is_borne(self, number: int) -> bool:
+        """Rows bear this tag, by the count."""
+        return number < len(self._counts) and self._counts[number] > 0
+
     def name(self, number: int) -> bytes:
         return self._names[number]
 

@@ -121,6 +121,15 @@ class Dormant:
             run = int(self._earlier[number][at])
         return found[::-1]
 
+    def rows_by_file(self) -> dict[int, int]:
+        """Rows of topics that are dormant still, by the file they lie in."""
+        rows: dict[int, int] = {}
+        for row in self.by_id.values():
+            for pack, at in self._runs_of(row):
+                start, end = _bounds(pack, at)
+                rows[pack.rows.file_id] = rows.get(pack.rows.file_id, 0) + end - start
+        return rows
+
     # --- topics ------------------------------------------------------------------------------------------------------
     def make(self, row: int) -> Topic:
         """The topic of a row, which is dormant no more."""

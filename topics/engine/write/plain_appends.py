@@ -74,6 +74,11 @@ class PlainBatch(Operation):
         self._fsync = fsync
         self._reserves = reserves
 
+    def staged(self, topic: Topic) -> tuple[int, int]:
+        """Records of one of its topics, and their bytes."""
+        group = self._groups[self._topics.index(topic)]
+        return group[5], group[6]
+
     def on_commit(self, commit: Commit) -> None:
         """All topics at once: the result is that of one AppendBatch after the other."""
         core, topics = self.core, self._topics

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +18,6 @@ from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import FLAG_COPY
 from topics.store.read.reader import Fetched, FileRange, Reader
 from topics.store.segments.manifest import Manifest
-
-log = logging.getLogger(__name__)
 
 SEQ_SPAN_MAX = 1 << 32
 """Index columns hold a seq as a distance from the first one in 32 bits."""
@@ -131,12 +127,3 @@ def own_frames(views: list[memoryview], topic_id: int, rows: list[RowColumns]) -
     offsets = (np.cumsum(lengths, dtype=np.uint64) - lengths).astype(np.uint32)
     seqs, ts, flags = (np.concatenate([getattr(part, name) for part in rows]) for name in ("seqs", "ts", "flags"))
     return bytes(codec.reframe(data, 0, offsets, lengths, seqs, ts, flags, topic_id).data)
-
-
-@contextlib.contextmanager
-def giving_up() -> Iterator[None]:
-    """Around what takes back a copy after an error: a second error is logged, and the first one is raised."""
-    try:
-        yield
-    except OSError as error:
-        log.warning("a copy that was given up stays on the disk (%s): the next start removes it", error)

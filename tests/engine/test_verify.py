@@ -1,0 +1,124 @@
+"""TOPICS_VERIFY: a counter that is wrong is noticed at the end of the pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.engine.harness import Harness, records
+from topics.engine.index.chunk import DEAD
+from topics.engine.state.topic import Topic
+
+
+@pytest.fixture
+def world() -> Harness:
+    world = Harness()
+    world.put(durability="disk")
+    world.start_append(records(1, 2, 3, tag="a"))
+    world.settle()
+    return world
+
+
+def topic_of(world: Harness) -> Topic:
+    topic = world.engine._core.registry.named("t")
+    assert topic is not None
+    return topic
+
+
+def one_more_live(topic: Topic) -> None:
+    topic.index.live += 1
+
+
+def fewer_bytes(topic: Topic) -> None:
+    topic.index.bytes -= 1
+
+
+def dead_row_that_counts(topic: Topic) -> None:
+    chunk = topic.index.chunks[-1]
+    flags = chunk.flags.copy()
+    flags[0] |= DEAD
+    chunk.set_flags(flags)
+    topic.index.deaths += 1
+
+
+def earlier_row(topic: Topic) -> None:
+    topic.index.earliest = 2
+    topic.index.deaths += 1
+
+
+def head_of_no_record(topic: Topic) -> None:
+    topic.head = topic.next_seq
+
+
+def head_before_a_row(topic: Topic) -> None:
+    topic.head -= 1
+
+
+def falling_time(topic: Topic) -> None:
+    chunk = topic.index.chunks[-1]
+    chunk.set_flags(chunk.flags.copy())
+    chunk.ts[1] = np.uint64(1)
+    topic.index.deaths += 1
+
+
+def staged_without_a_batch(topic: Topic) -> None:
+    topic.pending_records += 1
+    topic.head = topic.next_seq - 1
+    topic.index.deaths += 1
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (one_more_live, "t: live records: 4 by the counter, 3 in truth"),
+        (fewer_bytes, "t: bytes of live records"),
+        (dead_row_that_counts, "t: live rows of the chunk at 1: 3 by the counter, 2 in truth"),
+        (earlier_row, "t: the earliest live seq: 2 by the counter, 1 in truth"),
+        (head_of_no_record, "t: the head is 4, the next seq 4"),
+        (head_before_a_row, "t: the head is 2, before the last row 3"),
+        (falling_time, r"t: \$ts falls"),
+        (staged_without_a_batch, "t: staged records: 1 by the counter, 0 in truth"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_wrong_number_of_a_topic_is_noticed_at_the_end_of_the_pass(
+    world: Harness, harm: Callable[[Topic], None], message: str
+) -> None:
+    harm(topic_of(world))
+    with pytest.raises(AssertionError, match=message):
+        world.engine.flush()
+
+
+def test_a_wrong_total_over_all_topics_is_noticed(world: Harness) -> None:
+    world.engine._core.usage.records += 1
+    with pytest.raises(AssertionError, match="all topics: live records: 4 by the counter, 3 in truth"):
+        world.engine.flush()
+
+
+def test_a_row_that_no_file_counts_is_noticed_at_the_close(world: Harness) -> None:
+    world.engine.verify()
+    world.store.log.file.live_rows -= 1
+    with pytest.raises(AssertionError, match="rows: 2 by the counter, 3 in truth"):
+        world.engine.verify()
+
+
+def test_a_tag_that_was_forgotten_too_early_is_noticed_at_the_close(world: Harness) -> None:
+    index = topic_of(world).index
+    index.tags = None
+    with pytest.raises(AssertionError, match="t: rows bear tags that were forgotten"):
+        world.engine.verify()
+
+
+def test_a_topic_that_has_not_changed_is_not_looked_at_again(world: Harness) -> None:
+    verifier = world.engine._verifier
+    assert verifier is not None
+    world.engine.flush()
+    looks = verifier.looks
+    world.engine.flush()
+    assert verifier.looks == looks
+
+
+def test_it_is_off_where_nobody_asks_for_it() -> None:
+    assert Harness(verify=False).engine._verifier is None

@@ -1,0 +1,204 @@
+"""TOPICS_VERIFY: the counters that the engine keeps, compared with what they count.
+
+The index of a topic counts its live rows as they come and go, a topic counts what is staged, and every file counts the
+rows that point to it. Retention, quotas and the removal of files rely on these numbers, and a wrong one shows much
+later and elsewhere. So this looks at the end of each pass, at the topics that changed since the last look.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from topics.engine.index.chunk import DEAD, Chunk
+from topics.engine.state.staged_operations import Operation
+from topics.engine.state.topic import Topic
+from topics.engine.write.append import AppendBatch
+from topics.engine.write.plain_appends import PlainBatch
+from topics.store.format.catalog import NO_TAG
+
+if TYPE_CHECKING:
+    from topics.engine.shared.core import Core
+
+VERIFY_ORDER = 90
+"""Of the look among the hooks at the end of a pass: after all that changes state."""
+_TOPICS_A_PASS = 1000
+"""Of more topics, so many take their turn each pass."""
+
+
+class _ChunkMark(NamedTuple):
+    """What shows that a chunk has changed, without a look at its rows."""
+
+    rows: int
+    live: int
+    size: int
+    flags: int
+
+
+class _TopicMark(NamedTuple):
+    """What shows that a topic has changed."""
+
+    head: int
+    next_seq: int
+    staged: int
+    live: int
+    size: int
+    deaths: int
+    chunks: int
+    last_seq: int
+
+
+class StateVerifier:
+    """Raises AssertionError, with the topic's name and both numbers, where a counter is wrong.
+
+    A look costs what changed: chunks whose counters are as they were are not counted again, except by `check_all`.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._marks: dict[Topic, _TopicMark] = {}
+        self._chunks: dict[Topic, dict[Chunk, _ChunkMark]] = {}
+        self._next = 0
+        self.looks = 0
+        """Topics that were looked at, over all passes."""
+
+    def check_pass(self) -> None:
+        """Check the topics that changed since they were looked at last."""
+        topics = list(self._core.registry.by_id.values())
+        if len(topics) <= _TOPICS_A_PASS:
+            turn = topics
+        else:
+            start = self._next % len(topics)
+            turn = topics[start : start + _TOPICS_A_PASS]
+            self._next = start + _TOPICS_A_PASS
+        for topic in turn:
+            mark = _mark(topic)
+            if self._marks.get(topic) != mark:
+                self._check_topic(topic, self._chunks.setdefault(topic, {}))
+                self._marks[topic] = mark
+        if turn is topics:
+            self._check_usage(topics)
+            if len(self._marks) > len(topics):
+                for gone in self._marks.keys() - set(topics):
+                    del self._marks[gone], self._chunks[gone]
+
+    def check_all(self) -> None:
+        """Check every row of every topic, and the rows of every file."""
+        topics = list(self._core.registry.by_id.values())
+        for topic in topics:
+            self._check_topic(topic, {})
+            _check_tags(topic)
+        self._check_usage(topics)
+        self._check_files(topics)
+
+    # --- a topic -----------------------------------------------------------------------------------------------------
+    def _check_topic(self, topic: Topic, known: dict[Chunk, _ChunkMark]) -> None:
+        self.looks += 1
+        name, index = topic.name, topic.index
+        live = size = end = 0
+        for chunk in index.chunks:
+            assert chunk.first >= end, f"{name}: the chunk at {chunk.first} begins before {end}, the end of the last"
+            end = chunk.end
+            live += chunk.live
+            size += chunk.bytes
+            mark = _ChunkMark(chunk.count, chunk.live, chunk.bytes, id(chunk.flags))
+            if known.get(chunk) != mark:
+                _check_chunk(name, chunk)
+                known[chunk] = mark
+        if len(known) > len(index.chunks):
+            for gone in known.keys() - set(index.chunks):
+                del known[gone]
+        _equal(name, "live records", index.live, live)
+        _equal(name, "bytes of live records", index.bytes, size)
+        _equal(name, "the earliest live seq", index.earliest, index.next_live(1))
+        assert end - 1 <= index.last_seq or not index.chunks, f"{name}: rows end at {end - 1}, after {index.last_seq}"
+        assert index.last_seq <= topic.head, f"{name}: the head is {topic.head}, before the last row {index.last_seq}"
+        assert topic.head < topic.next_seq, f"{name}: the head is {topic.head}, the next seq {topic.next_seq}"
+        staged = [_staged(operation, topic) for operation in topic.pending]
+        _equal(name, "staged records", topic.pending_records, sum(records for records, _size in staged))
+        _equal(name, "bytes of staged records", topic.pending_bytes, sum(size for _records, size in staged))
+        filling: object = topic.filling
+        if filling is not None:
+            assert filling is topic.pending[-1], f"{name}: the batch that takes rows is not staged"
+
+    # --- all topics --------------------------------------------------------------------------------------------------
+    def _check_usage(self, topics: list[Topic]) -> None:
+        usage, dormant = self._core.usage, self._core.registry.dormant
+        rows = list(dormant.by_id.values())
+        records = sum(topic.index.live for topic in topics) + int(dormant.live[rows].sum())
+        size = sum(topic.index.bytes for topic in topics) + int(dormant.bytes[rows].sum())
+        _equal("all topics", "live records", usage.records, records)
+        _equal("all topics", "bytes of live records", usage.bytes, size)
+        staged = sum(topic.pending_bytes for topic in topics)
+        _equal("all topics", "bytes of staged records", usage.pending_bytes, staged)
+
+    def _check_files(self, topics: list[Topic]) -> None:
+        """Rows of the indexes, of dormant topics, and of staged copies that share their originals' frames."""
+        counted: dict[int, int] = {}
+        for topic in topics:
+            for chunk in topic.index.chunks:
+                if chunk.live:
+                    files, rows = np.unique(chunk.file_ids[chunk.live_rows(0, chunk.count)], return_counts=True)
+                    for file_id, count in zip(files.tolist(), rows.tolist(), strict=True):
+                        counted[file_id] = counted.get(file_id, 0) + count
+            for operation in topic.pending:
+                if isinstance(operation, AppendBatch) and operation.file_id:
+                    counted[operation.file_id] = counted.get(operation.file_id, 0) + operation.rows
+        for file_id, count in self._core.registry.dormant.rows_by_file().items():
+            counted[file_id] = counted.get(file_id, 0) + count
+        for file in self._core.files:
+            _equal(f"file {file.file_id} {file.path}", "rows", file.live_rows, counted.pop(file.file_id, 0))
+        assert not counted, f"rows point to files that are gone: {counted}"
+
+
+def _staged(operation: Operation, topic: Topic) -> tuple[int, int]:
+    """Records that an operation has staged on the topic, and their bytes."""
+    if isinstance(operation, AppendBatch):
+        return operation.rows, operation.size
+    if isinstance(operation, PlainBatch):
+        return operation.staged(topic)
+    return 0, 0
+
+
+def _mark(topic: Topic) -> _TopicMark:
+    index = topic.index
+    return _TopicMark(
+        topic.head,
+        topic.next_seq,
+        len(topic.pending),
+        index.live,
+        index.bytes,
+        index.deaths,
+        len(index.chunks),
+        index.last_seq,
+    )
+
+
+def _check_chunk(name: str, chunk: Chunk) -> None:
+    if not chunk.live:  # its flags may say otherwise until its memory is given back
+        _equal(name, f"bytes of the dead chunk at {chunk.first}", chunk.bytes, 0)
+        return
+    alive = chunk.flags[: chunk.count] < DEAD
+    _equal(name, f"live rows of the chunk at {chunk.first}", chunk.live, int(np.count_nonzero(alive)))
+    size = int(chunk.sizes[: chunk.count][alive].sum(dtype=np.uint64))
+    _equal(name, f"bytes of the chunk at {chunk.first}", chunk.bytes, size)
+    assert not (np.diff(chunk.ts[: chunk.count].view(np.int64)) < 0).any(), f"{name}: $ts falls in {chunk.first}"
+    files = set(np.unique(chunk.file_ids[: chunk.count][alive]).tolist())
+    said = {chunk.file_id} if chunk.file_id else set(chunk.files)
+    assert files <= said, f"{name}: rows of the chunk at {chunk.first} point to files {files}, and it names {said}"
+
+
+def _check_tags(topic: Topic) -> None:
+    """Each live row's tag is one that is there; tags of rows that died may be counted down later."""
+    tags = topic.index.tags
+    for chunk in topic.index.chunks:
+        if chunk.live and chunk.tags is not None:
+            numbers = set(chunk.tags[chunk.live_rows(0, chunk.count)].tolist()) - {NO_TAG}
+            if numbers:
+                assert tags is not None, f"{topic.name}: rows bear tags that were forgotten"
+                assert all(map(tags.is_borne, numbers)), f"{topic.name}: a tag that rows bear was forgotten"
+
+
+def _equal(what: str, number: str, kept: int, counted: int) -> None:
+    assert kept == counted, f"{what}: {number}: {kept} by the counter, {counted} in truth"
