@@ -1,4 +1,9 @@
-/* Prepare, submit, copy out. Nothing here decides anything: see uring_ring.py. Declarations and contracts: ring.h. */
+/* Prepare, submit, copy out. Declarations and contracts: ring.h. What to submit and how long to wait is decided in
+   uring_ring.py. Decided here, because each needs the queues of the kernel in between two system calls:
+   - whether a wait polls before it sleeps: while polling lately was not in vain (SPINS_IN_VAIN, came_soon);
+   - how many completions a wait is for: as many more as small sends were queued, whose own completions wake nobody, but
+     not for longer than SENDS_WAIT_NS (tp_submit_and_wait);
+   - that completions are moved aside while the kernel takes no more submissions (make_room, stash_completions). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,4 +1,5 @@
-/* The few C functions behind topics/uring/uring_ring.py: prepare SQEs, submit and wait, copy CQEs out. No policy.
+/* The few C functions behind topics/uring/uring_ring.py: prepare SQEs, submit and wait, copy CQEs out.
+   How waits are made short is decided in ring.c, whose first lines say so.
    Read twice, by the C compiler and by cffi: plain declarations only.
    Every function answers 0 (or a count) or -errno; a refused ring (tp_refuse) answers its reason to all of them. */
 #ifndef TOPICS_URING_RING_H
@@ -67,7 +68,8 @@ int tp_nop(tp_ring *ring, uint64_t user_data);
 void tp_spin(tp_ring *ring, int64_t ns);
 /* Waits that polled. */
 uint64_t tp_spins(tp_ring *ring);
-/* Submits; waits for one CQE at least, but not when some lie unreaped, and not for timeout_ns == 0; < 0: for ever.
+/* Submits; waits for one CQE at least, but not when some are unreaped, and not for timeout_ns == 0; < 0: for ever.
+   After small sends it waits for one more than their own, and for a short time only, so it may return without any.
    A signal and the timeout are no errors. */
 int tp_submit_and_wait(tp_ring *ring, int64_t timeout_ns);
 /* Copies up to `room` CQEs out, oldest first, our own (user_data 0) left out; the count copied. */
