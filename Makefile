@@ -15,7 +15,7 @@ SEED ?=
 # Processes that run tests, or lives, side by side.
 JOBS ?= 2
 
-.PHONY: serve test spark spark-cluster spark-packages model bench-peers fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
+.PHONY: sanitize serve test spark spark-cluster spark-packages model bench-peers fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
@@ -93,6 +93,10 @@ MINUTES ?= 30
 CORPUS ?= .hunt
 hunt: venv
 	$(BIN)/python -W ignore -m tests.sim.hunt --minutes $(MINUTES) --corpus $(CORPUS) --jobs $(JOBS) $(ARGS)
+
+# C under the address and undefined-behaviour sanitizers; ARGS: other tests than those that compare it with Python.
+sanitize: venv
+	bash scripts/sanitize.sh $(BIN)/python $(ARGS)
 
 # The decoders, coverage-guided; installs atheris once.
 fuzz: venv

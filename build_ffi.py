@@ -8,6 +8,7 @@ it stands, with the project's headers that it includes. Run by setuptools (see s
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import struct
@@ -23,8 +24,12 @@ from typing import Any, NamedTuple
 from cffi import FFI
 
 ROOT = Path(__file__).resolve().parent
-FLAGS = ("-O3", "-std=gnu11", "-fno-strict-aliasing", "-fvisibility=hidden", "-flto=auto", "-Wall", "-Wextra")
-"""Link-time optimization: functions are inlined across the files of an extension as they would be within one."""
+FLAGS = (
+    *("-O3", "-std=gnu11", "-fno-strict-aliasing", "-fvisibility=hidden", "-flto=auto", "-Wall", "-Wextra"),
+    *os.environ.get("TOPICS_C_FLAGS", "").split(),
+)
+"""Link-time optimization: functions are inlined across the files of an extension as they would be within one.
+TOPICS_C_FLAGS: more of them, for tools (scripts/sanitize.sh)."""
 _INCLUDE = re.compile(r'^#include "([^"]+)"$', re.M)
 _NOT_FOR_CFFI = re.compile(r"^#(?!define \w+ \w+$)[^\n]*\n|^_Static_assert\([^;]*\);\n", re.M)
 """Preprocessor lines except numbers by name, and assertions."""

@@ -1,10 +1,15 @@
-/* Runs every function of records.c over a file of cases, each copied to a block of exactly its size so that the address
- * sanitizer sees one byte too many. A case: u32 length, bytes. Prints two characters a case: value and write,
+/* Runs every function of records.h but tp_scan_writes over a file of cases, each copied to a block of exactly its size so that
+ * the address sanitizer sees one byte too many. A case: u32 length, bytes. Prints two characters a case: value and write,
  * 1 = accepted. Built and compared with the model by test_records_sanitized.py. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "../../../topics/engine/json/records.c"
+#include <string.h>
+
+#include "../../../topics/engine/json/records.h"
+
+/* Ends the program, and names the line, if the condition holds. */
+#define REFUSE(condition) ((condition) ? (fprintf(stderr, "line %d: %s\n", __LINE__, #condition), abort()) : (void)0)
 
 static uint64_t colons(const uint8_t *text, uint64_t len)
 {
@@ -23,17 +28,16 @@ static int value(const uint8_t *text, uint64_t len, const uint64_t *secret)
         keys = realloc(keys, room * 8);
         status = tp_scan_value(&out, text, len, 0, keys, room, secret);
     }
-    if (status && out.error.at > len) abort();
+    REFUSE(status && out.error.at > len);
     if (!status) {
-        uint8_t *compact = malloc(len), *kept = malloc(len), *exact;
-        uint64_t size = tp_compact(text, len, compact);
-        exact = malloc(size);
-        memcpy(exact, compact, size);
-        room = colons(exact, size) - 1;
-        void *work = malloc(room * 24);
-        size = tp_keep_last(exact, size, kept, work, room, secret);
-        if (tp_scan_value(&out, kept, size, 0, keys, 0, secret) && out.error.code != E_ROOM) abort();
-        free(work), free(exact), free(kept), free(compact);
+        uint8_t *compact = malloc(len);
+        uint64_t size = tp_compact(text, len, compact), most = colons(compact, size) - 1;
+        uint8_t *kept = malloc(2 * size); /* the text, and room for as much behind it */
+        memcpy(kept, compact, size);
+        void *work = malloc(most * KEY_WORK_BYTES + KEY_WORK_LEAST);
+        size = tp_keep_last(kept, size, work, most, secret);
+        REFUSE(!size || tp_scan_value(&out, kept, size, 0, keys, room, secret) || out.maybe_twice);
+        free(work), free(kept), free(compact);
     }
     for (uint32_t kind = KIND_ARRAY; kind <= KIND_OBJECT; kind++) {
         struct tp_error error;
@@ -41,14 +45,27 @@ static int value(const uint8_t *text, uint64_t len, const uint64_t *secret)
         int64_t n = tp_members(text, len, kind, spans, 1, UINT64_MAX, &error);
         if (n > 1) {
             spans = realloc(spans, (size_t)n * sizeof *spans);
-            if (tp_members(text, len, kind, spans, (uint64_t)n, (uint64_t)n, &error) != n) abort();
-            if (tp_members(text, len, kind, spans, (uint64_t)n, (uint64_t)n - 1, &error) != n) abort();
+            REFUSE(tp_members(text, len, kind, spans, (uint64_t)n, (uint64_t)n, &error) != n);
+            REFUSE(tp_members(text, len, kind, spans, (uint64_t)n, (uint64_t)n - 1, &error) != n);
         }
-        if (n >= 0 && status) abort();
+        REFUSE(n >= 0 && status);
         free(spans);
     }
     free(keys);
     return !status;
+}
+
+/* One body in short turns: must say what the whole call said. `status`: that. */
+static void in_turns(struct tp_writer *w, const uint8_t *text, uint64_t len, int status, uint64_t bytes)
+{
+    tp_work *work = tp_scan_work(w, text, len);
+    uint64_t turns = 0;
+    while (tp_work_on(work, bytes)) turns++;
+    REFUSE(tp_work_result(work) != status || turns > len / bytes + 1 + len);
+    tp_work_free(work);
+    work = tp_scan_work(w, text, len);
+    tp_work_on(work, bytes);
+    tp_work_free(work); /* dropped at its first rest */
 }
 
 static int write_body(const uint8_t *text, uint64_t len, const uint64_t *secret)
@@ -59,18 +76,32 @@ static int write_body(const uint8_t *text, uint64_t len, const uint64_t *secret)
     w.keys = malloc(16);
     uint64_t end = len;
     int status = tp_scan_texts(&w, text, &end, 1);
+    tp_scan_lines(&w, text, len, 1);
     status = tp_scan_write(&w, text, len);
     if (status < 0 && w.error.code == E_ROOM) {
         w.key_room = colons(text, len);
         w.keys = realloc(w.keys, w.key_room * 8);
         status = tp_scan_write(&w, text, len);
     }
-    if (status < 0 && w.error.at > len) abort();
+    REFUSE(status < 0 && w.error.at > len);
+    for (uint64_t bytes = 1; bytes < 40; bytes += 13) in_turns(&w, text, len, status, bytes);
+    REFUSE(tp_scan_write(&w, text, len) != status);
     if (status >= 0) {
-        uint8_t *out = malloc(len);
-        if (tp_clean_rows(&w, text, out) > len) abort();
-        tp_check_rows(&w, out);
-        free(out);
+        uint64_t room = w.marks & MARK_TWICE ? 2 * len : len, keys = colons(text, len);
+        uint8_t *out = malloc(room), *again = malloc(room);
+        void *work = malloc(keys * KEY_WORK_BYTES + KEY_WORK_LEAST);
+        tp_work *turns = tp_clean_work(&w, text, len, again, work, keys);
+        while (tp_work_on(turns, 7)) {}
+        uint64_t size = (uint64_t)tp_work_result(turns);
+        tp_work_free(turns);
+        tp_scan_write(&w, text, len);
+        REFUSE(tp_clean_rows(&w, text, len, out, work, keys) != size || size > len || memcmp(out, again, size));
+        for (uint32_t i = 0; i < w.count && i < w.limits.records && !w.violation; i++) {
+            const struct tp_row *row = w.rows + i;
+            REFUSE((uint64_t)row->data_off + row->data_len > size || (uint64_t)row->meta_off + row->meta_len > size);
+            REFUSE((uint64_t)row->tag_off + row->tag_len > size || (uint64_t)row->node_off + row->node_len > size);
+        }
+        free(work), free(again), free(out);
     }
     free(w.keys), free(w.rows);
     return status >= 0;

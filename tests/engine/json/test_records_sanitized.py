@@ -1,4 +1,4 @@
-"""records.c under the address and undefined-behaviour sanitizers, its verdicts compared with the model.
+"""The C files of engine/json under the address and undefined-behaviour sanitizers, compared with the model.
 
 Goal: no byte beyond the text or the caller's room is touched, whatever the text. Method: a C driver gives every text,
 and every buffer, a block of exactly its size; random texts, damaged ones, all beginnings of a valid one.
@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+import build_ffi
 from tests.engine.json import json_model
 
+(records,) = (extension for extension in build_ffi.EXTENSIONS if extension.module.endswith("._records"))
 DRIVER = Path(__file__).with_name("records_sanitized.c")
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
@@ -26,11 +28,17 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None:
         pytest.skip("no C compiler")
     binary = tmp_path_factory.mktemp("sanitized") / "driver"
+    probe = binary.with_name("probe.c")
+    probe.write_text("int main(void) { return 0; }\n")
+    if subprocess.run(
+        [compiler, *SANITIZE, str(probe), "-o", str(binary)], capture_output=True, check=False
+    ).returncode:
+        pytest.skip("this compiler has no sanitizers")
+    files = [str(DRIVER), *map(str, records.sources)]
     done = subprocess.run(
-        [compiler, "-O1", "-g", *SANITIZE, str(DRIVER), "-o", str(binary)], capture_output=True, check=False
+        [compiler, "-O1", "-g", *SANITIZE, *files, "-o", str(binary)], capture_output=True, text=True, check=False
     )
-    if done.returncode != 0:
-        pytest.skip(f"this compiler has no sanitizers: {done.stderr.decode()[-200:]}")
+    assert done.returncode == 0, done.stderr[-3000:]
     return binary
 
 
@@ -48,13 +56,14 @@ def cases(seeds: range) -> list[bytes]:
 
 
 def verdict(text: bytes) -> str:
+    """1 or 0 for the value and for the body of a write; ? for a body whose fault C leaves to Python."""
     letters = ""
     for parse in (json_model.parse, json_model.parse_write):
         try:
             parse(text)
             letters += "1"
-        except json_model.RefusedError:
-            letters += "0"
+        except json_model.RefusedError as error:
+            letters += "?" if str(error).startswith(("incarnation", "producer")) else "0"
     return letters
 
 
@@ -67,4 +76,5 @@ def test_no_text_makes_the_scanner_leave_its_buffers(driver: Path, tmp_path: Pat
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     verdicts = done.stdout.decode()
     for index, text in enumerate(texts):
-        assert verdicts[2 * index : 2 * index + 2] == verdict(text), text
+        found, expected = verdicts[2 * index : 2 * index + 2], verdict(text)
+        assert found == expected or (found[0] == expected[0] and expected[1] == "?"), text

@@ -20,16 +20,41 @@ struct tp_work *new_work(void (*run)(struct tp_work *), struct tp_writer *writer
 }
 
 #ifdef __GLIBC__
+/* The address sanitizer is told of each change of stacks: where to, and once there, where from. */
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#define LEAVE_FOR(fake, stack, size) __sanitizer_start_switch_fiber(fake, stack, size)
+#define ARRIVED(fake, stack, size) __sanitizer_finish_switch_fiber(fake, stack, size)
+#else
+#define LEAVE_FOR(fake, stack, size)
+#define ARRIVED(fake, stack, size)
+#endif
+
 /* A context takes numbers: the pointer in two of them. */
 static void enter_work(unsigned low, unsigned high)
 {
     struct tp_work *work = (struct tp_work *)((uintptr_t)low | (uintptr_t)high << 16 << 16);
+    ARRIVED(NULL, &work->caller_stack, &work->caller_size);
     work->run(work);
     work->over = 1;
-    swapcontext(&work->own, &work->caller); /* for good */
+    LEAVE_FOR(NULL, work->caller_stack, work->caller_size); /* for good */
+    swapcontext(&work->own, &work->caller);
 }
 
-void rest(struct tp_work *work) { swapcontext(&work->own, &work->caller); }
+void rest(struct tp_work *work)
+{
+    LEAVE_FOR(&work->own_fake, work->caller_stack, work->caller_size);
+    swapcontext(&work->own, &work->caller);
+    ARRIVED(work->own_fake, &work->caller_stack, &work->caller_size);
+}
+
+/* On the work's own stack, until it rests or is over. */
+static void go_on(struct tp_work *work)
+{
+    LEAVE_FOR(&work->caller_fake, work->stack, sizeof work->stack);
+    swapcontext(&work->caller, &work->own);
+    ARRIVED(work->caller_fake, NULL, NULL);
+}
 #else
 void rest(struct tp_work *work) { (void)work; }
 #endif
@@ -47,7 +72,7 @@ int tp_work_on(struct tp_work *work, uint64_t bytes)
         work->own.uc_link = NULL;
         makecontext(&work->own, (void (*)(void))enter_work, 2, (unsigned)self, (unsigned)(self >> 16 >> 16));
     }
-    if (!work->over) swapcontext(&work->caller, &work->own);
+    if (!work->over) go_on(work);
 #else
     if (!work->over) work->run(work), work->over = 1;
 #endif

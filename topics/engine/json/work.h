@@ -8,6 +8,7 @@
 #ifndef TOPICS_ENGINE_WORK_H
 #define TOPICS_ENGINE_WORK_H
 
+#include <stddef.h>
 #include <stdint.h>
 #ifdef __GLIBC__
 #include <ucontext.h>
@@ -30,6 +31,11 @@ struct tp_work {
 #ifdef __GLIBC__
     ucontext_t caller, own;
     int begun;
+#ifdef __SANITIZE_ADDRESS__
+    void *caller_fake, *own_fake; /* what the address sanitizer knows of the two stacks */
+    const void *caller_stack;
+    size_t caller_size;
+#endif
     unsigned char stack[WORK_STACK];
 #endif
 };
